@@ -1,1 +1,1 @@
-"""A small client of Fivetran's interface, for those who write a connector or a destination."""
+"""A test client of Fivetran's interface, for authors of connectors and destinations."""

@@ -1,9 +1,9 @@
-"""Batch files as Fivetran writes them: CSV, compressed, each encrypted with a key of its own.
+"""Batch files as Fivetran writes them: CSV, compressed, each encrypted with its own key.
 
-Rules of the room: a stream in, a stream out; nothing plain is kept. Cells are text, or one of two
-marks. A cell is quoted where it must be and where it is longer than 24 characters, as Fivetran's
-writer does it; the marks are quoted likewise, but for null, which never is. Frames of ZSTD carry
-no size of their content.
+Files are written as streams, and no plaintext is stored. Cells are strings or one of two marks
+(null,
+unmodified). As in Fivetran's writer, a cell is quoted if CSV requires it or if it is longer than 24
+characters; the null mark is never quoted. ZSTD frames do not declare their content size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEY_BYTES: Final = 32
 
 
 class Sentinel:
-    """A cell that is no text."""
+    """A cell that is not a string."""
 
 
 NULL: Final = Sentinel()
@@ -44,7 +44,7 @@ class _Sink(Protocol):
 
 @dataclass(frozen=True)
 class BatchFileSet:
-    """The files of one call, in a folder: written here, named in the request with their keys."""
+    """The files of one call, written to a folder and passed in the request with their keys."""
 
     folder: Path
     compression: Compression = Compression.ZSTD
@@ -62,14 +62,14 @@ class BatchFileSet:
         return str(self.folder / name)
 
     def open(self, name: str) -> BatchFile:
-        """Return a file to write to, with a new key where files are encrypted."""
+        """Open a file for writing, with a new key if files are encrypted."""
         path = self.folder / name
         if self.encryption == Encryption.AES:
             self.keys[str(path)] = os.urandom(_KEY_BYTES)
         return BatchFile(path, self.keys.get(str(path)), self.compression)
 
     def params(self) -> Any:
-        """Return how these files are written, as the message that says it."""
+        """Return the FileParams message that describes these files."""
         return proto_messages.FileParams(
             compression=int(self.compression),
             encryption=int(self.encryption),
@@ -79,7 +79,7 @@ class BatchFileSet:
 
 
 class BatchFile:
-    """One file that is written: plain bytes in, what the file holds out."""
+    """A file open for writing that compresses and encrypts its content."""
 
     def __init__(self, path: Path, key: bytes | None, compression: Compression) -> None:
         file = path.open("wb")
@@ -90,11 +90,11 @@ class BatchFile:
             self._layers.append(_compressed(self._layers[-1], compression))
 
     def write(self, plain: bytes) -> None:
-        """Write more of the file."""
+        """Write plain content."""
         self._layers[-1].write(plain)
 
     def close(self) -> None:
-        """Write what is left of it."""
+        """Flush and close the file."""
         for layer in reversed(self._layers):
             layer.close()
 
@@ -124,7 +124,7 @@ def _cell(cell: Cell, files: BatchFileSet) -> str:
 
 
 class _Encrypting(io.RawIOBase):
-    """AES-256 in CBC mode, padded, its vector in front."""
+    """Stream encrypted with AES-256 in CBC mode and PKCS7 padding; the IV comes first."""
 
     def __init__(self, file: BinaryIO, key: bytes) -> None:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -137,16 +137,16 @@ class _Encrypting(io.RawIOBase):
         self._encryptor = Cipher(algorithms.AES(key), modes.CBC(vector)).encryptor()
 
     def writable(self) -> bool:
-        """It is for writing alone."""
+        """Return True."""
         return True
 
     def write(self, plain: Any, /) -> int:
-        """Encrypt and write."""
+        """Encrypt and write plain content."""
         self._file.write(self._encryptor.update(self._padder.update(bytes(plain))))
         return len(plain)
 
     def close(self) -> None:
-        """Write the last block."""
+        """Write the last, padded block."""
         if not self.closed:
             last = self._encryptor.update(self._padder.finalize())
             self._file.write(last + self._encryptor.finalize())

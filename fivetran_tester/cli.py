@@ -1,7 +1,7 @@
-"""The command `tap-core fivetran-test`: a walk through a connector or a destination.
+"""The command `tap-core fivetran-test`: test a connector or a destination as Fivetran calls it.
 
-Rules of the room: exit 0 where no rule is broken, 1 where one is or the walk cannot go on, 2 where
-nothing can be started or the call itself is wrong.
+Exit codes: 0 if no rule is broken, 1 if one is broken or the test cannot continue, 2 if the server
+cannot be started or the arguments are invalid.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _CANNOT: Final = 2
 
 
 def fivetran_test(argv: Sequence[str]) -> int:
-    """Run the command; return its exit code."""
+    """Run the command and return its exit code."""
     words = list(argv)
     place = words.index("--") if "--" in words else len(words)
     parser = _parser()
     asked = parser.parse_args(words[:place])
     command = words[place + 1 :]
     if bool(command) == bool(asked.address):
-        parser.error("give either -- and a command to start, or --address")
+        parser.error("pass either -- and a command to start, or --address")
     findings = Findings()
     try:
         return _walked(asked, command, findings)
@@ -69,7 +69,7 @@ def _walked(asked: argparse.Namespace, command: list[str], findings: Findings) -
 
 @contextmanager
 def _ends_in_order(servers: Servers) -> Iterator[None]:
-    """On SIGTERM, end the server that was started too; an exception might be lost in gRPC."""
+    """End the started server on SIGTERM too, from the handler, as gRPC may lose an exception."""
 
     def leave(number: int, _frame: object) -> None:
         servers.leave()
@@ -87,32 +87,32 @@ def _document(path: Path | None) -> dict[str, Any]:
         return {}
     found = load_json(path.read_bytes())
     if not isinstance(found, dict):
-        raise NotStartedError(f"{path.name} is no JSON object.")
+        raise NotStartedError(f"{path.name} is not a JSON object.")
     return found
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201  (this is what was asked for)
+    print(text, flush=True)  # noqa: T201  (the command's output)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tap-core fivetran-test",
         usage="tap-core fivetran-test [OPTION ...] -- COMMAND [ARGUMENT ...]",
-        description="Walk through a connector of Fivetran's, or a destination, as Fivetran would:"
-        " the form, the tests, and each call; say what a destination would hold, and which of the"
-        " rules in docs/fivetran.md are broken. COMMAND is started with --port and a free port.",
+        description="Test a Fivetran connector or destination as Fivetran calls it: the form, the"
+        " tests, and each rpc. Report the rows that a destination would hold, and the broken rules"
+        " of docs/fivetran.md. COMMAND is started with --port and a free port.",
     )
-    parser.add_argument("--config", type=Path, help="the settings, a file of JSON")
-    parser.add_argument("--state", type=Path, help="a state to begin from, a file of JSON")
-    parser.add_argument("--destination", action="store_true", help="it is a destination")
-    parser.add_argument("--address", default="", help="host:port of a server that runs already")
-    parser.add_argument("--seconds", type=float, default=3600, help="what one call may take")
+    parser.add_argument("--config", type=Path, help="the settings, a JSON file")
+    parser.add_argument("--state", type=Path, help="the state of the first sync, a JSON file")
+    parser.add_argument("--destination", action="store_true", help="test a destination")
+    parser.add_argument("--address", default="", help="host:port of a running server")
+    parser.add_argument("--seconds", type=float, default=3600, help="time limit of one call")
     parser.add_argument(
         "--resumes",
         type=int,
         default=2,
         metavar="N",
-        help="from how many earlier checkpoints to go on in a fresh process",
+        help="number of earlier checkpoints to resume from in a fresh process",
     )
     return parser

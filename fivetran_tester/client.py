@@ -1,7 +1,7 @@
-"""One client of one server: a call by its name, and what a refusal says.
+"""gRPC client of one server: calls by rpc name, and errors from the status of a call.
 
-Rules of the room: messages are this project's own; a server is known by its address alone. A
-status other than OK is read as the interface wants it: a JSON document that is a task.
+Only the messages and the address of the server are known here. A status other than OK should carry
+a JSON document with a Task, as the interface requires.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tap_core.protocols.fivetran.proto_descriptors import PACKAGE
 __all__ = ["MESSAGE_LIMIT", "TEXT_LIMIT", "Client", "RefusedError", "Stream"]
 
 MESSAGE_LIMIT: Final = 128 * 1024 * 1024
-"""Bytes of the largest message, in both directions."""
+"""Maximum size of a message in bytes, in both directions."""
 
 TEXT_LIMIT: Final = 8 * 1024
-"""Bytes from which on an error's text does not arrive."""
+"""Size in bytes from which an error's text cannot be transmitted."""
 
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
@@ -32,7 +32,7 @@ _OPTIONS: Final = (
 
 @dataclass
 class RefusedError(Exception):
-    """A call ended with a status; ``is_task`` where it is told as a task."""
+    """A call that ended with an error status; ``is_task`` is True if the status carries a Task."""
 
     rpc: str
     code: str
@@ -44,10 +44,10 @@ class RefusedError(Exception):
 
 
 class Stream:
-    """The answers of one call, which can be cancelled.
+    """The responses of one streaming call, which can be cancelled.
 
     Raises:
-        RefusedError: on the way, where the call ends with a status that is not OK.
+        RefusedError: During iteration, if the call ends with a status other than OK.
     """
 
     def __init__(self, rpc: str, call: Any) -> None:
@@ -61,12 +61,12 @@ class Stream:
             raise _refusal(self._rpc, error) from None
 
     def cancel(self) -> None:
-        """End the call on this side."""
+        """Cancel the call."""
         self._call.cancel()
 
 
 class Client:
-    """Calls one service of the server at an address; a call may take so many ``seconds``."""
+    """A client of one service at an address; a call may take at most ``seconds``."""
 
     def __init__(self, address: str, service: str, seconds: float = 3600) -> None:
         self._channel: Any = grpc.insecure_channel(address, options=_OPTIONS)
@@ -74,10 +74,10 @@ class Client:
         self._seconds = seconds
 
     def call(self, rpc: str, request: Any) -> Any:
-        """Call and return the answer.
+        """Make a unary call and return the response.
 
         Raises:
-            RefusedError: the call ended with a status that is not OK.
+            RefusedError: The call ended with a status other than OK.
         """
         method = self._channel.unary_unary(*self._method(rpc))
         try:
@@ -86,13 +86,13 @@ class Client:
             raise _refusal(rpc, error) from None
 
     def stream(self, rpc: str, request: Any) -> Stream:
-        """Call and return the answers as they come."""
+        """Make a streaming call and return its responses as they arrive."""
         return Stream(
             rpc, self._channel.unary_stream(*self._method(rpc))(request, timeout=self._seconds)
         )
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the channel."""
         self._channel.close()
 
     def _method(self, rpc: str) -> tuple[str, Any, Any]:
@@ -101,7 +101,7 @@ class Client:
 
 
 def _refusal(rpc: str, error: Any) -> RefusedError:
-    """Return what a status of gRPC's says."""
+    """Return the error for a gRPC status."""
     text = error.details() or ""
     try:
         told = json.loads(text)

@@ -1,6 +1,6 @@
-"""What both kinds of servers are asked first, and how their refusals are judged.
+"""Checks that connectors and destinations share: the form, the connection tests and error texts.
 
-Rules of the room: form, tests, and calls that cannot succeed; what is found goes to `findings`.
+Faults are recorded in a `Findings` object.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ __all__ = [
 
 _NO_TEST: Final = "no such test"
 _OF_GRPC: Final = frozenset({"UNKNOWN", "UNIMPLEMENTED", "UNAVAILABLE", "RESOURCE_EXHAUSTED"})
-"""Codes by which gRPC itself says that something went wrong."""
+"""Status codes that gRPC generates for failures outside the handlers."""
 
 
 class StoppedError(Exception):
-    """The walk cannot go on: the text says why."""
+    """The test cannot continue; the message gives the reason."""
 
 
 def check_form(form: Any, findings: Findings) -> None:
-    """Hold a form against its rule."""
+    """Check a configuration form against rules F6 and F7."""
     fields = list(get_fields(form))
     names = [field.name for field in form.fields if field.name]
     for name in sorted({name for name in names if names.count(name) > 1}):
@@ -58,7 +58,7 @@ def check_form(form: Any, findings: Findings) -> None:
 def run_test(
     client: Client, findings: Findings, name: str, configuration: Mapping[str, str]
 ) -> str | None:
-    """Run a test; return why it fails, None where it succeeds."""
+    """Run a connection test; return the reason for its failure, or None if it succeeds."""
     request = proto_messages.TestRequest(name=name, configuration=configuration)
     try:
         answer = client.call("Test", request)
@@ -75,26 +75,26 @@ def run_test(
 
 
 def run_unknown_test(client: Client, findings: Findings, configuration: Mapping[str, str]) -> None:
-    """Ask for a test that does not exist: that is no success, and no accident either."""
+    """Run a test that does not exist; it should fail with a regular response."""
     if run_test(client, findings, _NO_TEST, configuration) is None:
         findings.missed(7, "a test that does not exist succeeds")
 
 
 def check_refusal(refusal: RefusedError, findings: Findings) -> None:
-    """Hold the status of a call that failed against the rule of errors."""
+    """Check the status of a failed call against the rules on errors."""
     if refusal.code == "DEADLINE_EXCEEDED":
         findings.broke(12, f"{refusal.rpc} does not end in the time that a call may take")
         return
     check_text(f"the status of {refusal.rpc}", refusal.text, findings)
     if refusal.code in _OF_GRPC and not refusal.is_task:
-        findings.broke(4, f"{refusal.rpc} ends with {refusal.code}, which nobody has told")
+        findings.broke(4, f"{refusal.rpc} ends with {refusal.code} and no task")
     elif not refusal.is_task:
-        findings.missed(4, f"the status of {refusal.rpc} is no JSON of message and alert_type")
+        findings.missed(4, f"the status of {refusal.rpc} is not JSON with message and alert_type")
 
 
 def check_text(what: str, text: str, findings: Findings) -> None:
-    """Hold the text of an error against the rule of errors."""
+    """Check the text of an error against the rules on errors."""
     if not text:
-        findings.broke(4, f"{what} says nothing")
+        findings.broke(4, f"{what} is empty")
     if len(text.encode()) >= TEXT_LIMIT:
         findings.broke(4, f"{what} has {TEXT_LIMIT:,} bytes or more")

@@ -1,8 +1,7 @@
-"""A configuration as Fivetran sends it: a flat map of texts.
+"""Conversion of a tap's settings to a configuration as Fivetran sends it: a flat map of strings.
 
-Rules of the room: pure. A person writes settings as a tap takes them, nested and typed; what the
-form asks for decides how they are spelled: an object all of whose values the form asks for one by
-one is sent under names with dots, any other object, and each list, as JSON.
+Users write nested and typed settings. An object becomes dotted names if the form has a field for
+each of its values; any other object, and each list, becomes JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ __all__ = ["collect_secrets", "get_fields", "to_text_map"]
 
 
 def get_fields(form: Any) -> Iterator[Any]:
-    """Yield the fields of a form that hold a value, those that depend on another's included."""
+    """Yield the fields of a form that hold a value, including conditional fields."""
     for field in form.fields:
         if field.WhichOneof("type") == "conditional_fields":
             yield from get_fields(field.conditional_fields)
@@ -27,7 +26,7 @@ def get_fields(form: Any) -> Iterator[Any]:
 
 
 def to_text_map(settings: Mapping[str, Any], form: Any) -> dict[str, str]:
-    """Return settings as texts, with the form's defaults for those that are not given."""
+    """Return settings as strings by field name, completed with the form's defaults."""
     names = {field.name for field in get_fields(form)}
     given = dict(_flat(settings, names))
     defaults = {
@@ -39,7 +38,7 @@ def to_text_map(settings: Mapping[str, Any], form: Any) -> dict[str, str]:
 
 
 def collect_secrets(configuration: Mapping[str, str], form: Any) -> list[str]:
-    """Return the texts that the form calls secret."""
+    """Return the values of the form's password fields."""
     return [
         configuration[field.name]
         for field in get_fields(form)

@@ -1,7 +1,8 @@
-"""The walk through a connector: form, tests, schema, update, resume, interruption, selection.
+"""Test of a connector: form, tests, schema, update, resume, interruption and selection.
 
-Rules of the room: the connector is seen through its calls alone. Each step prints what it saw and
-leaves what is wrong in `findings`; what makes the next step meaningless stops the walk.
+The connector is observed only through its rpcs. Each step prints what it observed and records
+faults
+in a `Findings` object; a fault that makes the next steps meaningless stops the test.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ FIRST_STATE: Final = "{}"
 
 
 class ConnectorTester:
-    """Walks through one connector; ``state`` is where the first Update begins."""
+    """Tester of one connector; ``state`` is the state of the first Update."""
 
     def __init__(
         self,
@@ -67,11 +68,11 @@ class ConnectorTester:
         self.named_tests: list[tuple[str, str]] = []
 
     def run(self) -> None:
-        """Walk to the end.
+        """Run all steps.
 
         Raises:
-            NotStartedError: the connector cannot be started.
-            StoppedError: a step failed, and the next would say nothing.
+            NotStartedError: The connector cannot be started.
+            StoppedError: A step failed, and the next steps would be meaningless.
         """
         with self.servers.open() as server:
             self._form(server.client)
@@ -108,7 +109,7 @@ class ConnectorTester:
             raise StoppedError("A test fails: with these settings there is nothing to read.")
 
     def _ask_without_settings(self, client: Client) -> None:
-        """A customer who gave nothing is told so; whatever the answer, the server lives."""
+        """Call Schema without settings; the server must report an error and continue to run."""
         try:
             client.call("Schema", proto_messages.SchemaRequest())
         except RefusedError as refusal:
@@ -119,13 +120,13 @@ class ConnectorTester:
         told = [self._called(client, "Schema", request) for _ in range(2)]
         pairs = [list(iterate_tables(one)) for one in told]
         if pairs[0] != pairs[1]:
-            self.findings.broke(10, "Schema does not answer the same twice")
+            self.findings.broke(10, "two calls of Schema have different responses")
         names = [name for name, _ in pairs[0]]
         for name in {name for name in names if names.count(name) > 1}:
-            self.findings.broke(10, f"Schema tells of {format_name(name)} twice")
+            self.findings.broke(10, f"Schema lists {format_name(name)} twice")
         self.tables = parse_tables(told[0])
         if not self.tables:
-            self.findings.broke(10, "Schema tells of no table")
+            self.findings.broke(10, "Schema lists no table")
             raise StoppedError("Without a table there is nothing to read.")
         self.can_select = self.can_select and not told[0].selection_not_supported
         reading = self._reading(select_all(self.tables))
@@ -155,11 +156,11 @@ class ConnectorTester:
             with self.servers.open() as server:
                 rest = self._after(whole, model)
                 self._read(server.client, state, rest)
-                self._compare(whole, rest, "an Update that goes on from an earlier checkpoint")
+                self._compare(whole, rest, "an Update that resumes from an earlier checkpoint")
                 self._told(f"Update from checkpoint {number}, in a fresh process", rest)
 
     def _interrupt(self, whole: UpdateReader) -> None:
-        """Cancel one Update and kill the next; the one behind them brings the rest."""
+        """Cancel one Update and kill the next; a third Update must deliver the remaining rows."""
         half = max(1, sum(whole.operations.values()) // 2)
         with self.servers.open() as server:
             self._read_some(server.client, self.state, self._reading(whole.choice), half)
@@ -190,12 +191,12 @@ class ConnectorTester:
         if column is not None:
             choice = choice.without(first, column)
         with self.servers.open() as server:
-            part = self._selected(server.client, choice, "new ones come along")
+            part = self._selected(server.client, choice, "new ones included")
             if left_out is not None:
                 self._select_again(server.client, whole, part, left_out)
             few = [*self.tables[first].keys, *_not_keys(self.tables[first])[:1]]
             only = TableSelection({first: frozenset(few)}, takes_new=False)
-            self._selected(server.client, only, "new ones do not")
+            self._selected(server.client, only, "new ones excluded")
 
     def _selected(self, client: Client, choice: TableSelection, words: str) -> UpdateReader:
         part = self._reading(choice)
@@ -208,7 +209,7 @@ class ConnectorTester:
     def _select_again(
         self, client: Client, whole: UpdateReader, part: UpdateReader, table: Name
     ) -> None:
-        """What was left out comes whole when it is selected again."""
+        """Check that a table is complete after it was deselected and selected again."""
         rest = self._reading(select_all(self.tables), part.model)
         self._read(client, part.state or self.state, rest)
         for difference in whole.model.only(table).differences(rest.model.only(table)):
@@ -223,7 +224,7 @@ class ConnectorTester:
         return UpdateReader(self.findings, self.tables, choice, model, moments)
 
     def _after(self, whole: UpdateReader, model: Model) -> UpdateReader:
-        """Return a reading that knows what the whole one was told on its way."""
+        """Return a reader that starts with the tables and the selection at the end of ``whole``."""
         return UpdateReader(self.findings, whole.tables, whole.choice, model)
 
     def _request(self, state: str, reading: UpdateReader) -> Any:
@@ -241,7 +242,7 @@ class ConnectorTester:
             raise StoppedError(f"Update ends with a task: {reading.task}")
 
     def _read_some(self, client: Client, state: str, reading: UpdateReader, count: int) -> None:
-        """Read so many messages, and hang up."""
+        """Read ``count`` messages of an Update and cancel the call."""
         with self._told_refusals():
             stream = client.stream("Update", self._request(state, reading))
             reading.read(islice(iter(stream), count))

@@ -1,9 +1,10 @@
-"""The walk through a destination: form, tests, tables, batches of every kind, truncation, history.
+"""Test of a destination: form, tests, tables, batches of every kind, truncation and history.
 
-Rules of the room: the interface has no call that reads rows, so what a destination holds is judged
-by what it says and by DescribeTable; whoever wants to see the rows looks at the tables. They stay
-behind, in schemas whose names begin with ``fivetran_test_``, since no call must be able to remove
-them. Files lie in a temporary folder, encrypted unless a step says otherwise.
+The interface has no rpc that reads rows, so a destination is judged by its responses and by
+DescribeTable; users can inspect the tables. No rpc removes tables, so they remain, in schemas whose
+names start with ``fivetran_test_``. Files are written to a temporary folder, encrypted unless a
+step
+tests other forms.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ _WAYS: Final = (
     (Compression.OFF, Encryption.NONE, True),
     (Compression.GZIP, Encryption.AES, False),
 )
-"""How files are written, and whether that must be understood."""
+"""Compression and encryption of files, and True if destinations must support them."""
 
 _SIDE_BY_SIDE: Final = 3
 
 
 class DestinationTester:
-    """Walks through one destination."""
+    """Tester of one destination."""
 
     def __init__(
         self, servers: Servers, settings: Mapping[str, Any], say: Callable[[str], None]
@@ -71,11 +72,11 @@ class DestinationTester:
         self.schema = f"fivetran_test_{secrets.token_hex(4)}"
 
     def run(self) -> None:
-        """Walk to the end.
+        """Run all steps.
 
         Raises:
-            NotStartedError: the destination cannot be started.
-            StoppedError: a step failed, and the next would say nothing.
+            NotStartedError: The destination cannot be started.
+            StoppedError: A step failed, and the next steps would be meaningless.
         """
         with self.servers.open() as server, tempfile.TemporaryDirectory() as folder:
             self.client: Client = server.client
@@ -89,8 +90,8 @@ class DestinationTester:
             self._truncate()
             self._keep_history()
         self.say(
-            f"Rows cannot be read by this interface: look at the tables of {self.schema}"
-            " yourself. They are left behind."
+            f"This interface cannot read rows: inspect the tables of {self.schema}"
+            " yourself. They are not removed."
         )
 
     # Form, tests, capabilities
@@ -121,7 +122,7 @@ class DestinationTester:
 
     def _make(self) -> None:
         if not self._described("types").not_found:
-            self.findings.broke(31, "a table that is not there is not told as not_found")
+            self.findings.broke(31, "a missing table is not reported as not_found")
         self._succeeds("CreateTable", 32, "a table", self._table("types", TYPES))
         self._is_described("types", TYPES)
         self._fails("CreateTable", 32, "a table that exists", self._table("types", TYPES))
@@ -131,15 +132,15 @@ class DestinationTester:
         with ThreadPoolExecutor(len(names)) as threads:
             made = list(threads.map(lambda one: self._fault("CreateTable", one), requests))
         for fault in filter(None, made):
-            self.findings.broke(32, f"tables made side by side in a new schema: {fault}")
+            self.findings.broke(32, f"tables created concurrently in a new schema: {fault}")
         self._succeeds("CreateTable", 32, "a table without keys", self._table("keyless", KEYLESS))
-        self.say(f"Tables are made in {self.schema}")
+        self.say(f"Tables are created in {self.schema}")
 
     def _is_described(self, name: str, sample: Sample, rule: int = 31) -> None:
-        """Compare a table with its description; ``rule`` is what is broken where they differ."""
+        """Compare a table with its description; ``rule`` is the rule that a difference breaks."""
         told = self._described(name)
         if told.WhichOneof("response") != "table":
-            self.findings.broke(rule, f"the table {name} is there and not described")
+            self.findings.broke(rule, f"the table {name} exists but is not described")
             return
         found = {column.name: parse_column(column) for column in told.table.columns}
         for column in sample.columns:
@@ -149,7 +150,7 @@ class DestinationTester:
                 was, now = _told(column), _told(found[column.name])
                 self.findings.broke(rule, f"column {column.name} of {name} is {now} and was {was}")
         for extra in found.keys() - {column.name for column in sample.columns}:
-            self.findings.broke(rule, f"{name} is described with a column {extra} of nobody's")
+            self.findings.broke(rule, f"{name} is described with an unknown column {extra}")
 
     # Batches
 
@@ -180,7 +181,7 @@ class DestinationTester:
         self.say("Batches are written")
 
     def _replacements(self, files: BatchFileSet) -> list[str]:
-        """Two files, the columns of the second in another order."""
+        """Write two replace files; the second has its columns in reverse order."""
         backwards = TYPES.names[::-1]
         first, *others = TYPES.rows
         return [
@@ -189,20 +190,20 @@ class DestinationTester:
         ]
 
     def _update(self, files: BatchFileSet) -> str:
-        """Two rows that keep all but their flag; one of them is in no table."""
+        """Write an update file that changes two system columns; one of its two rows is unknown."""
         kept: dict[str, Cell] = dict.fromkeys(TYPES.names, UNMODIFIED)
         changed = {DELETED: "true", SYNCED: "2024-01-09T00:00:00Z"}
         rows = [{**kept, **changed, "id": one, "region": "north"} for one in ("1", "99")]
         return files.write("update.csv", TYPES.names, [_cells(r, TYPES.names) for r in rows])
 
     def _deletion(self, files: BatchFileSet, sample: Sample) -> str:
-        """Keys of one row, all else null."""
+        """Write a delete file with the keys of one row and null in all other columns."""
         row = {name: sample.rows[1][name] for name in sample.keys}
         cells = _cells(row, sample.names)
         return files.write(f"delete-{len(files.keys)}.csv", sample.names, [cells])
 
     def _spoil(self) -> None:
-        """Files that cannot be read are told, and harm nothing."""
+        """Check that unreadable files are reported and do not change the table."""
         files = BatchFileSet(self.folder)
         [path, _] = self._replacements(files)
         request = self._batch("types", TYPES, files, replace=[path])
@@ -299,7 +300,7 @@ class DestinationTester:
         return self._called("DescribeTable", request)
 
     def _table(self, name: str, sample: Sample, schema: str = "", kind: Any = None) -> Any:
-        """Return what CreateTable is asked; AlterTable, where that is the kind."""
+        """Return a CreateTableRequest, or a request of the class ``kind``."""
         return (kind or proto_messages.CreateTableRequest)(
             configuration=self.configuration,
             schema_name=schema or self.schema,
@@ -335,7 +336,7 @@ class DestinationTester:
             raise StoppedError(f"{refusal}") from None
 
     def _fault(self, rpc: str, request: Any) -> str | None:
-        """Call, and return why it fails; None where it succeeds."""
+        """Make a call; return the reason for its failure, or None if it succeeds."""
         try:
             answer = self.client.call(rpc, request)
         except RefusedError as refusal:

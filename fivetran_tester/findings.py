@@ -1,7 +1,8 @@
-"""Which of the numbered rules a server has broken, and how often.
+"""Findings of a test: the broken rules, by number, with their counts.
 
-Rules of the room: pure. Sentences name tables, columns and calls, never a value, so that the same
-fault in a thousand records is one finding. The numbers are those of docs/fivetran.md.
+Messages name tables, columns and rpcs but never values, so that the same fault in a thousand
+records
+is one finding. The rule numbers are those of docs/fivetran.md.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ __all__ = ["Finding", "Findings"]
 
 
 class Finding(NamedTuple):
-    """A rule, what breaks it, and whether it must be kept or only should."""
+    """A rule and its violation; ``must`` is False for a recommendation."""
 
     rule: int
     what: str
@@ -22,17 +23,17 @@ class Finding(NamedTuple):
 
 
 class Findings:
-    """What was found so far."""
+    """The findings of a test so far."""
 
     def __init__(self) -> None:
         self._found: Counter[Finding] = Counter()
 
     def broke(self, rule: int, what: str) -> None:
-        """Note that a rule is broken."""
+        """Record a broken rule."""
         self._found[Finding(rule, what)] += 1
 
     def missed(self, rule: int, what: str) -> None:
-        """Note that something is not as it should be, which breaks no rule."""
+        """Record an unmet recommendation, which does not break a rule."""
         self._found[Finding(rule, what, must=False)] += 1
 
     @property
@@ -44,7 +45,7 @@ class Findings:
         return bool(self.rules)
 
     def lines(self) -> Iterator[str]:
-        """Yield what is to be said, broken rules first, in the order of their numbers."""
+        """Yield the findings as text, broken rules first, sorted by rule number."""
         for finding in sorted(self._found, key=lambda one: (not one.must, one.rule, one.what)):
             often = self._found[finding]
             times = f" ({often:,} times)" if often > 1 else ""

@@ -1,7 +1,6 @@
-"""The tables that a connector has told of, and what a customer chooses of them.
+"""The tables that a connector has reported, and the customer's selection of them.
 
-Rules of the room: pure, apart from the messages that are read and made. A table is known by its
-schema, which may be none, and its name.
+A table is identified by its schema, which may be None, and its name.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ __all__ = [
 ]
 
 Name: TypeAlias = "tuple[str | None, str]"
-"""A table's schema, None where there are none, and its own name."""
+"""A table's schema (None if the source has no schemas) and name."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownColumn:
-    """One column; ``digits`` are those of a DECIMAL, and how many stand after the point."""
+    """One column; ``digits`` are the precision and scale of a DECIMAL."""
 
     name: str
     type: DataType
@@ -43,7 +42,7 @@ class KnownColumn:
 
     @property
     def told_type(self) -> str:
-        """Its type in words."""
+        """The name of the column's type, with precision and scale."""
         return (
             f"{self.type.name}({self.digits[0]},{self.digits[1]})"
             if self.digits
@@ -53,38 +52,38 @@ class KnownColumn:
 
 @dataclass(frozen=True, slots=True)
 class KnownTable:
-    """One table; a name that stands there twice is counted in ``repeated``."""
+    """One table; ``repeated`` holds the column names that were reported twice."""
 
     columns: Mapping[str, KnownColumn]
     repeated: tuple[str, ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The names of its key columns."""
+        """The names of the key columns."""
         return tuple(column.name for column in self.columns.values() if column.is_key)
 
 
 @dataclass(frozen=True, slots=True)
 class TableSelection:
-    """What of the tables is chosen: by table its columns; whether new ones come along."""
+    """The selected columns by table; ``takes_new`` is True if new columns are selected too."""
 
     columns: Mapping[Name, AbstractSet[str]]
     takes_new: bool = True
 
     def without(self, table: Name, column: str | None = None) -> TableSelection:
-        """Return the choice without a column, or without the table."""
+        """Return the selection without a column, or without the whole table."""
         chosen = dict(self.columns)
         kept = chosen.pop(table) - ({column} if column else set())
         return replace(self, columns={**chosen, table: kept} if column else chosen)
 
 
 def parse_tables(told: Any) -> dict[Name, KnownTable]:
-    """Return the tables of a Schema answer, or of a schema change."""
+    """Return the tables of a SchemaResponse or a SchemaChange."""
     return dict(iterate_tables(told))
 
 
 def iterate_tables(told: Any) -> Iterable[tuple[Name, KnownTable]]:
-    """Yield each table of a Schema answer or a schema change, one that stands there twice too."""
+    """Yield each table of a SchemaResponse or a SchemaChange, including duplicates."""
     for schema in told.with_schema.schemas:
         for table in schema.tables:
             yield (schema.name, table.name), _table(table)
@@ -93,15 +92,16 @@ def iterate_tables(told: Any) -> Iterable[tuple[Name, KnownTable]]:
 
 
 def select_all(tables: Mapping[Name, KnownTable]) -> TableSelection:
-    """Return the choice of all tables and columns."""
+    """Return the selection of all tables and columns."""
     return TableSelection({name: frozenset(table.columns) for name, table in tables.items()})
 
 
 def build_selection(tables: Mapping[Name, KnownTable], choice: TableSelection) -> Any:
-    """Return a choice as the message that Fivetran sends.
+    """Return a selection as the message that Fivetran sends.
 
-    With ``takes_new`` what is not chosen is listed as off, otherwise it is left out, and what is
-    not listed is not to come.
+    If ``takes_new`` is True, unselected tables and columns are listed as excluded. Otherwise they
+    are not
+    listed, because tables and columns that are not listed are not selected.
     """
     listed = [name for name in tables if choice.takes_new or name in choice.columns]
     chosen = {name: _table_selection(name, tables[name], choice) for name in listed}
@@ -124,7 +124,7 @@ def build_selection(tables: Mapping[Name, KnownTable], choice: TableSelection) -
 
 
 def format_name(name: Name) -> str:
-    """Return a table's name as people write it."""
+    """Return a table's name as ``schema.table``."""
     return ".".join(part for part in name if part is not None)
 
 
@@ -144,7 +144,7 @@ def _table_selection(name: Name, table: KnownTable, choice: TableSelection) -> A
 
 
 def parse_column(told: Any) -> KnownColumn:
-    """Return a column of a message."""
+    """Return the column of a Column message."""
     digits = None
     if told.HasField("params") and told.params.WhichOneof("params") == "decimal":
         digits = (told.params.decimal.precision, told.params.decimal.scale)
@@ -152,7 +152,7 @@ def parse_column(told: Any) -> KnownColumn:
 
 
 def to_message(name: str, columns: Iterable[KnownColumn]) -> Any:
-    """Return a table as a destination is told of it."""
+    """Return a table as the Table message of a destination's requests."""
     return proto_messages.Table(name=name, columns=map(_told_column, columns))
 
 

@@ -1,7 +1,6 @@
-"""What the tester shows a person: the form, the tables, and what a destination would see.
+"""Text output of the tester: the form, the tables, and the resulting rows of a destination.
 
-Rules of the room: pure; lines of text come out. A value is an example and is short; that of a
-secret setting is never shown.
+Example values are shortened; values of secret settings are never shown.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _TEXTS: Final = {
 
 
 def format_count(count: int, what: str) -> str:
-    """Return a count with its word: 1 row, 2,000 rows."""
+    """Return a count with its noun: "1 row", "2,000 rows"."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def form_lines(form: Any) -> Iterator[str]:
-    """Yield a form as a person would see it."""
+    """Yield a form as lines of text."""
     yield "The form (* must be given)"
     yield from _aligned(_fields(form.fields, "  "))
     if form.tests:
@@ -36,7 +35,7 @@ def form_lines(form: Any) -> Iterator[str]:
 
 
 def format_reading(reading: UpdateReader) -> Iterator[str]:
-    """Yield what one Update has brought, and what a destination holds after it."""
+    """Yield lines about the messages of one Update and the rows of the destination after it."""
     told = ", ".join(f"{count:,} x {kind}" for kind, count in sorted(reading.operations.items()))
     yield f"  {told or 'nothing'}"
     for name, table in reading.tables.items():
@@ -91,7 +90,7 @@ def _kind(field: Any) -> str:
 
 
 def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield rows as lines, cells below each other; a row of one cell is a line of its own."""
+    """Yield rows as lines with aligned cells; a row of one cell is not aligned."""
     found = list(rows)
     several = [row for row in found if len(row) > 1]
     widths = [max(map(len, column)) for column in zip(*several, strict=True)]

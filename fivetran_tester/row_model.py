@@ -1,8 +1,9 @@
-"""What a destination would hold after the records that have come: a small model of it.
+"""Model of the rows that a destination holds after the records received so far.
 
-Rules of the room: pure. A row is kept as four bytes for each of its columns, so that a large
-table has room, and two models can be compared column by column. A row without a key is known by
-all of it. Deleted rows are gone, as a person who looks at the rows that are not deleted sees it.
+A row takes four bytes per column (a checksum of the value), so that large tables fit into memory
+and two models can be compared column by column. A row without a key is identified by all its
+values.
+Deleted rows are removed from the model.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class TableRows:
         self.rows: dict[bytes, bytes] = {}
 
     def copy(self) -> TableRows:
-        """Return a copy that does not change with this one."""
+        """Return an independent copy."""
         other = TableRows(self.keys)
         other.places, other.rows = self.places.copy(), self.rows.copy()
         return other
 
     def apply(self, kind: int, data: Mapping[str, Any]) -> None:
-        """Do what a record says."""
+        """Apply a record: upsert, update, delete or truncate."""
         if kind == RecordType.TRUNCATE:
             self.rows.clear()
             return
@@ -50,7 +51,7 @@ class TableRows:
             self.rows[identity] = self._changed(self.rows[identity], encoded)
 
     def differences(self, other: TableRows) -> Iterator[str]:
-        """Say in what another table of the same name differs, by counts and columns."""
+        """Yield the differences of another table with the same name, as counts and column names."""
         missing, more = self.rows.keys() - other.rows.keys(), other.rows.keys() - self.rows.keys()
         if missing:
             yield f"{len(missing):,} rows are missing"
@@ -99,25 +100,25 @@ class Model:
         self.tables: dict[Name, TableRows] = {}
 
     def copy(self) -> Model:
-        """Return a copy that does not change with this one."""
+        """Return an independent copy."""
         other = Model()
         other.tables = {name: rows.copy() for name, rows in self.tables.items()}
         return other
 
     def only(self, name: Name) -> Model:
-        """Return what there is of one table, as it is."""
+        """Return a model with one table, which is shared with this model."""
         other = Model()
         other.tables = {name: self.tables[name]} if name in self.tables else {}
         return other
 
     def apply(self, name: Name, keys: Sequence[str], kind: int, data: Mapping[str, Any]) -> None:
-        """Do what a record says to its table."""
+        """Apply a record to its table."""
         if name not in self.tables:
             self.tables[name] = TableRows(keys)
         self.tables[name].apply(kind, data)
 
     def differences(self, other: Model) -> Iterator[str]:
-        """Say in what another destination differs from this one."""
+        """Yield the differences of another model, by table."""
         for name in sorted({*self.tables, *other.tables}, key=format_name):
             ours, theirs = (
                 self.tables.get(name, TableRows(())),
@@ -128,7 +129,10 @@ class Model:
 
 
 class ClockRange:
-    """Some of a run's checkpoints, each with the model as it was: at most ``most``, spread out."""
+    """A sample of a run's checkpoints, each with a copy of the model at that time.
+
+    At most ``most`` checkpoints, spread over the run, are chosen.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -137,7 +141,7 @@ class ClockRange:
         self.kept: list[tuple[int, str, Model]] = []
 
     def add(self, state: str, model: Model) -> None:
-        """Take one more checkpoint; keep it if it is in turn."""
+        """Process one more checkpoint; keep it if it belongs to the sample."""
         self._count += 1
         if self._count % self._step or not self._most:
             return
@@ -147,7 +151,7 @@ class ClockRange:
             self.kept = [moment for moment in self.kept if moment[0] % self._step == 0]
 
     def chosen(self) -> list[tuple[int, str, Model]]:
-        """Return ``most`` of them at most, the first and the ones between, not the last of all."""
+        """Return at most ``most`` checkpoints, spread over the run, without the last one."""
         earlier = [moment for moment in self.kept if moment[0] < self._count]
         stride = -(-len(earlier) // self._most) if earlier else 1
         return earlier[::stride]

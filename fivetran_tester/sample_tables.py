@@ -1,7 +1,7 @@
-"""Tables with a column of every type, and rows for them with values at the edges of each.
+"""Sample tables with a column of every type, and rows with the extreme values of each type.
 
-Rules of the room: pure. Cells are spelled as Fivetran spells them in its files. One text stands
-nowhere else, so that whoever finds it in a log or an error knows that a row was shown.
+Cells have the form of Fivetran's files. The string `MARKER` occurs nowhere else, so that its
+appearance in a log or an error proves that a row's value was shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tap_core.protocols.fivetran.enums import DataType
 __all__ = ["DELETED", "HISTORY", "KEYLESS", "MARKER", "SYNCED", "TYPES", "Sample"]
 
 MARKER: Final = "seen-by-nobody-4711"
-"""A value that no log and no error may show."""
+"""A value that must not appear in any log or error."""
 
 SYNCED: Final = "_fivetran_synced"
 DELETED: Final = "_fivetran_deleted"
@@ -45,7 +45,7 @@ _CELLS: Final[Mapping[DataType, tuple[str, str]]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """A table's columns, and two rows of it."""
+    """The columns and the rows of a sample table."""
 
     columns: tuple[KnownColumn, ...]
     rows: tuple[Mapping[str, Cell], ...]
@@ -61,7 +61,7 @@ class Sample:
         return [column.name for column in self.columns if column.is_key]
 
     def changed(self, **columns: KnownColumn | None) -> Sample:
-        """Return the table with other columns under these names; None: without that one."""
+        """Return the table with columns replaced or added by name; None removes a column."""
         kept = {column.name: column for column in self.columns}
         found = {**kept, **columns}
         return replace(self, columns=tuple(column for column in found.values() if column))
@@ -93,13 +93,13 @@ TYPES: Final = Sample(
         {**dict.fromkeys(_row(0), NULL), "id": "3", "region": "south", SYNCED: _SYNCED_AT},
     ),
 )
-"""A composite key, a column of every type."""
+"""A table with a composite key and a column of every type."""
 
 KEYLESS: Final = Sample(
     (_column("_fivetran_id", DataType.STRING, key=True), *_VALUES, *_SYSTEM),
     (_row(0, _fivetran_id="b7l0"), _row(1, _fivetran_id="c9x1")),
 )
-"""Without a key of its own."""
+"""A table without a source key; Fivetran adds ``_fivetran_id``."""
 
 HISTORY: Final = Sample(
     (
@@ -121,4 +121,4 @@ HISTORY: Final = Sample(
         },
     ),
 )
-"""A table whose rows have a time of their own."""
+"""A history table, whose rows have a start and an end time."""

@@ -1,7 +1,7 @@
-"""The servers of one walk: each a fresh process, or one that runs elsewhere.
+"""The servers of one test: fresh processes, or one server that already runs elsewhere.
 
-Rules of the room: whoever opens one closes it, by the context; a server that has died in between
-has broken a rule. Where only an address is known there is no log to read and nothing to end.
+Each server is closed by its context manager; a server that has crashed before breaks a rule. For a
+server with only an address, there is no log to check and no process to end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ORIGINS: Final = {
 
 
 class RemoteServer:
-    """A server that somebody else has started."""
+    """A server that the tester did not start."""
 
     def __init__(self, address: str, service: str, seconds: float) -> None:
         host, _, port = address.rpartition(":")
@@ -43,7 +43,7 @@ Server: TypeAlias = "ServerProcess | RemoteServer"
 
 @dataclass
 class Servers:
-    """Where servers come from: a command to start, or an address; what a call may take."""
+    """Source of servers: a command to start or an address, and the time limit of a call."""
 
     service: str
     findings: Findings
@@ -55,15 +55,15 @@ class Servers:
 
     @property
     def are_fresh(self) -> bool:
-        """Whether each one that is opened is a process of its own."""
+        """True if each opened server is a new process."""
         return not self.address
 
     @contextmanager
     def open(self) -> Iterator[Server]:
-        """Give a server, and end it behind.
+        """Provide a server and end it after the block.
 
         Raises:
-            NotStartedError: it does not start.
+            NotStartedError: The server does not start.
         """
         if self.address:
             elsewhere = RemoteServer(self.address, self.service, self.seconds)
@@ -78,7 +78,7 @@ class Servers:
             yield program
         except BaseException:
             if not program.was_killed:
-                program.ends()  # a JVM of its own ends with it, and would not if it were killed
+                program.ends()  # SIGTERM also ends a JVM that the server has started
             raise
         else:
             self._end(program)
@@ -86,7 +86,7 @@ class Servers:
             self._running.remove(program)
 
     def leave(self) -> None:
-        """End what runs, from within a handler of signals."""
+        """End the running processes; callable from a signal handler."""
         for program in self._running:
             program.leave()
 
@@ -94,8 +94,8 @@ class Servers:
         if program.was_killed:
             return
         if not program.is_alive:
-            self.findings.broke(4, "the server has died")
+            self.findings.broke(4, "the server has crashed")
         elif not answers("::1", program.port):
             self.findings.missed(1, "the server does not listen on IPv6")
         if code := program.ends():
-            self.findings.missed(4, f"asked to end, the server has the exit code {code}")
+            self.findings.missed(4, f"after SIGTERM, the server has the exit code {code}")

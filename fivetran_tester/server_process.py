@@ -1,9 +1,10 @@
-"""The server as a program of its own: started, listened to, ended; and its log judged.
+"""A server as a child process: start, end, and checks of its log.
 
-An environment variable tells it to listen on the loopback addresses of both families; a program
-that does not know the variable listens where it will. Each line of its standard output is held
-against the rules of the log at once, and only the last ones are kept, for a failure. Standard
-error goes where the tester's does. A program that was started here is ended here.
+An environment variable makes the server listen on the loopback addresses of IPv4 and IPv6; a server
+that ignores the variable listens on its default. Each line of its standard output is checked
+against
+the rules of the log at once, and the last lines are kept for error messages. Standard error is that
+of the tester. Every process started here is also ended here.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _SHORTEST_SECRET: Final = 4
 
 
 class NotStartedError(Exception):
-    """A program does not start, or serves nothing."""
+    """A server that does not start or does not listen."""
 
 
 class Log:
-    """What a server logs, held against the rules of a log."""
+    """The log of a server, checked against the rules of a log."""
 
     def __init__(self, findings: Findings, origin: str, secrets: Iterable[str] = ()) -> None:
         self._findings = findings
@@ -49,7 +50,7 @@ class Log:
         self.last: deque[str] = deque(maxlen=20)
 
     def read(self, line: bytes) -> None:
-        """Take one line."""
+        """Check one line."""
         text = line.decode(errors="replace").rstrip("\n")
         self.last.append(text)
         for rule, what in self._faults(text):
@@ -61,7 +62,7 @@ class Log:
         try:
             told: Any = json.loads(text)
         except ValueError:
-            yield 2, "a line of standard output is no JSON"
+            yield 2, "a line of standard output is not JSON"
             return
         if not isinstance(told, dict) or set(told) != _KEYS:
             yield 2, "a line of the log has other keys than level, message and message-origin"
@@ -75,7 +76,7 @@ class Log:
 
 
 class ServerProcess:
-    """A server that runs below this process, and a way to end it; ``seconds`` are for a call."""
+    """A server in a child process; a call may take at most ``seconds``."""
 
     def __init__(self, command: Sequence[str], log: Log, service: str, seconds: float) -> None:
         port = _free_port()
@@ -95,14 +96,17 @@ class ServerProcess:
         self.client = Client(f"127.0.0.1:{port}", service, seconds)
 
     def leave(self) -> None:
-        """End it from within a handler of signals, where nothing of gRPC may be called."""
+        """End the process from a signal handler, where gRPC must not be called."""
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_LEAVE_SECONDS)
         self._process.kill()
 
     def ends(self) -> int:
-        """End it as Fivetran does, and return its exit code; by force where it does not end."""
+        """End the process by SIGTERM, as Fivetran does, and return its exit code.
+
+        After 60 seconds the process is killed.
+        """
         self.client.close()
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
@@ -115,7 +119,7 @@ class ServerProcess:
         return code
 
     def kill(self) -> None:
-        """End it at once, and what it has started."""
+        """Kill the process and its child processes."""
         self.was_killed = True
         self.client.close()
         with contextlib.suppress(ProcessLookupError):
@@ -125,19 +129,19 @@ class ServerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs."""
+        """True if the process is running."""
         return self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
+        """The process ID."""
         return self._process.pid
 
     def await_start(self) -> None:
-        """Wait until it serves.
+        """Wait until the server listens.
 
         Raises:
-            NotStartedError: it ends instead, or serves nothing for too long.
+            NotStartedError: The process ends, or does not listen within 60 seconds.
         """
         until = time.monotonic() + _START_SECONDS
         while time.monotonic() < until:
@@ -150,20 +154,20 @@ class ServerProcess:
                 )
             time.sleep(_PAUSE_SECONDS)
         self.kill()
-        raise NotStartedError(f"it serves nothing after {_START_SECONDS} seconds{self._said()}")
+        raise NotStartedError(f"it does not listen after {_START_SECONDS} seconds{self._said()}")
 
     def _said(self) -> str:
         return "".join(f"\n  {line}" for line in self.log.last)
 
     def _listen(self) -> None:
-        assert self._process.stdout is not None  # noqa: S101  (asked for above)
+        assert self._process.stdout is not None  # noqa: S101  (it is a pipe)
         with self._process.stdout as lines:
             for line in lines:
                 self.log.read(line)
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether something listens on a port of a host."""
+    """Return True if a server listens on the port of a host."""
     try:
         with socket.create_connection((host, port), timeout=2):
             return True

@@ -1,7 +1,7 @@
-"""What an Update streams, message by message: judged, folded into the model, counted.
+"""Reader of an Update's messages: checks them, applies them to the model and counts them.
 
-Rules of the room: nothing is called here; messages come in, findings go to `findings`. Numbers of
-rules are those of docs/fivetran.md.
+It makes no calls; faults are recorded in a `Findings` object. The rule numbers are those of
+docs/fivetran.md.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tap_core.protocols.fivetran.enums import RecordType
 __all__ = ["UpdateReader"]
 
 _MOST_RECORDS: Final = 100
-"""Records of one message."""
+"""Maximum number of records in one message."""
 
 _HOUR: Final = 3600
 _OF_SYSTEMS: Final = ("_fivetran_", "_sdc_", "_airbyte_")
 
 
 class UpdateReader:
-    """One Update as it comes: ``model`` is what a destination holds, and goes on from it."""
+    """Reader of one Update; records are applied to ``model``, the rows of the destination."""
 
     def __init__(
         self,
@@ -61,17 +61,17 @@ class UpdateReader:
         self._checked = time.monotonic()
 
     def read(self, answers: Iterable[Any]) -> None:
-        """Take all that comes."""
+        """Process all messages."""
         for answer in answers:
             self.take(answer)
 
     def take(self, answer: Any) -> None:
-        """Take one message."""
+        """Process one message."""
         kind = answer.WhichOneof("operation")
         if self.task is not None:
             self.findings.broke(4, "a message follows a task, which ends a sync")
         if kind is None:
-            self.findings.broke(12, "a message of the stream says nothing")
+            self.findings.broke(12, "a message of the stream is empty")
             return
         self.operations[kind] += 1
         {
@@ -84,13 +84,13 @@ class UpdateReader:
         }[kind]()
 
     def end(self) -> None:
-        """Judge what is missing when the stream has ended well."""
+        """Check for a missing checkpoint after a stream that ended without an error."""
         if self.task is None and self._uncovered:
             self.findings.broke(15, "no checkpoint follows the last data")
         if self.task is None and self.state is None:
             self.findings.missed(15, "an Update without any checkpoint")
 
-    # What comes
+    # Messages
 
     def _records(self, records: Any) -> None:
         if len(records) > _MOST_RECORDS:
@@ -104,7 +104,10 @@ class UpdateReader:
         name = (record.schema_name if record.HasField("schema_name") else None, record.table_name)
         table = self.tables.get(name)
         if table is None:
-            yield 13, f"a record of {format_name(name)}, which Schema and no change tells of"
+            yield (
+                13,
+                f"a record of {format_name(name)}, which no schema or change lists",
+            )
             return
         self.counts[name] += 1
         if name not in self.choice.columns:
@@ -118,7 +121,7 @@ class UpdateReader:
 
     def _truncation(self, name: Name, record: Any) -> Iterator[tuple[int, str]]:
         if record.data:
-            yield 14, f"a truncate of {format_name(name)} brings data"
+            yield 14, f"a truncate of {format_name(name)} has data"
         if name in self._upserted:
             self.findings.missed(14, f"a truncate of {format_name(name)} comes after its records")
 
@@ -132,7 +135,7 @@ class UpdateReader:
             self.findings.missed(14, f"an upsert of {told} lacks {', '.join(sorted(lacking))}")
         for column, value in data.items():
             if column not in table.columns:
-                yield 13, f"{told} has no column {column}, and a record does"
+                yield 13, f"{told} has no column {column}, but a record does"
             elif column not in chosen and column not in table.keys:
                 yield 19, f"column {column} of {told} is sent and not selected"
             else:
@@ -157,13 +160,13 @@ class UpdateReader:
         self.choice = TableSelection(columns, self.choice.takes_new)
 
     def findings_of_table(self, name: Name, table: KnownTable) -> None:
-        """Judge a table as it is told."""
+        """Check a reported table against rules F10 and F11."""
         told = format_name(name)
         for column in table.repeated:
-            self.findings.broke(10, f"column {column} stands twice in {told}")
+            self.findings.broke(10, f"column {column} is listed twice in {told}")
         for column in table.columns:
             if column.startswith(_OF_SYSTEMS):
-                self.findings.broke(11, f"{told} tells of the system column {column}")
+                self.findings.broke(11, f"{told} lists the system column {column}")
         if not name[1] or not all(table.columns):
             self.findings.broke(10, "a table or a column has no name")
 
@@ -173,7 +176,7 @@ class UpdateReader:
         except ValueError:
             document = None
         if not isinstance(document, dict):
-            self.findings.broke(15, "the state of a checkpoint is no JSON object")
+            self.findings.broke(15, "the state of a checkpoint is not a JSON object")
         if time.monotonic() - self._checked > _HOUR:
             self.findings.broke(15, "more than an hour between two checkpoints")
         self._checked, self._uncovered, self.state = time.monotonic(), 0, state

@@ -1,7 +1,7 @@
-"""Whether a value is what its column says, and how it is shown.
+"""Checks of values against their column types, and their display.
 
-Rules of the room: pure. What is wrong is said by kind and type, never by the value. Text is shown
-short, and not at all where the column's name says that it is secret.
+Faults name the kind and type but never the value. Strings are shortened, and hidden if the column's
+name marks them as secret.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["find_fault", "format_value"]
 
 _PLAIN: Final = re.compile(r"[+-]?0*(\d*)(?:\.(\d*?)0*)?")
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799
-"""Seconds of the first of the years 1 to 9999, and of their last."""
+"""The first and the last second of the years 1 to 9999."""
 _DAY: Final = 86_400
 _SHORT: Final = 1 << 15
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -28,7 +28,7 @@ _LONGEST_SHOWN: Final = 40
 
 
 def find_fault(column: KnownColumn, value: Any) -> str | None:
-    """Say what is wrong with a value in a column; None: nothing, or it is null."""
+    """Return the fault of a value in a column, or None if it is valid or null."""
     kind = value.WhichOneof("inner")
     if kind is None:
         return "has no kind of value"
@@ -41,7 +41,7 @@ def find_fault(column: KnownColumn, value: Any) -> str | None:
 
 
 def format_value(column: KnownColumn, value: Any) -> str:
-    """Return a value for people to see."""
+    """Return a value for display."""
     kind = value.WhichOneof("inner")
     if kind in {None, "null"}:
         return "null"
@@ -65,7 +65,7 @@ def _text(value: Any) -> str:
 def _decimal(text: str, column: KnownColumn) -> str | None:
     found = _PLAIN.fullmatch(text)
     if not found or not any(character.isdigit() for character in text):
-        return "is no plain decimal number"
+        return "is not a plain decimal number"
     before, after = len(found[1]), len(found[2] or "")
     precision, scale = column.digits or (38, 37)
     if after > scale or before > precision - (scale if column.digits else 0):
@@ -77,7 +77,7 @@ def _json(text: str, _column: KnownColumn) -> str | None:
     try:
         json.loads(text)
     except ValueError:
-        return "is no JSON"
+        return "is not JSON"
     return None
 
 
@@ -87,12 +87,12 @@ def _instant(at: Any, _column: KnownColumn) -> str | None:
 
 def _date(at: Any, column: KnownColumn) -> str | None:
     if at.seconds % _DAY or at.nanos:
-        return "is no midnight"
+        return "is not midnight"
     return _instant(at, column)
 
 
 def _short(number: int, _column: KnownColumn) -> str | None:
-    return None if -_SHORT <= number < _SHORT else "does not fit into 16 bits"
+    return None if -_SHORT <= number < _SHORT else "exceeds 16 bits"
 
 
 _CHECKS: Final[dict[DataType, Callable[[Any, KnownColumn], str | None]]] = {

@@ -1,4 +1,4 @@
-"""Write a tap once by subclassing `Stream`; run it under every protocol."""
+"""SDK for taps and targets: write a tap once by subclassing `Stream`, run it with any protocol."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs an HTTP client or reads schemas, for those who ask."""
+    """Import names lazily that need an HTTP client or read schemas."""
     if name in {"GraphQLStream", "RESTStream"}:
         return getattr(streams, name)
     if name in {"OpenAPISchema", "SchemaDirectory", "SchemaSource", "StreamSchema"}:

@@ -1,7 +1,4 @@
-"""`python -m tap_core`: the command, where its script is not on the path.
-
-Rules of the room: nothing but the call.
-"""
+"""`python -m tap_core`: the command `tap-core`, where its script is not on the path."""
 
 import sys
 

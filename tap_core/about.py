@@ -1,7 +1,7 @@
-"""What a plugin says of itself with ``--about``: as text, JSON or Markdown.
+"""Output of ``--about``: a plugin's description as text, JSON or Markdown.
 
-Rules of the room: the keys of the JSON form are singer_sdk's, which Meltano reads to
-learn a plugin's settings. Nothing is looked up here; the plugin gives what it knows.
+The keys of the JSON format are singer_sdk's; Meltano reads them to learn a plugin's settings. This
+module looks nothing up; the plugin passes all values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PY_MIN_VERSION, _PY_MAX_VERSION = 10, 14
 
 @dataclass
 class AboutInfo:
-    """Everything that is known of a plugin; ``settings`` is its JSON Schema."""
+    """Description of a plugin; ``settings`` is the JSON Schema of its settings."""
 
     name: str
     description: str | None
@@ -47,35 +47,35 @@ class AboutInfo:
 
 
 class AboutFormatter(abc.ABC):
-    """One way to write it down; a subclass registers under its ``format_name``."""
+    """Base class of output formats; a subclass is registered under its ``format_name``."""
 
     formats: ClassVar[dict[str, type[AboutFormatter]]] = {}
     format_name: str
 
     def __init_subclass__(cls, format_name: str) -> None:
-        """Register the way."""
+        """Register the format."""
         cls.formats[format_name] = cls
         super().__init_subclass__()
 
     @classmethod
     def get_formatter(cls, name: str) -> AboutFormatter:
-        """Return the formatter of that name.
+        """Return the formatter with this name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: no format has this name.
         """
         return cls.formats[name]()
 
     @abc.abstractmethod
     def format_about(self, about_info: AboutInfo) -> str:
-        """Write it down."""
+        """Return the formatted description."""
 
 
 class TextFormatter(AboutFormatter, format_name="text"):
-    """For people at a terminal."""
+    """Plain text for a terminal."""
 
     def format_about(self, about_info: AboutInfo) -> str:
-        """Return lines of ``Name: value``, lists indented."""
+        """Return lines of ``Name: value``, with lists indented."""
         lines = [
             f"Name: {about_info.name}",
             f"Description: {about_info.description}",
@@ -98,10 +98,10 @@ class TextFormatter(AboutFormatter, format_name="text"):
 
 
 class JSONFormatter(AboutFormatter, format_name="json"):
-    """For programs."""
+    """JSON for programs."""
 
     def format_about(self, about_info: AboutInfo) -> str:
-        """Return a JSON object, indented by two."""
+        """Return a JSON object, indented by two spaces."""
         about = {
             "name": about_info.name,
             "description": about_info.description,
@@ -115,7 +115,7 @@ class JSONFormatter(AboutFormatter, format_name="json"):
 
 
 class MarkdownFormatter(AboutFormatter, format_name="markdown"):
-    """For the README of a plugin."""
+    """Markdown for a plugin's README."""
 
     def format_about(self, about_info: AboutInfo) -> str:
         """Return a page: description, capabilities, Python versions, table of settings."""
@@ -164,10 +164,10 @@ def get_supported_pythons(
     *,
     classifiers: list[str] | None = None,
 ) -> Iterator[str]:
-    """Give the versions of Python 3 that a plugin's package names.
+    """Yield the Python 3 versions that a plugin's package supports.
 
-    Its classifiers count first; else ``requires_python`` (such as ``>=3.10,<4``). Where
-    that leaves an end open, it is the oldest or newest that the SDK runs on.
+    They come from its classifiers, otherwise from ``requires_python`` (such as ``>=3.10,<4``),
+    where a missing bound is the oldest or newest version that the SDK supports.
     """
     if classifiers:
         yield from classifiers
@@ -180,7 +180,7 @@ def get_supported_pythons(
 
 
 def _bound(specifier: str) -> tuple[int, int]:
-    """Turn one version specifier to the first and last minor version that it lets in."""
+    """Return the first and last minor version that a version specifier allows."""
     operator = specifier.rstrip("0123456789.* ")
     major, minor = (*(int(part) for part in _numbers(specifier)[:2]), 0, 0)[:2]
     if major > 3:  # noqa: PLR2004  as in "<4"
@@ -201,13 +201,13 @@ def _numbers(specifier: str) -> list[str]:
 
 
 def documentation_url(package_metadata: Any) -> str | None:
-    """Give the address that a package's metadata has for who wants to read about it."""
+    """Return the documentation URL from a package's metadata, or None."""
     wanted = ("documentation", "docs", "homepage", "repository", "source")
     return _project_url(package_metadata, wanted) or package_metadata.get("Home-page")
 
 
 def changelog_url(package_metadata: Any) -> str | None:
-    """Give the address that a package's metadata has for its changes.
+    """Return the changelog URL from a package's metadata, or None.
 
     The labels are the well-known ones of the Python Packaging User Guide.
     """
@@ -222,7 +222,7 @@ def _project_url(package_metadata: Any, wanted: Iterable[str]) -> str | None:
 
 
 def python_versions(package_metadata: Any) -> list[str]:
-    """Give the versions of Python that a package's metadata names."""
+    """Return the Python versions from a package's metadata."""
     classifiers = [
         classifier.split("::")[-1].strip()
         for classifier in package_metadata.get_all("Classifier") or []

@@ -1,10 +1,8 @@
-"""What a plugin can do, in the words of the Singer world, and the settings that go with it.
+"""Capabilities of plugins and the built-in settings that belong to them.
 
-Rules of the room: the enums and the built-in settings have the names and values of
-singer_sdk, because catalogs of plugins (Meltano's among them) read them. A capability
-that this version does not have yet is in ``UNSUPPORTED_CAPABILITIES``: it is never advertised,
-whatever
-a plugin lists, and its settings are answered with one clear sentence.
+The enums and settings have singer_sdk's names and values, since plugin catalogs such as Meltano's
+read them. Capabilities that this version lacks are in ``UNSUPPORTED_CAPABILITIES``: they are never
+advertised, even if a plugin lists them, and a configuration that sets them gets a clear message.
 """
 
 from __future__ import annotations
@@ -48,12 +46,12 @@ __all__ = [
 
 
 class DeprecatedEnum(Enum):
-    """An enumeration whose members may be deprecated: ``NAME = value, "what instead"``."""
+    """Enumeration whose members may be deprecated: ``NAME = value, "what to use instead"``."""
 
     deprecation: str | None
 
     def __new__(cls, value: object, deprecation: str | None = None) -> DeprecatedEnum:  # noqa: PYI034
-        """Keep the word about deprecation beside the value."""
+        """Create a member with its deprecation message, if any."""
         member = object.__new__(cls)
         member._value_ = value
         member.deprecation = deprecation
@@ -61,11 +59,11 @@ class DeprecatedEnum(Enum):
 
     @property
     def deprecation_message(self) -> str | None:
-        """What to use instead, or None for a member that is current."""
+        """The replacement to use, or None if the member is not deprecated."""
         return self.deprecation
 
     def emit_warning(self) -> None:
-        """Warn whoever reached for this member."""
+        """Emit a deprecation warning for this member."""
         warn(
             f"{self.name} is deprecated. {self.deprecation_message}",
             DeprecationWarning,
@@ -74,7 +72,7 @@ class DeprecatedEnum(Enum):
 
 
 class DeprecatedEnumMeta(EnumMeta):
-    """Warns when a deprecated member is reached by name, by attribute or by value."""
+    """Metaclass that warns when a deprecated member is accessed by name, attribute or value."""
 
     def __getitem__(cls, name: str) -> Any:
         return _warned(super().__getitem__(name))
@@ -83,7 +81,7 @@ class DeprecatedEnumMeta(EnumMeta):
         return _warned(super().__getattribute__(name))
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Look a member up by value, or make a new enumeration."""
+        """Look up a member by value, or create a new enumeration."""
         return _warned(super().__call__(*args, **kwargs))
 
 
@@ -94,7 +92,7 @@ def _warned(found: Any) -> Any:
 
 
 class CapabilitiesEnum(DeprecatedEnum, metaclass=DeprecatedEnumMeta):
-    """A family of capabilities; a member prints as its value."""
+    """Base class of capability enums; a member prints as its value."""
 
     def __str__(self) -> str:
         return str(self.value)
@@ -104,7 +102,7 @@ class CapabilitiesEnum(DeprecatedEnum, metaclass=DeprecatedEnumMeta):
 
 
 class PluginCapabilities(CapabilitiesEnum):
-    """What taps and targets alike can have."""
+    """Capabilities of both taps and targets."""
 
     #: Describes itself and its settings with ``--about``.
     ABOUT = "about"
@@ -112,35 +110,35 @@ class PluginCapabilities(CapabilitiesEnum):
     #: Renames, filters and computes on the way (``stream_maps``).
     STREAM_MAPS = "stream-maps"
 
-    #: Spreads nested objects over columns (``flattening_enabled``).
+    #: Flattens nested objects into columns (``flattening_enabled``).
     FLATTENING = "schema-flattening"
 
-    #: Knows the ACTIVATE_VERSION message.
+    #: Supports the ACTIVATE_VERSION message.
     ACTIVATE_VERSION = "activate-version"
 
-    #: Moves rows in files (``batch_config``).
+    #: Transfers rows in batch files (``batch_config``).
     BATCH = "batch"
 
-    #: Logs JSON lines when ``SINGER_SDK_LOG_CONFIG`` asks for them.
+    #: Logs JSON lines if ``SINGER_SDK_LOG_CONFIG`` configures them.
     STRUCTURED_LOGGING = "structured-logging"
 
 
 class TapCapabilities(CapabilitiesEnum):
-    """What a tap can have."""
+    """Capabilities of a tap."""
 
     #: Prints its catalog with ``--discover``.
     DISCOVER = "discover"
 
-    #: Takes a catalog, with its metadata and selection.
+    #: Accepts a catalog, with its metadata and selection.
     CATALOG = "catalog"
 
-    #: Goes on from a state.
+    #: Resumes from a state.
     STATE = "state"
 
-    #: Tries its connection with ``--test``.
+    #: Tests its connection with ``--test``.
     TEST = "test"
 
-    #: Knows ``replication_method: LOG_BASED``.
+    #: Supports ``replication_method: LOG_BASED``.
     LOG_BASED = "log-based"
 
     #: The catalog under its old name.
@@ -151,7 +149,7 @@ class TapCapabilities(CapabilitiesEnum):
 
 
 class TargetCapabilities(CapabilitiesEnum):
-    """What a target can have."""
+    """Capabilities of a target."""
 
     #: Marks rows as deleted.
     SOFT_DELETE = "soft-delete"
@@ -159,7 +157,7 @@ class TargetCapabilities(CapabilitiesEnum):
     #: Removes deleted rows.
     HARD_DELETE = "hard-delete"
 
-    #: Has a column type for whatever it does not know.
+    #: Has a column type for values of unknown type.
     DATATYPE_FAILSAFE = "datatype-failsafe"
 
     #: Lets the user choose the schema of the tables.
@@ -170,23 +168,22 @@ class TargetCapabilities(CapabilitiesEnum):
 
 
 class TargetLoadMethods(str, Enum):
-    """How a target joins new rows to those that are there."""
+    """Methods by which a target writes new rows to an existing table."""
 
     APPEND_ONLY = "append-only"
     UPSERT = "upsert"
     OVERWRITE = "overwrite"
 
 
-# What is not built yet
+# Unsupported capabilities
 
 
 @dataclass(frozen=True)
 class UnsupportedCapability:
-    """A capability that does not exist here yet, and the setting that asks for it.
+    """A capability that this version lacks, and the setting that requests it.
 
-    ``fatal``: without it the rows would be others than the user asked for (a column
-    that a stream map removes would be sent), so the run is refused; otherwise a warning
-    says what happens instead.
+    If ``fatal``, ignoring the setting would change the rows (a column that a stream map removes
+    would be sent), so the run is refused; otherwise a warning describes the consequence.
     """
 
     capability: CapabilitiesEnum
@@ -214,7 +211,10 @@ UNSUPPORTED_CAPABILITIES: tuple[UnsupportedCapability, ...] = (
 def find_unsupported_settings(
     config: Mapping[str, Any], missing: Iterable[UnsupportedCapability] = UNSUPPORTED_CAPABILITIES
 ) -> list[UnsupportedCapability]:
-    """What a configuration asks for that is missing (false and empty ask for nothing)."""
+    """Return the unsupported capabilities that a configuration requests.
+
+    Settings that are false or empty request nothing.
+    """
     return [unbuilt for unbuilt in missing if config.get(unbuilt.setting)]
 
 

@@ -1,7 +1,7 @@
-"""The command `tap-core`: what is done with taps and targets rather than by one.
+"""The command `tap-core`, for actions that do not belong to a single tap or target.
 
-Rules of the room: ``run`` gives an installed plugin everything behind its name and adds
-no flag of its own. What only one command needs is imported by that command.
+``run`` passes all arguments after the plugin's name to the plugin and adds no flags. Modules that a
+single command needs are imported by that command.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ fivetran-protos: compare what is known here of Fivetran's interface with its .pr
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
+    """Run the command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] in (["--help"], ["-h"]) or arguments[:2] == ["run", "--help"]:
-        print(_USAGE, end="")  # noqa: T201  (this is what was asked for)
+        print(_USAGE, end="")  # noqa: T201  (the command's output)
         return 0
     if arguments[:1] == ["new"]:
         from tap_core.scaffold.cli import new
@@ -83,11 +83,11 @@ def _run(plugin: str, options: list[str]) -> int:
 
 
 class _NoPluginError(Exception):
-    """What was named is no plugin that can be run."""
+    """The name does not refer to a plugin that can be run."""
 
 
 def _entry(plugin: str) -> Callable[[], Any]:
-    """Return what the plugin's console script would call."""
+    """Return the function that the plugin's console script would call."""
     module, _, name = plugin.partition(":")
     if not name:
         scripts = metadata.entry_points(group="console_scripts", name=plugin)
@@ -106,7 +106,7 @@ def _entry(plugin: str) -> Callable[[], Any]:
 
 
 def _callable(found: Any, plugin: str) -> Callable[[], Any]:
-    """Return the command of a plugin class, or the function that was named."""
+    """Return a plugin class's command, or the named function."""
     command = getattr(found, "cli", None) if isinstance(found, type) else found
     if not callable(command):
         raise _NoPluginError(f"{plugin} is neither a plugin class nor a function.")
@@ -115,7 +115,7 @@ def _callable(found: Any, plugin: str) -> Callable[[], Any]:
 
 
 def _missing(plugin: str, error: ImportError) -> str:
-    """Say what an import lacked, under the name that the plugin's author wrote."""
+    """Return the message for a failed import, with the module name that the author wrote."""
     lacking = error.name or ""
     if lacking.partition(".")[0] not in {"tap_core", import_alias.SINGER_SDK}:
         return f"{plugin} cannot be imported: {error}"

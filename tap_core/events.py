@@ -1,8 +1,7 @@
-"""A sync is a stream of events: what a tap says and what a target folds.
+"""Events of a sync: the protocol-independent messages that a tap emits and a target processes.
 
-Rules of the room: an event is frozen, knows no protocol, and is made once per chunk,
-never once per record. A protocol is a pair of codecs (`protocols/*/decode`, `encode`)
-between these and its wire.
+Events are immutable, know no protocol, and are created once per chunk, never once per record.
+The readers and writers of `tap_core.protocols` convert between events and wire formats.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StreamId:
-    """A stream is named by its name and, where the source has them, a namespace."""
+    """Identifier of a stream: its name and, if the source has namespaces, a namespace."""
 
     name: str
     namespace: str | None = None
 
     def __str__(self) -> str:
-        """Return ``namespace.name``, or the bare name."""
+        """Return ``namespace.name``, or only the name."""
         return f"{self.namespace}.{self.name}" if self.namespace else self.name
 
 
 class Op(Enum):
-    """What a target does with the rows of one chunk."""
+    """Operation that a target applies to the rows of one chunk."""
 
     UPSERT = "upsert"
     UPDATE = "update"
@@ -51,7 +50,7 @@ class Op(Enum):
 
 
 class Progress(Enum):
-    """How far a stream has come, as its source says."""
+    """Progress of a stream as reported by its source."""
 
     STARTED = "started"
     RUNNING = "running"
@@ -61,11 +60,12 @@ class Progress(Enum):
 
 @dataclass(frozen=True)
 class SchemaEvent:
-    """The schema of a stream, before its first rows and again when it changes.
+    """Schema of a stream, sent before its first rows and again when it changes.
 
-    ``keys`` are the properties that identify a row (none: rows are only appended);
-    ``cursor`` is the replication key. A name among these may stand for a value inside a
-    property; ``nested`` then says by which path it is found.
+    ``keys`` are the properties that identify a row; without keys, rows are only appended.
+    ``cursor``
+    is the replication key. A name among these may denote a value inside a property; ``nested`` then
+    holds its path.
     """
 
     stream: StreamId
@@ -77,12 +77,14 @@ class SchemaEvent:
 
 @dataclass(frozen=True)
 class Rows:
-    """A chunk of finished rows of one stream, in their order.
+    """Chunk of finished rows of one stream, in order.
 
-    ``rows`` holds encoded bodies (for the JSON protocols one JSON object each, without
-    a line end). ``extracted_at`` is an ISO 8601 instant for the whole chunk, or one
-    per row. ``version`` is the table version that the rows belong to. ``meta`` is what their
-    source says of each row, encoded as JSON; None where it says nothing of any.
+    ``rows`` holds encoded bodies (for the JSON protocols one JSON object each, without a newline).
+    ``extracted_at`` is an ISO 8601 timestamp for the whole chunk, or one per row. ``version`` is
+    the
+    table version of the rows. ``meta`` is the source's metadata of each row, encoded as JSON; None
+    if
+    no row has any.
     """
 
     stream: StreamId
@@ -95,9 +97,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class BatchFiles:
-    """Rows that stand in files: their addresses, and the encoding they are in.
+    """Rows in files: the paths of the files and their encoding.
 
-    ``version`` is the table version that the rows belong to.
+    ``version`` is the table version of the rows.
     """
 
     stream: StreamId
@@ -109,11 +111,12 @@ class BatchFiles:
 
 @dataclass(frozen=True)
 class SpooledRows:
-    """Rows that other processes have put down as a loader's spool does, for it alone.
+    """Rows that other processes have written in the format of a loader's spool.
 
-    ``paths`` are files, or folders of them; ``count`` and ``nbytes`` are of the rows.
-    ``has_deletes`` is False only if no row can be a delete record. ``starts`` are the places in the
-    input of the first rows of parts, by the number of the part that a line has.
+    ``paths`` are files or directories of files. ``count`` and ``nbytes`` are the number and the
+    size
+    of the rows. ``has_deletes`` is False only if no row can be a delete record. ``starts`` maps the
+    part number of a line to the input position of the first row of that part.
     """
 
     stream: StreamId
@@ -127,7 +130,7 @@ class SpooledRows:
 
 @dataclass(frozen=True)
 class ActivateVersion:
-    """Rows of this stream that are not of ``version`` are no longer valid."""
+    """Rows of this stream with a version other than ``version`` are no longer valid."""
 
     stream: StreamId
     version: int
@@ -135,10 +138,10 @@ class ActivateVersion:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A state that may be kept once every row before it is safe.
+    """State that may be stored when every row before it is durable.
 
-    ``state`` is encoded as JSON on one line: the whole state document or, with a ``scope``,
-    what stands in it for that stream alone.
+    ``state`` is JSON on one line: the whole state document or, with a ``scope``, the part of it
+    that belongs to this stream.
     """
 
     state: bytes
@@ -147,7 +150,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """A source's word on how far one stream has come."""
+    """Progress of one stream as reported by its source."""
 
     stream: StreamId
     progress: Progress
@@ -155,10 +158,10 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class Estimate:
-    """About how many rows and bytes a stream will have, as far as its source knows.
+    """Estimated number of rows and bytes of a stream, as far as its source knows.
 
-    With ``is_total`` it is about all streams together, and ``stream`` has the name of the tap.
-    A later one replaces it.
+    With ``is_total`` the estimate covers all streams together, and ``stream`` has the name of the
+    tap. A later estimate replaces an earlier one.
     """
 
     stream: StreamId
@@ -169,7 +172,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class LogEvent:
-    """Something a person may want to read; ``level`` is one of logging's names."""
+    """Log message; ``level`` is a level name of the ``logging`` module."""
 
     level: str
     message: str
@@ -189,4 +192,4 @@ Event: TypeAlias = (
 )
 
 EventSink: TypeAlias = Callable[[Event], None]
-"""Where a sync puts its events; it may block, and that is the backpressure."""
+"""Function that accepts the events of a sync; it may block, which is the backpressure."""

@@ -1,10 +1,9 @@
-"""Every error that the SDK raises on purpose, as one tree.
+"""Tree of all errors that the SDK raises on purpose.
 
-Rules of the room: one class per thing that a caller may want to catch; the message is
-made where the error is raised and says what happened, where, and the way out. Values of
-secret settings never stand in a message. Names and parents are those of
-``singer_sdk.exceptions``, so that ``except`` clauses of existing plugins keep working;
-the ones marked * are this project's own.
+There is one class per condition that a caller may want to catch. The message is written where the
+error is raised and says what happened, where, and what to do; it never contains the value of a
+secret setting. Names and base classes are those of ``singer_sdk.exceptions``, so that ``except``
+clauses of existing plugins keep working; classes marked * are additions of this project.
 
 ::
 
@@ -16,7 +15,7 @@ the ones marked * are this project's own.
     │   ├── StateFileError *             a --state file that cannot be read
     │   ├── StreamSetupError *           a state, catalog or schema that a stream cannot use
     │   ├── CatalogFileError *           a --catalog file that cannot be read
-    │   └── UnsupportedFeatureError *    asked for, known, not built yet
+    │   └── UnsupportedFeatureError *    a known feature that this version lacks
     ├── DiscoveryError
     │   ├── EmptySchemaTypeError
     │   ├── InvalidReplicationKeyException
@@ -34,11 +33,11 @@ the ones marked * are this project's own.
     │   │   ├── FatalAPIError
     │   │   ├── InvalidStreamSortException
     │   │   ├── MissingKeyPropertiesError
-    │   │   ├── PartitionsFailedError *  contexts that were synced elsewhere, and failed
+    │   │   ├── PartitionsFailedError *  partitions that failed in other threads or processes
     │   │   ├── RecordsWithoutSchemaException
     │   │   ├── TapStreamConnectionFailure
     │   │   ├── TooManyRecordsException
-    │   │   └── UndeclaredRecordError *  a record that is not as its stream declares
+    │   │   └── UndeclaredRecordError *  a record that does not match its declared schema
     │   ├── RetriableSyncError
     │   │   └── RetriableAPIError        .response
     │   ├── SkippableSyncError
@@ -48,7 +47,7 @@ the ones marked * are this project's own.
     │   └── DataError
     │       ├── InvalidDateTimeError *   a date or time that cannot be read
     │       ├── InvalidJSONSchema
-    │       └── LimitExceededError *     input that costs more time or memory than it may
+    │       └── LimitExceededError *     input that would take too much time or memory
     └── SyncLifecycleSignal
         ├── RequestedAbortException
         │   └── MaxRecordsLimitException
@@ -58,9 +57,9 @@ the ones marked * are this project's own.
 
     SingerError
     └── SingerReadError
-        └── InvalidInputLine             a line on the wire that is not a message
+        └── InvalidInputLine             an input line that is not a message
             ├── TruncatedInputLine *     the input ended within a line
-            └── UnknownMessageType *     JSON, but of no type that is known
+            └── UnknownMessageType *     a JSON object of unknown type
 
     Warnings (Python's categories are the parents)
     SingerSDKDeprecationWarning, SingerSDKPendingDeprecationWarning,
@@ -133,21 +132,21 @@ __all__ = [
 
 
 class SingerSDKError(Exception):
-    """The root: whatever the SDK raises on purpose while it configures or syncs."""
+    """Base class of all errors that the SDK raises on purpose while it configures or syncs."""
 
 
 # Configuration
 
 
 class ConfigurationError(SingerSDKError):
-    """What the user gave (settings, files, flags) cannot be used as it is."""
+    """The user's settings, files or flags are invalid."""
 
 
 class ConfigValidationError(ConfigurationError):
-    """Settings that their JSON Schema refuses.
+    """Settings do not match their JSON Schema.
 
-    ``errors`` holds one sentence per fault, each with the path of the setting;
-    ``schema`` is what they were checked against.
+    ``errors`` has one sentence per fault, each with the path of the setting; ``schema`` is the JSON
+    Schema of the settings.
     """
 
     def __init__(
@@ -157,52 +156,52 @@ class ConfigValidationError(ConfigurationError):
         errors: list[str] | None = None,
         schema: dict[str, Any] | None = None,
     ) -> None:
-        """Keep the single faults beside the summary."""
+        """Store the summary, the single faults and the schema."""
         super().__init__(message)
         self.errors: list[str] = errors or []
         self.schema: dict[str, Any] | None = schema
 
 
 class ConfigFileError(ConfigValidationError):
-    """A configuration file that is missing, not JSON, or not a JSON object."""
+    """A configuration file is missing, not JSON, or not a JSON object."""
 
 
 class MapperNotInitialized(ConfigurationError):  # noqa: N818  singer_sdk's name
-    """The stream maps were asked for before ``setup_mapper()`` had run."""
+    """The stream maps were accessed before ``setup_mapper()`` had run."""
 
     def __init__(self) -> None:
-        """Say what to call first."""
+        """Set the message, which names the method to call first."""
         super().__init__("There is no mapper yet: call setup_mapper() first.")
 
 
 class StateFileError(ConfigurationError):
-    """A state file that is missing or holds no state; the message names file and line."""
+    """A state file is missing or contains no state; the message names file and line."""
 
 
 class StreamSetupError(ConfigurationError, ValueError):
-    """A stream cannot be synced with the state, the catalog or the schema that it has."""
+    """A stream cannot be synced with its state, catalog or schema."""
 
 
 class CatalogFileError(ConfigurationError):
-    """A catalog file that is missing or holds no catalog."""
+    """A catalog file is missing or contains no catalog."""
 
 
 class UnsupportedFeatureError(ConfigurationError):
-    """Something that the Singer world knows and this version does not do."""
+    """A known Singer feature is not supported by this version."""
 
 
 # Discovery
 
 
 class DiscoveryError(SingerSDKError):
-    """The streams or schemas of a source could not be established."""
+    """The streams or schemas of a source could not be determined."""
 
 
 class EmptySchemaTypeError(DiscoveryError):
-    """A property has a schema without any type where a type is needed."""
+    """A property's schema has no type where one is needed."""
 
     def __init__(self, *args: object) -> None:
-        """Take further details after the general sentence."""
+        """Append further details to the general message."""
         super().__init__(
             "A property's type was asked for, but its schema is empty. "
             "Is the property missing from the stream's schema?",
@@ -215,15 +214,15 @@ class InvalidReplicationKeyException(DiscoveryError):  # noqa: N818  singer_sdk'
 
 
 class SchemaNotFoundError(DiscoveryError):
-    """There is no schema for what was asked."""
+    """The requested schema does not exist."""
 
 
 class SchemaNotValidError(DiscoveryError):
-    """What was found is not a JSON Schema."""
+    """The document found is not a valid JSON Schema."""
 
 
 class UnsupportedSchemaFormatError(DiscoveryError):
-    """The document that should give schemas is of a kind that is not understood."""
+    """The document that should contain schemas has an unsupported format."""
 
 
 UnsupportedOpenAPISpec = UnsupportedSchemaFormatError
@@ -237,7 +236,7 @@ class MappingError(SingerSDKError):
 
 
 class ConformedNameClashException(MappingError):  # noqa: N818  singer_sdk's name
-    """Two names became one when they were conformed."""
+    """Two different names became equal when they were normalized."""
 
 
 class MapExpressionError(MappingError):
@@ -252,7 +251,7 @@ class StreamMapConfigError(MappingError):
 
 
 class SyncError(SingerSDKError):
-    """Something went wrong while data were moving."""
+    """An error occurred during a sync."""
 
     failure_type: str | None = None
     """Whose fault it is, in Airbyte's words, where whoever raised it knows: ``config_error``,
@@ -260,40 +259,40 @@ class SyncError(SingerSDKError):
 
 
 class FatalSyncError(SyncError):
-    """The whole sync must end."""
+    """An error that ends the whole sync."""
 
 
 class BatchFileError(FatalSyncError):
-    """A file of rows cannot be written, or not be read to its end; names the file."""
+    """A batch file cannot be written or cannot be read completely; the message names it."""
 
 
 class UnsupportedBatchEncodingError(BatchFileError, NotImplementedError):
-    """A file of rows has a format or a compression that is not known."""
+    """A batch file has an unknown format or compression."""
 
 
 class FatalAPIError(FatalSyncError):
-    """A request failed in a way that another try will not cure; ``response`` is what came."""
+    """A request failed and a retry would not help; ``response`` is the response, if any."""
 
     def __init__(self, *args: object, response: Any = None) -> None:
-        """Keep the response beside the message; its type as for `RetriableAPIError`."""
+        """Store the message and the response; for its type see `RetriableAPIError`."""
         super().__init__(*args)
         self.response = response
 
 
 class InvalidStreamSortException(FatalSyncError):  # noqa: N818  singer_sdk's name
-    """A stream that is declared sorted brought a smaller replication key value."""
+    """A stream that is declared sorted returned a smaller replication key value."""
 
 
 class PartitionsFailedError(FatalSyncError):
-    """Contexts of a stream that were synced elsewhere failed; those beside them are done."""
+    """Partitions of a stream failed in other threads or processes; the others are complete."""
 
 
 class MissingKeyPropertiesError(FatalSyncError):
-    """A record lacks one of the properties that identify it."""
+    """A record lacks one of its key properties."""
 
 
 class RecordsWithoutSchemaException(FatalSyncError):  # noqa: N818  singer_sdk's name
-    """A record came before the schema of its stream."""
+    """A record arrived before the schema of its stream."""
 
 
 class TapStreamConnectionFailure(FatalSyncError):  # noqa: N818  singer_sdk's name
@@ -301,59 +300,61 @@ class TapStreamConnectionFailure(FatalSyncError):  # noqa: N818  singer_sdk's na
 
 
 class TooManyRecordsException(FatalSyncError):  # noqa: N818  singer_sdk's name
-    """A query brought more records than it may."""
+    """A query returned more records than allowed."""
 
 
 class UndeclaredRecordError(FatalSyncError):
-    """A record that is not as its stream declares, where no others are taken."""
+    """A record does not match its stream's declared schema, which the reader requires."""
 
     failure_type = "config_error"
 
 
 class RetriableSyncError(SyncError):
-    """The same step may succeed when it is tried again."""
+    """An error after which a retry of the same step may succeed."""
 
 
 class RetriableAPIError(RetriableSyncError):
-    """A request failed that may be sent again; ``response`` is what came, if any."""
+    """A request failed and may be retried; ``response`` is the response, if any."""
 
     def __init__(self, message: str, response: Any = None) -> None:
-        """Keep the response: backoff rules read its headers.
+        """Store the message and the response, whose headers the retry rules read.
 
-        Its type is requests' ``Response``; this floor does not know that library.
+        The response is a ``requests.Response``; it is typed ``Any`` so that this module does not
+        import
+        requests.
         """
         super().__init__(message)
         self.response = response
 
 
 class SkippableSyncError(SyncError):
-    """May be logged and skipped; the sync goes on."""
+    """An error that may be logged and skipped; the sync continues."""
 
 
 class SkippableAPIError(SkippableSyncError):
-    """A failed request that may be left out."""
+    """A request failed and may be skipped."""
 
 
 class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
-    """A record that its schema refuses."""
+    """A record does not match its schema."""
 
     def __init__(self, error_message: str, record: dict[str, Any]) -> None:
-        """Keep the bare reason and the record itself."""
+        """Store the reason and the record."""
         super().__init__(f"Record Message Validation Error: {error_message}")
         self.error_message = error_message
         self.record = record
 
 
 class UnreadableRecordError(InvalidRecord):
-    """A record that Python cannot hold: nested too deeply, or with too large a number."""
+    """A record cannot be represented in Python: too deeply nested, or a number too large."""
 
 
 class DataError(SyncError):
-    """The data break a rule of quality."""
+    """Data are invalid."""
 
 
 class InvalidDateTimeError(DataError, ValueError):
-    """A property of a record that is a date or time by its schema cannot be read as one."""
+    """A property that is a date or time by its schema cannot be parsed as one."""
 
 
 class InvalidJSONSchema(DataError):  # noqa: N818  singer_sdk's name
@@ -364,15 +365,15 @@ class LimitExceededError(DataError):
     """Input would take more time or memory than a limit allows; the message names the limit."""
 
 
-# Signals that steer a sync
+# Signals that end a sync
 
 
 class SyncLifecycleSignal(SingerSDKError):  # noqa: N818  singer_sdk's name
-    """Not a fault: raised to end a sync early in an orderly way."""
+    """Signal, not an error, that ends a sync early in an orderly way."""
 
 
 class RequestedAbortException(SyncLifecycleSignal):
-    """Someone asked for the end; a resumable state goes out first where it can."""
+    """The sync was requested to end; a resumable state is emitted first if possible."""
 
 
 class MaxRecordsLimitException(RequestedAbortException):
@@ -380,22 +381,22 @@ class MaxRecordsLimitException(RequestedAbortException):
 
 
 class AbortedSyncExceptionBase(SyncLifecycleSignal, abc.ABC):
-    """A stream was aborted; raise one of the two below, which say how it stands."""
+    """Base class of the two signals for an aborted stream; raise one of its subclasses."""
 
 
 class AbortedSyncFailedException(AbortedSyncExceptionBase):
-    """Aborted without a state from which the stream could go on."""
+    """The stream was aborted without a state from which it could be resumed."""
 
 
 class AbortedSyncPausedException(AbortedSyncExceptionBase):
-    """Aborted with a resumable state already sent; more rows are left in the source."""
+    """The stream was aborted after a resumable state was emitted; the source has more rows."""
 
 
-# The wire
+# Singer messages
 
 
 class SingerError(Exception):
-    """The root of what is wrong with messages, apart from plugins."""
+    """Base class of errors in Singer messages, independent of plugins."""
 
 
 class SingerReadError(SingerError):
@@ -403,27 +404,27 @@ class SingerReadError(SingerError):
 
 
 class InvalidInputLine(SingerReadError):  # noqa: N818  singer_sdk's name
-    """A line on the wire that is not a message: broken JSON, or not an object."""
+    """An input line is not a message: invalid JSON, or not an object."""
 
 
 class TruncatedInputLine(InvalidInputLine):
-    """The input ended within a line: its writer died or was cut off."""
+    """The input ended within a line, because its writer died or was cut off."""
 
 
 class UnknownMessageType(InvalidInputLine):
-    """A JSON object whose ``type`` is missing or is none that is known."""
+    """A JSON object has a missing or unknown ``type``."""
 
 
 # Warnings
 
 
 class SingerSDKDeprecationWarning(DeprecationWarning):
-    """This way still works; another one is to be preferred and is named."""
+    """The feature still works but will be removed; the message names the replacement."""
 
 
 class SingerSDKPendingDeprecationWarning(PendingDeprecationWarning):
-    """As above, without a date on which the old way ends."""
+    """The feature will be deprecated; no date for its removal is set."""
 
 
 class SingerSDKPythonEOLWarning(FutureWarning):
-    """The running Python is near the end of its support, or past it."""
+    """The running Python version is near or past its end of support."""

@@ -1,4 +1,4 @@
-"""The import path of singer_sdk for what reads and writes messages, under its older names."""
+"""Compatibility import path of singer_sdk for readers and writers of messages, with old names."""
 
 from __future__ import annotations
 

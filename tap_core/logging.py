@@ -1,12 +1,10 @@
-"""The log: lines on standard error, as text or as JSON.
+"""Logging to standard error, as text or as JSON lines.
 
-Rules of the room: standard output belongs to the protocol, so nothing here writes to
-it. The level is ``<PLUGIN>_LOGLEVEL``, else ``LOGLEVEL``, else INFO.
-``SINGER_SDK_LOG_CONFIG`` names a file for :func:`logging.config.dictConfig`; Meltano
-writes one with the class ``singer_sdk.logging.StructuredFormatter`` in it, so names of
-that package mean ours. A log configuration that cannot be used is said and left: logs
-must not stop a sync. Every record is clean of secrets and control characters, in the formats
-of a user's log configuration too: see ``tap_core.redaction``.
+- Standard output belongs to the protocol; nothing here writes to it.
+- The level is ``<PLUGIN>_LOGLEVEL``, otherwise ``LOGLEVEL``, otherwise INFO.
+- ``SINGER_SDK_LOG_CONFIG`` names a file for :func:`logging.config.dictConfig`. Names of singer_sdk
+  in it, as Meltano writes them, mean this package's. An invalid file causes a warning only.
+- Records contain no secrets and control characters, in any format: see ``tap_core.redaction``.
 """
 
 from __future__ import annotations
@@ -52,27 +50,27 @@ _logger = logging.getLogger(__name__)
 
 
 class ConsoleFormatter(logging.Formatter):
-    """One line of text for each record: time, level, logger, message."""
+    """Formatter with one line of text per record: time, level, logger, message."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"fmt": DEFAULT_FORMAT, "style": "{", **kwargs})
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record; the lines of its traceback follow it."""
+        """Return the line of a record, followed by the lines of its traceback."""
         return super().format(clean_record(record))
 
 
-# What every LogRecord has; the rest was given as `extra`.
+# Attributes of every LogRecord; all others were passed as `extra`.
 _BUILTIN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "message", "taskName"}
 
 
 class StructuredFormatter(logging.Formatter):
-    """One JSON object on a line for each record.
+    """Formatter with one JSON object per line and record.
 
     Fields: level, pid, logger_name, ts (seconds since 1970), thread_name, app_name,
     stream_name, message, extra; with an error ``exception`` (type, module, message,
-    traceback, cause or context); with a measurement ``metric_info``. Meltano shows such
-    lines as its own.
+    traceback, cause or context); with a metric ``metric_info``. Meltano shows such lines like its
+    own.
     """
 
     def __init__(self, *, defaults: dict[str, Any] | None = None, **kwargs: Any) -> None:
@@ -148,7 +146,7 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
 
 
 def plugin_log_level(plugin_name: str) -> str:
-    """Return the name of the level that the environment asks for; INFO where it asks none."""
+    """Return the log level name from the environment; INFO by default."""
     prefix = plugin_name.upper().replace("-", "_")
     asked = os.environ.get(f"{prefix}_LOGLEVEL") or os.environ.get("LOGLEVEL")
     level = (asked or DEFAULT_LOG_LEVEL).strip().upper()
@@ -156,9 +154,9 @@ def plugin_log_level(plugin_name: str) -> str:
 
 
 class _ConsoleHandler(logging.Handler):
-    """Writes to whatever standard error is at the time, as runners of tests replace it.
+    """Handler that writes to the current ``sys.stderr``, which test runners replace.
 
-    A class of ours, so that setting up twice in one process leaves one.
+    The separate class lets a repeated setup in one process recognize and replace it.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -170,9 +168,9 @@ class _ConsoleHandler(logging.Handler):
 
 
 def setup_console_logging(log_level: str | int | None = None) -> None:
-    """Send logs to standard error, then apply the file of ``SINGER_SDK_LOG_CONFIG``.
+    """Log to standard error, then apply the file named by ``SINGER_SDK_LOG_CONFIG``.
 
-    Errors that nothing catches are shown without secrets, too.
+    Uncaught errors are printed without secrets as well.
     """
     install_redaction()
     _set_hooks()
@@ -189,7 +187,7 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
 
 @contextmanager
 def without_console() -> Iterator[None]:
-    """Keep the log off standard error for a while: another handler shows it."""
+    """Suspend logging to standard error within the block, while another handler is in use."""
     root = logging.getLogger()
     taken = [found for found in root.handlers if isinstance(found, _ConsoleHandler)]
     for handler in taken:
@@ -214,7 +212,7 @@ def _apply(path: Path) -> None:
 
 
 def _redact_formats() -> None:
-    """Put the redaction around the formatters of all handlers, whoever made them."""
+    """Wrap the formatters of all handlers with redaction, including those of other code."""
     loggers = [logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))]
     for handler in {handler for logger in loggers for handler in logger.handlers}:
         inner = handler.formatter or logging.Formatter()
@@ -223,7 +221,7 @@ def _redact_formats() -> None:
 
 
 def _set_hooks() -> None:
-    """Show errors that end the program or a thread without secrets, where no one else does."""
+    """Print uncaught errors of program and threads without secrets, unless hooks are set."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show_error
     if threading.excepthook is threading.__excepthook__:
@@ -242,7 +240,7 @@ def _show_error_of_thread(args: threading.ExceptHookArgs) -> None:
 
 
 def _document(text: str) -> Any:
-    """Read JSON; YAML, of which JSON is a part, needs the package PyYAML."""
+    """Return the content of a JSON or YAML file; YAML needs the package PyYAML."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -252,8 +250,8 @@ def _document(text: str) -> Any:
 def _ours(config: dict[str, Any]) -> dict[str, Any]:
     """Translate a log configuration that was written for singer_sdk.
 
-    Loggers that exist already stay enabled: Meltano's file would silence every module
-    that was imported before this point, and with it warnings that a user must see.
+    Existing loggers stay enabled: Meltano's file would disable those of all modules imported before
+    and thus hide warnings that a user must see.
     """
     renamed: dict[str, Any] = _renamed(config)
     return {**renamed, "disable_existing_loggers": False}

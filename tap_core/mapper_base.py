@@ -1,11 +1,10 @@
-"""`InlineMapper`: Singer messages in, other Singer messages out, between a tap and a target.
+"""`InlineMapper`: reads Singer messages and writes other Singer messages.
 
-Rules of the room: public members and signatures are singer_sdk's (version 0.54). What a
-message becomes stands where the message stood: nothing is sent out of order, so a state
-never leaves before the rows that it covers. Lines are collected and written when there is
-nothing more to read at the moment, so that a slow source is not held back. Before an error
-is raised everything that came before its line is written. A signal is looked at between
-messages: the one in hand is finished and written, then the mapper ends.
+- Public members and signatures are singer_sdk's (version 0.54).
+- The order of messages is kept, so a state is never written before the rows that it covers.
+- Output is buffered and flushed when no input is available, so that a slow source is not delayed,
+  and before an error is raised.
+- A signal is handled between messages: the current one is finished and written first.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ _TEXT: Final = frozenset({str})
 
 
 class _Stopped(Exception):  # noqa: N818  nothing went wrong
-    """Raised through a reader that an author brought, to end it."""
+    """Signal that ends an author's custom message reader."""
 
 
 class InlineMapper(SignalHandler, abc.ABC):
-    """A mapper: say ``name`` and what becomes of each type of message."""
+    """Base class of mappers; a subclass defines ``name`` and one method per message type."""
 
     message_reader_class: type[Any] | None = None
     """A class whose objects have ``process_lines(file_input, callbacks)``, for other wires."""
@@ -77,10 +76,10 @@ class InlineMapper(SignalHandler, abc.ABC):
         message_reader: Any | None = None,
         message_writer: Any | None = None,
     ) -> None:
-        """Take the settings and check them.
+        """Read and validate the settings.
 
         Raises:
-            ConfigValidationError: for every fault at once.
+            ConfigValidationError: the settings are invalid; all faults are reported at once.
         """
         super().__init__(
             config=config, parse_env_config=parse_env_config, validate_config=validate_config
@@ -95,32 +94,32 @@ class InlineMapper(SignalHandler, abc.ABC):
 
     @classmethod
     def _not_built(cls) -> list[UnsupportedCapability]:
-        """Nothing is missing: what a mapper does with its settings is its author's."""
+        """Return no unsupported capabilities, since a mapper's author defines its settings."""
         return []
 
-    # What an author overrides
+    # Methods for authors to override
 
     @abc.abstractmethod
     def map_schema_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
-        """Return what becomes of a SCHEMA message."""
+        """Return the messages that replace a SCHEMA message."""
 
     @abc.abstractmethod
     def map_record_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
-        """Return what becomes of a RECORD message; fractions in it are `Decimal`."""
+        """Return the messages that replace a RECORD message; its fractions are `Decimal`."""
 
     @abc.abstractmethod
     def map_state_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
-        """Return what becomes of a STATE message."""
+        """Return the messages that replace a STATE message."""
 
     @abc.abstractmethod
     def map_activate_version_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
-        """Return what becomes of an ACTIVATE_VERSION message."""
+        """Return the messages that replace an ACTIVATE_VERSION message."""
 
     def map_batch_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
-        """Return what becomes of a BATCH message.
+        """Return the messages that replace a BATCH message.
 
         Raises:
-            NotImplementedError: unless a mapper does something with them.
+            NotImplementedError: the mapper does not override this method.
         """
         msg = "BATCH messages are not supported by mappers."
         raise NotImplementedError(msg)
@@ -129,19 +128,19 @@ class InlineMapper(SignalHandler, abc.ABC):
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Make the Singer command."""
+        """Return the Singer CLI command."""
         from tap_core.protocols.singer.cli import mapper_command
 
         return mapper_command(cls)
 
     @final
     def listen(self, file_input: Any | None = None) -> int:
-        """Map messages to the end of the input; return the exit code, 0.
+        """Map messages until the end of the input and return the exit code, 0.
 
-        ``file_input`` is a file of bytes or text, standard input unless given.
+        ``file_input`` is a file of bytes or text; the default is standard input.
 
         Raises:
-            InvalidInputLine: a line is no message; what came before it is written.
+            InvalidInputLine: a line is not a message; the output for earlier lines is written.
         """
         with self._heeding_signals():
             counts = self.process_lines(file_input)
@@ -152,12 +151,12 @@ class InlineMapper(SignalHandler, abc.ABC):
         return 0
 
     def process_endofpipe(self) -> None:
-        """Do what is left to do at the end of the input."""
+        """Finish processing at the end of the input."""
         self.logger.debug("End of pipe reached")
 
     @final
     def process_lines(self, file_input: Any | None = None) -> Counter[str]:
-        """Map messages to the end of the input; return how many there were of each type."""
+        """Map messages until the end of the input and return their number by type."""
         counts: Counter[str] = Counter()
         try:
             if self.message_reader is not None:
@@ -176,7 +175,7 @@ class InlineMapper(SignalHandler, abc.ABC):
 
     @final
     def write_message(self, message: Message) -> None:
-        """Write a message behind those before it."""
+        """Append a message to the output."""
         if self.message_writer is not None:
             self.message_writer.write_message(message)
             return
@@ -192,7 +191,7 @@ class InlineMapper(SignalHandler, abc.ABC):
             self.write_message(message)
 
     def _record_line(self, message: RecordMessage) -> bytes:
-        """Return the line of a record: what nearly every message is."""
+        """Return the line of a record: the fast path for the most frequent message."""
         head = self._heads.get(message.stream)
         if head is None:
             head = b'{"type":"RECORD","stream":%b,"record":' % encode_json(message.stream)
@@ -269,7 +268,7 @@ class InlineMapper(SignalHandler, abc.ABC):
             )
 
     def _read_by(self, reader: Any, file_input: Any | None) -> Counter[str]:
-        """Let an author's reader read; it is stopped between messages."""
+        """Read with an author's custom reader, which may be stopped between messages."""
         callbacks = {
             "SCHEMA": self._process_schema_message,
             "RECORD": self._process_record_message,
@@ -298,7 +297,7 @@ class InlineMapper(SignalHandler, abc.ABC):
 
 
 def _body(record: Mapping[str, Any]) -> bytes:
-    """Encode a record that an author made; only values that JSON may lack cost time."""
+    """Encode a record that an author built; values without a JSON form take the slow path."""
     if not _TEXT.issuperset(map(type, record)):
         return encode_body(to_json_compatible(record))
     kinds = set(map(type, record.values()))

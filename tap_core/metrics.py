@@ -1,8 +1,7 @@
-"""Measurements, as lines of the log: ``METRIC: {"type":…,"metric":…,"value":…,"tags":…}``.
+"""Metrics as log lines: ``METRIC: {"type":…,"metric":…,"value":…,"tags":…}``.
 
-Rules of the room: names and text are those of singer_sdk, whose readers (Meltano) look
-for them; the logger is ``tap_core.metrics``. A counter costs its caller one call per
-chunk, never one per record, and speaks at most once in its interval.
+Names and text are singer_sdk's, which Meltano parses; the logger is ``tap_core.metrics``. A counter
+is called once per chunk, not once per record, and logs at most once per interval.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ _Timer = TypeVar("_Timer", bound="Timer")
 
 
 class Status(str, enum.Enum):
-    """How what was timed came out."""
+    """Outcome of a timed operation."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
 
 
 class Tag(str, enum.Enum):
-    """Names of tags that are in common use."""
+    """Names of common tags."""
 
     STREAM = "stream"
     CONTEXT = "context"
@@ -70,7 +69,7 @@ class Tag(str, enum.Enum):
 
 
 class Metric(str, enum.Enum):
-    """What is measured: counts, and durations in seconds."""
+    """Names of metrics: counts, and durations in seconds."""
 
     RECORD_COUNT = "record_count"
     BATCH_COUNT = "batch_count"
@@ -83,7 +82,7 @@ class Metric(str, enum.Enum):
 
 @dataclass
 class Point(Generic[_Value]):
-    """One measurement."""
+    """One data point of a metric."""
 
     metric_type: str
     metric: Metric
@@ -91,7 +90,7 @@ class Point(Generic[_Value]):
     tags: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the measurement as the log shows it."""
+        """Return the data point as a dictionary for the log."""
         return {
             "type": self.metric_type,
             "metric": self.metric.value,
@@ -104,12 +103,12 @@ class Point(Generic[_Value]):
 
 
 def _jsonable(value: Any) -> Any:
-    """A context is a read-only mapping; anything else that JSON lacks becomes its text."""
+    """Return a context as a dictionary and any other value without a JSON form as text."""
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 class MetricExclusionFilter(logging.Filter):
-    """Keeps measurements out of the log: by metric, by type, or by the value of a tag."""
+    """Log filter that drops metrics by name, type or tag value."""
 
     def __init__(
         self,
@@ -124,7 +123,7 @@ class MetricExclusionFilter(logging.Filter):
         self.tags: dict[str, Any] = tags or {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record stays: everything does that is no excluded measurement."""
+        """Return False for an excluded metric, True for any other record."""
         point = record.args[0] if isinstance(record.args, tuple) and record.args else None
         return not (isinstance(point, Point) and self._excludes(point))
 
@@ -137,17 +136,17 @@ class MetricExclusionFilter(logging.Filter):
 
 
 def get_metrics_logger() -> logging.Logger:
-    """Return the logger of all measurements."""
+    """Return the logger of all metrics."""
     return logging.getLogger(METRICS_LOGGER_NAME)
 
 
 def log(logger: logging.Logger, point: Point[Any]) -> None:
-    """Write one measurement to the log, at level INFO."""
+    """Log one data point at level INFO."""
     logger.info("METRIC: %s", point)
 
 
 class Meter(abc.ABC):
-    """What measures while it is entered (``with``)."""
+    """Base class of context managers that measure while they are active."""
 
     def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:
         self.metric = metric
@@ -157,7 +156,7 @@ class Meter(abc.ABC):
 
     @property
     def context(self) -> Context | None:
-        """The partition that is being measured, if it is one."""
+        """The partition that is being measured, or None."""
         return self.tags.get(Tag.CONTEXT)
 
     @context.setter
@@ -165,7 +164,7 @@ class Meter(abc.ABC):
         self.with_context(value)
 
     def with_context(self, value: Context | None) -> None:
-        """Tag what follows with a partition, or with none."""
+        """Set or remove the partition tag of the following data points."""
         if value is None:
             self.tags.pop(Tag.CONTEXT, None)
         else:
@@ -173,7 +172,7 @@ class Meter(abc.ABC):
 
     @abc.abstractmethod
     def __enter__(self: _Meter) -> _Meter:
-        """Start to measure."""
+        """Start the measurement."""
 
     @abc.abstractmethod
     def __exit__(
@@ -182,11 +181,11 @@ class Meter(abc.ABC):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """End, and log."""
+        """Stop the measurement and log it."""
 
 
 class Counter(Meter):
-    """Counts; logs what was counted since its last line, every ``log_interval`` seconds."""
+    """Counter that logs its increments every ``log_interval`` seconds."""
 
     def __init__(
         self,
@@ -212,11 +211,11 @@ class Counter(Meter):
         self.exit()
 
     def exit(self) -> None:
-        """Log what is left."""
+        """Log the increments that were not logged yet."""
         self._pop()
 
     def increment(self, value: int = 1) -> None:
-        """Count ``value`` more; the engine calls this once per chunk."""
+        """Add ``value`` to the count; the engine calls this once per chunk."""
         self.value += value
         if self._ready_to_log():
             self._pop()
@@ -231,7 +230,7 @@ class Counter(Meter):
 
 
 class Timer(Meter):
-    """Measures seconds, and whether what it timed succeeded."""
+    """Timer in seconds that also records success or failure."""
 
     def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:
         super().__init__(metric, tags)
@@ -252,7 +251,7 @@ class Timer(Meter):
         log(self.logger, Point("timer", self.metric, self.elapsed(), dict(self.tags)))
 
     def elapsed(self) -> float:
-        """Return the seconds since it was entered."""
+        """Return the seconds since the timer was started."""
         return time() - self.start_time
 
 
@@ -262,7 +261,7 @@ def record_counter(
     log_interval: float = DEFAULT_LOG_INTERVAL,
     **tags: Any,
 ) -> Counter:
-    """Count the records of a stream."""
+    """Return a counter of a stream's records."""
     tags[Tag.STREAM] = stream
     if endpoint:
         tags[Tag.ENDPOINT] = endpoint
@@ -270,7 +269,7 @@ def record_counter(
 
 
 def batch_counter(stream: str, **tags: Any) -> Counter:
-    """Count the batches of a stream."""
+    """Return a counter of a stream's batches."""
     tags[Tag.STREAM] = stream
     return Counter(Metric.BATCH_COUNT, tags)
 
@@ -281,12 +280,12 @@ def http_request_counter(
     log_interval: float = DEFAULT_LOG_INTERVAL,
     **tags: Any,
 ) -> Counter:
-    """Count the requests of a stream to one endpoint."""
+    """Return a counter of a stream's requests to one endpoint."""
     tags.update({Tag.STREAM: stream, Tag.ENDPOINT: endpoint})
     return Counter(Metric.HTTP_REQUEST_COUNT, tags, log_interval=log_interval)
 
 
 def sync_timer(stream: str, **tags: Any) -> Timer:
-    """Time the sync of a stream."""
+    """Return a timer of a stream's sync."""
     tags[Tag.STREAM] = stream
     return Timer(Metric.SYNC_DURATION, tags)

@@ -1,16 +1,12 @@
-"""Paginators: from one page of an API to the token of the next, until there is none.
+"""Paginators: from the response of one page to the token of the next.
 
-Rules of the room:
-
-- A paginator lives for one walk through the pages of one stream and context. The stream asks
-  ``current_value`` for the token of the page it is about to fetch, then hands the response to
-  ``advance``, until ``finished``. A page without records ends the walk, and ``advance`` is not
-  called, unless ``continue_if_empty`` says otherwise.
-- Names, constructors and hooks are singer_sdk's. Authors override ``has_more``, ``get_next``,
-  ``get_next_url`` and ``continue_if_empty``, and read ``_value`` and ``_page_size``.
-- A falsy token (None, an empty text, 0) is no token. A token equal to the one just used would
-  fetch the same page for ever, so it is an error.
-- Tokens may let their bearer read the data. An error names one only if it is a plain number.
+- A paginator serves one stream and context. The stream reads ``current_value``, fetches the page
+  and
+  passes the response to ``advance``, until ``finished``. A page without records ends the pagination
+  without a call of ``advance``, unless ``continue_if_empty`` returns True.
+- Names, constructors and hooks are singer_sdk's.
+- A falsy token (None, an empty string, 0) is no token. A repeated token is an error.
+- Tokens may grant access to data, so errors show them only if they are plain numbers.
 """
 
 from __future__ import annotations
@@ -57,12 +53,12 @@ _LONGEST_NUMBER = 10
 
 
 def first(iterable: Iterable[T]) -> T:
-    """Return the first element. Raises StopIteration when there is none."""
+    """Return the first element; raise StopIteration if the iterable is empty."""
     return next(iter(iterable))
 
 
 class BaseAPIPaginator(ABC, Generic[TPageToken]):
-    """What is known of a walk through pages: the token of this one, and whether it is the last.
+    """Base class of paginators: the token of the current page and the number of pages.
 
     ``start_value`` is the token of the first page.
     """
@@ -75,17 +71,17 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
 
     @property
     def current_value(self) -> TPageToken:
-        """Token of the page to fetch now."""
+        """Token of the page to fetch next."""
         return self._value
 
     @property
     def finished(self) -> bool:
-        """Whether the page just handed in was the last."""
+        """True if there are no more pages."""
         return self._finished
 
     @property
     def count(self) -> int:
-        """Number of pages handed in so far."""
+        """Number of pages processed."""
         return self._page_count
 
     def __str__(self) -> str:
@@ -95,13 +91,15 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
         return str(self)
 
     def continue_if_empty(self, response: Response) -> bool:  # noqa: ARG002  a hook
-        """Tell whether there may be records after a page that has none."""
+        """Return True if pages may follow a page without records."""
         return False
 
     def advance(self, response: Response) -> None:
-        """Move on to the page after this response, or finish.
+        """Move to the page after this response, or finish.
 
-        Raises RuntimeError when the next token is the one just used.
+        Raises:
+            RuntimeError: the next token equals the current one, which would fetch the same page
+            again.
         """
         self._page_count += 1
         new_value = self.get_next(response) if self.has_more(response) else None
@@ -118,17 +116,17 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
             self._value = new_value
 
     def has_more(self, response: Response) -> bool:  # noqa: ARG002  a hook
-        """Tell whether there is a page after this one; if not, `get_next` is not asked."""
+        """Return True if another page follows; if False, `get_next` is not called."""
         return True
 
     @abstractmethod
     def get_next(self, response: Response) -> TPageToken | None:
-        """Return the token of the page after this one, None if there is none."""
+        """Return the token of the next page, or None on the last page."""
         ...
 
 
 def _described(token: object) -> str:
-    """Say what a token is, and what it holds only if that is a number and thus no secret."""
+    """Return a description of a token, with its value only if it is a number (not secret)."""
     kind = type(token).__name__
     if isinstance(token, ParseResult):
         return f"a link to {token.hostname or 'the same host'} ({kind})"
@@ -143,7 +141,7 @@ def _described(token: object) -> str:
 
 
 class SinglePagePaginator(BaseAPIPaginator[None]):
-    """For endpoints that answer with everything at once."""
+    """Paginator for endpoints that return all records in one response."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(None, *args, **kwargs)
@@ -161,10 +159,10 @@ class SinglePagePaginator(BaseAPIPaginator[None]):
 
 
 class BaseHATEOASPaginator(BaseAPIPaginator[ParseResult | None], ABC):
-    """For APIs whose pages hold the URL of the next one.
+    """Paginator for APIs whose responses contain the URL of the next page.
 
     The token is that URL, parsed; None for the first page. Overrides of ``get_url_params``
-    usually send ``dict(parse_qsl(next_page_token.query))``.
+    usually return ``dict(parse_qsl(next_page_token.query))``.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -172,20 +170,20 @@ class BaseHATEOASPaginator(BaseAPIPaginator[ParseResult | None], ABC):
 
     @abstractmethod
     def get_next_url(self, response: Response) -> str | None:
-        """Return the URL of the next page, None if there is none."""
+        """Return the URL of the next page, or None on the last page."""
         ...
 
     def get_next(self, response: Response) -> ParseResult | None:
-        """Return the URL of the next page, parsed."""
+        """Return the parsed URL of the next page, or None on the last page."""
         next_url = self.get_next_url(response)
         return urlparse(next_url) if next_url else None
 
 
 class HeaderLinkPaginator(BaseHATEOASPaginator):
-    """For APIs that send a ``Link`` header with ``rel="next"`` (RFC 8288, section 3)."""
+    """Paginator for APIs with a ``Link`` header with ``rel="next"`` (RFC 8288, section 3)."""
 
     def get_next_url(self, response: Response) -> str | None:
-        """Return the URL that the header calls the next one."""
+        """Return the URL in the header's ``next`` link, or None."""
         return response.links.get("next", {}).get("url")
 
 
@@ -193,14 +191,14 @@ class HeaderLinkPaginator(BaseHATEOASPaginator):
 
 
 class JSONPathPaginator(BaseAPIPaginator[str | None]):
-    """For APIs that send the next token in the body: the first match of a JSONPath."""
+    """Paginator for APIs with the next token in the body, at the first match of a JSONPath."""
 
     def __init__(self, jsonpath: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(None, *args, **kwargs)
         self._jsonpath = jsonpath
 
     def get_next(self, response: Response) -> str | None:
-        """Return what the path finds first, None if it finds nothing."""
+        """Return the first match of the path, or None."""
         from tap_core.http.response import parse_first_document
 
         found: str | None = parse_first_document(response, self._jsonpath)
@@ -208,30 +206,30 @@ class JSONPathPaginator(BaseAPIPaginator[str | None]):
 
 
 class SimpleHeaderPaginator(BaseAPIPaginator[str | None]):
-    """For APIs that send the next token in a header, such as ``X-Next-Page``."""
+    """Paginator for APIs with the next token in a header, such as ``X-Next-Page``."""
 
     def __init__(self, key: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(None, *args, **kwargs)
         self._key = key
 
     def get_next(self, response: Response) -> str | None:
-        """Return the header's value, None if there is no such header."""
+        """Return the header's value, or None if the header is missing."""
         return response.headers.get(self._key)
 
 
-# Numbers: nothing in them says which page is the last
+# Numbers, which do not show the last page
 
 
 class PageNumberPaginator(BaseAPIPaginator[int]):
-    """For APIs whose pages are numbered; ends at `has_more` or at an empty page."""
+    """Paginator for numbered pages; ends when `has_more` is False or a page is empty."""
 
     def get_next(self, response: Response) -> int | None:  # noqa: ARG002
-        """Return the next number."""
+        """Return the next page number."""
         return self._value + 1
 
 
 class OffsetPaginator(BaseAPIPaginator[int], ABC):
-    """For APIs that skip a number of records; ends at `has_more` or at an empty page."""
+    """Paginator for record offsets; ends when `has_more` is False or a page is empty."""
 
     def __init__(self, start_value: int, page_size: int, *args: Any, **kwargs: Any) -> None:
         super().__init__(start_value, *args, **kwargs)
@@ -239,11 +237,11 @@ class OffsetPaginator(BaseAPIPaginator[int], ABC):
 
     @property
     def page_size(self) -> int:
-        """Number of records in a page."""
+        """Number of records per page."""
         return self._page_size
 
     def get_next(self, response: Response) -> int | None:  # noqa: ARG002
-        """Return the offset one page further."""
+        """Return the offset of the next page."""
         return self._value + self._page_size
 
 
@@ -252,7 +250,7 @@ class OffsetPaginator(BaseAPIPaginator[int], ABC):
     category=SingerSDKPendingDeprecationWarning,
 )
 class BasePageNumberPaginator(PageNumberPaginator):
-    """Older name of `PageNumberPaginator`."""
+    """Old name of `PageNumberPaginator`."""
 
 
 @deprecated(
@@ -260,23 +258,23 @@ class BasePageNumberPaginator(PageNumberPaginator):
     category=SingerSDKPendingDeprecationWarning,
 )
 class BaseOffsetPaginator(OffsetPaginator):
-    """Older name of `OffsetPaginator`."""
+    """Old name of `OffsetPaginator`."""
 
 
-# Streams that make their tokens themselves
+# Streams that override get_next_page_token
 
 
 class LegacyPaginatedStreamProtocol(Protocol[TPageToken]):
-    """A stream that overrides ``get_next_page_token`` instead of naming a paginator."""
+    """Interface of a stream that overrides ``get_next_page_token`` instead of using a paginator."""
 
     def get_next_page_token(
         self, response: Response, previous_token: TPageToken | None
     ) -> TPageToken | None:
-        """Return the token of the page after this response, None if there is none."""
+        """Return the token of the page after this response, or None on the last page."""
 
 
 class LegacyStreamPaginator(BaseAPIPaginator[TPageToken | None], Generic[TPageToken]):
-    """Asks such a stream."""
+    """Paginator that calls ``get_next_page_token`` of a stream."""
 
     def __init__(
         self, stream: LegacyPaginatedStreamProtocol[TPageToken], *args: Any, **kwargs: Any
@@ -285,5 +283,5 @@ class LegacyStreamPaginator(BaseAPIPaginator[TPageToken | None], Generic[TPageTo
         self.stream = stream
 
     def get_next(self, response: Response) -> TPageToken | None:
-        """Return what the stream says."""
+        """Return the token from the stream."""
         return self.stream.get_next_page_token(response, self.current_value)

@@ -1,9 +1,9 @@
-"""What taps and targets have in common: a name, settings, a version, a command line.
+"""Common base of taps and targets: name, settings, version and command line.
 
-Rules of the room: public names are singer_sdk's ``PluginBase``, so that plugins move
-by changing an import. The configuration that is given and the class's
-``config_jsonschema`` are never changed: the settings that the SDK adds stand in copies.
-No protocol is known here; a room above says which command serves an argument list.
+Public names are those of singer_sdk's ``PluginBase``, so that plugins migrate by changing an
+import. The configuration passed in and the class's ``config_jsonschema`` are never changed: the
+settings that the SDK adds are in copies. This module knows no protocol; subclasses choose the
+command for an argument list.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ __all__ = [
 ]
 
 SDK_PACKAGE_NAME = "tap-core-sdk"
-"""The distribution whose version is the SDK's."""
+"""Distribution whose version is the SDK's version."""
 
 _NO_VERSION = "[could not be detected]"
 
 _MAPPED = (PluginCapabilities.STREAM_MAPS, PluginCapabilities.FLATTENING)
-"""What a mapper brings."""
+"""Capabilities that need a mapper."""
 
 
 ConfigUpdateCallback: TypeAlias = Callable[[Callable[[Mapping[str, Any]], dict[str, Any]]], None]
-"""Called with a function that returns settings with the newest tokens in them."""
+"""Callback that receives a function, which returns its settings with the newest tokens."""
 
 
 class CliCommand(Protocol):
-    """What a door makes of a plugin class: a command in the manner of click."""
+    """Command of a plugin class, with the interface of a click command."""
 
     def main(
         self,
@@ -85,15 +85,15 @@ class CliCommand(Protocol):
         prog_name: str | None = None,
         **extra: Any,
     ) -> Any:
-        """Run it with an argument list."""
+        """Run the command with an argument list."""
 
 
 class EntryPoint:
-    """The executable of one plugin class.
+    """Executable entry point of one plugin class.
 
-    Callable without arguments, as console scripts do (then it reads ``sys.argv``), with
-    an argument list, and by :meth:`main` as runners for click commands do. What else is
-    asked of it (``params``, ``help``) is asked of the Singer command, which is made then.
+    It can be called without arguments, as console scripts do (it then reads ``sys.argv``), with an
+    argument list, or with :meth:`main`, as test runners for click commands do. All other attributes
+    (``params``, ``help``) are those of the Singer command, which is created on access.
     """
 
     def __init__(self, plugin: type[PluginBase]) -> None:
@@ -101,7 +101,7 @@ class EntryPoint:
         self.name: str = plugin.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it; the arguments are those of :meth:`main`."""
+        """Run the plugin; the arguments are those of :meth:`main`."""
         return self.main(*args, **kwargs)
 
     def main(
@@ -110,7 +110,7 @@ class EntryPoint:
         prog_name: str | None = None,
         **extra: Any,
     ) -> Any:
-        """Set the log up, choose the door by the arguments, and go through it."""
+        """Configure logging, choose the command by the arguments, and run it."""
         argv = list(sys.argv[1:] if args is None else args)
         setup_console_logging(plugin_log_level(self.name))
         command = self._plugin.get_command(argv)
@@ -123,17 +123,27 @@ class EntryPoint:
 
 
 class plugin_cli:  # noqa: N801  singer_sdk's name
-    """Make ``Plugin.cli`` the entry point of whichever class it is asked of."""
+    """Descriptor that makes ``Plugin.cli`` the entry point of the accessed class."""
 
     def __get__(self, instance: object, owner: type[PluginBase]) -> EntryPoint:
         return EntryPoint(owner)
 
 
 class PluginBase(abc.ABC):
-    """The common base of taps and targets.
+    """Common base class of taps and targets.
 
-    ``name`` is that of the executable (``tap-x``), ``package_name`` that of the
-    distribution where it is another, ``config_jsonschema`` describes the settings.
+    - ``name`` (str, required): name of the executable, such as ``tap-x``. It is also the prefix of
+      environment variables (``TAP_X_``) and the name of the logger.
+    - ``package_name`` (str or None, default None): name of the distribution, if it differs.
+    - ``config_jsonschema`` (dict, default without properties): JSON Schema of the settings; used
+      for validation, defaults, ``--about`` and environment variables.
+
+    Example:
+        name = "tap-x"
+        config_jsonschema = th.PropertiesList(
+            th.Property("token", th.StringType, required=True, secret=True),
+            th.Property("start_date", th.DateTimeType, default="2020-01-01T00:00:00Z"),
+        ).to_dict()
     """
 
     name: str
@@ -148,23 +158,23 @@ class PluginBase(abc.ABC):
     _signals_heeded: tuple[int, ...] = ()
 
     config_file: Path | None = None
-    """The one file that all settings came from: a refresh token that the server replaced is
-    written back into it. None for settings of other origins."""
+    """File that all settings came from; refresh tokens that the server replaced are written back to
+    it. None for settings from other sources."""
 
     config_args: tuple[str, ...] = ()
-    """The arguments of ``--config`` that the settings came from: for commands in messages."""
+    """``--config`` arguments that the settings came from, for commands in messages."""
 
     config_listener: ConfigUpdateCallback | None = None
-    """Who is told at once when a refresh token was replaced, besides that file."""
+    """Callback for a replaced refresh token, called in addition to updating `config_file`."""
 
     documentation_url: str | None = None
-    """Where to read about the plugin; None: what its distribution says."""
+    """URL of the plugin's documentation; None uses the distribution's metadata."""
 
     changelog_url: str | None = None
-    """Where to read what changed between its versions; None: what its distribution says."""
+    """URL of the plugin's changelog; None uses the distribution's metadata."""
 
     cli: plugin_cli = plugin_cli()
-    """The console script, ``tap_x.tap:TapX.cli``."""
+    """Entry point for the console script ``tap_x.tap:TapX.cli``."""
 
     def __init__(
         self,
@@ -173,11 +183,16 @@ class PluginBase(abc.ABC):
         parse_env_config: bool = False,
         validate_config: bool = True,
     ) -> None:
-        """Take the settings, check them and start to listen for signals.
+        """Load and validate the settings, and install signal handlers.
+
+        Args:
+            config: Settings, or (deprecated) paths of settings files.
+            parse_env_config: True to read settings from environment variables too.
+            validate_config: True to raise an error for invalid settings.
 
         Raises:
-            ConfigValidationError: with ``validate_config``, for every fault at once.
-            TypeError: the configuration is neither a mapping nor a path.
+            ConfigValidationError: The settings are invalid; the error lists all faults.
+            TypeError: The configuration is neither a mapping nor a path.
         """
         given = _given(config)
         found = EnvironmentConfig({}, {})
@@ -191,7 +206,7 @@ class PluginBase(abc.ABC):
 
         self.metrics_logger: logging.Logger = metrics.get_metrics_logger()
         self.metrics_logger.setLevel(plugin_log_level(self.name))
-        # Without validation nothing is checked, unless a plugin has a check of its own.
+        # Without validation nothing is checked, unless a plugin overrides the check.
         own_check = type(self)._validate_config is not PluginBase._validate_config  # noqa: SLF001
         if validate_config or own_check:
             self._validate_config(raise_errors=validate_config)
@@ -203,20 +218,19 @@ class PluginBase(abc.ABC):
     # Settings
 
     def _fill_defaults(self) -> None:
-        """Put the defaults of the settings where nothing was given."""
+        """Set the default values of settings that are missing."""
         fill_defaults(self._config, self._full_schema())
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The settings, read only."""
+        """Settings of the plugin, read-only."""
         return MappingProxyType(self._config)
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add to a schema, in place, the settings that come with the capabilities.
+        """Add the settings of the capabilities to a schema, in place.
 
-        The SDK calls it with copies. Override it to add settings of a whole family of
-        plugins.
+        The SDK calls it with copies. Override it to add settings that several plugins share.
         """
         for capability, settings in (
             (PluginCapabilities.STREAM_MAPS, STREAM_MAPS_CONFIG),
@@ -227,13 +241,13 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def _built_capabilities(cls) -> list[CapabilitiesEnum]:
-        """What the plugin lists and the SDK has: only that is advertised."""
+        """Return the plugin's capabilities that the SDK supports; only these are advertised."""
         missing = {unbuilt.capability for unbuilt in cls._not_built()}
         return [capability for capability in cls.capabilities if capability not in missing]
 
     @classmethod
     def _not_built(cls) -> list[UnsupportedCapability]:
-        """What plugins of this kind do not have: who makes no mapper has no stream maps."""
+        """Return the unsupported capabilities, with stream maps if the plugin has no mapper."""
         maps = cls.setup_mapper is not PluginBase.setup_mapper
         return [
             unbuilt
@@ -248,10 +262,10 @@ class PluginBase(abc.ABC):
         return schema
 
     def _validate_config(self, *, raise_errors: bool = True) -> list[str]:
-        """Check the settings; return a sentence for each fault.
+        """Validate the settings; return a message for each fault.
 
         Raises:
-            ConfigValidationError: there are faults and ``raise_errors`` is set.
+            ConfigValidationError: There are faults and ``raise_errors`` is True.
         """
         schema = self._full_schema()
         errors = [
@@ -269,7 +283,7 @@ class PluginBase(abc.ABC):
         return errors
 
     def _faults_beyond_schema(self) -> list[str]:
-        """Return a sentence for each fault that no JSON Schema can tell."""
+        """Return a message for each fault that a JSON Schema cannot detect."""
         in_use = find_unsupported_settings(self._config, self._not_built())
         for unbuilt in in_use:
             if not unbuilt.fatal:
@@ -278,7 +292,7 @@ class PluginBase(abc.ABC):
 
     def _warn_of_environment(self) -> None:
         for fault in self._env_faults.values():
-            self.logger.warning("%s; it is left out", fault)
+            self.logger.warning("%s; the variable is ignored", fault)
 
     @classproperty
     def _env_var_prefix(cls) -> str:  # noqa: N805
@@ -287,40 +301,40 @@ class PluginBase(abc.ABC):
 
     @classproperty
     def _env_var_config(cls) -> dict[str, Any]:  # noqa: N805
-        """The settings that the environment gives.
+        """Settings from environment variables.
 
         Raises:
-            ConfigValidationError: for variables that do not fit their settings.
+            ConfigValidationError: The values of variables do not fit their settings.
         """
         return parse_environment_config(cls._full_schema(), cls._env_var_prefix)
 
-    # What it is
+    # Identity and version
 
     if TYPE_CHECKING:
-        logger: logging.Logger  # what Protocols with a property take; a classproperty they do not
+        logger: logging.Logger  # Protocols accept this for a property, but no classproperty
     else:
 
         @classproperty
         def logger(cls) -> logging.Logger:  # noqa: N805
-            """The plugin's logger, of the same name."""
+            """Logger of the plugin, with the plugin's name."""
             return logging.getLogger(cls.name)
 
     @property
     def initialized_at(self) -> int:
-        """When this object was made, in milliseconds since 1970."""
+        """Creation time of this object, in milliseconds since 1970."""
         return self.__initialized_at
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """The state, for plugins that have one."""
+        """State, for plugins that have one."""
         raise NotImplementedError
 
     def setup_mapper(self) -> None:
-        """Make the mapper of the settings' stream maps and flattening.
+        """Create the mapper from the settings for stream maps and flattening.
 
         Raises:
-            StreamMapConfigError: the maps are not valid.
-            ConfigValidationError: flattening is on and no depth is given.
+            StreamMapConfigError: A stream map is invalid.
+            ConfigValidationError: Flattening is enabled without a maximum depth.
         """
         from tap_core.mapper.plugin_mapper import PluginMapper
 
@@ -328,7 +342,7 @@ class PluginBase(abc.ABC):
 
     @property
     def mapper(self) -> PluginMapper:
-        """The stream maps.
+        """Stream maps of the plugin.
 
         Raises:
             MapperNotInitialized: `setup_mapper` was not called.
@@ -353,7 +367,7 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_supported_python_versions(cls) -> list[str] | None:
-        """Return the versions that the plugin's distribution names; None if not installed."""
+        """Return the Python versions in the distribution's metadata; None if not installed."""
         from importlib import metadata
 
         try:
@@ -363,17 +377,17 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_documentation_url(cls) -> str | None:
-        """Return where to read about the plugin: as it says itself, else its distribution."""
+        """Return `documentation_url`, else the URL in the distribution's metadata, or None."""
         return cls.documentation_url or cls._url_by(about.documentation_url)
 
     @classmethod
     def get_changelog_url(cls) -> str | None:
-        """Return where to read of its changes: as it says itself, else its distribution."""
+        """Return `changelog_url`, else the URL in the distribution's metadata, or None."""
         return cls.changelog_url or cls._url_by(about.changelog_url)
 
     @classmethod
     def _url_by(cls, find: Callable[[Any], str | None]) -> str | None:
-        """Return an address that is found in the metadata of the plugin's distribution."""
+        """Return a URL that ``find`` extracts from the distribution's metadata, or None."""
         from importlib import metadata
 
         try:
@@ -383,24 +397,24 @@ class PluginBase(abc.ABC):
 
     @classproperty
     def plugin_version(cls) -> str:  # noqa: N805
-        """The version of the plugin's distribution."""
+        """Version of the plugin's distribution."""
         version: str = cls.get_plugin_version()
         return version
 
     @classproperty
     def sdk_version(cls) -> str:  # noqa: N805
-        """The version of this SDK."""
+        """Version of this SDK."""
         version: str = cls.get_sdk_version()
         return version
 
     @classmethod
     def print_version(cls, print_fn: Callable[[Any], None] = print) -> None:
-        """Print the versions of plugin and SDK on one line."""
+        """Print the versions of the plugin and the SDK on one line."""
         print_fn(f"{cls.name} v{cls.plugin_version}, tap-core v{cls.sdk_version}")
 
     @classmethod
     def print_about(cls, output_format: str | None = None) -> None:
-        """Print what the plugin is: ``text`` (default), ``json`` or ``markdown``."""
+        """Print information about the plugin as ``text`` (default), ``json`` or ``markdown``."""
         formatter = about.AboutFormatter.get_formatter(output_format or "text")
         print(formatter.format_about(cls._get_about_info()))  # noqa: T201  its purpose
 
@@ -417,16 +431,16 @@ class PluginBase(abc.ABC):
             env_var_prefix=cls._env_var_prefix,
         )
 
-    # How it is run
+    # Command line and signals
 
     @classmethod
-    def get_command(cls, args: Sequence[str]) -> CliCommand:  # noqa: ARG003  for doors to come
-        """Choose the door for an argument list; Singer's unless a subclass knows better."""
+    def get_command(cls, args: Sequence[str]) -> CliCommand:  # noqa: ARG003  for overrides
+        """Return the command for an argument list; the Singer command unless overridden."""
         return cls.get_singer_command()
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Make the Singer command; taps and targets each have theirs."""
+        """Return the Singer command; taps and targets override this method."""
         raise NotImplementedError
 
     def _setup_signal_handlers(self) -> None:
@@ -436,10 +450,11 @@ class PluginBase(abc.ABC):
             signal.signal(signal.SIGTERM, self._heed)
 
     def _heed(self, signum: int, frame: FrameType | None) -> None:
-        """Hand a signal on, unless it is the one before once more.
+        """Handle a signal, unless it repeats the previous request.
 
-        Ctrl-C reaches every process of a terminal, and an orchestrator among them answers
-        it with a SIGTERM for each of its plugins: that is one wish to stop, not two.
+        Ctrl-C reaches every process of a terminal, and an orchestrator among them then sends
+        SIGTERM to
+        each of its plugins: these two signals are one request to stop.
         """
         is_echo = self._signals_heeded == (signal.SIGINT,) and signum == signal.SIGTERM
         self._signals_heeded += (signum,)
@@ -448,11 +463,11 @@ class PluginBase(abc.ABC):
 
     @property
     def stopped_by(self) -> int | None:
-        """The signal that asked for the end, None as long as nobody has."""
+        """First signal that requested termination, or None."""
         return next(iter(self._signals_heeded), None)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """End in an orderly way; plugins that have something to save do so first."""
+        """Exit in an orderly way; plugins with data to save override this method."""
         self.logger.info("Gracefully shutting down...")
         sys.exit(0)
 
@@ -460,7 +475,7 @@ class PluginBase(abc.ABC):
 def _given(
     config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None,
 ) -> dict[str, Any]:
-    """Copy the configuration, or read it where paths are given, which is deprecated."""
+    """Return a copy of the configuration, or read it from paths, which is deprecated."""
     if not config:
         return {}
     if isinstance(config, Mapping):
@@ -472,12 +487,12 @@ def _given(
     if isinstance(config, (list, tuple)):
         _warn_of_paths("a list of configuration files' paths")
         return read_config_files(config)
-    raise TypeError(f"A configuration is a mapping, not of type '{type(config).__name__}'.")
+    raise TypeError(f"The configuration must be a mapping, not '{type(config).__name__}'.")
 
 
 def _warn_of_paths(what: str) -> None:
     warnings.warn(
-        f"Giving {what} is deprecated; give the configuration as a dictionary.",
+        f"Passing {what} is deprecated; pass the configuration as a dictionary.",
         SingerSDKDeprecationWarning,
         stacklevel=4,
     )

@@ -1,9 +1,8 @@
-"""`Tap`: settings, streams and state in one place, and a door to each protocol.
+"""`Tap`: base class of all taps, with settings, streams, state and the protocol entry points.
 
-Rules of the room: the only room that knows all others. Public members and signatures
-are the Singer SDK's (version 0.54). The state dict is made once and filled in place,
-because streams and authors keep references to it. Nothing that looks final is written
-after an error.
+Public members and signatures are those of the Meltano Singer SDK 0.54. The state dict is created
+once and filled in place, because streams and authors keep references to it. After an error the
+tap writes nothing that a target could take for a complete sync.
 """
 
 from __future__ import annotations
@@ -70,16 +69,16 @@ __all__ = ["StateWriter", "Tap"]
 
 
 class _Voice(PluginBase):
-    """What a tap says, and through what: rows, states, estimates, and what an author writes."""
+    """Output side of a tap: rows, states, estimates and the messages that authors write."""
 
     document: StateDocument
 
     message_writer_class: type[Any] = SimpleSingerWriter
-    """A class whose objects have ``write_message(message)``, for other wires."""
+    """Class whose objects have ``write_message(message)``, for other output formats."""
 
     @property
     def run(self) -> SyncRun:
-        """The run that is going on, in this thread; made by the first sync."""
+        """Current run as seen by the calling thread; created by the first sync."""
         made: SyncRun | None = self.__dict__.get("run")
         if made is None:
             made = self.__dict__["run"] = self._begin_run()
@@ -90,7 +89,7 @@ class _Voice(PluginBase):
 
     @property
     def message_writer(self) -> Any:
-        """What writes messages that authors write by hand; the rows so far are out before."""
+        """Writer of the messages that author code writes; access first sends the buffered rows."""
         if "run" in self.__dict__:
             self.run.settle()
         return self._message_writer
@@ -102,9 +101,9 @@ class _Voice(PluginBase):
         self.__dict__.pop("run", None)
 
     def speak_by(self, outlet: ProtocolWriter) -> None:
-        """Let all that the tap says go through the outlet of another protocol than Singer.
+        """Write all output with ``outlet``, the writer of a protocol other than Singer.
 
-        Messages that authors write by hand go there too, as events.
+        Messages that author code writes are converted to events and written there too.
         """
         if not is_default_writer(self._message_writer):
             self.logger.warning(
@@ -113,45 +112,48 @@ class _Voice(PluginBase):
             )
         if is_overridden(self, "write_message"):
             self.logger.warning(
-                "The tap has a write_message of its own. What it hands on to Tap.write_message"
-                " goes out; whatever it prints by itself goes to standard error."
+                "The tap overrides write_message. Messages that it passes to Tap.write_message"
+                " are sent; text that it prints goes to standard error."
             )
         self._message_writer = EventForwardingWriter(partial(_Voice.write_message, self))
         self.outlet = outlet
         self.__dict__.pop("run", None)
 
     def write_message(self, message: Message) -> None:
-        """Write a Singer message, behind all rows so far."""
+        """Write a Singer message after all rows so far."""
         self.run.emit(to_event(message, self.outlet.encode))
 
     @cached_property
     def state_writer(self) -> StateWriter:
-        """What writes states for authors who do so themselves."""
+        """Writer for author code that writes states explicitly."""
         return StateWriter(self)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return about how many rows and bytes all streams will bring, None where that is unknown.
+        """Return the estimated number of rows and bytes of all streams together; None if unknown.
 
-        Asked before the first stream, under protocols that have a word for it (Airbyte's
-        ESTIMATE of type SYNC). Where it is known the streams are not asked.
+        Called before the first stream under protocols with estimates (Airbyte's ESTIMATE of type
+        SYNC). If it returns a total, the streams are not queried.
         """
         return None
 
     def update_estimate(self, rows: int | None = None, nbytes: int | None = None) -> None:
-        """Tell about how many rows and bytes this sync brings in all; the last one counts.
+        """Update the estimated total of rows and bytes of this sync; the last call counts.
 
-        Without effect where streams were estimated: platforms take no mixture.
+        It has no effect if single streams were estimated, because platforms do not support both.
         """
         emit_total_estimate(self.run, self.name, rows, nbytes)
 
     def update_config(self, changes: Mapping[str, Any]) -> None:
-        """Change settings of this tap from now on, as where a source has replaced a credential.
+        """Change settings of this tap, for example when a source has replaced a credential.
 
-        Airbyte gets a CONTROL message; a Fivetran connector keeps them while it runs; under Singer
-        they are those of this run, which is warned of.
+        Under Airbyte a CONTROL message is written. A Fivetran connector keeps the changes while it
+        runs. Under Singer they last for this run only, and a warning is logged.
+
+        Args:
+            changes: New values by setting.
 
         Raises:
-            ConfigurationError: `config_jsonschema` does not declare a setting, or refuses a value.
+            ConfigurationError: `config_jsonschema` does not declare a setting or rejects a value.
         """
         schema = self._full_schema()
         changed = checked_changes(self._config, changes, schema)
@@ -167,10 +169,10 @@ class _Voice(PluginBase):
             self.config_listener(lambda given: {**given, **changed})
 
     def _leave_state(self, unfinished: str | None) -> None:
-        """Write how far the sync came, marked as unfinished, after an error or a signal.
+        """Write the last state, marked as unfinished, after an error or a signal.
 
-        ``currently_syncing`` keeps a target from taking the end of the input for the
-        end of the data. A state that cannot be written is no reason to hide the cause.
+        ``currently_syncing`` prevents a target from taking the end of the input for the end of the
+        data. A failure to write the state is logged and does not hide the original error.
         """
         if self.run.is_broken or self.run.is_hurried:
             return
@@ -179,14 +181,14 @@ class _Voice(PluginBase):
         self.document.refresh()
         try:
             self.run.checkpoint(owed=True)
-        except Exception as error:  # noqa: BLE001  the cause is told with its place
+        except Exception as error:  # noqa: BLE001  the original error is raised
             told = type(error).__name__
             self.logger.error("The last state could not be written: %s: %s", told, error)  # noqa: TRY400
         finally:
             del state["currently_syncing"]
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Leave the sync where it is: its state is written on the way out."""
+        """Stop the sync at a signal; the state is written before the process ends."""
         leave = super()._handle_termination
         if "run" in self.__dict__:
             self.run.stop(lambda: leave(signum, frame))
@@ -195,30 +197,48 @@ class _Voice(PluginBase):
 
 
 class Tap(_Voice):
-    """A tap: override `discover_streams`, say ``name`` and ``config_jsonschema``."""
+    """Base class of a tap.
+
+    Define ``name`` and ``config_jsonschema``, and override `discover_streams`. Run the tap with the
+    console script ``TapX.cli``.
+
+    - ``name`` (str, required): name of the executable, such as ``tap-x``.
+    - ``config_jsonschema`` (dict, default without properties): JSON Schema of the settings.
+    - ``capabilities``: capabilities that ``--about`` lists.
+
+    Example:
+        class TapX(Tap):
+            name = "tap-x"
+            config_jsonschema = th.PropertiesList(
+                th.Property("token", th.StringType, required=True, secret=True),
+            ).to_dict()
+
+            def discover_streams(self):
+                return [Users(self)]
+    """
 
     dynamic_catalog: bool = False
-    """Whether discovery asks the source, and so needs a valid configuration."""
+    """True if discovery queries the source and therefore needs a valid configuration."""
 
     shared_state: bool = False
-    """Whether streams share a position: a key of its own at the top of the state, beside
-    ``bookmarks``. Such states go out as a whole, and all of them come back."""
+    """True if streams share state in a separate top-level key of the state, besides ``bookmarks``.
+    Such states are written and loaded as a whole."""
 
     goes_on_after_errors: bool = False
-    """Whether a stream that fails leaves the others their turn, under protocols that tell the
-    end of each by itself (Airbyte's STREAM_STATUS). The run fails all the same, at its end."""
+    """True if the other streams are synced after one has failed, under protocols that report the
+    end of each stream (Airbyte's STREAM_STATUS). The run still fails at its end."""
 
     max_parallel_streams: int = 1
-    """How many top-level streams may run side by side, of those that allow threads
-    themselves. A user's setting of this name can lower it."""
+    """Maximum number of top-level streams to sync in parallel, of those that allow threads. The
+    user's setting of the same name can lower it."""
 
     connection_tests: ClassVar[Mapping[str, str]] = {"connection": "Reaching the source"}
-    """What is tried with a user's settings, under protocols that run tests by name (Fivetran):
-    labels for people by the names of the tests, in their order. The test ``x`` is the method
-    ``check_x``, which raises an error where it fails."""
+    """Connection tests under protocols that run tests by name (Fivetran): a mapping from the name
+    of each test, in order, to its label for users. The test ``x`` is the method ``check_x``,
+    which raises an error on failure."""
 
     selection_not_supported: ClassVar[bool] = False
-    """Say to Fivetran that its users cannot choose among tables and columns."""
+    """True to report to Fivetran that users cannot select tables and columns."""
 
     capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
         TapCapabilities.CATALOG,
@@ -233,7 +253,7 @@ class Tap(_Voice):
     ]
 
     _mapper_is_due = False
-    """Whether the mapper, which nothing has needed so far, is made when it is asked for."""
+    """True if the mapper is not created yet and must be created on first access."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
 
@@ -248,14 +268,22 @@ class Tap(_Voice):
         setup_mapper: bool = True,
         message_writer: Any | None = None,
     ) -> None:
-        """Take settings, catalog and state; without a catalog streams are discovered here.
+        """Load settings, catalog and state; without a catalog, discover the streams.
 
-        ``message_writer`` is any object with ``write_message(message)``; without it
-        messages go to standard output, or where ``message_writer_class`` puts them.
+        Args:
+            config: Settings, or (deprecated) paths of settings files.
+            catalog: Input catalog, or (deprecated) its path.
+            state: State of an earlier sync, or (deprecated) its path.
+            parse_env_config: True to read settings from environment variables too.
+            validate_config: True to raise an error for invalid settings.
+            setup_mapper: True to create the stream maps.
+            message_writer: Object with ``write_message(message)``. Without it, messages go to an
+                object of ``message_writer_class``, which writes to standard output.
 
         Raises:
-            ConfigValidationError: the settings do not fit; every fault at once.
-            StreamMapConfigError, MapExpressionError: a stream map is wrong.
+            ConfigValidationError: The settings are invalid; the error lists all faults.
+            StreamMapConfigError: A stream map is invalid.
+            MapExpressionError: An expression of a stream map is invalid.
         """
         super().__init__(
             config=config, parse_env_config=parse_env_config, validate_config=validate_config
@@ -271,7 +299,7 @@ class Tap(_Voice):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of the capabilities, and those of what the author allows."""
+        """Add the settings of the capabilities, and of the options that the author enables."""
         super().append_builtin_config(config_jsonschema)
         if PluginCapabilities.BATCH in cls._built_capabilities():
             merge_missing_config_jsonschema(BATCH_CONFIG, config_jsonschema)
@@ -289,7 +317,7 @@ class Tap(_Voice):
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """The streams by name, discovered once, with the input catalog applied."""
+        """Streams by name, discovered once, with the input catalog applied."""
         if self._streams is None:
             self._streams = {}
             for stream in self.load_streams():
@@ -299,7 +327,19 @@ class Tap(_Voice):
         return self._streams
 
     def discover_streams(self) -> Sequence[Stream]:
-        """Return all streams that the source has."""
+        """Return all streams of the source, as a sequence of `Stream` objects.
+
+        Every tap must override this method, unless it is always run with a catalog. Include the
+        child
+        streams: they are linked to their parents by ``parent_stream_type``.
+
+        Raises:
+            NotImplementedError: The tap does not override the method.
+
+        Example:
+            def discover_streams(self):
+                return [Users(self), Orders(self)]
+        """
         raise NotImplementedError(
             f"Tap '{self.name}' does not support discovery. Please set the '--catalog'"
             " command line argument and try again."
@@ -307,10 +347,10 @@ class Tap(_Voice):
 
     @final
     def load_streams(self) -> list[Stream]:
-        """Discover the streams, link children to parents, and sort them by name.
+        """Discover the streams, link children to parents, and sort the streams by name.
 
         Raises:
-            DiscoveryError: a child's parent was not discovered.
+            DiscoveryError: The parent of a child stream was not discovered.
         """
         by_type: dict[type[Stream], list[Stream]] = {}
         for stream in self.discover_streams():
@@ -332,31 +372,31 @@ class Tap(_Voice):
 
     @property
     def input_catalog(self) -> Catalog | None:
-        """The catalog that was given."""
+        """Input catalog, or None."""
         return self._input_catalog
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog that is worked with: the one given, else the discovered one."""
+        """Catalog in use: the input catalog, else the discovered one."""
         if self._catalog is None:
             self._catalog = self.input_catalog or self._singer_catalog
         return self._catalog
 
     @property
     def _singer_catalog(self) -> Catalog:
-        """The discovered catalog."""
+        """Discovered catalog."""
         return Catalog(
             (stream.tap_stream_id, stream._singer_catalog_entry) for stream in self.streams.values()
         )
 
     @property
     def catalog_dict(self) -> dict[str, Any]:
-        """The discovered catalog as a dict."""
+        """Discovered catalog as a dict."""
         return dict(self._singer_catalog.to_dict())
 
     @property
     def catalog_json_text(self) -> str:
-        """The discovered catalog as JSON, indented by two."""
+        """Discovered catalog as JSON, indented by two spaces."""
         return dump_json(self.catalog_dict, indent=2)
 
     def run_discovery(self) -> str:
@@ -367,14 +407,14 @@ class Tap(_Voice):
         return text
 
     def check_streams(self) -> None:
-        """Raise an error, before a catalog is handed out, for a stream that cannot be read."""
+        """Raise an error for a stream that cannot be read; called before discovery prints."""
 
     # Stream maps
 
     def setup_mapper(self) -> None:
-        """Make the maps of all streams of the catalog; without one, discover the streams.
+        """Create the stream maps of the catalog; without a catalog, discover the streams.
 
-        Without any setting that asks for maps these wait until somebody wants them.
+        If no setting needs stream maps, they are created on first access.
         """
         config = self._config
         asked = config.get("stream_maps") or config.get("flattening_enabled")
@@ -383,7 +423,7 @@ class Tap(_Voice):
             return
         self._mapper_is_due = True
         if self.input_catalog is None:
-            _ = self.streams  # an author's faults show where singer_sdk shows them
+            _ = self.streams  # errors in author code occur at the same point as in singer_sdk
 
     def _make_mapper(self) -> None:
         self._mapper_is_due = False
@@ -392,7 +432,7 @@ class Tap(_Voice):
 
     @property
     def mapper(self) -> PluginMapper:
-        """The stream maps.
+        """Stream maps of the tap.
 
         Raises:
             MapperNotInitialized: `setup_mapper` was not called.
@@ -407,33 +447,33 @@ class Tap(_Voice):
 
     @property
     def has_mapper(self) -> bool:
-        """Whether there are stream maps that may change anything."""
+        """True if there are stream maps that may change records or schemas."""
         return self._mapper is not None
 
     @property
     def has_own_catalog(self) -> bool:
-        """Whether the schemas to send are those of a catalog of the author's own."""
+        """True if the schemas to send come from a catalog that the author provides."""
         return self.has_mapper and is_overridden(self, "catalog")
 
     # State
 
     @property
     def state(self) -> TapState:
-        """The state, writable; whoever takes it may change it until the sync ends."""
+        """State document, writable; the caller may change it until the sync ends."""
         if "run" in self.__dict__:
             self.run.settle()
         self.document.share()
         return cast(TapState, self.document.tap_state)
 
     def use_catalog(self, catalog: Catalog) -> None:
-        """Take a catalog that was made of the streams that the tap has discovered."""
+        """Apply a catalog that was built from the discovered streams of this tap."""
         self._input_catalog = catalog
         self._catalog = None
         for stream in self.streams.values():
             stream.apply_catalog(catalog)
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take a state over. Override to translate states of earlier versions."""
+        """Load a state; override it to convert states of earlier versions of the tap."""
         if self.shared_state:
             own = {"bookmarks", "currently_syncing"}
             self.document.tap_state.update({k: v for k, v in state.items() if k not in own})
@@ -446,7 +486,7 @@ class Tap(_Voice):
 
     @final
     def write_schemas(self) -> None:
-        """Write the SCHEMA of every stream."""
+        """Write the SCHEMA message of every stream."""
         for stream in self.streams.values():
             stream.selected = True
             stream._write_schema_message()
@@ -475,13 +515,13 @@ class Tap(_Voice):
             stream.log_sync_costs()
 
     def sync_part(self, part: WorkUnit) -> Mapping[str, Any]:
-        """Sync one part of a sync that processes share in; return the states after it."""
+        """Sync one work unit of a distributed sync; return the states after it."""
         if "run" not in self.__dict__:
             self._set_compatible_replication_methods()
         return sync_work_unit(self.streams[part.stream], part)
 
     def _set_compatible_replication_methods(self) -> None:
-        """Read a parent in full where a selected child changes without it."""
+        """Force FULL_TABLE for parents whose replication key does not cover a selected child."""
         for stream in self.streams.values():
             for below in stream.descendent_streams:
                 if below.selected and below.ignore_parent_replication_key:
@@ -497,14 +537,14 @@ class Tap(_Voice):
 
     @final
     def run_connection_test(self) -> bool:
-        """Sync one record of each stream."""
+        """Sync one record of each stream; return True."""
         return self.run_sync_dry_run(dry_run_record_limit=1, streams=self.streams.values())
 
     @final
     def run_sync_dry_run(
         self, dry_run_record_limit: int | None = 1, streams: Iterable[Stream] | None = None
     ) -> bool:
-        """Sync at most so many records of each stream, selected or not."""
+        """Sync at most ``dry_run_record_limit`` records of each stream, selected or not."""
         tested = list(self.streams.values() if streams is None else streams)
         for stream in tested:
             stream.ABORT_AT_RECORD_COUNT = dry_run_record_limit
@@ -517,10 +557,14 @@ class Tap(_Voice):
         return True
 
     def check_connection(self) -> None:
-        """Reach the source with the settings, and raise an error where that fails.
+        """Connect to the source with the settings; raise an error on failure.
 
-        Override it where there is a better question to ask. By default one record is asked
-        for, of the first stream that has no parent.
+        The default reads one record of the first stream without a parent. Override it if the source
+        has a cheaper or more specific check.
+
+        Example:
+            def check_connection(self):
+                self.client.get("/me").raise_for_status()
         """
         from tap_core.sync.connection_test import read_one_record
 
@@ -530,7 +574,7 @@ class Tap(_Voice):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Choose the door: a first word of Airbyte's, Fivetran's ``--port``, else Singer's."""
+        """Return the Airbyte, Fivetran (``--port``) or Singer command for the arguments."""
         if args and args[0] in {"spec", "check", "discover", "read"}:
             from tap_core.protocols.airbyte.cli import source_command
 
@@ -544,7 +588,7 @@ class Tap(_Voice):
     @classmethod
     def get_singer_command(cls) -> CliCommand:
         """Return the Singer command of this tap."""
-        from tap_core.protocols.singer.cli import tap_command  # typer is a door's matter
+        from tap_core.protocols.singer.cli import tap_command  # imports typer only here
 
         return tap_command(cls)
 
@@ -553,15 +597,15 @@ Tap._HOOKS = {name: get_member(Tap, name) for name in ("catalog", "write_message
 
 
 class StateWriter:
-    """Writes states that an author gives it, equal ones in a row once."""
+    """Writer of states that the author provides; equal consecutive states are written once."""
 
     def __init__(self, tap: _Voice) -> None:
-        """Write through the run of ``tap``."""
+        """Write states with the run of ``tap``."""
         self._tap = tap
         self._last = b""
 
     def write_state(self, state: TapState) -> None:
-        """Write a state, unless it is the one written last."""
+        """Write a state, unless it equals the one written last."""
         run, document = self._tap.run, self._tap.document
         if state is document.tap_state:
             document.refresh()
@@ -572,7 +616,7 @@ class StateWriter:
 
 
 def _load_catalog(catalog: PurePath | str | dict[str, Any] | Catalog | None) -> Catalog | None:
-    """Take a catalog that was given as an object, a dict or (deprecated) a path."""
+    """Return a catalog from an object, a dict or (deprecated) a path."""
     if catalog is None or isinstance(catalog, Catalog):
         return catalog
     if isinstance(catalog, Mapping):
@@ -586,7 +630,7 @@ def _load_catalog(catalog: PurePath | str | dict[str, Any] | Catalog | None) -> 
 
 
 def _load_state(state: PurePath | str | dict[str, Any] | None) -> dict[str, Any]:
-    """Take a state that was given as a dict or (deprecated) a path."""
+    """Return a state from a dict or (deprecated) a path."""
     if not state:
         return {}
     if isinstance(state, dict):
@@ -600,5 +644,5 @@ def _load_state(state: PurePath | str | dict[str, Any] | None) -> dict[str, Any]
 
 
 def __getattr__(name: str) -> Any:
-    """Find what stands elsewhere now, and say so."""
+    """Return a moved name from its current module, with a deprecation warning."""
     return deprecated_import(name, old=__name__, known=("SQLTap",), new="tap_core.sql")

@@ -1,10 +1,10 @@
-"""`Target`: settings, sinks and the fold of a Singer stream into them.
+"""`Target`: settings and sinks of a Singer target, and the processing of messages into them.
 
-Rules of the room: public members and signatures are singer_sdk's (version 0.54). A state
-leaves as soon as every record before it, of every sink, is drained, and never sooner. A
-signal is noted and looked at between messages: what is being drained is finished, nothing
-new is begun, the newest state that is covered leaves; a second signal ends the process at
-once. A schema that changes drains the old sink before the new one is made.
+- Public members and signatures are singer_sdk's (version 0.54).
+- A state is emitted as soon as all earlier records of all sinks are drained, and never before.
+- A signal is handled between messages: the running drain is finished, no other is started, and the
+  latest covered state is emitted. A second signal ends the process at once.
+- When a schema changes, the old sink is drained before a new one is created.
 """
 
 # ruff: noqa: SLF001  the hooks of a sink have an underscore, and the target calls them
@@ -71,11 +71,11 @@ _LONGEST_BEAT: Final = 1.0
 
 
 class _Stopped(Exception):  # noqa: N818  nothing went wrong
-    """Raised through a reader that an author brought, to end it."""
+    """Signal that ends an author's custom message reader."""
 
 
 class Target(TargetOverrides, StreamRouter, abc.ABC):
-    """A target: say ``name``, ``config_jsonschema`` and ``default_sink_class``."""
+    """Base class of targets: define ``name``, ``config_jsonschema`` and ``default_sink_class``."""
 
     message_reader_class: type[Any] = SimpleSingerReader
     """A class whose objects have ``process_lines(file_input, callbacks)``, for other wires."""
@@ -97,10 +97,10 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
         setup_mapper: bool = True,
         message_reader: Any | None = None,
     ) -> None:
-        """Take the settings and check them.
+        """Read and validate the settings.
 
         Raises:
-            ConfigValidationError: for every fault at once.
+            ConfigValidationError: the settings are invalid; all faults are reported at once.
         """
         super().__init__(
             config=config, parse_env_config=parse_env_config, validate_config=validate_config
@@ -112,7 +112,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings that every target has, and those of its capabilities."""
+        """Add the settings of every target and those of this target's capabilities."""
         known = cls._built_capabilities()
         for settings, capability in (
             (ADD_RECORD_METADATA_CONFIG, None),
@@ -129,7 +129,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Make the Singer command."""
+        """Return the Singer CLI command."""
         from tap_core.protocols.singer.cli import target_command
 
         return target_command(cls)
@@ -137,13 +137,13 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
     # Input
 
     def listen(self, file_input: Any | None = None) -> int:
-        """Read messages to the end of the input; return the exit code, 0.
+        """Process messages until the end of the input and return the exit code, 0.
 
-        ``file_input`` is a file of bytes or text, standard input unless given. Where the
-        input is broken, what came whole before is drained, and its state released.
+        ``file_input`` is a file of bytes or text; the default is standard input. If the input is
+        broken, the complete messages before the fault are drained and their state is emitted.
 
         Raises:
-            InvalidInputLine: a line is no message.
+            InvalidInputLine: a line is not a message.
         """
         self._has_ended = False
         with self._heeding_signals():
@@ -161,7 +161,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
 
     @final
     def process_lines(self, file_input: Any | None = None) -> Counter[str]:
-        """Read messages to the end of the input; return how many there were of each type."""
+        """Process messages until the end of the input and return their number by type."""
         if not is_default_reader(self.message_reader):
             return self._read_by(self.message_reader, file_input)
         counts: Counter[str] = Counter()
@@ -199,7 +199,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
             self._process_batch_message(batch_message(event))
 
     def _read_by(self, reader: Any, file_input: Any | None) -> Counter[str]:
-        """Let an author's reader read."""
+        """Read with an author's custom reader."""
         callbacks = {
             "SCHEMA": self._process_schema_message,
             "RECORD": self._process_record_message,
@@ -230,7 +230,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
         return min(_LONGEST_BEAT, max(0.01, self._MAX_RECORD_AGE_IN_MINUTES * 60 / 4))
 
     def _overrides(self, hook: str) -> bool:
-        """Whether an author has a hook of their own."""
+        """Return True if the author overrides a hook."""
         return getattr(type(self), hook) is not getattr(Target, hook)
 
     def _assert_line_requires(self, message_dict: dict[str, Any], requires: set[str]) -> None:
@@ -263,7 +263,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
             self._handle_max_record_age()
 
     def _fold_plain_rows(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
-        """Bring rows into one sink; per row nothing is asked that could be known before."""
+        """Add rows to one sink on the fast path, with all checks done once for all rows."""
         lane = self._get_pipeline(sink)
         take, weighs, version = lane.take, lane.weighs, rows.version
         holders, clock = self._watermark.holders, time.monotonic
@@ -299,7 +299,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
             self._process_record_message(message)
 
     def _process_record_message(self, message_dict: dict[str, Any]) -> None:
-        """Bring one record into its sinks."""
+        """Add one record to its sinks."""
         self._assert_line_requires(message_dict, requires={"stream", "record"})
         routes = self._get_routes(message_dict["stream"])
         record = dict(message_dict["record"])
@@ -324,7 +324,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
             ) from None
 
     def _process_schema_message(self, message_dict: dict[str, Any]) -> None:
-        """Make the sinks of a stream, or make them anew where schema or keys have changed."""
+        """Create the sinks of a stream, or recreate them if schema or keys have changed."""
         self._assert_line_requires(message_dict, requires={"stream", "schema"})
         self._assert_line_requires(message_dict["schema"], requires={"properties"})
         name, schema = message_dict["stream"], message_dict["schema"]
@@ -344,14 +344,14 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
             self._keep_state(event.state)
 
     def _process_state_message(self, message_dict: dict[str, Any]) -> None:
-        """Keep a state until the records before it are drained."""
+        """Keep a state until all records before it are drained."""
         self._assert_line_requires(message_dict, requires={"value"})
         self._keep_state(dump_json(message_dict["value"], default=str).encode())
 
     # Versions and files
 
     def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
-        """Drain the sinks of a stream, then let only one version of its rows count."""
+        """Drain the sinks of a stream, then activate one version of its rows."""
         for route in self._get_routes(message_dict["stream"]):
             sink = self.get_sink(route.alias)
             if not sink.process_activate_version_messages:
@@ -371,7 +371,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
                 sink.activate_version(message_dict["version"])
 
     def _process_unchecked_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Count the files that an author's reader names, as the decoder does with its own."""
+        """Count the batch files in a message from an author's reader, as the decoder does."""
         self._assert_line_requires(message_dict, requires={"stream", "manifest"})
         try:
             FileLimits.from_config(self.config).check_manifest(len(message_dict["manifest"]))
@@ -380,7 +380,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
         self._process_batch_message(message_dict)
 
     def _process_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Drain the sinks of a stream, then bring files of records into them."""
+        """Drain the sinks of a stream, then load batch files into them."""
         self._assert_line_requires(message_dict, requires={"stream", "encoding", "manifest"})
         encoding = BaseBatchFileEncoding.from_dict(message_dict["encoding"])
         routes = self._get_routes(message_dict["stream"])
@@ -406,7 +406,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
         message: dict[str, Any],
         routes: tuple[StreamRoute, ...],
     ) -> None:
-        """Bring the records of files into sinks, like those of RECORD messages."""
+        """Add the records of batch files to sinks, like those of RECORD messages."""
         name, version = message["stream"], message.get("version")
         own = self._overrides("_process_record_message")
 
@@ -421,13 +421,13 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
 
 
 def _refuse(error: UnreadableRecordError, sinks: Sequence[Sink]) -> None:
-    """Log a record that cannot be read, and raise the error unless its sinks tolerate it."""
+    """Log an unreadable record, and raise the error unless its sinks tolerate it."""
     for sink in sinks:
         sink._refuse(InvalidRecord(f"{sink.stream_name}: {error.error_message}", {}))
 
 
 def _reads_files(sink: Sink) -> bool:
-    """Tell whether an author processes batch files in a way of his own."""
+    """Return True if the author overrides the processing of batch files."""
     hook = "process_batch_files"
     return hook in vars(sink) or getattr(type(sink), hook) is not getattr(Sink, hook)
 
@@ -437,5 +437,5 @@ def _told(counts: Mapping[str, int]) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """Find what stands elsewhere now, and say so."""
+    """Return a name that moved to another module, with a deprecation warning."""
     return deprecated_import(name, old=__name__, known=("SQLTarget",), new="tap_core.sql")

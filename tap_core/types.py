@@ -1,6 +1,6 @@
-"""Words that every room uses: records, contexts, paths and the shape of a state.
+"""Type aliases shared by all modules: records, contexts, paths and the state document.
 
-Rules of the room: names only. Nothing here imports another module of the package.
+This module imports no other module of the package.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ __all__ = [
 ]
 
 Record: TypeAlias = dict[str, Any]
-"""One row as an author yields it: property name to Python value."""
+"""One row as the author yields it: a dict from property name to Python value."""
 
 Records: TypeAlias = Iterable[Record]
 
 Context: TypeAlias = Mapping[str, Any]
-"""What tells one partition of a stream from another; read-only while it is in use."""
+"""Values that identify one partition of a stream; read-only while it is in use."""
 
 JsonSchema: TypeAlias = dict[str, Any]
-"""A JSON Schema document."""
+"""JSON Schema document."""
 
 StrPath: TypeAlias = str | os.PathLike[str]
 
 RecordBodyEncoder: TypeAlias = Callable[[Record], bytes]
-"""A door's function from a shaped record to the bytes of its body on the wire."""
+"""Function of a protocol writer from a conformed record to the bytes of its body."""
 
 
 class TapState(TypedDict, total=False):
-    """A state document: bookmarks by ``tap_stream_id``, in the format of the Singer SDK."""
+    """State document: bookmarks by ``tap_stream_id``, in the format of the Meltano Singer SDK."""
 
     bookmarks: dict[str, dict[str, Any]]

@@ -1,1 +1,1 @@
-"""A loader of Singer streams into Delta Lake, Iceberg and Parquet tables, through Apache Spark."""
+"""Loader of Singer streams into Delta Lake, Iceberg and Parquet tables through Apache Spark."""

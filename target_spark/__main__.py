@@ -1,7 +1,4 @@
-"""`python -m target_spark`: the command, where its script is not on the path.
-
-Rules of the room: nothing but the call.
-"""
+"""Entry point of `python -m target_spark`, for when the script is not on the path."""
 
 from target_spark.target import TargetSpark
 

@@ -1,28 +1,27 @@
-"""What can go wrong in the target, in words for the person who runs it.
+"""Errors of the target; each message states the cause, the effect on data, and the remedy.
 
-Rules of the room: an error here carries a whole message (what happened, what it means
-for the data, what to do); the door prints that message without a traceback.
+The entry points print such a message without a traceback.
 
     TargetSparkError
     ├── SparkUnavailableError    no Java, no jars, or the JVM did not start
     ├── SparkDiedError           the JVM ended in the middle of the run
-    ├── LeaseError               another run of the same job is alive
-    ├── UnsupportedError         the table format cannot do what was asked
-    ├── TableError               a folder is no table of ours, or cannot be written
-    ├── OwnerError               a table is loaded by another job
+    ├── JobLockError             another run of the same job is alive
+    ├── UnsupportedError         the table format or the target does not support a request
+    ├── TableError               a folder is not a target table, or cannot be written
+    ├── TableOwnerError          a table is loaded by another job
     ├── CommitLostError          a write ended without its commit in the table
     ├── ConflictError            another writer changed a table at the same time
-    ├── StorageError             the storage or the catalog failed for longer than we wait
-    ├── DiskFullError            no room for rows that wait, or for a table
+    ├── StorageError             the storage or the catalog failed in all attempts
+    ├── DiskFullError            no space for waiting rows or for a table
     ├── FilesError               a file that a BATCH message names cannot be read
-    ├── BatchFileError           a batch file of Fivetran cannot be read, or does not fit
-    ├── CountError               rows written and set aside are not the rows that came
-    ├── QuarantineError          more rows were set aside than the user allows
-    ├── IncompleteError          an overwrite was not swapped in: its stream may be cut off
-    ├── PermitsError             requests cannot be counted for the whole job
-    ├── FrameError               a tap's stream cannot be read as a frame
-    ├── ReadingError             a tap that is read by the same process failed
-    └── OutletError              the reader of the states is gone
+    ├── BatchFileLoadError       a Fivetran batch file cannot be read or does not fit
+    ├── RowCountError            rows written and quarantined differ from the rows received
+    ├── QuarantineError          more rows were quarantined than the user allows
+    ├── IncompleteError          an overwrite was not swapped in: its stream may be incomplete
+    ├── RateLimitServerError     requests cannot be counted for the whole job
+    ├── FrameError               a tap's stream cannot be read as a DataFrame
+    ├── ReadingError             a tap that runs in the same process failed
+    └── StateOutputError         the reader of the states is gone
 """
 
 from __future__ import annotations
@@ -52,11 +51,11 @@ __all__ = [
 
 
 class TargetSparkError(Exception):
-    """The target cannot go on; the message says why and what helps."""
+    """Base class: the target cannot continue; the message has the reason and the remedy."""
 
 
 class SparkUnavailableError(TargetSparkError):
-    """Spark could not be started: Java, the jars or the settings are not as needed."""
+    """Spark could not be started because of Java, the jars or the settings."""
 
 
 class SparkDiedError(TargetSparkError):
@@ -64,11 +63,11 @@ class SparkDiedError(TargetSparkError):
 
 
 class JobLockError(TargetSparkError):
-    """Another run of the same job holds its lease, or another user controls the lease."""
+    """Another run of the same job holds its lock, or another user controls the lock file."""
 
 
 class UnsupportedError(TargetSparkError):
-    """The table format cannot do what was asked."""
+    """The table format or the target does not support a requested operation."""
 
 
 class TableError(TargetSparkError):
@@ -76,55 +75,55 @@ class TableError(TargetSparkError):
 
 
 class TableOwnerError(TargetSparkError):
-    """A table's last commit is of another job."""
+    """The last commit of a table belongs to another job."""
 
 
 class CommitLostError(TargetSparkError):
-    """A write came back without an error, but its batch is not in the table."""
+    """A write returned without an error, but its batch is not in the table."""
 
 
 class ConflictError(TargetSparkError):
-    """A batch must be committed again: the table is another one now, and has nothing of it."""
+    """Another writer changed the table, which has nothing of the batch: commit it again."""
 
 
 class StorageError(TargetSparkError):
-    """The storage, the catalog or another writer kept a commit from being made."""
+    """The storage, the catalog or another writer prevented a commit."""
 
 
 class DiskFullError(TargetSparkError):
-    """A disk has no room for rows that wait, or for those of a table."""
+    """A disk has no space for waiting rows or for a table."""
 
 
 class FilesError(TargetSparkError):
-    """A file of a BATCH message is not there, is cut off, or is not what the message says."""
+    """A file of a BATCH message is missing, truncated, or differs from its description."""
 
 
 class ReadingError(TargetSparkError):
-    """A tap that is read by the same process failed; what came before is good."""
+    """A tap that runs in the same process failed; rows before the failure are valid."""
 
 
 class BatchFileLoadError(TargetSparkError):
-    """A batch file is not there, does not open, or has what does not fit its table."""
+    """A batch file is missing, cannot be opened, or has values that do not fit its table."""
 
 
 class RowCountError(TargetSparkError):
-    """The rows that were written and set aside are not as many as came in."""
+    """The written and quarantined rows are not as many as were received."""
 
 
 class QuarantineError(TargetSparkError):
-    """More rows had to be set aside than ``max_quarantined`` allows."""
+    """More rows would be quarantined than ``max_quarantined`` allows."""
 
 
 class IncompleteError(TargetSparkError):
-    """A stream that overwrites its table was not known to be complete; the old table stays."""
+    """A stream that overwrites its table was not known to be complete; the old rows stay."""
 
 
 class StateOutputError(TargetSparkError):
-    """The states cannot leave: the reader of the standard output is gone."""
+    """States cannot be emitted: the reader of standard output is gone, or it is closed."""
 
 
 class RateLimitServerError(TargetSparkError):
-    """The driver of a job cannot be asked when the next request may be sent."""
+    """The driver's rate-limit server for the job's requests cannot be reached."""
 
 
 class FrameError(TargetSparkError):

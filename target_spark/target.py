@@ -1,10 +1,9 @@
-"""target-spark: settings, signals, and the way from standard input to tables.
+"""The target `target-spark`: settings, signals, and the load of its standard input.
 
-Rules of the room: whatever happens, the run ends in one of three ways, and says which.
-Complete: exit code 0. Stopped by a signal: what was in flight is committed, its state
-let out, 0. Gone wrong: what came whole before a broken input is committed, after any
-other failure nothing new is; 1. A second signal ends the process at once. Spark's
-libraries are not imported before there are rows.
+A run ends in one of three ways and reports which. Complete: exit code 0. Stopped by a signal:
+commits in progress finish and their states are emitted, exit code 0. Failed: exit code 1; after an
+input error the rows before it are committed, after any other failure nothing new is. A second
+signal ends the process at once. Spark's libraries are imported only when rows arrive.
 """
 
 from __future__ import annotations
@@ -54,17 +53,17 @@ _FAULTS_OF_THE_INPUT: Final = (
     FilesError,
     ReadingError,
 )
-"""What the input itself can be guilty of: what stood before it is still good."""
+"""Errors caused by the input: the rows before the error are valid and committed."""
 
 _SAID_IN_WORDS: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
-"""Errors whose message is enough; all others are shown with their traceback."""
+"""Errors whose message is sufficient; all others are logged with their traceback."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSession:
-    """What one run works with, as long as it lasts.
+    """The objects that one run uses.
 
-    What is given to ``at_end`` is called when the last commit was made or has failed.
+    A function passed to ``at_end`` is called after the last commit has succeeded or failed.
     """
 
     loader: Loader
@@ -94,10 +93,10 @@ class TargetSpark(PluginBase):
         parse_env_config: bool = False,
         validate_config: bool = True,
     ) -> None:
-        """Take the settings and check them.
+        """Validate the settings.
 
         Raises:
-            ConfigValidationError: for every fault at once.
+            ConfigValidationError: The settings are invalid; the error lists all faults.
         """
         self._signals: list[int] = []
         self._wake_up: WakeupPipe | None = None
@@ -112,8 +111,8 @@ class TargetSpark(PluginBase):
             self.setup_mapper()
             for name, instead in settings.RENAMED_SETTINGS.items():
                 if self.config.get(name) is not None:
-                    self.logger.warning("Setting '%s' is one of other targets: %s.", name, instead)
-        except ConfigValidationError as error:  # a run that cannot begin has a report, too
+                    self.logger.warning("Setting '%s' is not supported: %s.", name, instead)
+        except ConfigValidationError as error:  # also written as a report
             refused = Report()
             refused.ended(make_redactor(config or {})(str(error)))
             self._save(refused)
@@ -121,14 +120,14 @@ class TargetSpark(PluginBase):
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Make the Singer command."""
+        """Return the Singer command."""
         from tap_core.protocols.singer.cli import target_command
 
         return target_command(cls, HELP)
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Choose by the first word or ``--port``; without these, Singer messages are loaded."""
+        """Return the command for the first argument or ``--port``; the default is Singer's."""
         if args and args[0] in AIRBYTE_COMMANDS:
             from target_spark.airbyte.cli import DestinationCommand
 
@@ -146,7 +145,7 @@ class TargetSpark(PluginBase):
         return cls.get_singer_command()
 
     def setup_mapper(self) -> None:
-        """Make the mapper where there is anything to map or to flatten."""
+        """Create the mapper if stream maps or flattening are configured."""
         if self.config.get("stream_maps") or self.config.get("flattening_enabled"):
             super().setup_mapper()
 
@@ -165,7 +164,7 @@ class TargetSpark(PluginBase):
         return 1 if self.load(source, conversation) else 0
 
     def load(self, source: BinaryIO, conversation: ProtocolBinding) -> list[BaseException]:
-        """Load everything that comes from ``source``; return what went wrong."""
+        """Load all messages from ``source``; return the errors."""
         return self.work(conversation, partial(self._fold_all, source, conversation))
 
     def work(
@@ -175,9 +174,10 @@ class TargetSpark(PluginBase):
         *,
         patient: bool = False,
     ) -> list[BaseException]:
-        """Load what ``feed`` folds; return what went wrong, which the report says too.
+        """Run a load in which ``feed`` passes events to the loader; return the errors.
 
-        With ``patient`` Spark tries tasks again on one machine, too: where they read a source.
+        The report contains the same errors. With ``patient`` a local Spark retries failed tasks
+        too, which helps tasks that read a source.
         """
         report = Report(self.config_args)
         faults: list[BaseException] = []
@@ -205,7 +205,7 @@ class TargetSpark(PluginBase):
     def _opened(
         self, conversation: ProtocolBinding, outlet: StateEmitter, report: Report, *, patient: bool
     ) -> Iterator[LoadSession]:
-        """Give a loader, and close what it used in the order in which it can be closed."""
+        """Yield the objects of a run, and close them in the right order."""
         job, home = settings.get_job_name(self.config), settings.get_location(self.config)
         former = settings.former_jobs(self.config)
         started = monotonic_run_start(home, (job, *former), self.initialized_at)
@@ -241,7 +241,7 @@ class TargetSpark(PluginBase):
     def _load(
         self, opened: LoadSession, feed: Callable[[LoadSession], None]
     ) -> list[BaseException]:
-        """Fold the input and finish; return what was wrong with the input and its end."""
+        """Process the input and finish the load; return the errors of the input and of its end."""
         faults: list[BaseException] = []
         loader = opened.loader
         try:
@@ -249,7 +249,7 @@ class TargetSpark(PluginBase):
         except _FAULTS_OF_THE_INPUT as error:
             faults.append(error)
         if self._is_stopping():
-            self.logger.info("Stopping: what is in flight is committed, nothing new is begun.")
+            self.logger.info("Stopping: commits in progress finish, no new commit is started.")
             loader.stop()
             return faults
         try:
@@ -267,7 +267,7 @@ class TargetSpark(PluginBase):
         for block in read_blocks(source, wake_up, _BEAT_SECONDS):
             for event in mapped(decoder.feed(block) if block else ()):
                 loader.fold(event)
-                del event  # its rows may be long, and the next ones take a while to come
+                del event  # frees its rows while waiting for the next block
             loader.beat()
             if self._is_stopping():
                 return
@@ -277,7 +277,7 @@ class TargetSpark(PluginBase):
     def mapped(
         self, renamed: Callable[[StreamId, StreamId], None] = lambda _old, _new: None
     ) -> Callable[[Iterable[Event]], Iterator[Event]]:
-        """Return what stream maps and flattening do to events: nothing where none are set."""
+        """Return the function that applies stream maps and flattening to events, if configured."""
         if self._mapper is None:
             return iter
         from target_spark.loader.stream_maps import StreamMapper
@@ -286,20 +286,20 @@ class TargetSpark(PluginBase):
 
     @property
     def maps(self) -> bool:
-        """Whether stream maps or flattening change what is loaded."""
+        """True if stream maps or flattening change the loaded data."""
         return self._mapper is not None
 
     # Signals
 
     def interrupted_by(self, leave: Callable[[], None] | None) -> None:
-        """Call ``leave`` at the first signal, which ends what the main thread is doing."""
+        """Register ``leave``, which the first signal calls to interrupt the main thread."""
         self._leave = leave
 
     def _is_stopping(self) -> bool:
         return bool(self._signals)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Note the first signal; end at once on the second."""
+        """Record the first signal; end the process at once at the second."""
         if self._wake_up is None:
             super()._handle_termination(signum, frame)
         if self._signals:
@@ -317,7 +317,7 @@ class TargetSpark(PluginBase):
     # The report
 
     def _say(self, report: Report, faults: Sequence[BaseException]) -> None:
-        """Tell what was done and what went wrong, to people and to programs."""
+        """Log the errors and write the report, as text and as JSON."""
         hide = make_redactor(self.config)
         for fault in faults:
             self._log(fault, hide)
@@ -330,7 +330,7 @@ class TargetSpark(PluginBase):
         write_to_stderr("\n".join([*report.lines(), f"REPORT: {text}", ""]))
 
     def _log(self, fault: BaseException, hide: Callable[[str], str]) -> None:
-        """Log what went wrong, with where where that helps, and without a secret in it."""
+        """Log an error without secrets, with a traceback if its message is not sufficient."""
         words = hide(str(fault)) or type(fault).__name__
         if isinstance(fault, _SAID_IN_WORDS):
             self.logger.error("%s", words)
@@ -358,7 +358,7 @@ def _commits(
     folder: SpoolFolder,
     stopping: Callable[[], bool],
 ) -> CommitWriter:
-    """Make what writes; Spark's libraries come with it."""
+    """Return the batch writer, which loads Spark's libraries."""
     load_libraries()
     from target_spark.loader.batch_writer import BatchWriter
 

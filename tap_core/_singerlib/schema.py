@@ -1,6 +1,9 @@
-"""JSON Schemas as objects, by an older path of singer_sdk."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
 
-# ruff: noqa: I001  one list reads better than one statement per name
+The names are defined in `tap_core.singerlib.schema`.
+"""
+
+# ruff: noqa: I001  one list is easier to read than one statement per name
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How requests are authenticated: keys, tokens, passwords and OAuth 2.0."""
+"""Authentication of requests: API keys, bearer tokens, passwords and OAuth 2.0."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What every authenticator is: headers and parameters that are put on a request.
+"""Base class of authenticators, which put headers and query parameters on requests.
 
-Rules of the room: names and signatures are singer_sdk's, and so is what is deprecated. To
-authenticate twice is to authenticate once, since a session and a stream both do it. What of
-a URL is the author's own stays as it was written. No value is in a ``repr``.
+- Names and signatures, including the deprecated ones, are singer_sdk's.
+- Authentication is idempotent, since a session and a stream may both apply it.
+- Other parts of a request's URL are not changed or re-encoded.
+- A ``repr`` shows names only, never values.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ __all__ = ["APIAuthenticatorBase", "SingletonMeta", "deprecated", "puts_nothing"
 
 
 class SingletonMeta(type):
-    """Makes a class whose every call gives the one object that the first call made.
+    """Metaclass of classes that have a single instance.
 
-    Two threads that call at once get the same one.
+    The instance is created by the first call; concurrent calls return the same instance.
     """
 
     def __init__(cls, name: str, bases: tuple[type, ...], dic: dict[str, Any]) -> None:
@@ -35,7 +36,7 @@ class SingletonMeta(type):
         super().__init__(name, bases, dic)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return the object; arguments count for the first call only."""
+        """Return the single instance; arguments are used by the first call only."""
         with cls.__making:
             if cls.__single_instance is None:
                 cls.__single_instance = super().__call__(*args, **kwargs)
@@ -43,15 +44,14 @@ class SingletonMeta(type):
 
 
 class APIAuthenticatorBase(AuthBase):
-    """Puts ``auth_headers`` and ``auth_params`` on requests; called with one, returns it.
+    """Callable that puts ``auth_headers`` and ``auth_params`` on a request and returns it.
 
-    Further arguments are ignored, so that subclasses may pass on what they were given. A
-    stream among them (``stream=``, or the first one) is where settings come from, which is
-    deprecated.
+    Extra arguments are ignored, so that subclasses may pass on all of theirs. Passing a stream
+    (``stream=`` or the first argument) to supply settings is deprecated.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take name and settings of the stream, if there is one."""
+        """Create the authenticator; take name and settings from the stream, if one is passed."""
         self._tap: Any = None
         self._tap_name: str = "tap"
         self._stream_name: str | None = None
@@ -67,10 +67,11 @@ class APIAuthenticatorBase(AuthBase):
             self.attach(stream)
 
     def attach(self, stream: Any) -> None:
-        """Learn which tap this works for, and which of its streams, which says so before use.
+        """Record the tap and the stream that this authenticator works for.
 
-        Refresh tokens that were replaced are known to all authenticators of a tap, and the
-        new ones go back to its configuration.
+        The stream calls this before it uses the authenticator. All authenticators of a tap share
+        its
+        replaced refresh tokens, and new tokens are written back to the tap's configuration.
         """
         self._stream_name = getattr(stream, "name", None)
         if self._tap is None:
@@ -88,30 +89,30 @@ class APIAuthenticatorBase(AuthBase):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The settings of the stream, read only (deprecated); a new refresh token is in them."""
+        """The stream's settings, read-only and with the latest refresh token (deprecated)."""
         deprecated("The `config` property", "the constructor's arguments")
         return MappingProxyType(self._config)
 
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Put headers and parameters on a request, and return it; override for other ways."""
+        """Put the headers and parameters on a request and return it; subclasses may override."""
         request.headers.update(self.auth_headers)
         if request.url:
             request.url = _with_parameters(request.url, self.auth_params)
         return request
 
     def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Authenticate a request, and return it."""
+        """Authenticate a request and return it."""
         return self.authenticate_request(r)
 
     def __repr__(self) -> str:
-        """Show what is put on requests by name alone."""
+        """Return the class name and the names, without values, of the headers and parameters."""
         known = vars(self)
         names = [*known.get("auth_headers", ()), *known.get("auth_params", ())]
         return f"{type(self).__name__}({', '.join(map(str, names))})"
 
 
 def puts_nothing(authenticator: Any) -> bool:
-    """Return whether requests are the same with an authenticator as without it."""
+    """Return True if the authenticator does not change requests."""
     kind = type(authenticator)
     return (
         isinstance(authenticator, APIAuthenticatorBase)
@@ -122,7 +123,10 @@ def puts_nothing(authenticator: Any) -> bool:
 
 
 def deprecated(what: str, instead: str, *, calls: int = 1) -> None:
-    """Warn of an older way, ``calls`` calls above this one; ``instead`` names what to use."""
+    """Emit a deprecation warning that names the replacement ``instead``.
+
+    ``calls`` is the number of frames between this function and the code to blame.
+    """
     warnings.warn(
         f"{what} will be removed: use {instead}.",
         SingerSDKDeprecationWarning,
@@ -131,7 +135,7 @@ def deprecated(what: str, instead: str, *, calls: int = 1) -> None:
 
 
 def _stream_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return the stream that was given by name, or first; known by what is read of it."""
+    """Return the stream passed as ``stream=`` or as the first argument, or None."""
     first = args[0] if args else None
     if hasattr(first, "config") and hasattr(first, "tap_name"):
         return first
@@ -139,7 +143,7 @@ def _stream_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _with_parameters(url: str, parameters: Mapping[str, Any]) -> str:
-    """Set parameters of a URL's query; the others stay, letter by letter."""
+    """Set query parameters of a URL; all other parameters keep their exact text."""
     if not parameters:
         return url
     parts = urlsplit(url)

@@ -1,7 +1,7 @@
-"""JSON Web Tokens, signed with a key.
+"""JSON Web Tokens, signed with a private key.
 
-Rules of the room: the packages that sign are imported when something is to be signed. What they
-say of a key that they refuse may hold it, and is not repeated.
+The signing packages (PyJWT, cryptography) are imported on first use. Their error messages may
+contain a rejected key and are not repeated.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ __all__ = ["load_private_key", "sign_jwt"]
 
 
 def load_private_key(pem: str, passphrase: str | None = None) -> Any:
-    r"""Read a private key; in variables and on one line its lines are often written ``\n``.
+    r"""Return the private key in PEM text; ``\n`` escapes on a single line are accepted.
 
     Raises:
-        RuntimeError: the package that reads keys is not installed.
-        ValueError: it is none, or the passphrase is wrong.
+        RuntimeError: PyJWT or cryptography is not installed.
+        ValueError: the text is not a private key, or the passphrase is wrong.
     """
     try:
-        import jwt  # noqa: F401  (whoever reads a key is to sign with it)
+        import jwt  # noqa: F401  (the key will be used for signing)
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
     except ModuleNotFoundError as missing:
         raise _not_installed() from missing
@@ -34,10 +34,10 @@ def sign_jwt(
     algorithm: str,
     headers: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return a token with these claims.
+    """Return a signed token with these claims.
 
     Raises:
-        RuntimeError: the package that signs is not installed.
+        RuntimeError: PyJWT or cryptography is not installed.
     """
     try:
         import jwt
@@ -48,6 +48,6 @@ def sign_jwt(
 
 def _not_installed() -> RuntimeError:
     return RuntimeError(
-        "A token that is signed with a key needs the packages PyJWT and cryptography: "
+        "Signing a token with a private key needs the packages PyJWT and cryptography: "
         "pip install 'pyjwt[crypto]'."
     )

@@ -1,8 +1,8 @@
-"""OAuth 2.0: an access token that is asked for, kept, and replaced before it expires.
+"""OAuth 2.0 authenticators: an access token is requested, kept and refreshed before it expires.
 
-Rules of the room: members that authors override are singer_sdk's, and they are asked anew for
-each token. Of threads that want a token at once, one asks and the others take what it got.
-Whoever overrides `update_access_token` or `is_token_valid` keeps that: one at a time.
+- The overridable members are singer_sdk's and are evaluated again for each token.
+- If several threads need a token at once, one requests it and the others use the result. This also
+  holds for overridden `update_access_token` and `is_token_valid`.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ _UTC = timezone.utc
 
 
 def refresh_margin_seconds(lifetime: float) -> float:
-    """Return how many seconds before its end a token is replaced: a minute, or a tenth."""
+    """Return the seconds before expiry at which a token is refreshed: 60, or 10 % if less."""
     return min(_LONGEST_MARGIN, lifetime * _SHARE_OF_LIFETIME)
 
 
 class OAuthAuthenticator(APIAuthenticatorBase):
-    """Puts an access token on requests, asked for by a POST with `oauth_request_body`.
+    """Authenticator that requests an access token by a POST of `oauth_request_body`.
 
-    Subclasses define that property. ``access_token``, ``refresh_token`` (the newest, None
-    until the server replaces one), ``last_refreshed`` and ``expires_in`` (seconds, None for
-    ever) say how things stand.
+    Subclasses define that property. The state is in ``access_token``, ``refresh_token`` (the
+    latest; None until the server replaces one), ``last_refreshed`` and ``expires_in`` (seconds;
+    None for no expiry).
     """
 
     patience: RetryPolicy = RetryPolicy()
-    """How long the endpoint is waited for and how often it is asked."""
+    """Timeout and number of tries for the token endpoint."""
 
     token_names: TokenFieldNames = TokenFieldNames()
-    """What the endpoint calls tokens and their lifetime."""
+    """Names of the tokens and their lifetime in the endpoint's responses."""
 
     def __init__(
         self,
@@ -76,10 +76,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         client_secret: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Take the endpoint and what it wants to know.
+        """Create the authenticator for a token endpoint.
 
-        ``default_expiration`` is for answers that do not say how many seconds a token
-        lives. Client and secret that are not given are those of a stream's settings.
+        ``default_expiration`` is the token lifetime in seconds if a response has no ``expires_in``.
+        ``client_id`` and ``client_secret`` default to those in the stream's settings.
         """
         super().__init__(*args, **kwargs)
         self._client_id: str | None = client_id or self._config.get("client_id")
@@ -101,10 +101,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         install_redaction()
 
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Put a token that is good on a request; the first one, and a new one, is asked for.
+        """Put a valid access token on a request; request a new token if needed.
 
         Raises:
-            AccessTokenError: there is none to be had.
+            AccessTokenError: no token could be obtained.
         """
         if not self.is_token_valid():
             with self._updating:
@@ -113,14 +113,14 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         self.auth_headers["Authorization"] = f"Bearer {self.access_token}"
         return super().authenticate_request(request)
 
-    # What is asked
+    # Token request
 
     @property
     def auth_endpoint(self) -> str:
-        """The URL that gives tokens.
+        """The URL of the token endpoint.
 
         Raises:
-            ValueError: it was not given.
+            ValueError: no endpoint was set.
         """
         if not self._auth_endpoint:
             raise ValueError("Authorization endpoint not set: give `auth_endpoint`.")
@@ -128,17 +128,17 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     @property
     def oauth_scopes(self) -> str | None:
-        """The scopes to ask for, None for the server's own choice."""
+        """The scopes to request; None for the server's default."""
         return self._oauth_scopes
 
     @property
     def oauth_request_payload(self) -> dict[str, Any]:
-        """What is sent: the body itself, unless it is signed."""
+        """The form data of the token request: `oauth_request_body`, or a signed assertion."""
         return self.oauth_request_body
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """What is asked for and by whom; each kind of grant has its own.
+        """The parameters of the token request, which depend on the grant type.
 
         >>> class Login(OAuthAuthenticator):
         ...     @property
@@ -155,18 +155,18 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     @property
     def client_id(self) -> str | None:
-        """The name by which the server knows this client."""
+        """The OAuth client ID."""
         return self._client_id
 
     @property
     def client_secret(self) -> str | None:
-        """The password of this client."""
+        """The OAuth client secret."""
         return self._client_secret
 
-    # What is known
+    # Token state
 
     def is_token_valid(self) -> bool:
-        """Tell whether there is a token that lives for a while yet."""
+        """Return True if there is a token that does not expire soon."""
         if self.last_refreshed is None:
             return False
         if not self.expires_in:
@@ -178,10 +178,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         return age < self.expires_in - refresh_margin_seconds(self.expires_in)
 
     def update_access_token(self) -> None:
-        """Ask for a new token, unless another thread did while this one waited for it.
+        """Request a new token, unless another thread did so while this one waited.
 
         Raises:
-            AccessTokenError: there is none to be had.
+            AccessTokenError: no token could be obtained.
         """
         known = self._updates
         with self._updating:
@@ -222,7 +222,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         return parse_token_response(outcome, request.place, self._hidden, self.token_names)
 
     def _token_request(self, payload: Any) -> TokenRequest:
-        """Return the request that carries what is asked."""
+        """Return the token request that carries a payload."""
         return TokenRequest(self.auth_endpoint, self._oauth_headers, payload, self._hidden)
 
     def _keep_refresh_token(
@@ -237,7 +237,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             tokens.hand_back(self._tap, token, self.logger)
 
     def _keep(self, token: TokenResponse) -> None:
-        """Set the members so that at no moment an old token looks like a new one."""
+        """Store a token; ``last_refreshed`` is set last, so that an old token never looks new."""
         self.access_token = token.access_token
         expires_in = self._lifetime(token)
         self.expires_in = (
@@ -251,13 +251,13 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         self.last_refreshed = token.sent_at
 
     def _lifetime(self, token: TokenResponse) -> int | None:
-        """Return for how many seconds a token is good, None where nothing says so."""
+        """Return the token's lifetime in seconds, or None if the response does not say."""
         return _seconds(token.expires_in)
 
     def handle_error(self, *, content: str, status_code: int | None) -> None:
-        """Log a refusal; ``content`` is the answer's body, which may hold secrets.
+        """Log an error response; ``content`` is its body, which may contain secrets.
 
-        Override it to see what the server said; an error follows.
+        Override it to inspect the response; `AccessTokenError` is raised afterwards in any case.
         """
         said = [word for word in parse_oauth_error(content, self._hidden) if word]
         self.logger.error(
@@ -268,7 +268,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
 
 def _seconds(value: Any) -> int | None:
-    """Read a lifetime, which some servers send as text; None where there is none to read."""
+    """Return a lifetime in seconds, which some servers send as text, or None if it is invalid."""
     try:
         seconds = float(value)
         return 1 if 0 < seconds < 1 else int(seconds)
@@ -277,7 +277,7 @@ def _seconds(value: Any) -> int | None:
 
 
 class OAuthJWTAuthenticator(OAuthAuthenticator):
-    """Asks for tokens by an assertion that is signed with a private key (RFC 7523).
+    """Authenticator that requests tokens with an assertion signed by a private key (RFC 7523).
 
     It needs the packages PyJWT and cryptography.
     """
@@ -289,7 +289,7 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
         private_key_passphrase: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Take the key as PEM text; one that is not given is that of a stream's settings."""
+        """Take the key as PEM text; key and passphrase default to the stream's settings."""
         super().__init__(*args, **kwargs)
         self._private_key: str | None = private_key or self._config.get("private_key")
         self._private_key_passphrase: str | None = private_key_passphrase or self._config.get(
@@ -298,17 +298,17 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
 
     @property
     def private_key(self) -> str | None:
-        """The key, as PEM text."""
+        """The private key as PEM text."""
         return self._private_key
 
     @property
     def private_key_passphrase(self) -> str | None:
-        """The password of the key, None where it has none."""
+        """The passphrase of the key, or None if the key is not encrypted."""
         return self._private_key_passphrase
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """The claims of the assertion, good for an hour."""
+        """The claims of the assertion, valid for one hour."""
         now = utc_now()
         return {
             "iss": self.client_id,
@@ -320,10 +320,10 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
 
     @property
     def oauth_request_payload(self) -> dict[str, Any]:
-        """The assertion, signed.
+        """The form data of the token request, with the signed assertion.
 
         Raises:
-            RuntimeError: a package that signs is not installed.
+            RuntimeError: PyJWT or cryptography is not installed.
             ValueError: there is no private key, or it cannot be read.
         """
         if not self.private_key:

@@ -1,9 +1,9 @@
-"""What became of the refresh tokens of a tap.
+"""Refresh tokens that a server replaced during a run.
 
-Rules of the room: a server may replace a refresh token whenever it is used, and refuse the
-old one from then on (RFC 6749, section 6; RFC 9700, section 4.14.2). All authenticators of a
-tap share what is known of that, so that whoever still holds an old one sends the newest. A
-new one is handed back to where the old one came from. No token is in a message.
+A server may replace a refresh token at each use and refuse the old one afterwards (RFC 6749,
+section 6; RFC 9700, section 4.14.2). All authenticators of a tap share the replacements, so that
+each sends the latest token. A new token is written back to the configuration that held the old
+one. No message contains a token.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["RefreshTokens", "apply_latest_token", "get_refresh_token", "get_refr
 
 
 class RefreshTokens:
-    """The refresh tokens of one tap: which are used up, and which came in their place.
+    """The used refresh tokens of one tap and their replacements.
 
-    ``lock`` is held from the moment at which the newest is looked up until its answer has
-    been read, as a token that is used once must not be used by two.
+    ``lock`` is held from the lookup of the latest token until the response has been read, since a
+    single-use token must not be sent by two threads.
     """
 
     def __init__(self) -> None:
@@ -34,18 +34,18 @@ class RefreshTokens:
         self._warned = False
 
     def newest(self, token: str) -> str:
-        """Return what came in place of a token in the end; itself when nothing did."""
+        """Return the latest replacement of a token, or the token if it was not replaced."""
         while token in self._next:
             token = self._next[token]
         return token
 
     def replaced(self, used: str, token: str) -> None:
-        """Remember that one token came for another."""
-        self._next.pop(token, None)  # a token that comes back is good again
+        """Record that ``token`` replaced the token ``used``."""
+        self._next.pop(token, None)  # a token that the server issues again is valid again
         self._next[used] = token
 
     def renewed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return settings with the newest in place of refresh tokens that are used up."""
+        """Return settings in which used refresh tokens are replaced by their latest replacement."""
         return {name: self._renewed(name, value) for name, value in settings.items()}
 
     def _renewed(self, name: str, value: Any) -> Any:
@@ -56,9 +56,11 @@ class RefreshTokens:
         return value
 
     def hand_back(self, tap: Any, token: str, logger: logging.Logger) -> None:
-        """Write a new token into the file that the tap was started with; else warn, once.
+        """Write a new token to the tap's configuration file; if that fails, log a warning once.
 
-        Whoever started the tap and listens is told too, and keeps it.
+        If the tap has a ``config_listener``, call it too, so that the process that started the tap
+        can
+        store the token.
         """
         listener = getattr(tap, "config_listener", None)
         if callable(listener):
@@ -71,7 +73,7 @@ class RefreshTokens:
         if reason is None:
             logger.info("The new refresh token is kept in the configuration file %s", file)
         elif callable(listener):
-            logger.info("The new refresh token is handed to whoever started the tap: %s", reason)
+            logger.info("The new refresh token is handed to the calling process: %s", reason)
         elif not self._warned:
             self._warned = True
             logger.warning(
@@ -87,22 +89,22 @@ _known_lock = threading.Lock()
 
 
 def get_refresh_tokens(tap: Any, otherwise: RefreshTokens) -> RefreshTokens:
-    """Return what is known for a tap; ``otherwise`` where there is none to know it by."""
+    """Return the shared refresh tokens of a tap, or ``otherwise`` if there is no tap."""
     if tap is None:
         return otherwise
     with _known_lock:
         try:
             return _known.setdefault(tap, otherwise)
-        except TypeError:  # an object that cannot be a key
+        except TypeError:  # the tap is not hashable or cannot be weakly referenced
             return otherwise
 
 
 def get_refresh_token(payload: Any, name: str = "refresh_token") -> str | None:
-    """Return the refresh token that a request would send, None if it sends none."""
+    """Return the refresh token in a request's payload, or None."""
     token = payload.get(name) if isinstance(payload, Mapping) else None
     return token if isinstance(token, str) and token else None
 
 
 def apply_latest_token(payload: Any, token: str, name: str = "refresh_token") -> dict[str, Any]:
-    """Return a request's body with this refresh token."""
+    """Return a request's payload with this refresh token."""
     return {**payload, name: token}

@@ -1,7 +1,7 @@
-"""Authenticators whose values never change: keys, tokens, passwords.
+"""Authenticators with constant credentials: API keys, tokens and passwords.
 
-Rules of the room: the values are put where they belong when the object is made. Signatures
-are singer_sdk's, the deprecated ``create_for_stream`` included.
+Headers and parameters are set in the constructor. Signatures are singer_sdk's, including the
+deprecated ``create_for_stream``.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ __all__ = [
 
 
 class SimpleAuthenticator(APIAuthenticatorBase):
-    """Puts any headers on requests; the others say better what they are for."""
+    """Authenticator that sets arbitrary headers; the other classes are more specific."""
 
     def __init__(
         self, *args: Any, auth_headers: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
-        """Take the headers; without any, requests stay as they are."""
+        """Take the headers; without headers, requests are not changed."""
         super().__init__(*args, **kwargs)
         self.auth_headers.update(auth_headers or {})
 
 
 class APIKeyAuthenticator(APIAuthenticatorBase):
-    """Puts a key on requests, as a header or as a query parameter."""
+    """Authenticator that sends an API key as a header or as a query parameter."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class APIKeyAuthenticator(APIAuthenticatorBase):
         location: Literal["header", "params"] = "header",
         **kwargs: Any,
     ) -> None:
-        """Take the name (``key``), the key itself (``value``) and where it goes.
+        """Take the name (``key``), the API key (``value``) and its location in a request.
 
         Raises:
             ValueError: the location is neither ``header`` nor ``params``.
@@ -61,13 +61,13 @@ class APIKeyAuthenticator(APIAuthenticatorBase):
     def create_for_stream(
         cls, stream: Any, key: str, value: str, location: Literal["header", "params"]
     ) -> Self:
-        """Make one for a stream (deprecated)."""
+        """Create an authenticator for a stream (deprecated)."""
         _deprecated_for_stream(cls)
         return cls(stream=stream, key=key, value=value, location=location)
 
 
 class BearerTokenAuthenticator(APIAuthenticatorBase):
-    """Puts a token on requests: ``Authorization: Bearer …`` (RFC 6750, section 2.1)."""
+    """Authenticator that sends ``Authorization: Bearer …`` (RFC 6750, section 2.1)."""
 
     def __init__(self, *args: Any, token: str, **kwargs: Any) -> None:
         """Take the token."""
@@ -76,23 +76,23 @@ class BearerTokenAuthenticator(APIAuthenticatorBase):
 
     @classmethod
     def create_for_stream(cls, stream: Any, token: str) -> Self:
-        """Make one for a stream (deprecated)."""
+        """Create an authenticator for a stream (deprecated)."""
         _deprecated_for_stream(cls)
         return cls(stream=stream, token=token)
 
 
 class BasicAuthenticator(APIAuthenticatorBase):
-    """Puts a name and a password on requests: ``Authorization: Basic …`` (RFC 7617)."""
+    """Authenticator that sends a user name and password: ``Authorization: Basic …`` (RFC 7617)."""
 
     def __init__(self, *args: Any, username: str, password: str, **kwargs: Any) -> None:
-        """Take name and password, which are sent as UTF-8."""
+        """Take user name and password, which are encoded as UTF-8."""
         super().__init__(*args, **kwargs)
         credentials = base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
         self.auth_headers["Authorization"] = f"Basic {credentials}"
 
     @classmethod
     def create_for_stream(cls, stream: Any, username: str, password: str) -> Self:
-        """Make one for a stream (deprecated)."""
+        """Create an authenticator for a stream (deprecated)."""
         _deprecated_for_stream(cls)
         return cls(stream=stream, username=username, password=password)
 

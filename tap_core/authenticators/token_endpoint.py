@@ -1,9 +1,10 @@
-"""An OAuth 2.0 token endpoint: asked for a token, asked again when that may help.
+"""Requests to an OAuth 2.0 token endpoint, with retries.
 
-Rules of the room: every request has a timeout. What may pass (no connection, 429, 5xx) is
-tried again a few times; every other refusal counts at once. A message names the endpoint,
-the status and the fields that OAuth has for it (RFC 6749, section 5.2). It never shows what
-was sent, a query, or any other part of the answer, and no error stands behind it that does.
+- Every request has a timeout. Temporary failures (no connection, 429, 5xx) are retried; any other
+  refusal is final.
+- A message names the endpoint, the status and OAuth's error fields (RFC 6749, section 5.2). It
+  never shows the request, its query or any other part of the response, and its chained errors do
+  not either.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ __all__ = [
 _LONGEST_DESCRIPTION = 300
 
 _PUBLIC = frozenset({"audience", "client_id", "grant_type", "redirect_uri", "resource", "scope"})
-"""What a request says that is no secret; any other value is hidden wherever it turns up."""
+"""Request parameters that are not secret; the values of all others are hidden in messages."""
 
 _FAILURES = (
     requests.exceptions.RequestException,
@@ -61,10 +62,11 @@ _FAILURES = (
 
 
 class AccessTokenError(FatalAPIError, RuntimeError):
-    """There is no access token to be had.
+    """No access token could be obtained.
 
-    ``status`` is the HTTP status, None without an answer; ``error`` and ``description`` are
-    what OAuth's fields of these meanings said, None where they were missing.
+    ``status`` is the HTTP status, None without a response. ``error`` and ``description`` are
+    OAuth's
+    error fields, None if missing.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class AccessTokenError(FatalAPIError, RuntimeError):
         error: str | None = None,
         description: str | None = None,
     ) -> None:
-        """Keep the parts beside the message."""
+        """Store the message and its parts."""
         super().__init__(message)
         self.status = status
         self.error = error
@@ -83,15 +85,15 @@ class AccessTokenError(FatalAPIError, RuntimeError):
 
 
 _LONGEST_WAIT: Final = 60.0
-"""Seconds; with as many tries as there are, a server may be away for five minutes."""
+"""Seconds; with the default number of tries, a server may be unavailable for five minutes."""
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long an endpoint is waited for: seconds for an answer, tries, and how to sleep.
+    """Timeout in seconds, number of tries and sleep function for a token endpoint.
 
-    ``max_response_seconds`` are those from the first byte of an answer to its last one, all tries
-    together.
+    ``max_response_seconds`` is the time from the first byte of a response to its last, over all
+    tries together.
     """
 
     timeout: float = 60.0
@@ -102,7 +104,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True)
 class TokenResponse:
-    """What an endpoint gave; ``expires_in`` is as it came, ``sent_at`` when it was asked."""
+    """Tokens from an endpoint; ``expires_in`` is unparsed, ``sent_at`` is the request's time."""
 
     sent_at: datetime
     access_token: str = field(repr=False)
@@ -112,7 +114,7 @@ class TokenResponse:
 
 @dataclass(frozen=True)
 class TokenFieldNames:
-    """What an endpoint calls what it gives; ``deep``: it may stand below other members."""
+    """Names of the fields in a token response; ``deep`` also searches nested objects and arrays."""
 
     access_token: str = "access_token"  # noqa: S105  (names, no secrets)
     refresh_token: str = "refresh_token"  # noqa: S105
@@ -120,7 +122,7 @@ class TokenFieldNames:
     deep: bool = False
 
     def found(self, document: Any, name: str, levels: int = 5) -> Any:
-        """Return what a document has under a name, None for nothing."""
+        """Return the value of a field in a document, or None; search at most ``levels`` deep."""
         if isinstance(document, dict) and name in document:
             return document[name]
         if not self.deep or not levels or not isinstance(document, (dict, list)):
@@ -132,7 +134,7 @@ class TokenFieldNames:
 
 @dataclass(frozen=True)
 class RequestOutcome:
-    """What a try came to: a response, or else an error."""
+    """Result of one try: a response or an error."""
 
     sent_at: datetime
     response: requests.Response | None = None
@@ -140,7 +142,7 @@ class RequestOutcome:
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same request may succeed later."""
+        """True if the same request may succeed later."""
         if self.response is None:
             return isinstance(self.error, RETRYABLE_ERRORS) and not is_permanent_failure(self.error)
         status = self.response.status_code
@@ -148,12 +150,12 @@ class RequestOutcome:
 
     @property
     def status(self) -> int | None:
-        """The status of the response, None where there is none."""
+        """The HTTP status, or None without a response."""
         return None if self.response is None else self.response.status_code
 
     @property
     def words(self) -> str:
-        """Why there is no response, or which status it has; nothing of what was sent."""
+        """Description for messages: the status, or the reason for no response; never sent data."""
         if self.response is not None:
             return f"status {self.response.status_code}"
         if isinstance(self.error, FatalAPIError):
@@ -162,7 +164,7 @@ class RequestOutcome:
 
 
 def _reason(error: BaseException | None) -> str:
-    """Return what the operating system said; texts of the HTTP client hold whole URLs."""
+    """Return the operating system's error text; texts of the HTTP client contain whole URLs."""
     while error is not None:
         if isinstance(error, OSError) and error.strerror:
             return f" ({error.strerror})"
@@ -172,7 +174,7 @@ def _reason(error: BaseException | None) -> str:
 
 @dataclass(frozen=True)
 class TokenRequest:
-    """A request for a token: where to, with which headers, and the body as a form."""
+    """A request for a token: URL, headers and form data."""
 
     url: str
     headers: Mapping[str, Any] = field(repr=False)
@@ -181,7 +183,7 @@ class TokenRequest:
 
     @property
     def place(self) -> str:
-        """The URL without user-info, query, fragment and secrets: how messages name it."""
+        """The URL for messages, without user info, query, fragment and secrets."""
         return self.secrets.hide(redact_url(self.url).partition("?")[0])
 
     def send(
@@ -191,9 +193,9 @@ class TokenRequest:
         logger: logging.Logger,
         stream: str | None = None,
     ) -> RequestOutcome:
-        """Ask until there is an answer, or none to be expected; return the last outcome.
+        """Send the request, retry temporary failures, and return the last outcome.
 
-        ``stream`` is the name of the stream that needs the token, for the log.
+        ``stream`` is the name, for the log, of the stream that needs the token.
         """
         tries, most = 1, limit_tries(patience.tries)
         timeout = limit_timeout(patience.timeout)
@@ -236,7 +238,7 @@ class TokenRequest:
 
 
 def collect_payload_secrets(payload: Any) -> Secrets:
-    """Return what of a request's body no message may repeat."""
+    """Return the values of a request's payload that messages must not show."""
     return collect_secrets(
         {"secret": [value for name, value in _pairs(payload) if name not in _PUBLIC]}
     )
@@ -251,7 +253,7 @@ def _pairs(payload: Any) -> Iterator[tuple[str, Any]]:
 
 
 def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | None, str | None]:
-    """Return OAuth's ``error`` and ``error_description`` of a body, without secrets."""
+    """Return OAuth's ``error`` and ``error_description`` from a body, with secrets hidden."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
@@ -270,10 +272,10 @@ def _shown(value: Any, secrets: Secrets) -> str | None:
 def parse_token_response(
     outcome: RequestOutcome, place: str, secrets: Secrets, names: TokenFieldNames | None = None
 ) -> TokenResponse:
-    """Return the token of an outcome; ``place`` is how messages name the endpoint.
+    """Return the token of an outcome; ``place`` is the endpoint's name in messages.
 
     Raises:
-        AccessTokenError: there is none.
+        AccessTokenError: the outcome has no token.
     """
     response = outcome.response
     if response is None:

@@ -1,9 +1,9 @@
-"""A new refresh token into the configuration file that held the old one.
+"""Replacement of a used refresh token in the configuration file.
 
-Rules of the room: only the token changes; the rest of the file keeps its text, its
-permissions and its owner. The file is the old one or the new one at every moment: written
-beside it, flushed to the disk, renamed. Nobody's file is written that does not hold a token
-which this run has used up, so that settings of another origin are left alone.
+- Only the token changes; the rest of the text, the permissions and the owner are kept.
+- The write is atomic: a temporary file is written, flushed to disk and renamed.
+- A file is written only if it holds a refresh token that this run has used, so that files with
+  other settings are not changed.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from pathlib import Path
 __all__ = ["is_refresh_token_name", "replace_token", "write_refresh_token"]
 
 _ANYBODY_WRITES = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
-"""The superuser may write what nobody else may; whoever made the file did not mean that."""
+"""Write permission of any user. A file without it is read-only by intent, even for root, who could
+write it."""
 
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _MEMBER = re.compile(rf"(?P<name>{_TEXT})(?P<colon>\s*:\s*)(?P<value>{_TEXT})|{_TEXT}")
-"""Read from the left, each text of a JSON document as a whole; a member with its name."""
+"""A JSON string, or a string member with its name; scanning matches each string as a whole."""
 
 
 def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | None:
-    """Put a new refresh token in the place of a used one.
+    """Replace a used refresh token in a configuration file.
 
     Returns:
-        Why that could not be done or is not enough, None when all is well.
+        The reason for which the token was not stored permanently, or None on success.
     """
     try:
         file = path.resolve(strict=True)  # a link stays a link
@@ -59,22 +60,22 @@ def _refused(file: Path) -> str | None:
 
 
 def _short_lived(file: Path) -> str | None:
-    """Meltano makes the file anew for each run, from settings of its own."""
+    """Return a reason if the file is one that Meltano generates for each run, otherwise None."""
     if ".meltano" in file.parts and "run" in file.parts:
         return f"the configuration file {file} is a copy that Meltano makes for each run"
     return None
 
 
 def is_refresh_token_name(name: str) -> bool:
-    """Tell whether a setting of this name holds a refresh token: ``oauth_refreshToken``."""
+    """Return True for the name of a refresh token setting, such as ``oauth_refreshToken``."""
     return "refreshtoken" in name.lower().replace("_", "").replace("-", "")
 
 
 def replace_token(text: str, used: Collection[str], token: str) -> str:
-    """Return a JSON text with a token in place of those that are used up, nothing else changed.
+    """Return a JSON text in which used refresh tokens are replaced; all else is unchanged.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: the text is not JSON.
     """
 
     def member(match: re.Match[str]) -> str:
@@ -98,7 +99,7 @@ def _replace(file: Path, content: bytes) -> None:
             beside.write(content)
             beside.flush()
             os.fsync(beside.fileno())
-        # Only the superuser may give a file away, and not every system knows owners.
+        # Only root may change a file's owner, and not every system has owners.
         with contextlib.suppress(OSError, AttributeError):
             os.chown(name, about.st_uid, about.st_gid)
         Path(name).chmod(stat.S_IMODE(about.st_mode))
@@ -110,7 +111,7 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make the new name last too, where folders can be flushed."""
+    """Flush a directory to disk so that the rename is durable, where the system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Rows in files: what they hold, where they are, how they are written and read."""
+"""Batch files: encodings, storage, writing and reading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["BaseBatcher", "Batcher", "JSONLinesBatcher", "lazy_chunked_generator
 
 
 def __getattr__(name: str) -> Any:
-    """Import what writes files, for those who ask."""
+    """Import the batchers on first access."""
     if name in {"Batcher", "JSONLinesBatcher"}:
         from tap_core.batch import batchers
 

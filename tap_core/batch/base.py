@@ -1,8 +1,8 @@
-"""What makes files of records: the base of all batchers.
+"""Base class of batchers, which write records to batch files.
 
-Rules of the room: names and signatures are singer_sdk's (version 0.54). A batcher pulls
-records and yields the manifest of each batch when its files are closed and complete, and
-pulls nothing that is not in them: the state goes on from there.
+Names and signatures are those of singer_sdk (version 0.54). A batcher yields the manifest
+of a batch when its files are closed and complete. It must not read records beyond those in
+the yielded files, because the state is emitted at that point.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _Item = TypeVar("_Item")
 
 
 def lazy_chunked_generator(iterable: Iterable[_Item], chunk_size: int) -> Iterator[Iterator[_Item]]:
-    """Yield the items in chunks; a chunk is pulled when it is asked for, and then whole."""
+    """Yield the items in chunks; each chunk is read completely when it is requested."""
     items = iter(iterable)
     while chunk := list(itertools.islice(items, chunk_size)):
         yield iter(chunk)
 
 
 class BaseBatcher(abc.ABC):
-    """Makes files of one stream's records."""
+    """Writer of one stream's records to batch files."""
 
     def __init__(self, tap_name: str, stream_name: str, batch_config: BatchConfig) -> None:
         self.tap_name = tap_name
@@ -37,4 +37,4 @@ class BaseBatcher(abc.ABC):
 
     @abc.abstractmethod
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
-        """Yield the addresses of the files of one batch after the other."""
+        """Yield the file addresses of each batch."""

@@ -1,10 +1,10 @@
-"""The batchers of JSON Lines, Parquet and other packages, for authors who make batches.
+"""Batchers for JSON Lines, Parquet and formats of other packages.
 
-Rules of the room: one file per manifest; a chunk of records is pulled whole, written, and
-the file closed before its manifest is yielded. ``jsonl`` and ``parquet`` are always those
-of this room; other names are looked up among the entry points that installed packages
-declare, in the groups `BATCH_ENCODERS`. Streams that leave it all to the SDK do not pass
-here: their encoded rows go straight into files.
+They are for authors who write batches themselves: one file per manifest, and each file is
+closed before its manifest is yielded. ``jsonl`` and ``parquet`` always use this module;
+other formats are loaded from the entry points of installed packages, in the groups of
+`BATCH_ENCODERS`. Streams that use the SDK's default batching do not use this module: their
+encoded rows are written to files directly.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tap_core.types import Record
 __all__ = ["BATCH_ENCODERS", "Batcher", "JSONLinesBatcher", "ParquetBatcher"]
 
 BATCH_ENCODERS: Final = ("tap_core.batch_encoders", "singer_sdk.batch_encoders")
-"""Groups of entry points: a format's name to its `BaseBatcher`."""
+"""Entry point groups that map a format's name to its `BaseBatcher`."""
 
 
 class _FileBatcher(BaseBatcher):
     format: str
 
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
-        """Write the records into files of at most ``batch_size`` each; yield their addresses.
+        """Write files of at most ``batch_size`` records each and yield their addresses.
 
         Raises:
             BatchFileError: a file cannot be written.
@@ -42,13 +42,13 @@ class _FileBatcher(BaseBatcher):
 
 
 class JSONLinesBatcher(_FileBatcher):
-    """Makes files of JSON Lines."""
+    """Batcher that writes JSON Lines files."""
 
     format = "jsonl"
 
 
 class ParquetBatcher(_FileBatcher):
-    """Makes Parquet files; a column's type is that of its values in the file."""
+    """Batcher that writes Parquet files; column types are inferred from each file's values."""
 
     format = "parquet"
 
@@ -60,13 +60,13 @@ _BUILT_IN: Final[dict[str, type[BaseBatcher]]] = {
 
 
 class Batcher(BaseBatcher):
-    """Makes files in the format that the settings name."""
+    """Batcher that writes the format of the settings."""
 
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
-        """Yield the addresses of the files of one batch after the other.
+        """Yield the file addresses of each batch.
 
         Raises:
-            ValueError: nobody knows the format.
+            ValueError: the format is not supported.
         """
         kind = self.get_batcher(self.batch_config.encoding.format)
         batcher = kind(self.tap_name, self.stream_name, self.batch_config)
@@ -74,10 +74,10 @@ class Batcher(BaseBatcher):
 
     @classmethod
     def get_batcher(cls, name: str) -> type[BaseBatcher]:
-        """Return what makes files of a format.
+        """Return the batcher class of a format.
 
         Raises:
-            ValueError: nobody knows it.
+            ValueError: the format is not supported.
         """
         return _BUILT_IN.get(name) or _installed(name)
 

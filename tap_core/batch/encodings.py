@@ -1,7 +1,7 @@
-"""What batch files hold and where they go: the setting ``batch_config`` as objects.
+"""Encoding and storage of batch files: the setting ``batch_config`` as objects.
 
-Rules of the room: names, fields and dictionary forms are singer_sdk's (version 0.54). A
-setting that lacks something is one sentence that says what.
+Names, fields and dictionary forms are those of singer_sdk (version 0.54). The error for an
+incomplete setting is one sentence that names the missing part.
 
 Source: "Batch Messages" in the documentation of the Meltano Singer SDK.
 """
@@ -29,11 +29,11 @@ __all__ = [
 ]
 
 DEFAULT_BATCH_SIZE = 10000
-"""Rows in one file."""
+"""The default number of rows per file."""
 
 
 class BatchFileFormat(str, Enum):
-    """What a file holds."""
+    """The built-in formats of batch files."""
 
     JSONL = "jsonl"
     PARQUET = "parquet"
@@ -41,17 +41,17 @@ class BatchFileFormat(str, Enum):
 
 @dataclass
 class BaseBatchFileEncoding:
-    """What the files of a batch hold, and how they are compressed (``gzip``, ``none``)."""
+    """Format of batch files and their compression (``gzip``, ``none``)."""
 
     format: str
     compression: str | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Take it from a message or from the settings.
+        """Create an encoding from a message or from the settings.
 
         Raises:
-            ConfigurationError: it does not name a format, or says what nobody knows.
+            ConfigurationError: the format is missing, or a key or value is invalid.
         """
         _check("the encoding of a batch", data, cls, required=("format",))
         for name, value in data.items():
@@ -67,7 +67,7 @@ class JSONLinesEncoding(BaseBatchFileEncoding):
     format: str = "jsonl"
 
     def __post_init__(self) -> None:
-        """Warn of its age."""
+        """Emit a deprecation warning."""
         _deprecated("JSONLinesEncoding", "jsonl")
 
 
@@ -78,7 +78,7 @@ class ParquetEncoding(BaseBatchFileEncoding):
     format: str = "parquet"
 
     def __post_init__(self) -> None:
-        """Warn of its age."""
+        """Emit a deprecation warning."""
         _deprecated("ParquetEncoding", "parquet")
 
 
@@ -92,17 +92,17 @@ def _deprecated(name: str, kind: str) -> None:
 
 @dataclass
 class BatchConfig:
-    """The setting ``batch_config``; parts may be given as dictionaries."""
+    """The setting ``batch_config``; its parts may be passed as dictionaries."""
 
     encoding: BaseBatchFileEncoding
     storage: StorageTarget
     batch_size: int = DEFAULT_BATCH_SIZE
 
     def __post_init__(self) -> None:
-        """Make objects of dictionaries.
+        """Convert dictionaries to objects.
 
         Raises:
-            ConfigurationError: a part lacks something.
+            ConfigurationError: a part is incomplete.
         """
         if isinstance(self.encoding, Mapping):
             self.encoding = BaseBatchFileEncoding.from_dict(self.encoding)
@@ -115,16 +115,16 @@ class BatchConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BatchConfig:
-        """Take it from the settings.
+        """Create the configuration from the settings.
 
         Raises:
-            ConfigurationError: it lacks something, or says what nobody knows.
+            ConfigurationError: a key is missing or unknown.
         """
         _check("batch_config", data, cls, required=("encoding", "storage"))
         return cls(**data)
 
     def asdict(self) -> dict[str, Any]:
-        """Return it as the settings have it."""
+        """Return the configuration as a dictionary, as in the settings."""
         return asdict(self)
 
 

@@ -1,4 +1,4 @@
-"""Limits on BATCH messages and the files that they name, from the settings of a target."""
+"""Limits on BATCH messages and their files, from the settings of a target."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ FILES_SETTING: Final = "batch_max_files"
 _ADVICE: Final = f"raise the setting {FILES_SETTING}, or let the tap name fewer in one message"
 _LINE: Final = Bound(64 * MIB, f"the setting {LINE_SETTING}")
 _FILES: Final = 5_000
-"""They take Spark about 50 seconds, however small they are."""
+"""The default maximum; Spark needs about 50 seconds for 5,000 files, even if they are small."""
 
 _ADDRESS_BYTES: Final = 4096
-"""As many as a path has on Linux; addresses of objects have fewer."""
+"""The maximum length of a path on Linux; object store addresses are shorter."""
 
 _decode: Final = msgspec.json.Decoder(list[str]).decode
 
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """The limits of one target.
+    """Limits of one target on batch files.
 
-    ``line`` is the longest line (or cell of Parquet), ``schemes`` those of addresses that are
-    followed, ``files`` the most files that one message names.
+    ``line`` is the maximum length of a line (or Parquet cell), ``schemes`` the allowed URL
+    schemes, ``files`` the maximum number of files per message.
     """
 
     line: Bound = _LINE
@@ -45,11 +45,11 @@ class FileLimits:
         return cls(Bound(int(most), _LINE.setting), get_allowed_schemes(config), int(files))
 
     def read_manifest(self, text: msgspec.Raw) -> list[str]:
-        """Return the addresses of a manifest as it stands in a message.
+        """Decode a message's manifest and return its file addresses.
 
         Raises:
-            TooLargeError: they are too many, or too long to be read.
-            msgspec.MsgspecError: it is not a list of texts.
+            TooLargeError: the manifest has too many files or too many bytes.
+            msgspec.MsgspecError: the manifest is not a list of strings.
         """
         size = memoryview(text).nbytes
         if size > max(MIB, self.files * _ADDRESS_BYTES):
@@ -62,10 +62,10 @@ class FileLimits:
         return paths
 
     def check_manifest(self, count: int) -> None:
-        """Raise an error where a message names too many files.
+        """Check the number of files of a message.
 
         Raises:
-            TooLargeError: it does.
+            TooLargeError: the message names too many files.
         """
         if count > self.files:
             raise InputTooLargeError(

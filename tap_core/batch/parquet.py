@@ -1,11 +1,10 @@
-"""Rows into Parquet and out of it again, to the last digit.
+"""Lossless conversion between rows and Parquet.
 
-Rules of the room: a column has the type that the schema gives it, the same in every file:
-text (date-times too, as they stand in RECORD lines), 64-bit integers, doubles, booleans,
-and structs and lists of these where the schema declares them. What such a type cannot
-hold exactly goes another way in that file: numbers as decimals, all else, like whatever
-has no one type by the schema, as JSON text in a column that is marked so. Parquet knows
-no absent value: a reader takes a null that the schema does not allow for an absent one.
+A column has the type of its schema, the same in every file: text (date-times too, unchanged
+from RECORD messages), 64-bit integers, doubles, booleans, and structs and lists of these. If
+a file has values that this type cannot hold exactly, numbers are written as decimals and
+other values as JSON text in a marked column; so are columns without a single declared type.
+Parquet has no absent values: readers treat a null that the schema does not allow as absent.
 
 Source: the Apache Parquet format, "Logical Types"; column metadata is Arrow's.
 """
@@ -37,16 +36,16 @@ if TYPE_CHECKING:
 __all__ = ["JSON_COLUMN_MARKER", "ParquetEncoder", "check_copies", "read_parquet"]
 
 JSON_COLUMN_MARKER: Final = {b"tap_core": b"json"}
-"""Metadata of a column that holds JSON text."""
+"""Metadata that marks a column of JSON text."""
 
 _ROWS_AT_ONCE: Final = 1_000
 _INDEXES_AT_ONCE: Final = 1 << 16
 _BUFFER: Final = 1 << 20
-"""Bytes of a column that are read ahead; without it whole columns of a row group are."""
+"""Read-ahead per column in bytes; without it pyarrow reads the whole column of a row group."""
 
 
 def _number(text: str) -> float | Decimal:
-    """Read a fraction: a double where that is the very same number, else a decimal."""
+    """Parse a fraction as a double if that is exact, else as a decimal."""
     double = float(text)
     if repr(double) == text:
         return double
@@ -63,21 +62,21 @@ _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class ParquetEncoder:
-    """Gathers the rows of one file and writes them when it ends."""
+    """Encoder that collects the rows of one file and writes them at the end."""
 
     def __init__(self, file: IO[bytes], schema: JsonSchema, compression: str | None) -> None:
-        """Write to an open file; without a compression by pyarrow's own choice, Snappy."""
+        """Write to an open file; the default compression is Snappy, as in pyarrow."""
         self._file = file
         self._schema = schema
         self._compression = compression or "snappy"
         self._bodies: list[bytes] = []
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Take encoded rows."""
+        """Add encoded rows."""
         self._bodies.extend(bodies)
 
     def finish(self) -> None:
-        """Write the file."""
+        """Write the rows to the file."""
         from pyarrow import parquet
 
         table = _table([_decode(body) for body in self._bodies], self._schema)
@@ -107,7 +106,7 @@ def _as_json(value: Any) -> str | None:
 
 
 def _guess(values: list[Any]) -> pa.DataType | None:
-    """Return the type that values have where no schema says one."""
+    """Return the Arrow type of values without a declared type."""
     names = {"str": "string", "int": "integer", "bool": "boolean", "float": "number"}
     found = {type(value).__name__ for value in values if value is not None}
     kinds = [names.get(name, "number" if name == "Decimal" else "") for name in found]
@@ -115,7 +114,7 @@ def _guess(values: list[Any]) -> pa.DataType | None:
 
 
 def _to_arrow_type(schema: Any) -> pa.DataType | None:
-    """Return the type of a column by its schema; None where it has no single one."""
+    """Return the Arrow type of a schema, or None if the schema has no single type."""
     import pyarrow as pa
 
     kinds = _kinds(schema)
@@ -147,7 +146,7 @@ def _to_arrow_struct(schema: JsonSchema) -> pa.DataType | None:
 
 
 def _kinds(schema: Any) -> set[str]:
-    """Return the JSON types that a schema names, null apart; none where it does not say."""
+    """Return the JSON types of a schema without null; an empty set if it names no types."""
     if not isinstance(schema, dict):
         return set()
     named = schema.get("type")
@@ -158,13 +157,13 @@ def _kinds(schema: Any) -> set[str]:
 
 
 def _kinds_or_null(schema: Any) -> set[str] | None:
-    """Return the types of one option: none for null, None where it does not say."""
+    """Return the types of one option: empty for null, None if it names no types."""
     is_null = isinstance(schema, dict) and schema.get("type") == "null"
     return _kinds(schema) or (set() if is_null else None)
 
 
 def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """Return a column that gives back the very values; None where none does."""
+    """Return a column that holds the values exactly, or None if no type does."""
     import pyarrow as pa
 
     found = set(map(type, values)) - {NoneType}
@@ -204,7 +203,7 @@ def _all_hold(read: list[Any], given: list[Any]) -> bool:
 
 
 def _holds(read: Any, given: Any) -> bool:
-    """Tell whether what was read is what was given, absent values as nulls apart."""
+    """Return True if the read value equals the original; an absent value may be read as null."""
     if isinstance(given, dict):
         return given.keys() <= read.keys() and all(
             _holds(read[name], given[name]) for name in given
@@ -218,10 +217,10 @@ def _holds(read: Any, given: Any) -> bool:
 
 
 def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record]:
-    """Yield the rows of a Parquet file, a thousand in memory at a time.
+    """Yield the rows of a Parquet file, decoding at most a thousand at a time.
 
-    Columns marked as JSON are read as such. Numbers are those of JSON: whole decimals are
-    integers, doubles the decimals that they are written as.
+    Columns marked as JSON are decoded. Numbers are converted as in JSON: decimals of scale 0
+    become integers, doubles become decimals of their shortest text.
 
     Raises:
         TooLargeError: a column would unpack to more than ``bound`` allows.
@@ -247,7 +246,7 @@ def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Return the values of a column; a text that a dictionary repeats is one object."""
+    """Return the values of a column; repeated dictionary texts share one object."""
     import pyarrow as pa
 
     if not isinstance(column, pa.DictionaryArray):
@@ -278,17 +277,18 @@ def _without_doubles(value: Any) -> Any:
     return value
 
 
-# For readers that copy what a dictionary repeats
+# Checks for readers that copy repeated dictionary values
 
 
 def check_copies(file: IO[bytes], bound: Bound) -> None:
-    """Raise an error where the texts of a file, each written out, are far more than it holds.
+    """Check that the texts of a file, if each one is copied, do not exceed a limit.
 
-    `read_parquet` holds a text that a dictionary repeats once. For a reader that copies it, the
-    dictionaries are looked at, and the indexes into those with long texts.
+    `read_parquet` stores a text that a dictionary repeats once. This check is for readers that
+    copy it: it reads the dictionaries, and the indexes into dictionaries with long texts.
 
     Raises:
-        TooLargeError: they are, or a column would unpack to more than ``bound`` allows.
+        TooLargeError: the limit is exceeded, or a column would unpack to more than ``bound``
+            allows.
     """
     from pyarrow import parquet
 
@@ -308,7 +308,7 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
 
 
 def _at_most(source: Any, path: str) -> int:
-    """Return an upper bound on the bytes of a column's texts: each as long as the longest."""
+    """Return an upper bound on the bytes of a column's texts, assuming maximum length for each."""
     import pyarrow.compute as pc
 
     total = 0
@@ -327,7 +327,7 @@ def _num_values(group: Any, path: str) -> int:
 
 
 def _dictionary(column: Any) -> Any:
-    """Return the texts of a column of dictionary type, or of the one field within it."""
+    """Return the dictionary of a dictionary column, or of its single nested field."""
     import pyarrow as pa
 
     while not isinstance(column, pa.DictionaryArray):
@@ -339,7 +339,7 @@ def _dictionary(column: Any) -> Any:
 
 
 def _copied(source: Any, path: str) -> int:
-    """Return the bytes of the texts of a column that is not nested."""
+    """Return the total bytes of the texts of a column that is not nested."""
     import pyarrow.compute as pc
 
     total = 0

@@ -1,7 +1,8 @@
-"""Bounds on a Parquet file before it is decoded: a few bytes of it may stand for many rows.
+"""Limits on a Parquet file before it is decoded, against decompression bombs.
 
-A page may unpack to a thousand times its size, and a run of indexes may repeat a value of a
-dictionary any number of times. What the file says of itself is compared with its size.
+A page may unpack to a thousand times its size, and a run of indexes may repeat a dictionary
+value any number of times. The checks compare the file's metadata with its size.
+
 Source: the Apache Parquet format, "Column chunks" and "Dictionary encoding".
 """
 
@@ -21,7 +22,7 @@ __all__ = [
 ]
 
 _RATIO: Final = 100
-"""Beyond it a column is not data that compresses well, but made to be large."""
+"""The compression ratio above which a column is treated as malicious."""
 
 _VALUE_BYTES: Final = 8
 _TEXTS: Final = "BYTE_ARRAY"
@@ -29,14 +30,14 @@ _LONG: Final = "FIXED_LEN_BYTE_ARRAY"
 _SMALL_DICTIONARY: Final = 1 << 20
 _MEMORY_FACTOR: Final = 7
 _COPIES: Final = 64
-"""What is copied and not held may be so many times the bound."""
+"""The factor on the bound for data that is copied but not held in memory."""
 
 
 def check_parquet(metadata: Any, bound: Bound) -> None:
-    """Raise an error where a column of a file would unpack to far more than it holds.
+    """Check that no column of a file unpacks to a disproportionate size.
 
     Raises:
-        TooLargeError: it would.
+        TooLargeError: a column does.
     """
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
@@ -54,14 +55,14 @@ def check_parquet(metadata: Any, bound: Bound) -> None:
 
 
 def get_batch_rows(metadata: Any, usual: int) -> int:
-    """Return how many rows are decoded together: one where a repeated value may be long."""
+    """Return the number of rows to decode together: 1 if a long value may be repeated."""
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     columns = (group.column(n) for group in groups for n in range(group.num_columns))
     return 1 if any(map(_repeats_long_values, columns)) else usual
 
 
 def text_columns(metadata: Any) -> list[str]:
-    """Return the columns of text that may repeat a long value, to be read as dictionaries."""
+    """Return the text columns that may repeat long values, to be read as dictionaries."""
     schema = metadata.schema
     columns = [schema.column(n) for n in range(metadata.num_columns)]
     return [
@@ -72,15 +73,12 @@ def text_columns(metadata: Any) -> list[str]:
 
 
 def get_max_copied_bytes(size: int, bound: Bound) -> int:
-    """Return how many bytes the texts of a column may have where each is copied.
-
-    ``size`` is that of the file.
-    """
+    """Return the maximum total bytes of a column's copied texts for a file of ``size`` bytes."""
     return max(_COPIES * bound.most, _RATIO * size)
 
 
 def repeating_columns(metadata: Any, most: int) -> list[str]:
-    """Return the columns of text that may repeat values of a dictionary to more than ``most``."""
+    """Return the text columns whose repeated dictionary values may exceed ``most`` bytes."""
     totals: dict[str, int] = defaultdict(int)
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
@@ -91,7 +89,7 @@ def repeating_columns(metadata: Any, most: int) -> list[str]:
 
 
 def _repeats_long_values(column: Any) -> bool:
-    """Tell whether a column that is not read as a dictionary may repeat a long value."""
+    """Return True if a column that is not read as a dictionary may repeat a long value."""
     is_flat_text = column.physical_type == _TEXTS and "." not in column.path_in_schema
     return (
         column.has_dictionary_page
@@ -107,7 +105,7 @@ def _is_text(column: Any) -> bool:
 
 
 def _dictionary_size(column: Any) -> int:
-    """Return the packed size of a column's dictionary; 0 where there is none."""
+    """Return the compressed size of a column's dictionary; 0 without a dictionary."""
     if not column.has_dictionary_page or not column.dictionary_page_offset:
         return 0
     return max(0, int(column.data_page_offset - column.dictionary_page_offset))

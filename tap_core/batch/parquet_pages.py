@@ -1,7 +1,9 @@
-"""A bound on the pages of a Parquet file: a reader unpacks each of them as a whole.
+"""Limit on the page size of Parquet files, because readers unpack each page as a whole.
 
-The footer says how large a column is, and not how large its pages are, which their headers say.
-Source: the Apache Parquet format, "Data Pages" and "PageHeader"; Apache Thrift, "Compact protocol".
+The footer contains the sizes of columns, but not of pages, which only page headers contain.
+
+Source: the Apache Parquet format, "Data Pages" and "PageHeader"; Apache Thrift, "Compact
+protocol".
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ from tap_core.parsing.varints import read_varint
 __all__ = ["check_pages"]
 
 _PAGE: Final = 8
-"""A page may be so many times the bound: 128 MiB for `target-spark`. Some writers make 100 MB."""
+"""The factor on the bound per page: 128 MiB for `target-spark`. Some writers use 100 MB pages."""
 
 _PAGES: Final = 1_000_000
-"""The most pages of one file whose headers are read: they take some 20 seconds."""
+"""The maximum number of pages per file; reading their headers takes about 20 seconds."""
 
 _UNCOMPRESSED, _COMPRESSED = 2, 3
-"""Fields of a page header: the bytes of the page unpacked, and as they stand in the file."""
+"""Fields of a page header: the page's size in bytes, uncompressed and compressed."""
 
 _STOP: Final = 0
 _TRUE: Final = 1
@@ -32,11 +34,11 @@ _DOUBLE: Final = 7
 _BYTES: Final = 8
 _LISTS: Final = frozenset({9, 10})
 _STRUCT: Final = 12
-"""Kinds of values in Thrift's compact protocol; a page header has no maps."""
+"""Type codes of Thrift's compact protocol; a page header contains no maps."""
 
 _LONG_LIST: Final = 15
 _DEPTH: Final = 8
-"""Statistics are the third level of a page header."""
+"""The maximum nesting depth; statistics are the third level of a page header."""
 
 _HEADER_BYTES: Final = 1 << 12
 _LONGEST_HEADER: Final = 1 << 22
@@ -45,13 +47,13 @@ _LONGEST_HEADER: Final = 1 << 22
 def check_pages(
     file: IO[bytes], metadata: Any, bound: Bound, *, trusts_footer: bool = False
 ) -> None:
-    """Raise an error where a page of a file would unpack to more than a reader should hold.
+    """Check that no page of a file unpacks to more than a multiple of the bound.
 
-    With ``trusts_footer`` columns that are small by the footer are not looked at.
+    If ``trusts_footer`` is true, columns that are small according to the footer are skipped.
 
     Raises:
-        TooLargeError: it would.
-        ValueError: the header of a page cannot be read.
+        TooLargeError: a page is too large, or the file has too many pages.
+        ValueError: a page header cannot be parsed.
     """
     most, count = _PAGE * bound.most, 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
@@ -74,7 +76,7 @@ def check_pages(
 
 
 def _page_sizes(file: IO[bytes], column: Any) -> Iterator[int]:
-    """Yield the bytes of each page of a column, unpacked."""
+    """Yield the uncompressed size of each page of a column, in bytes."""
     at = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset:
         at = min(at, column.dictionary_page_offset)
@@ -109,7 +111,7 @@ def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, di
 
 
 class _Header:
-    """Reads over a struct of Thrift's compact protocol; ``sizes`` are the numbers of the first."""
+    """Parser of a struct in Thrift's compact protocol; ``sizes`` holds its top-level sizes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -117,7 +119,7 @@ class _Header:
         self.sizes: dict[int, int] = {}
 
     def skip_struct(self, depth: int) -> None:
-        """Read over a struct, whose fields are numbered by their distances."""
+        """Skip a struct; its fields are numbered by their distance to the previous field."""
         if depth > _DEPTH:
             raise ValueError("it is nested too deeply")
         field = 0
@@ -162,7 +164,7 @@ class _Header:
 
 
 def _length(kind: int, *, in_list: bool) -> int:
-    """Return the bytes of a value of a fixed length; a boolean has one in lists alone."""
+    """Return the bytes of a fixed-length value; booleans occupy a byte only in lists."""
     lengths = {_TRUE: int(in_list), _FALSE: int(in_list), _BYTE: 1, _DOUBLE: 8}
     if kind not in lengths:
         raise ValueError(f"there is no kind {kind}")

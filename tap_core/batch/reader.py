@@ -1,8 +1,8 @@
-"""The rows of a batch file, one after the other.
+"""Reader of the rows of a batch file.
 
-Invariant: memory is bounded whatever the size of the file, since a line has a longest length and
-only regular files are opened. Fractions of JSON are `Decimal`. Whatever is wrong with a file, from
-its address to its last byte, is one `BatchFileError` that names the file and the stream.
+Memory is bounded regardless of the file size, because lines have a maximum length and only
+regular files are opened. JSON fractions become `Decimal`. Every fault of a file, from its
+address to its last byte, raises a `BatchFileError` that names the file and the stream.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def read_rows(
 ) -> Iterator[Record]:
     """Yield the records of a file.
 
-    A ``storage`` is where the file is looked for: by its whole address where that lies in
-    the storage, else by its name. ``limits`` are the defaults unless given.
+    The file is searched in ``storage``, if set: by its whole address if that is inside the
+    storage, else by its name. The default of ``limits`` is `FileLimits()`.
 
     Raises:
-        BatchFileError: the file cannot be read, or not to its end.
-        NotImplementedError: its format or compression is not known.
+        BatchFileError: the file cannot be read completely.
+        NotImplementedError: the format or compression is not supported.
     """
     _refuse_unknown(encoding)
     reads = _lines if encoding.format == BatchFileFormat.JSONL else _parquet
@@ -64,14 +64,14 @@ def read_rows(
 
 
 def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> None:
-    """Raise an error where a file of this machine holds what `read_rows` refuses as too large.
+    """Check a local file for the size limits that `read_rows` enforces.
 
-    It is for readers that have no bounds of their own, and copy what a dictionary of Parquet
-    repeats. Nothing is decoded: lines cost a pass over their bytes.
+    The check is for readers that have no limits and copy repeated Parquet dictionary values.
+    Nothing is decoded; for JSON Lines the check reads all bytes once.
 
     Raises:
-        ValueError: it does, or its packing is broken; in words for a person.
-        OSError: it cannot be opened, or the storage fails.
+        ValueError: a limit is exceeded or the compression is corrupt; the message explains it.
+        OSError: the file cannot be opened, or the storage fails.
     """
     try:
         with ExitStack() as stack:
@@ -99,7 +99,7 @@ def _refuse_unknown(encoding: BaseBatchFileEncoding) -> None:
 
 
 def _unpacked(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack) -> IO[bytes]:
-    """Return a file without the compression around it, to be closed by ``stack``."""
+    """Return the decompressed file, which ``stack`` closes."""
     if encoding.format != BatchFileFormat.JSONL or encoding.compression != "gzip":
         return file
     packed = stack.enter_context(gzip.GzipFile(fileobj=file))
@@ -107,7 +107,7 @@ def _unpacked(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack
 
 
 def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO[bytes]:
-    """Open a file where it is looked for; a local one only where it is a regular file."""
+    """Open a file in its storage; a local file only if it is a regular file."""
     if storage is not None:
         address = _found_in(storage, address)
     check_url(address, limits.schemes, [storage.root] if storage is not None else ())
@@ -118,7 +118,7 @@ def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO
 
 
 def _found_in(storage: StorageTarget, address: str) -> str:
-    """Return where an address is looked for in a storage: below its folder, nowhere else."""
+    """Return the address of a file in a storage, always below the storage's folder."""
     if address.startswith((f"{storage.root.rstrip('/')}/", storage.get_url(""))):
         path = to_local_path(address)
         if ".." not in (address.split("/") if path is None else path.parts):
@@ -130,7 +130,7 @@ def _found_in(storage: StorageTarget, address: str) -> str:
 
 
 def _below(storage: StorageTarget, name: str) -> str:
-    """Return the address of a file in a storage; the name is as it stands in an address."""
+    """Return the address of a file in a storage; the name is URL-encoded."""
     root = storage.root if "://" in storage.root else storage.get_url("")
     return f"{root.rstrip('/')}/{name}"
 
@@ -154,7 +154,7 @@ def _record(line: bytes, number: int) -> Record:
 
 
 def _read_with_care(line: bytes, number: int) -> Any:
-    """Read what Python's own reader takes: NaN, or half of a letter."""
+    """Decode JSON that only Python's own parser accepts: NaN, or lone surrogates."""
     try:
         return load_json(line)
     except UnreadableJSONError as error:
@@ -170,7 +170,7 @@ def _parquet(file: IO[bytes], bound: Bound) -> Iterator[Record]:
 
 
 def _complaint(address: str, stream: str, error: Exception) -> BatchFileError:
-    """Return the error for a file, in words for a person."""
+    """Return the error for a file, with a readable reason."""
     return BatchFileError(
         f"Stream '{stream}': batch file {redact_url(address, with_query=False)} cannot be read:"
         f" {_reason(error)}"
@@ -178,10 +178,10 @@ def _complaint(address: str, stream: str, error: Exception) -> BatchFileError:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a file cannot be read, in words for a person."""
+    """Return a readable reason why a file cannot be read."""
     reason = str(error)
     if isinstance(error, FileNotFoundError):
-        reason = "it is not there"
+        reason = "it does not exist"
     elif isinstance(error, EOFError):
         reason = "it ends too early"
     elif isinstance(error, ImportError):

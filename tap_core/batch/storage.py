@@ -1,10 +1,9 @@
-"""Where batch files are: a local folder, or whatever fsspec knows.
+"""Storage of batch files: a local folder, or a file system that fsspec supports.
 
-Rules of the room: a local path, plain or as a ``file:`` address, is opened by Python
-itself, so that fsspec is imported only for places elsewhere. ``params`` are the keywords
-of fsspec's file system; they may hold keys and passwords and stand in no message. A
-relative path is relative to the working directory, also after ``file://``, as in
-singer_sdk; addresses in manifests are always absolute.
+Local paths, plain or as ``file:`` URLs, are opened by Python directly, so fsspec is imported
+only for remote storage. ``params`` are keyword arguments of fsspec's file system; they may
+contain secrets and appear in no message. Relative paths are relative to the working
+directory, also after ``file://``, as in singer_sdk; addresses in manifests are absolute.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _LOCAL = ("file", "local")
 
 @dataclass
 class StorageTarget:
-    """Where files are: ``root`` is a folder or an address."""
+    """Storage location; ``root`` is a folder or a URL."""
 
     root: str
     prefix: str | None = None
@@ -39,10 +38,10 @@ class StorageTarget:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StorageTarget:
-        """Take it from the settings.
+        """Create a storage from the settings.
 
         Raises:
-            ConfigurationError: it has no root, or says what nobody knows.
+            ConfigurationError: ``root`` is missing, or a key is unknown.
         """
         if not data.get("root"):
             raise ConfigurationError("batch_config: 'storage' lacks 'root'.")
@@ -56,18 +55,18 @@ class StorageTarget:
         return cls(data["root"], data.get("prefix"), dict(data.get("params") or {}))
 
     def asdict(self) -> dict[str, Any]:
-        """Return it as the settings have it."""
+        """Return the storage as a dictionary, as in the settings."""
         return asdict(self)
 
     @staticmethod
     def split_url(url: str) -> tuple[str, str]:
-        """Take an address apart into its folder and the file's name."""
+        """Return the folder and the file name of an address."""
         head, _, tail = url.rpartition("/")
         return head, tail
 
     @classmethod
     def from_url(cls, url: str) -> StorageTarget:
-        """Make a storage of the address of a folder; a query is left out."""
+        """Create a storage from a folder's URL; its query is dropped."""
         return cls(root=urlsplit(url)._replace(query="").geturl())
 
     def get_url(self, filename: str) -> str:
@@ -79,19 +78,19 @@ class StorageTarget:
 
     @contextmanager
     def _fs(self) -> Iterator[AbstractFileSystem]:
-        """Give the file system of this storage, its folder made."""
+        """Yield the file system of this storage, after its folder is created."""
         system, folder = self._system(self.root)
         system.makedirs(folder, exist_ok=True)
         yield system
 
     @contextmanager
     def open(self, filename: str, mode: str = "rb") -> Iterator[IO[Any]]:
-        """Open a file of this storage; for writing its folder is made."""
+        """Open a file of this storage; writing creates its folder."""
         with self.file(filename, mode) as file:
             yield file
 
     def file(self, filename: str, mode: str = "rb") -> IO[Any]:
-        """Open a file of this storage; whoever calls closes it."""
+        """Open a file of this storage; the caller must close it."""
         folder = to_local_path(self.root)
         if folder is None:
             return self.at(f"{self.root.rstrip('/')}/{filename}", mode)
@@ -107,12 +106,12 @@ class StorageTarget:
             return path.open(mode)
         system, place = self._system(address)
         if makes_folder:
-            with suppress(OSError, NotImplementedError):  # whether it is needed, opening tells
+            with suppress(OSError, NotImplementedError):  # opening fails if it is required
                 system.makedirs(self.split_url(place)[0], exist_ok=True)
         return cast(IO[Any], system.open(place, mode))
 
     def remove(self, filename: str) -> None:
-        """Remove a file, if that can be done."""
+        """Remove a file and ignore errors."""
         folder = to_local_path(self.root)
         with suppress(Exception):
             if folder is not None:
@@ -129,7 +128,7 @@ class StorageTarget:
 
 
 def to_local_path(address: str) -> Path | None:
-    """Return the path that a plain path or a ``file:`` address means; None for others."""
+    """Return the path of a plain path or a ``file:`` URL, else None."""
     scheme, found, path = address.partition("://")
     if not found:
         return Path(address)

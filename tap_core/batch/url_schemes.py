@@ -1,8 +1,8 @@
-"""Addresses in BATCH messages: which of them a target follows.
+"""URL schemes and hosts of batch files that a target may open.
 
-A message comes from whoever wrote the input, so it chooses a file but no host and no protocol:
-local files, the storages of objects whose account is the target's own, and the place that the
-target's settings name.
+The author of the input is not trusted: a message may choose a file, but no host or
+protocol. Allowed are local files, object stores (accessed with the target's account) and
+the locations that the target's settings name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEMES: Final = frozenset(
         *("gcs", "gs", "memory", "oci", "s3", "s3a", "s3n"),
     }
 )
-"""Storages of objects: their addresses name a bucket or container, not a host."""
+"""Schemes of object stores, whose addresses contain a bucket or container, not a host."""
 
 SCHEMES_SETTING: Final = "batch_schemes"
 
@@ -35,18 +35,18 @@ _AZURE_HOST: Final = re.compile(
 
 
 def get_allowed_schemes(config: Any) -> frozenset[str]:
-    """Return the schemes that settings allow: the usual ones and those of ``batch_schemes``."""
+    """Return the allowed schemes: the default ones and those of ``batch_schemes``."""
     given: Iterable[Any] = config.get(SCHEMES_SETTING) or ()
     return SCHEMES | {str(each).lower().removesuffix("://") for each in given}
 
 
 def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[str] = ()) -> None:
-    """Raise an error where a target does not follow an address.
+    """Check that a target may open an address.
 
-    Addresses at the same host or bucket as one of ``roots``, which settings name, are followed.
+    Addresses on the same host or bucket as one of ``roots``, which settings name, are allowed.
 
     Raises:
-        ValueError: it does not.
+        ValueError: the address is not allowed.
     """
     if to_local_path(address) is not None:
         return
@@ -67,7 +67,7 @@ def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[
 
 
 def _origin(address: str) -> tuple[str, str]:
-    """Return scheme and host of an address; ``s3a`` and ``s3n`` are Spark's words for ``s3``."""
+    """Return scheme and host of an address; ``s3a`` and ``s3n`` (used by Spark) equal ``s3``."""
     parts = urlsplit(address)
     scheme = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}.get(parts.scheme, parts.scheme)
     return scheme, parts.netloc

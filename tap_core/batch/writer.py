@@ -1,9 +1,8 @@
-"""Encoded rows into one file after the other.
+"""Writer of encoded rows to batch files.
 
-Rules of the room: a row is the JSON body that a RECORD line would have had, so a file of
-lines costs hardly more than the lines themselves. A file's address is told only when the
-file is closed and complete; one that could not be finished is removed, if that can be
-done.
+A row is the JSON body of a RECORD message, so a JSON Lines file costs little more than the
+messages. The address of a file is returned only after the file is closed and complete; an
+incomplete file is removed if possible.
 """
 
 from __future__ import annotations
@@ -35,23 +34,23 @@ __all__ = [
 ]
 
 _LEVEL: Final = 1
-"""Of gzip: twice as fast as the usual 6, for files that are an eighth larger."""
+"""The gzip level: twice as fast as the default 6, with files that are an eighth larger."""
 
 _GZIP: Final = 31
-"""zlib's word for a gzip header and trailer."""
+"""The ``wbits`` value with which zlib writes a gzip header and trailer."""
 
 _encode: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=str).encode
 _NO_NAME: Final = re.compile(r"[\\/\0]")
 
 
 def encode_row(record: Record) -> bytes:
-    """Encode a record of whatever values as one line, without its end."""
+    """Encode a record as one line without its line break; unknown types become text."""
     body: bytes = encode_record(record, _encode)
     return body
 
 
 class _Rows(Protocol):
-    """What puts rows into an open file; it neither opens nor closes it."""
+    """Interface of encoders that write rows to an open file; they do not open or close it."""
 
     def write(self, bodies: Sequence[bytes], /) -> None: ...
     def finish(self) -> None: ...
@@ -59,22 +58,22 @@ class _Rows(Protocol):
 
 @dataclass(frozen=True)
 class EncodedFormat:
-    """A format with its compression: how file names end, and what writes."""
+    """A format with its compression: the file name suffix and the encoder."""
 
     ending: str
     rows: Callable[[IO[bytes], JsonSchema], _Rows]
 
 
 def is_builtin_encoding(encoding: BaseBatchFileEncoding) -> bool:
-    """Tell whether files of a format are written here."""
+    """Return True if the format is built in."""
     return encoding.format in {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
 
 
 def get_format(encoding: BaseBatchFileEncoding) -> EncodedFormat:
-    """Return how files of a built-in format are written.
+    """Return the suffix and encoder of a built-in format.
 
     Raises:
-        ConfigurationError: such files cannot be compressed that way.
+        ConfigurationError: the format does not support the compression.
     """
     compression = encoding.compression
     if encoding.format == BatchFileFormat.PARQUET:
@@ -98,7 +97,7 @@ def _parquet(compression: str | None) -> EncodedFormat:
 
 
 class _Lines:
-    """JSON Lines as they are."""
+    """Encoder of uncompressed JSON Lines."""
 
     def __init__(self, file: IO[bytes], _schema: JsonSchema) -> None:
         self._write = file.write
@@ -107,11 +106,11 @@ class _Lines:
         self._write(b"\n".join(bodies) + b"\n")
 
     def finish(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no rows are buffered."""
 
 
 class _PackedLines:
-    """JSON Lines through gzip."""
+    """Encoder of JSON Lines with gzip compression."""
 
     def __init__(self, file: IO[bytes], _schema: JsonSchema) -> None:
         self._write = file.write
@@ -125,7 +124,7 @@ class _PackedLines:
 
 
 class FileNamer:
-    """Names for the files of one stream in one sync: ``<prefix><tap>--<stream>-<id>-<n>``."""
+    """Generator of unique file names ``<prefix><tap>--<stream>-<id>-<n>`` for one sync."""
 
     def __init__(self, tap_name: str, stream_name: str, storage: StorageTarget) -> None:
         own = _NO_NAME.sub("_", f"{tap_name}--{stream_name}")
@@ -133,13 +132,13 @@ class FileNamer:
         self._count = 0
 
     def next(self, ending: str) -> str:
-        """Return a name that was not given before; they count from 1."""
+        """Return the next unused name; numbers start at 1."""
         self._count += 1
         return f"{self._stem}-{self._count}{ending}"
 
 
 class BatchFileWriter:
-    """One file while it is written."""
+    """Writer of one batch file."""
 
     def __init__(
         self, config: BatchConfig, kind: EncodedFormat, names: FileNamer, schema: JsonSchema
@@ -147,7 +146,7 @@ class BatchFileWriter:
         """Open the next file.
 
         Raises:
-            BatchFileError: it cannot be made.
+            BatchFileError: the file cannot be created.
         """
         self.count = 0
         self._storage = config.storage
@@ -156,10 +155,10 @@ class BatchFileWriter:
         self._rows = kind.rows(self._file, schema)
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Add encoded rows.
+        """Write encoded rows.
 
         Raises:
-            BatchFileError: they cannot be written; the file is gone.
+            BatchFileError: writing failed; the file was removed.
         """
         self._try(lambda: self._rows.write(bodies))
         self.count += len(bodies)
@@ -168,7 +167,7 @@ class BatchFileWriter:
         """Complete the file and return its address.
 
         Raises:
-            BatchFileError: that cannot be done; the file is gone.
+            BatchFileError: closing failed; the file was removed.
         """
         self._try(self._rows.finish)
         self._try(self._file.close)

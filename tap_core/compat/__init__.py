@@ -1,1 +1,1 @@
-"""Import alias, deprecated paths and type stubs that keep singer_sdk's plugins working."""
+"""Compatibility with plugins of singer_sdk: import alias, deprecated paths and type stubs."""

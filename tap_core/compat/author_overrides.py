@@ -1,11 +1,9 @@
 # mypy: disable-error-code="unreachable"
-"""What an author may say with a plain value, a `ClassVar` or a property, as type checkers see it.
+"""Type stubs for properties that authors may override with a plain value or a `ClassVar`.
 
-Rules of the room: types only; the classes are empty when a program runs. The members are
-properties in the classes that have them. mypy lets a subclass put a value in a property's
-place; pyright, and editors that are built on it, do not, unless the base has a descriptor
-that was assigned and not declared. So they are shown one. mypy, and it alone, takes a name
-``MYPY`` to be true.
+The classes are empty at run time; the members are properties of the actual classes. mypy allows a
+value in place of a property. pyright does so only if the base class assigns a descriptor instead of
+declaring a property, so it is shown one. Only mypy treats a name ``MYPY`` as true.
 """
 
 from __future__ import annotations
@@ -28,19 +26,19 @@ MYPY: Literal[False] = False
 if MYPY or not TYPE_CHECKING:
 
     class StreamOverrides:
-        """Members of `Stream`."""
+        """Overridable members of `Stream`."""
 
     class RESTStreamOverrides:
-        """Members of `RESTStream`."""
+        """Overridable members of `RESTStream`."""
 
     class GraphQLStreamOverrides:
-        """Members of `GraphQLStream`."""
+        """Overridable members of `GraphQLStream`."""
 
     class SinkOverrides:
-        """Members of `BatchSink` and `RecordSink`."""
+        """Overridable members of `BatchSink` and `RecordSink`."""
 
     class TargetOverrides:
-        """Members of `Target`."""
+        """Overridable members of `Target`."""
 
 else:  # pragma: no cover - for pyright
     from collections.abc import Sequence
@@ -53,7 +51,7 @@ else:  # pragma: no cover - for pyright
         def __set__(self, instance: Any, value: _T, /) -> None: ...
 
     class StreamOverrides:
-        """Members of `Stream`."""
+        """Overridable members of `Stream`."""
 
         schema = _Said[JsonSchema]()
         primary_keys = _Said[Sequence[str]]()
@@ -65,7 +63,7 @@ else:  # pragma: no cover - for pyright
         partitions = _Said[Sequence[dict[str, Any]] | None]()
 
     class RESTStreamOverrides:
-        """Members of `RESTStream`."""
+        """Overridable members of `RESTStream`."""
 
         replication_key = _Said[str | None]()
         state_partitioning_keys = _Said[Sequence[str] | None]()
@@ -78,13 +76,13 @@ else:  # pragma: no cover - for pyright
         records_jsonpath = _Said[str]()
 
     class GraphQLStreamOverrides:
-        """Members of `GraphQLStream`."""
+        """Overridable members of `GraphQLStream`."""
 
         records_jsonpath = _Said[str]()
         query = _Said[str]()
 
     class SinkOverrides:
-        """Members of `BatchSink` and `RecordSink`."""
+        """Overridable members of `BatchSink` and `RecordSink`."""
 
         max_size = _Said[int]()
         batch_size_rows = _Said[int | None]()
@@ -94,6 +92,6 @@ else:  # pragma: no cover - for pyright
         process_activate_version_messages = _Said[bool]()
 
     class TargetOverrides:
-        """Members of `Target`."""
+        """Overridable members of `Target`."""
 
         max_parallelism = _Said[int]()

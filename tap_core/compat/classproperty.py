@@ -1,6 +1,6 @@
-"""A property of the class: ``Tap.logger`` and ``tap.logger`` are the same.
+"""Property of a class: ``Tap.logger`` and ``tap.logger`` give the same value.
 
-Rules of the room: one descriptor, read only, nothing is cached here.
+The descriptor is read-only and does not cache.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 class classproperty(Generic[_T]):  # noqa: N801  singer_sdk's name, used as a decorator
-    """Compute an attribute from the class, whether asked of it or of an instance."""
+    """Descriptor that computes an attribute from the class, on access by class or instance."""
 
     def __init__(self, fget: Callable[[Any], _T]) -> None:
         self.fget = fget

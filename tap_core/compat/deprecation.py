@@ -1,7 +1,7 @@
-"""Names that once stood elsewhere: found where they are now, with a word about it.
+"""Deprecated import paths: names that moved are imported from their new module, with a warning.
 
-Rules of the room: the new place is imported only when somebody asks for the name by its
-old one. Which places are old is singer_sdk's history.
+The new module is imported only when a name is accessed by its old path. The old paths are those of
+singer_sdk.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["deprecated_import"]
 def deprecated_import(
     name: str, *, old: str, known: Collection[str], new: str, now: str = "tap_core.sql"
 ) -> Any:
-    """Return ``name``, asked of module ``old``, from ``new``, and warn of its place ``now``.
+    """Return ``name`` of module ``old`` from module ``new``; warn that it moved to ``now``.
 
     Raises:
-        AttributeError: it is none of the ``known`` names.
+        AttributeError: the name is not among the ``known`` names.
     """
     if name not in known:
         raise AttributeError(f"module {old!r} has no attribute {name!r}")

@@ -1,10 +1,9 @@
-"""`singer_sdk` in this process is `tap_core`: for installed plugins that import the former.
+"""Import alias: `singer_sdk` means `tap_core` in this process, for plugins that import singer_sdk.
 
-Rules of the room: a plugin's files are not touched. Every import of ``singer_sdk.x``
-gives the very module ``tap_core.x``, whether or not singer_sdk is installed beside it, so
-that a class is the same class under both names. What tap_core does not have is an
-`ImportError` that names it; it is never looked for in an installed singer_sdk, because
-half of each would be neither.
+Plugins are not changed. An import of ``singer_sdk.x`` returns the module ``tap_core.x`` itself,
+even if singer_sdk is installed, so that classes are identical under both names. Modules that
+tap_core lacks raise an `ImportError`; an installed singer_sdk is never used, since a mixture of
+both packages would not work.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _OURS = "tap_core"
 
 
 class _Alias(MetaPathFinder, Loader):
-    """Finds and loads modules of `ALIAS`."""
+    """Finder and loader of modules below `ALIAS`."""
 
     def find_spec(
         self,
@@ -32,10 +31,10 @@ class _Alias(MetaPathFinder, Loader):
         path: Sequence[str] | None = None,  # noqa: ARG002  (import's own signature)
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
-        """Claim every module below the alias; refuse those that tap_core lacks.
+        """Return a spec for any module below the alias that tap_core has.
 
         Raises:
-            ModuleNotFoundError: there is no such module here.
+            ModuleNotFoundError: tap_core has no such module.
         """
         if fullname.partition(".")[0] != SINGER_SDK:
             return None
@@ -46,20 +45,20 @@ class _Alias(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, is_package=is_package)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return our module itself; what the import system writes into it is put right after."""
+        """Return tap_core's module; `exec_module` restores what the import system changes."""
         module = import_module(_ours(spec.name))
         spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module its own words back: it was run under its own name."""
+        """Restore the module's attributes; it was executed under its real name before."""
         alias = module.__spec__
         if alias is not None and alias.loader is self:
             module.__spec__ = alias.loader_state
 
 
 def install_import_alias() -> None:
-    """Let ``singer_sdk`` stand for ``tap_core`` from now on.
+    """Make ``singer_sdk`` an alias of ``tap_core`` for the rest of the process.
 
     Raises:
         RuntimeError: the real singer_sdk was imported before.

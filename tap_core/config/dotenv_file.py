@@ -1,7 +1,7 @@
-"""Settings from a ``.env`` file: the variables of one plugin, and of no other program.
+"""Settings from a ``.env`` file: only the variables of one plugin.
 
-Nothing of the file enters ``os.environ``, so it reaches neither libraries nor child processes.
-The file is looked for in the working directory and then in the root of the project around it,
+The variables are not put into ``os.environ``, so neither libraries nor child processes see them.
+The file is looked for in the working directory and then in the root of the surrounding project,
 and is read only if no other user could have written it.
 """
 
@@ -31,9 +31,9 @@ logger: logging.Logger = logging.getLogger(__name__)
 def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
     """Return the variables of a ``.env`` file whose names begin with the prefix.
 
-    Without a path, the first file that can be used is read; none gives no variables. A file
-    that cannot be used is skipped with a warning that says why. ``${NAME}`` in a value is
-    replaced by a variable of the environment or of the file.
+    Without a path, the first usable file is read; without any file the result is empty. An
+    unusable file is skipped with a warning. ``${NAME}`` in a value is replaced by a variable of the
+    environment or of the file.
     """
     for file in [Path(path)] if path else _candidates():
         text = _read(file)
@@ -43,7 +43,7 @@ def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
 
 
 def _candidates() -> Iterator[Path]:
-    """Yield where a ``.env`` file may be: the working directory, then the project's root."""
+    """Yield the possible paths of a ``.env`` file: working directory, then project root."""
     here = Path.cwd()
     yield here / _NAME
     root = next(filter(_is_project_root, (here, *here.parents)), here)
@@ -56,7 +56,7 @@ def _is_project_root(folder: Path) -> bool:
 
 
 def _read(file: Path) -> str | None:
-    """Return the text of a file; None if it does not exist, or is skipped with a warning."""
+    """Return the text of a file, or None if it does not exist or is skipped with a warning."""
     try:
         return _read_trusted(file)
     except (FileNotFoundError, NotADirectoryError):
@@ -69,7 +69,7 @@ def _read(file: Path) -> str | None:
         reason = f"cannot be read: {error.strerror}"
     logger.warning(
         "The settings in %s are not used, because it %s. Make it a regular file of this user that"
-        " nobody else may write (chmod go-w), or set the variables in the environment.",
+        " no other user may write (chmod go-w), or set the variables in the environment.",
         file,
         reason,
     )
@@ -77,7 +77,7 @@ def _read(file: Path) -> str | None:
 
 
 def _read_trusted(file: Path) -> str | None:
-    """Return the text of a file; None for a folder, such as a Python environment.
+    """Return the text of a file, or None for a folder, such as a Python environment.
 
     Raises:
         UntrustedPathError: another user controls it, or it is too long or not a regular file.

@@ -1,11 +1,10 @@
-"""Where settings come from: files, the environment, a ``.env`` file, and defaults.
+"""Sources of settings: configuration files, environment variables, a ``.env`` file, defaults.
 
-Rules of the room: later files override earlier ones, the environment overrides files.
-A variable is ``<PLUGIN>_<SETTING>`` in upper case with ``-`` as ``_``, and its text is
-read by the type that the schema gives the setting. A variable with a second underscore
-after the prefix (``TAP_X__SELECT``, as Meltano sets them) is never a setting. Faults
-are collected, so that the user sees all of them at once, and the value of a secret
-setting is in no message. Nothing that the caller or a class owns is changed.
+- Later files override earlier ones; the environment overrides files.
+- A variable is named ``<PLUGIN>_<SETTING>``, upper case with ``-`` as ``_``, and is parsed by the
+  setting's type in the schema. Names with a second underscore after the prefix (``TAP_X__SELECT``,
+  set by Meltano) are ignored.
+- All faults are reported at once, without values of secret settings. Inputs are not modified.
 """
 
 from __future__ import annotations
@@ -58,10 +57,11 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 @dataclass
 class ConfigInput:
-    """What ``--config`` gave: the files merged, and whether the environment was asked for.
+    """Merged files of the ``--config`` options, and whether the environment was requested.
 
-    ``file`` is the one file that all of it came from, None where it came from elsewhere too;
-    ``args`` are what was given, as it was given.
+    ``file`` is the file's path if all settings came from a single file, otherwise None. ``args``
+    are
+    the original option values.
     """
 
     config: dict[str, Any] = field(default_factory=dict)
@@ -71,10 +71,10 @@ class ConfigInput:
 
     @classmethod
     def from_cli_args(cls, *args: StrPath) -> ConfigInput:
-        """Read the files in their order; ``ENV`` among them asks for the environment.
+        """Read the files in their order; ``ENV`` among them requests the environment.
 
         Raises:
-            ConfigFileError: one or more of them cannot be read; it names each.
+            ConfigFileError: one or more files cannot be read; the message names each.
         """
         files = [path for path in args if path != ENV]
         only = Path(files[0]).absolute() if len(args) == len(files) == 1 else None
@@ -83,7 +83,7 @@ class ConfigInput:
 
 
 def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
-    """Merge JSON files, the later over the earlier (top-level settings are replaced).
+    """Merge JSON files; later files replace top-level settings of earlier ones.
 
     Raises:
         ConfigFileError: one or more files are missing, not JSON or not a JSON object;
@@ -133,14 +133,14 @@ def _kind(value: Any) -> str:
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
-    """Settings found in variables, and by setting what is wrong with the others."""
+    """Settings read from variables, and error messages by setting for invalid variables."""
 
     values: dict[str, Any]
     faults: dict[str, str]
 
 
 def env_var_name(prefix: str, setting: str) -> str:
-    """Name the variable of a setting: ``TAP_X_`` and ``api-url`` give ``TAP_X_API_URL``."""
+    """Return the variable of a setting: ``TAP_X_`` and ``api-url`` give ``TAP_X_API_URL``."""
     return prefix + setting.upper().replace("-", "_")
 
 
@@ -149,10 +149,10 @@ def read_environment(
     prefix: str,
     dotenv_path: StrPath | None = None,
 ) -> EnvironmentConfig:
-    """Read the settings that the schema names from the environment, typed.
+    """Return the schema's settings from environment variables, converted to their types.
 
-    A ``.env`` file, found by :func:`tap_core.config.dotenv_file.read_dotenv` unless one is given,
-    adds variables with the prefix that are not set. ``os.environ`` stays as it is.
+    A ``.env`` file, located by :func:`tap_core.config.dotenv_file.read_dotenv` unless a path is
+    passed, supplies variables with the prefix that are not set. ``os.environ`` is not changed.
     """
     variables = {**read_dotenv(prefix, dotenv_path), **os.environ}
     values: dict[str, Any] = {}
@@ -177,10 +177,10 @@ def parse_environment_config(
     prefix: str,
     dotenv_path: StrPath | None = None,
 ) -> dict[str, Any]:
-    """As :func:`read_environment`, but a wrong value is an error.
+    """Return the settings of :func:`read_environment`; an invalid value is an error.
 
     Raises:
-        ConfigValidationError: variables that do not fit their settings, all of them.
+        ConfigValidationError: one or more variables do not match their settings.
     """
     environment = read_environment(config_schema, prefix, dotenv_path)
     if environment.faults:
@@ -190,10 +190,10 @@ def parse_environment_config(
 
 
 def coerce_text(text: str, schema: JsonSchema) -> Any:
-    """Read a text, as variables have them, as the first of a setting's types that it fits.
+    """Convert the text of a variable to the first type of the setting that it matches.
 
     Raises:
-        ValueError: it fits none; the message says what was needed.
+        ValueError: it matches no type; the message states the expected types.
     """
     types = get_json_types(schema)
     needed: list[str] = []
@@ -211,7 +211,7 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
 
 
 def get_json_types(schema: Mapping[str, Any]) -> set[str]:
-    """Every JSON type that a schema names, in its alternatives too."""
+    """Return all JSON types that a schema allows, including its alternatives."""
     own = schema.get("type", ())
     types = {own} if isinstance(own, str) else set(own)
     for keyword in ("anyOf", "oneOf", "allOf"):
@@ -295,7 +295,7 @@ _READERS: dict[str, Callable[[str, JsonSchema], Any]] = {
 
 
 def deep_copy_config(value: Any) -> Any:
-    """Copy the objects and arrays of a JSON-like value; what else it holds stays itself."""
+    """Copy the objects and arrays of a JSON-like value; other values are shared."""
     if isinstance(value, Mapping):
         return {key: deep_copy_config(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -304,10 +304,10 @@ def deep_copy_config(value: Any) -> Any:
 
 
 def fill_defaults(config: Any, schema: JsonSchema) -> None:
-    """Add to a configuration, in place, the defaults of what it does not say.
+    """Set the defaults of missing settings in a configuration, in place.
 
-    Objects and arrays that are there are filled inside; a missing object is filled by
-    its own default only.
+    Defaults inside existing objects and arrays are set too; a missing object is set only if it has
+    a default itself.
     """
     if isinstance(config, dict):
         for name, known in schema.get("properties", {}).items():
@@ -331,7 +331,7 @@ def merge_missing_config_jsonschema(
     source_jsonschema: JsonSchema,
     target_jsonschema: JsonSchema,
 ) -> None:
-    """Add to the target, in place, the settings of the source that it does not have."""
+    """Add the source's settings that the target lacks to the target schema, in place."""
     settings = target_jsonschema.setdefault("properties", {})
     for name, schema in source_jsonschema.get("properties", {}).items():
         settings.setdefault(name, deep_copy_config(schema))

@@ -1,4 +1,4 @@
-"""Names that are like a misspelled one, for hints in messages."""
+"""Suggestions for misspelled names in messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["find_similar", "suggest"]
 
 
 def find_similar(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that a misspelled one is like; case and hyphens do not count."""
+    """Return the known name that resembles a misspelled one, ignoring case and hyphens."""
     from difflib import get_close_matches  # only a misspelled name needs it
 
     by_form = {_comparable(each): each for each in known}
@@ -17,7 +17,7 @@ def find_similar(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return a question that follows a message about a misspelled name; empty without a name."""
+    """Return a "did you mean" question for a misspelled name; empty without a suggestion."""
     similar = find_similar(name, known)
     return "" if similar is None else f" Is {similar!r} meant?"
 

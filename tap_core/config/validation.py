@@ -1,9 +1,9 @@
-"""Whether a configuration fits its schema, and how that is said.
+"""Validation of a configuration against its schema, and the error messages.
 
-Rules of the room: every fault is reported, each in one sentence that begins with the
-path of the setting (``a.b[0]: …``; a fault of the whole has none). No sentence holds the
-value of a secret setting, a value that may hold one, or a long value. ``jsonschema`` is loaded
-only when the simple rules below cannot tell that all is well: a start costs less without it.
+- Every fault is reported in one sentence that begins with the setting's path (``a.b[0]: …``), or
+  without a path if it concerns the whole configuration.
+- No sentence contains the value of a secret setting, a value that may hold one, or a long value.
+- ``jsonschema`` is imported only if the simple rules below cannot prove validity, to start faster.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def validate_config(
     *,
     skip: Iterable[str] = (),
 ) -> list[str]:
-    """Describe every fault of a configuration, in the order of the settings.
+    """Return a message for every fault of a configuration, in the order of the settings.
 
-    ``skip`` names settings whose faults are known already; they do not count as missing.
+    ``skip`` names settings whose faults are already reported; they do not count as missing.
     """
     skipped = set(skip)
     checked = {**config, **dict.fromkeys(skipped)}
@@ -58,7 +58,7 @@ def validate_config(
 def checked_changes(
     config: Mapping[str, Any], changes: Mapping[str, Any], schema: JsonSchema
 ) -> dict[str, Any]:
-    """Return what of some changes is another value than a configuration has.
+    """Return the changes that differ from a configuration.
 
     Raises:
         ConfigurationError: a setting is not declared, or the new configuration has a fault.
@@ -76,7 +76,7 @@ def checked_changes(
 
 
 def _with_floats(value: Any) -> Any:
-    """Copy, with floats for decimals: the validator divides by floats, and shows values."""
+    """Return a copy with floats for decimals, since the validator computes with floats."""
     if isinstance(value, dict):
         return {key: _with_floats(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -85,7 +85,7 @@ def _with_floats(value: Any) -> Any:
 
 
 def setting_path(parts: Iterable[str | int]) -> str:
-    """Write a path as ``a.b[0]``."""
+    """Return a path as ``a.b[0]``."""
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     return path.removeprefix(".")
 
@@ -113,7 +113,7 @@ def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
 
 
 def _stands_for_settings(error: _Fault) -> bool:
-    """Tell whether a text was given for an object or a list, whose settings it may hold."""
+    """Return True if a string was passed for an object or a list; it may contain settings."""
     allowed = get_json_types(error.schema) if isinstance(error.schema, Mapping) else set()
     is_structured = bool({"object", "array"} & allowed)
     return isinstance(error.instance, str) and is_structured and "string" not in allowed
@@ -127,7 +127,7 @@ def _secret_path(path: list[str | int], schema: JsonSchema) -> bool:
 
 
 def _schema_at(path: list[str | int], schema: JsonSchema) -> JsonSchema:
-    """Find what a schema says of a path; an empty schema where it says nothing."""
+    """Return the subschema at a path, or an empty schema if the path is not described."""
     found: Any = schema
     for part in path:
         found = found.get("items") if isinstance(part, int) else property_schema(found, part)
@@ -154,15 +154,15 @@ def _without_value(error: _Fault) -> str:
     return f"the value (not shown) does not fit the rule '{error.validator}'"
 
 
-# The short way
+# Fast path
 
 
 def is_trivially_valid(value: Any, schema: Any) -> bool:
-    """Whether simple rules suffice to see that a value fits; False means "perhaps not".
+    """Return True if simple rules prove that a value is valid; False means "perhaps not".
 
-    Knows ``type``, ``properties``, ``required``, ``items`` as one schema, ``enum``,
-    ``const`` and a boolean ``additionalProperties``; any other keyword that could refuse
-    a value is answered with False.
+    Supports ``type``, ``properties``, ``required``, ``items`` as one schema, ``enum``,
+    ``const`` and a boolean ``additionalProperties``; any other keyword that could reject
+    a value gives False.
     """
     if schema is True:
         return True
@@ -242,15 +242,15 @@ _WITHOUT_EFFECT |= {"writeOnly", "readOnly", "deprecated", "format", "$comment",
 _UNDERSTOOD = _SIMPLE_RULES.keys() | _WITHOUT_EFFECT
 
 
-# Settings that nobody knows
+# Unknown settings
 
 
 def suggest_misspelled_settings(
     config: Mapping[str, Any], schema: JsonSchema
 ) -> Iterator[tuple[str, str]]:
-    """Find likely slips of the pen: pairs of an unknown setting and the known one it is near.
+    """Yield pairs of an unknown setting and the similar known setting that was probably meant.
 
-    Both are paths. Where a schema describes further settings, none is unknown.
+    Both are paths. Where a schema describes additional settings, no setting counts as unknown.
     """
     yield from _near_misses(config, schema, ())
 

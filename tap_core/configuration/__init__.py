@@ -1,1 +1,1 @@
-"""The annex for import paths of singer_sdk; everything is shown from its own room."""
+"""Compatibility import path of singer_sdk; nothing is defined here."""

@@ -1,4 +1,7 @@
-"""The import path of singer_sdk for settings from the environment."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
+
+The names are defined in `tap_core.config.loading`.
+"""
 
 from __future__ import annotations
 

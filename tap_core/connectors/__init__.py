@@ -1,4 +1,7 @@
-"""The import path of earlier versions of singer_sdk for what is in `tap_core.sql` now."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
+
+The names are defined in `tap_core.sql`. Each access emits a deprecation warning.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ __all__ = ["SQLConnector"]
 
 
 def __getattr__(name: str) -> Any:
-    """Find the name where it is now, and say so."""
+    """Return a name from its current module and emit a deprecation warning."""
     from tap_core.compat.deprecation import deprecated_import
 
     return deprecated_import(name, old=__name__, known=("SQLConnector",), new="tap_core.sql")

@@ -1,6 +1,6 @@
-"""The import path of earlier versions of singer_sdk for what is in `tap_core.sql` now.
+"""Compatibility import path of singer_sdk; nothing is defined here.
 
-Rules of the room: each name is found when it is asked for, with a warning.
+The names are defined in `tap_core.sql.connector`. Each access emits a deprecation warning.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ _KNOWN = (
 
 
 def __getattr__(name: str) -> Any:
-    """Find the name where it is now, and say so."""
+    """Return a name from its current module and emit a deprecation warning."""
     return deprecated_import(name, old=__name__, known=_KNOWN, new="tap_core.sql.connector")

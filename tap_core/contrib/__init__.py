@@ -1,1 +1,1 @@
-"""Import paths of singer_sdk for what it keeps apart: encoders, files, msgspec."""
+"""Compatibility import path of singer_sdk; nothing is defined here."""

@@ -1,4 +1,7 @@
-"""The import path of singer_sdk for batch files in Parquet."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
+
+The names are defined in `tap_core.batch.batchers`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
-"""The import path of singer_sdk for messages by msgspec."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
 
-# ruff: noqa: I001  one list reads better than one statement per name
+The names are defined in `tap_core.protocols.singer.message_reader` and
+`tap_core.protocols.singer.message_writer`.
+"""
+
+# ruff: noqa: I001  one list is easier to read than one statement per name
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taps that read files of a folder, wherever fsspec finds it."""
+"""Taps that read the files of a folder, on any file system that fsspec supports."""
 
 from __future__ import annotations
 

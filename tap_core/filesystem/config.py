@@ -1,8 +1,8 @@
-"""The settings of a tap that reads a folder.
+"""Settings of a tap that reads a folder.
 
-Rules of the room: names, titles and defaults are singer_sdk's (version 0.54), whose users
-have them in their configurations. What stands under the name of a protocol are keywords
-of fsspec's file system of that name.
+Names, titles and defaults are those of singer_sdk (version 0.54), because existing
+configurations use them. The settings under a protocol's name are keyword arguments of
+fsspec's file system for that protocol.
 
 Source: fsspec, "API Reference", section "Built-in Implementations".
 """
@@ -17,11 +17,11 @@ from tap_core.types import JsonSchema
 __all__ = ["BASE_CONFIG_SCHEMA", "DEFAULT_MERGE_STREAM_NAME", "FTP", "SFTP", "ReadMode"]
 
 DEFAULT_MERGE_STREAM_NAME = "files"
-"""The stream of all files, where the settings name no other."""
+"""The default name of the stream of all files."""
 
 
 class ReadMode(str, Enum):
-    """Whether files become one stream each, or one together."""
+    """Mapping of files to streams: one stream per file, or one stream for all files."""
 
     one_stream_per_file = "one_stream_per_file"
     merge = "merge"
@@ -48,7 +48,7 @@ FTP = th.Property(
             "username",
             th.StringType,
             title="FTP Username",
-            description="Who logs in; nobody where it is not set.",
+            description="The user name; anonymous if not set.",
         ),
         th.Property(
             "password",
@@ -62,7 +62,7 @@ FTP = th.Property(
             th.IntegerType,
             default=60,
             title="Timeout",
-            description="How many seconds the server may be silent.",
+            description="The timeout for responses of the server, in seconds.",
         ),
         th.Property(
             "encoding",
@@ -72,7 +72,7 @@ FTP = th.Property(
             description="The encoding of file names.",
         ),
     ),
-    description="How an FTP server is reached.",
+    description="The connection to an FTP server.",
 )
 """The setting for `filesystem: ftp`."""
 
@@ -101,7 +101,7 @@ SFTP = th.Property(
                     th.StringType,
                     required=True,
                     title="SFTP Username",
-                    description="Who logs in.",
+                    description="The user name.",
                 ),
                 th.Property(
                     "password",
@@ -122,14 +122,14 @@ SFTP = th.Property(
                     th.IntegerType,
                     default=60,
                     title="Timeout",
-                    description="How many seconds the server may be silent.",
+                    description="The timeout for responses of the server, in seconds.",
                 ),
             ),
             title="SSH Connection Settings",
-            description="How the connection is made.",
+            description="The SSH connection.",
         ),
     ),
-    description="How an SFTP server is reached.",
+    description="The connection to an SFTP server.",
 )
 """The setting for `filesystem: sftp`."""
 
@@ -141,14 +141,14 @@ BASE_CONFIG_SCHEMA: JsonSchema = th.PropertiesList(
         default="local",
         examples=["local", "ftp", "sftp"],
         title="Filesystem",
-        description="Where the folder is: the name of a file system that fsspec knows.",
+        description="The file system of the folder, by its name in fsspec.",
     ),
     th.Property(
         "path",
         th.StringType,
         required=True,
         title="Directory Path",
-        description="The folder in which the files are.",
+        description="The folder that contains the files.",
     ),
     th.Property(
         "read_mode",
@@ -157,7 +157,7 @@ BASE_CONFIG_SCHEMA: JsonSchema = th.PropertiesList(
         allowed_values=[mode.value for mode in ReadMode],
         title="Read Mode",
         description=(
-            "`one_stream_per_file` makes a stream of each file, `merge` one of all together."
+            "`one_stream_per_file` creates a stream per file, `merge` one stream for all files."
         ),
     ),
     th.Property(
@@ -166,7 +166,7 @@ BASE_CONFIG_SCHEMA: JsonSchema = th.PropertiesList(
         required=True,
         default=DEFAULT_MERGE_STREAM_NAME,
         title="Stream Name (Merge Mode)",
-        description="The name of the one stream, where `read_mode` is `merge`.",
+        description="The name of the stream if `read_mode` is `merge`.",
     ),
     FTP,
     SFTP,

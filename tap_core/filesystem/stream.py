@@ -1,9 +1,8 @@
 """`FileStream`: the rows of files, read again when a file has changed.
 
-Rules of the room: names and signatures are singer_sdk's (version 0.54). Each file is a
-partition with a bookmark of its own, the time of its last change; a file that is older
-than its bookmark is not opened. Where a file system knows no such time, every file is
-read in every sync.
+Names and signatures are those of singer_sdk (version 0.54). Each file is a partition whose
+bookmark is the file's modification time; a file older than its bookmark is not opened. If
+the file system has no modification times, every file is read in every sync.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ if TYPE_CHECKING:
 __all__ = ["SDC_META_FILEPATH", "SDC_META_MODIFIED_AT", "FileStream"]
 
 SDC_META_FILEPATH = "_sdc_path"
-"""The file that a record came from, below the tap's folder."""
+"""The property with a record's file path, relative to the tap's folder."""
 
 SDC_META_MODIFIED_AT = "_sdc_modified_at"
-"""When that file was last changed: the replication key."""
+"""The property with the file's modification time, which is the replication key."""
 
 
 class FileStream(Stream, abc.ABC):
-    """A stream of some files: override `get_schema` and `read_file`."""
+    """Base class of file streams; subclasses override `get_schema` and `read_file`."""
 
     SDC_PROPERTIES: ClassVar[Mapping[str, JsonSchema]] = {
         SDC_META_FILEPATH: {"type": "string"},
         SDC_META_MODIFIED_AT: {"type": ["string", "null"], "format": "date-time"},
     }
-    """The properties that every record has."""
+    """The properties that are added to every record."""
 
     def __init__(
         self,
@@ -51,10 +50,10 @@ class FileStream(Stream, abc.ABC):
         filepaths: Sequence[str],
         filesystem: AbstractFileSystem,
     ) -> None:
-        """Make a stream of files of ``filesystem``.
+        """Create a stream of files of ``filesystem``.
 
         Raises:
-            ConfigValidationError: there are no files.
+            ConfigValidationError: ``filepaths`` is empty.
         """
         if not filepaths:
             fault = f"Stream '{name}': there are no files for it."
@@ -81,7 +80,7 @@ class FileStream(Stream, abc.ABC):
 
     @cached_property
     def schema(self) -> JsonSchema:
-        """The schema of the first file's records, and `SDC_PROPERTIES`."""
+        """The schema of the first file's records, extended by `SDC_PROPERTIES`."""
         return self._get_full_schema()
 
     def _get_full_schema(self) -> JsonSchema:
@@ -90,13 +89,13 @@ class FileStream(Stream, abc.ABC):
         return schema
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of the file of a context, unless it is unchanged.
+        """Yield the records of a context's file, unless the file is unchanged.
 
         Raises:
-            RuntimeError: there is no context.
+            RuntimeError: no context was passed.
         """
         if not context:
-            raise RuntimeError(f"Stream '{self.name}' reads the file of a context; none was given.")
+            raise RuntimeError(f"Stream '{self.name}' needs the context of a file.")
         path: str = context[SDC_META_FILEPATH]
         modified = self._modified(path)
         if self._is_unchanged(modified, context):
@@ -114,7 +113,7 @@ class FileStream(Stream, abc.ABC):
         return bookmark is not None and modified < bookmark
 
     def _modified(self, path: str) -> datetime | None:
-        """Return when a file was last changed; None where nobody knows."""
+        """Return the modification time of a file, or None if the file system has none."""
         try:
             found: datetime = self.filesystem.modified(path)
         except NotImplementedError:

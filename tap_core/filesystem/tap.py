@@ -1,7 +1,7 @@
 """`FolderTap`: the files of a folder as streams.
 
-Rules of the room: names and signatures are singer_sdk's (version 0.54). Discovery lists
-the folder, not what is below it; files come in the order of their names.
+Names and signatures are those of singer_sdk (version 0.54). Discovery lists the folder
+without its subfolders; files are sorted by name.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _Files = TypeVar("_Files", bound=FileStream)
 
 
 def file_path_to_stream_name(file_path: str) -> str:
-    """Return the name of a file's stream: no extension, slashes as double underscores."""
+    """Return the stream name of a file: no extension, slashes as double underscores."""
     return PurePosixPath(file_path).with_suffix("").as_posix().replace("/", "__")
 
 
 class FolderTap(Tap, Generic[_Files]):
-    """A tap of a folder: say ``valid_extensions`` and ``default_stream_class``."""
+    """Base class of folder taps; set ``valid_extensions`` and ``default_stream_class``."""
 
     valid_extensions: tuple[str, ...]
-    """How the names of files end that are read."""
+    """The suffixes of the files to read."""
 
     default_stream_class: type[_Files]
-    """The class of the streams, a `FileStream`."""
+    """The stream class, a subclass of `FileStream`."""
 
     dynamic_catalog: bool = True
 
@@ -49,7 +49,7 @@ class FolderTap(Tap, Generic[_Files]):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of a folder, and those that every tap has."""
+        """Add the settings of a folder and those of every tap."""
         properties = config_jsonschema.setdefault("properties", {})
         for name, schema in deep_copy_config(BASE_CONFIG_SCHEMA["properties"]).items():
             properties.setdefault(name, schema)
@@ -59,21 +59,21 @@ class FolderTap(Tap, Generic[_Files]):
 
     @cached_property
     def read_mode(self) -> ReadMode:
-        """Whether files become one stream each, or one together."""
+        """The read mode of the settings."""
         return ReadMode(self.config["read_mode"])
 
     @cached_property
     def path(self) -> str:
-        """The folder."""
+        """The folder of the settings."""
         path: str = self.config["path"]
         return path
 
     @cached_property
     def fs(self) -> AbstractFileSystem:
-        """The file system, which takes the folder for its root.
+        """The file system with the folder as its root.
 
         Raises:
-            ConfigValidationError: nothing says how the server is reached.
+            ConfigValidationError: the connection settings of the server are missing.
         """
         from fsspec.implementations.dirfs import DirFileSystem
 
@@ -86,10 +86,10 @@ class FolderTap(Tap, Generic[_Files]):
         return DirFileSystem(path=self.path, target_protocol=protocol, target_options=options or {})
 
     def discover_streams(self) -> list[_Files]:
-        """Return the streams of the files that are there.
+        """Return the streams of the existing files.
 
         Raises:
-            ConfigValidationError: there is no such folder, or no file for the one stream.
+            ConfigValidationError: the folder does not exist, or has no file for the merged stream.
         """
         if not self.fs.isdir(""):
             fault = f"'path': '{self.path}' does not exist or is not a directory"
@@ -103,9 +103,10 @@ class FolderTap(Tap, Generic[_Files]):
         return self.default_stream_class(tap=self, name=name, filepaths=files, filesystem=self.fs)
 
     def _files(self) -> list[str]:
-        """Return the files of the folder that are to be read, below the folder.
+        """Return the paths of the files to read, relative to the folder.
 
-        Their names are in states: where singer_sdk reads too, they begin as they do there.
+        States contain the paths. For file systems that singer_sdk supports too, the paths have the
+        same prefix as in singer_sdk.
         """
         members: list[dict[str, Any]] = self.fs.ls("", detail=True)
         start = "./" if self.config["filesystem"] in _WITH_DOT else ""

@@ -1,6 +1,10 @@
-"""The import path of singer_sdk for what batch files hold and where they are."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
 
-# ruff: noqa: I001  one list reads better than one statement per name
+The names are defined in `tap_core.batch.encodings`, `tap_core.batch.storage` and
+`tap_core.singerlib.messages`.
+"""
+
+# ruff: noqa: I001  one list is easier to read than one statement per name
 
 from __future__ import annotations
 

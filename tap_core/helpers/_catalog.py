@@ -1,4 +1,7 @@
-"""Selection, by singer_sdk's path."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
+
+The names are defined in `tap_core.records.select` and `tap_core.singerlib.catalog`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The import path of singer_sdk for the descriptor of class properties."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
+
+The names are defined in `tap_core.compat.classproperty`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The import path of singer_sdk for its categories of warnings, and for date-times."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
+
+The names are defined in `tap_core.exceptions` and `tap_core.parsing.datetimes`.
+"""
 
 from __future__ import annotations
 

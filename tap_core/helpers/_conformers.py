@@ -1,6 +1,6 @@
-"""Names made fit for a database, where `singer_sdk` has them.
+"""Compatibility import path of singer_sdk; nothing is defined here.
 
-Rules of the room: a face; the functions live in `tap_core.sql.identifiers`.
+The names are defined in `tap_core.sql.identifiers`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
-"""Questions about types, and conformance, by singer_sdk's path."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
 
-# ruff: noqa: I001  one list reads better than one statement per name
+The names are defined in `tap_core.records.conform`, `tap_core.typing.inspect` and
+`tap_core.typing.values`.
+"""
+
+# ruff: noqa: I001  one list is easier to read than one statement per name
 
 from __future__ import annotations
 

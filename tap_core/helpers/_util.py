@@ -1,4 +1,7 @@
-"""The import path of singer_sdk for JSON files and the present instant."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
+
+The names are defined in `tap_core.parsing.datetimes` and `tap_core.singerlib.json`.
+"""
 
 from __future__ import annotations
 

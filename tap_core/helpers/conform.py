@@ -1,4 +1,7 @@
-"""How values are conformed, by singer_sdk's path."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
+
+The names are defined in `tap_core.typing.values`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Values by JSONPath, by singer_sdk's path."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
+
+The names are defined in `tap_core.parsing.jsonpath`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The import path of singer_sdk for records, contexts, paths and what acts on requests."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
+
+The names are defined in `tap_core.types`, `tap_core.http.request` and `tap_core.http`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ __all__ = ["Auth", "Context", "Record", "RequestFunc", "StrPath", "TapState"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs an HTTP client, for those who ask."""
+    """Import the names that need an HTTP client on first access."""
     if name in {"Auth", "RequestFunc"}:
         from tap_core.http import request
 

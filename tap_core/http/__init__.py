@@ -1,1 +1,1 @@
-"""What HTTP streams stand on: requests, answers, retries and budgets."""
+"""HTTP for streams: requests, responses, retries and rate limits."""

@@ -1,8 +1,8 @@
-"""Connections whose answers are measured while they are read off the socket.
+"""Connection pools that enforce a deadline and a size limit while a response is received.
 
-A timeout of the HTTP client counts for each piece of an answer, so that a server which sends a
-byte now and then is never late. Here every piece counts towards one deadline: status line,
-headers, lengths of chunks and body. Answers that nobody measures are read as usual.
+The timeout of requests applies to each socket read, so a server that sends one byte now and then
+never exceeds it. Here status line, headers, chunk framing and body all count towards one
+`Deadline`. Responses without a deadline in force are read by http.client as usual.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class _Measured(io.RawIOBase):
-    """The bytes of one answer; ``raw`` reads them off the socket."""
+    """The byte stream of one response, read from the socket through ``raw``."""
 
     def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: Deadline) -> None:
         self._raw = raw
@@ -49,12 +49,12 @@ class _Measured(io.RawIOBase):
         return self._raw.fileno()
 
     def readinto(self, buffer: Buffer, /) -> int | None:
-        """Read what comes next.
+        """Read the next bytes from the socket into ``buffer`` and count them.
 
         Raises:
-            ResponseTooSlowError: the deadline is over.
-            ResponseTooLargeError: more has come than any answer may have.
-            TimeoutError: nothing came for as long as a connection may be silent.
+            ResponseTooSlowError: the deadline has passed.
+            ResponseTooLargeError: more bytes were received than any response may have.
+            TimeoutError: the connection was silent for longer than allowed.
         """
         deadline = self._deadline
         left = wait = None if deadline.begun is None else deadline.left()
@@ -72,7 +72,7 @@ class _Measured(io.RawIOBase):
         return size
 
     def close(self) -> None:
-        """Close it, and leave the socket to the next request as it was."""
+        """Close the stream and restore the socket's timeout for the next request."""
         if not self.closed:
             if self._is_changed and self._socket.fileno() >= 0:
                 self._socket.settimeout(self._usual)
@@ -81,7 +81,7 @@ class _Measured(io.RawIOBase):
 
 
 class _Response(HTTPResponse):
-    """A response of the standard library that is read through `_Measured`."""
+    """A response of http.client that is read through `_Measured` while a deadline is in force."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
@@ -91,21 +91,24 @@ class _Response(HTTPResponse):
 
 
 class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
-    """A pool under the name that errors of urllib3 show, and that is taken out of messages."""
+    """An HTTP pool with measured connections.
+
+    It keeps urllib3's class name, which error messages show and which is removed from them later.
+    """
 
     def _new_conn(self) -> Any:
         return _measured(super()._new_conn())
 
 
 class HTTPSConnectionPool(connectionpool.HTTPSConnectionPool):
-    """The same over TLS."""
+    """An HTTPS pool with measured connections."""
 
     def _new_conn(self) -> Any:
         return _measured(super()._new_conn())
 
 
 def _measured(connection: Any) -> Any:
-    """Have a connection measure its answers, unless a library has put its own in place."""
+    """Make a connection measure its responses, unless its response class was replaced already."""
     is_known = isinstance(connection, (HTTPConnection, HTTPSConnection))
     if is_known and connection.response_class is HTTPResponse:
         connection.response_class = _Response
@@ -116,9 +119,9 @@ _POOLS: Final = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
 
 
 def measure_answers(session: requests.Session) -> None:
-    """Have the connections that a session makes from now on measure their answers.
+    """Make all connections that a session opens from now on measure their responses.
 
-    Adapters and pools of another kind are left as they are.
+    Adapters and pools of other classes are not changed.
     """
     adapters: Any = session.adapters
     for adapter in adapters.values():
@@ -128,10 +131,10 @@ def measure_answers(session: requests.Session) -> None:
 
 
 def measure_proxied_answers(session: requests.Session, url: str, proxy: str | None) -> None:
-    """Have the connections to a proxy measure their answers as well; None for no proxy."""
+    """Make connections through a proxy measure their responses; ``proxy`` None means no proxy."""
     try:
         manager: Any = cast("Any", session.get_adapter(url)).proxy_manager_for(proxy)
-    except (InvalidSchema, AttributeError):  # which sending says better
+    except (InvalidSchema, AttributeError):  # sending the request raises a clearer error
         return
     if getattr(manager, "pool_classes_by_scheme", None) is pool_classes_by_scheme:
         manager.pool_classes_by_scheme = _POOLS

@@ -1,7 +1,7 @@
-"""Whether somebody waits for a short answer, so that little time goes into trying again.
+"""Fail-fast mode for connection tests: fewer tries, shorter waits and timeouts.
 
-Rules of the room: a test of a connection is to say within seconds what is wrong. Whoever
-retries or waits asks here; outside a test nothing is changed.
+A connection test must report a failure within seconds. Code that retries or waits calls these
+functions for its limits; outside a `fail_fast` block they return their argument unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _hasty: ContextVar[bool] = ContextVar("hasty", default=False)
 
 @contextmanager
 def fail_fast() -> Iterator[None]:
-    """Try seldom and wait briefly inside; in this thread."""
+    """Limit tries, waits and timeouts in the current thread for the duration of the block."""
     token = _hasty.set(True)
     try:
         yield
@@ -33,17 +33,20 @@ def fail_fast() -> Iterator[None]:
 
 
 def limit_tries(tries: int) -> int:
-    """Return how often something may be tried: two times at most in haste."""
+    """Return the number of tries: at most two in fail-fast mode."""
     return min(tries, _TRIES) if _hasty.get() else tries
 
 
 def limit_wait(seconds: float) -> float:
-    """Return how long to wait before the next try."""
+    """Return the seconds to wait before the next try: at most one in fail-fast mode."""
     return min(seconds, _WAIT_SECONDS) if _hasty.get() else seconds
 
 
 def limit_timeout(timeout: _Timeout) -> _Timeout:
-    """Return how long an answer may take; what is no bare number of seconds is left alone."""
+    """Return the timeout of a request: at most 30 seconds in fail-fast mode.
+
+    Timeouts other than a plain number, such as a (connect, read) tuple, are returned unchanged.
+    """
     if _hasty.get() and isinstance(timeout, (int, float)):
         return min(timeout, type(timeout)(_TIMEOUT_SECONDS))
     return timeout

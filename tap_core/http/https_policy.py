@@ -1,7 +1,7 @@
-"""Whether requests may leave unencrypted: not where a protocol forbids it.
+"""Process-wide ban on unencrypted HTTP requests, for protocols that forbid them.
 
-Rules of the room: nobody is forbidden anything until a door asks for it, and then it holds for
-the whole process. A service on this very machine is exempt, since nobody reads what is sent there.
+Plain HTTP is allowed until an entry point calls `require_https`; the ban then holds for the whole
+process. Loopback addresses are exempt, since their traffic never leaves the machine.
 Source: Fivetran's Partner SDK development guide, "Security".
 """
 
@@ -19,22 +19,22 @@ _demanded = Event()
 
 
 def require_https() -> None:
-    """Let no request leave this process unencrypted from now on."""
+    """Forbid unencrypted requests to other machines for the rest of the process."""
     _demanded.set()
 
 
 def check_https(address: str | None) -> None:
-    """Look at the address of a request that is about to leave.
+    """Check the URL of a request before it is sent.
 
     Raises:
-        ConfigurationError: it would leave unencrypted, and that is forbidden.
+        ConfigurationError: the request would be unencrypted although `require_https` was called.
     """
     if not _demanded.is_set() or not address or not address.lower().startswith("http:"):
         return
     if not _is_here(urlsplit(address).hostname or ""):
         raise ConfigurationError(
-            "The source would be asked over plain HTTP, which is forbidden here: what is sent"
-            " could be read on the way. Give an address that begins with https."
+            "A request to the source would be sent over plain HTTP, which is forbidden here, since"
+            " it could be read in transit. Configure an address that begins with https."
         )
 
 

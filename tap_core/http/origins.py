@@ -1,8 +1,8 @@
 """Origins (scheme, host and port) that the credentials of a request may be sent to.
 
-A request keeps its credentials on the origins that its author declared and on the hosts that the
-author allows besides. An address that an answer named is refused when it leads elsewhere. An
-origin is defined as in RFC 6454, section 4.
+A request keeps its credentials on the origins that the author declared and on the hosts in
+``allowed_hosts``. A redirect or a next-page URL that leads to any other origin is refused.
+An origin is defined as in RFC 6454, section 4.
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 _HARMLESS: Final = (
     *("Accept", "Accept-Encoding", "Accept-Language", "Connection", "Range", "User-Agent"),
-    "Proxy-Authorization",  # requests sets it for the proxy, which takes it off
+    "Proxy-Authorization",  # requests sets it for the proxy, which removes it
 )
 """Headers that a request keeps when a redirect leads it to another origin."""
 
 
 class UntrustedHostError(FatalAPIError):
-    """An answer leads to an origin that may not get the credentials of the request."""
+    """A response leads to an origin that must not receive the request's credentials."""
 
     failure_type = "config_error"
 
 
 class Origin(NamedTuple):
-    """What credentials are given for."""
+    """Scheme, host and port that credentials are bound to."""
 
     scheme: str
     host: str
     port: int
 
     def __str__(self) -> str:
-        """Return it as the beginning of a URL."""
+        """Return the origin as a URL prefix, without a default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _PORTS.get(self.scheme) else f":{self.port}"
         return f"{self.scheme}://{host}{port}"
 
     def is_tls_upgrade_from(self, other: Origin) -> bool:
-        """Return whether this is the same host over TLS, both at their usual ports."""
+        """Return True if ``other`` is the same host over plain HTTP, both at default ports."""
         return (other.scheme, other.port, self.scheme, self.port) == (
             *("http", 80, "https", 443),
         ) and self.host == other.host
 
 
 def parse_origin(url: str | bytes | None) -> Origin | None:
-    """Return the origin of a prepared URL, None where it has no readable one."""
+    """Return the origin of a prepared URL, or None if the URL has no valid one."""
     text = url.decode("utf-8", "replace") if isinstance(url, bytes) else url or ""
     return _origin("/".join(text.split("/", 3)[:3]))
 
@@ -86,7 +86,7 @@ def _origin(beginning: str) -> Origin | None:
 
 @lru_cache(maxsize=512)
 def declared_origin(url: str) -> Origin | None:
-    """Return the origin of a URL as it is written, read as the HTTP client reads it."""
+    """Return the origin of a URL from the author, parsed as requests parses it, or None."""
     ready = requests.PreparedRequest()
     try:
         ready.prepare_url(url.strip(), None)
@@ -96,14 +96,14 @@ def declared_origin(url: str) -> Origin | None:
 
 
 class _Allowed(NamedTuple):
-    """One of the hosts that an author allows."""
+    """A parsed entry of ``allowed_hosts``; an empty scheme matches any scheme."""
 
     scheme: str
     host: str
     port: int | None
 
     def admits(self, origin: Origin) -> bool:
-        """Return whether an origin is meant."""
+        """Return True if this entry allows an origin."""
         port = _PORTS.get(origin.scheme) if self.port is None else self.port
         if self.scheme not in {"", origin.scheme} or port != origin.port:
             return False
@@ -124,17 +124,17 @@ def _allowed(name: str) -> _Allowed:
     is_more = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
     if not plain or "*" in plain or is_more or ("*" in host and "." not in plain):
         raise ConfigurationError(
-            f"allowed_hosts has {name!r}, and may have host names such as 'files.example.com',"
-            " 'files.example.com:8443' and '*.example.com'."
+            f"allowed_hosts has {name!r}, which is not a host name such as 'files.example.com',"
+            " 'files.example.com:8443' or '*.example.com'."
         )
     return _Allowed(parts.scheme, host, port)
 
 
 def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
-    """Return the names of allowed hosts.
+    """Return the names of the allowed hosts after validation; a single string is one name.
 
     Raises:
-        ConfigurationError: one of them is not a host, a host with a port, or ``*.`` and a domain.
+        ConfigurationError: an entry is not a host, a host with a port, or ``*.`` and a domain.
     """
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
@@ -143,9 +143,10 @@ def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
 
 
 def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
-    """Return whether a request carries a secret: by the name of a header or key, or by its value.
+    """Return True if a request carries a secret, by the name of a header or key or by value.
 
-    Cookies are not looked at, since they are never sent to another origin.
+    Cookies are ignored, since they are never sent to another origin. A body that cannot be read
+    twice (a file or a generator) counts as secret.
     """
     headers = {_text(name): _text(value) for name, value in (request.headers or {}).items()}
     headers.pop("Cookie", None)
@@ -166,26 +167,28 @@ def _text(value: str | bytes) -> str:
 
 @dataclass(slots=True)
 class Route:
-    """Where one request and its redirects may lead.
+    """Origins that one request and its redirects may be sent to.
 
-    ``is_home`` tells the origins that the credentials were given for. ``carries`` tells whether
-    a request has any. ``setting`` says in messages where an author allows a host.
+    ``is_home`` returns True for the origins that the credentials belong to. ``carries`` returns
+    True
+    if a request has credentials. ``setting`` is the name, for messages, of the setting in which an
+    author allows a host.
     """
 
     is_home: Callable[[Origin], bool]
     carries: Callable[[requests.PreparedRequest], bool]
     is_secure: Callable[[], bool]
-    """Whether the credentials were given for HTTPS, which never falls back to HTTP."""
+    """True if the credentials belong to HTTPS, which never falls back to HTTP."""
     allowed_hosts: Collection[str] = ()
     setting: str = "`allowed_hosts` of the stream"
 
     def check(self, request: requests.PreparedRequest) -> None:
-        """Check the address of a request that is about to be sent.
+        """Check the URL of a request before it is sent.
 
-        A request without credentials may go anywhere, and takes no cookies there.
+        A request without credentials may be sent anywhere; its cookies are removed.
 
         Raises:
-            UntrustedHostError: it would take credentials to an origin that may not have them.
+            UntrustedHostError: the request would send credentials to an origin that is not allowed.
         """
         origin = parse_origin(request.url)
         if origin is None or self.is_home(origin):
@@ -206,17 +209,18 @@ class Route:
         *,
         is_bare: bool,
     ) -> bool:
-        """Check a redirect, and take off ``following`` what its origin may not get.
+        """Check a redirect and remove from ``following`` all that its origin must not receive.
 
-        ``first`` is the request that the redirects began with. ``is_bare`` tells that an earlier
-        redirect took everything off.
+        ``first`` is the request that started the chain of redirects. ``is_bare`` is True if an
+        earlier
+        redirect already removed the credentials.
 
         Returns:
-            Whether ``following`` is bare, too.
+            True if ``following`` carries no credentials either.
 
         Raises:
-            UntrustedHostError: it leads from HTTPS to HTTP, or to an origin that may get neither
-                the credentials nor the body of the request.
+            UntrustedHostError: the redirect leads from HTTPS to HTTP, or to an origin that must not
+                receive the credentials or the body of the request.
         """
         request = response.request
         source, target = parse_origin(request.url), parse_origin(following.url)
@@ -241,10 +245,11 @@ class Route:
         return True
 
     def check_redirect(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Check a redirect that a session follows by itself: a hook of requests.
+        """Check a redirect that a session follows on its own; registered as a response hook.
 
         Raises:
-            UntrustedHostError: it leads to an origin that may not get the credentials.
+            UntrustedHostError: the redirect leads to an origin that must not receive the
+            credentials.
         """
         if not response.is_redirect:
             return
@@ -263,7 +268,7 @@ class Route:
             raise self._refused(target, "The answer redirects", response)
 
     def _is_trusted(self, origin: Origin, first: requests.PreparedRequest) -> bool:
-        """Return whether an origin may get what ``first`` carries."""
+        """Return True if an origin may receive the credentials of ``first``."""
         is_first = self._allows(origin) and origin == parse_origin(first.url)
         return is_first or self.is_home(origin)
 
@@ -282,7 +287,7 @@ class Route:
 
 
 def describe_redirect(response: requests.Response) -> UntrustedHostError | None:
-    """Return the error of a redirect where none is followed, None for another answer."""
+    """Return the error for a redirect that must not be followed, or None for other responses."""
     if not response.is_redirect:
         return None
     following = getattr(response, "next", None)
@@ -306,14 +311,14 @@ def _fallen_back(target: Origin, response: requests.Response | None = None) -> U
 def _keep_authorization(
     request: requests.PreparedRequest, following: requests.PreparedRequest
 ) -> None:
-    """Put back what requests may have replaced by the user's ``.netrc``."""
+    """Restore the Authorization header, which requests may have replaced from ``.netrc``."""
     following.headers.pop("Authorization", None)
     if "Authorization" in request.headers:
         following.headers["Authorization"] = request.headers["Authorization"]
 
 
 def _strip(following: requests.PreparedRequest, *, keep_body: bool) -> None:
-    """Leave of a redirected request nothing that says who sends it."""
+    """Remove credentials, cookies and all but harmless headers from a redirected request."""
     kept = (*_HARMLESS, "Content-Type", "Content-Length") if keep_body else _HARMLESS
     headers = {name: following.headers[name] for name in kept if name in following.headers}
     following.headers = CaseInsensitiveDict(headers)

@@ -1,8 +1,9 @@
-"""From page to page: fetch, parse, go on, until a paginator has enough.
+"""Pagination loop: fetch a page, yield its records, advance the paginator.
 
-Rules of the room: the order of calls is singer_sdk's, since authors' paginators depend on
-it: a page's records are all out before the paginator sees its response. A page without
-records ends the walk unless the paginator goes on. A walk that goes in circles is ended.
+- The order of calls is singer_sdk's, since paginators of authors depend on it: all records of a
+  page are yielded before the paginator sees the response.
+- A page without records ends the loop unless the paginator continues.
+- Pagination that repeats the same pages raises an error.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ _NOTHING: Any = object()
 
 
 class PageFetcher(Protocol):
-    """What a paginator is to the walk."""
+    """Interface of a paginator as the loop uses it."""
 
     @property
     def finished(self) -> bool:
-        """Whether there is no page to fetch."""
+        """True if there are no more pages to fetch."""
 
     def continue_if_empty(self, response: requests.Response) -> bool:
-        """Whether a page without records is not the last."""
+        """Return True if pages may follow a page without records."""
 
     def advance(self, response: requests.Response) -> None:
-        """Move on to the page after this one."""
+        """Move to the next page, based on the response of the current one."""
 
 
 def iterate_records(
@@ -38,12 +39,17 @@ def iterate_records(
     stopped: Callable[[int], None],
     has_ended: Callable[[], bool] = bool,
 ) -> Iterator[Any]:
-    """Yield the records of all pages; ``stopped`` hears how many had any before an empty one.
+    """Yield the records of all pages.
 
-    ``has_ended`` is asked behind each page whether those that follow are of no interest.
+    Args:
+        walk: The paginator.
+        fetch: Sends the request for the current page.
+        parse: Returns the records of a response.
+        stopped: Called when an empty page ends the loop, with the number of pages with records.
+        has_ended: Called after each page; True ends the loop.
 
     Raises:
-        RuntimeError: the same requests are answered the same over and over.
+        RuntimeError: the same requests return the same pages over and over.
     """
     pages = 0
     circle = _Circle()
@@ -65,18 +71,18 @@ def iterate_records(
 
 
 class _Circle:
-    """Notices when tokens repeat in turns (A, B, A, B …), which no paginator sees.
+    """Detector of page tokens that repeat in a cycle (A, B, A, B …), which paginators miss.
 
-    A page may be read twice, and pages without records as often as an author likes (that
-    is how one asks whether a report is ready). Records that come a third time by the same
-    request are no progress. Bodies are looked at only where a request repeats.
+    A page may be read twice. Pages without records may repeat without limit, since authors poll
+    that way for reports that are not ready. The third identical response with records to the same
+    request is an error. Bodies are compared only when a request repeats.
     """
 
     def __init__(self) -> None:
         self._answers: dict[int, int | None] = {}
 
     def check(self, response: requests.Response) -> None:
-        """Raise an error when the same request has brought the same page before, and again."""
+        """Raise RuntimeError if the request has returned this same page twice before."""
         request: requests.PreparedRequest | None = response.request
         if request is None:  # a response that was made by hand
             return

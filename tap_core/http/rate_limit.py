@@ -1,10 +1,10 @@
-"""A budget of requests: so many in a period, for whoever shares it.
+"""Rate limiters: a number of requests per period, shared by all streams of a tap.
 
-Rules of the room: requests are spread evenly, without bursts, so that no window of time
-sees more than the rate allows. A place is taken under the lock and waited for outside of
-it, so that threads queue up and do not wait for one another's sleep. Budgets belong to an
-owner, a tap; where several processes read for one job, the counters of its budgets are told
-to stand elsewhere (`use_shared_counters`), and whoever takes a place notices nothing of it.
+- Requests are spread evenly, without bursts, so that no period contains more than allowed.
+- A slot is reserved under the lock and waited for outside of it, so that threads queue up
+  instead of waiting for one another's sleep.
+- Limiters belong to an owner, the tap. Where several processes read for one job, the counters
+  can be replaced by shared ones (`use_shared_counters`); callers of `RateLimiter` do not change.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class RateLimiter:
-    """Hands out the moments at which requests may be sent.
+    """Limiter that makes its caller wait for the next free request slot.
 
-    ``clock`` gives seconds that never go back, ``sleep`` waits for some. With ``ask``, the
-    moments are handed out by whoever answers it.
+    ``clock`` returns monotonic seconds and ``sleep`` waits. ``ask``, if set, reserves the slots
+    instead of a local counter.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RateLimiter:
             The seconds waited.
 
         Raises:
-            ValueError: the number of requests is not above zero.
+            ValueError: the number of requests is not positive.
         """
         if not requests > 0:
             raise ValueError(f"A rate limit must be above zero, and {requests!r} is not.")
@@ -72,14 +72,14 @@ class RateLimiter:
 
 
 class _Budgets:
-    """The budgets of one owner, and what counts them."""
+    """The named rate limiters of one owner and the counters behind them."""
 
     def __init__(self, counters: RateCounterStore) -> None:
         self.counters = counters
         self._named: dict[str, RateLimiter] = {}
 
     def of(self, name: str) -> RateLimiter:
-        """Return the budget of that name."""
+        """Return the limiter with this name; create it on first use."""
         made = self._named.get(name)
         if made is None:
             counters = self.counters
@@ -92,19 +92,19 @@ _shared_lock = threading.Lock()
 
 
 def get_shared_limiter(owner: object, name: str = "") -> RateLimiter:
-    """Return the one budget of that name of an owner, a tap; it lives as long as the owner."""
+    """Return the rate limiter with this name of an owner (a tap); it lives as long as the owner."""
     with _shared_lock:
         return _budgets(owner).of(name)
 
 
 def get_counters(owner: object) -> RateCounterStore:
-    """Return what counts an owner's requests."""
+    """Return the counters of an owner's requests."""
     with _shared_lock:
         return _budgets(owner).counters
 
 
 def use_shared_counters(owner: object, counters: RateCounterStore) -> None:
-    """Let an owner's requests be counted by these counters, with those of other processes."""
+    """Count an owner's requests in these counters, together with those of other processes."""
     with _shared_lock:
         _shared[owner] = _Budgets(counters)
 
@@ -120,14 +120,14 @@ def _even(requests: float, period: float = 1.0) -> RateLimits:
     return RateLimits("even", ((requests, period),))
 
 
-# What a stream asks for each of its requests
+# Called by a stream for each of its requests
 
 
 def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
-    """Wait until the rate limits of a stream and of its tap let one more request pass.
+    """Wait until the rate limits of a stream and of its tap allow one more request.
 
-    The tap's comes last, so that it holds whatever a stream waited for before. Where other
-    processes read the same source, also until the moment that the source told one of them.
+    The tap's limit is applied last, so that waiting for the stream's limit cannot make the request
+    exceed it. With shared counters, also wait for a Retry-After that another process received.
     """
     if limit is not None or get_counters(owner).is_shared:
         get_shared_limiter(owner, _named(stream)).take(math.inf if limit is None else limit)
@@ -136,9 +136,10 @@ def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
 
 
 def report_retry_after(owner: object, stream: str, response: Any) -> None:
-    """Tell the other processes of a job when the source asks to come back.
+    """Share the Retry-After of a 429 response with the other processes of the job.
 
-    In one process, the thread that was told waits, and the others find out by themselves.
+    Nothing is shared within one process: the thread that received the response waits, and the other
+    threads receive responses of their own.
     """
     counters = get_counters(owner)
     if response.status_code != _TOO_MANY_REQUESTS or not counters.is_shared:

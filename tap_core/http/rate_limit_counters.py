@@ -1,8 +1,8 @@
-"""What counts requests, so that no more are sent than a source takes.
+"""Counters of requests for rate limits.
 
-Rules of the room: a counter hands out places under a lock and never waits itself: it says how
-long its caller has to. What it is asked and what it answers is plain data, so that counters may
-stand in this process or in another one that all processes of a job ask.
+A counter reserves slots under a lock and never waits: it returns the seconds that the caller must
+wait. Arguments and results are plain data, so that the counters may live in this process or in
+another one that all processes of a job share.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ __all__ = [
 ]
 
 LimitKind = Literal["even", "fixed", "moving"]
-"""How a budget counts."""
+"""Counting method of a budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """What a budget allows: for each of ``rates`` so many requests in so many seconds.
+    """The limits of a budget: each pair in ``rates`` is (number of requests, period in seconds).
 
-    ``even`` spreads the requests of its one rate evenly, ``fixed`` counts from one moment to the
-    next, at which the source counts anew, and ``moving`` holds each rate in any such time.
+    ``even`` spaces the requests of its single rate evenly. ``fixed`` counts requests per fixed
+    window
+    and restarts at its end, as the source does. ``moving`` enforces each rate in any window of its
+    length.
     """
 
     kind: LimitKind
@@ -43,43 +45,43 @@ class RateLimits:
 
 
 class Reservation(NamedTuple):
-    """Seconds to wait; and whether the request may be sent then, or its place be asked again."""
+    """Seconds to wait, and whether the slot is reserved or must be requested again afterwards."""
 
     wait: float
     is_taken: bool
 
 
 class RateCounterStore(Protocol):
-    """Counts the requests of budgets, each by its name."""
+    """Counters of requests, one per budget name."""
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Ask for a place for a request that counts for ``weight`` of them."""
+        """Request a slot for a request that counts as ``weight`` requests."""
         ...
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Learn how many requests the source leaves, and in how many seconds it counts anew."""
+        """Apply the remaining requests and the seconds until reset that the source reported."""
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes send requests that count."""
+        """True if requests of other processes are counted too."""
         ...
 
 
 class _Counter(Protocol):
-    """Counts the requests of one budget."""
+    """Counter of the requests of one budget."""
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Ask for a place."""
+        """Request a slot."""
         ...
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Learn from the source."""
+        """Apply the remaining requests and the seconds until reset that the source reported."""
 
 
 class LeakyBucket:
-    """Spreads requests evenly, without bursts: each gets a moment of its own, in turn."""
+    """Counter that spaces requests evenly, without bursts: each request gets its own time slot."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock
@@ -87,7 +89,7 @@ class LeakyBucket:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Take the next moment, however far off it is."""
+        """Reserve the next slot, regardless of how far in the future it is."""
         [(requests, seconds)] = terms.rates
         with self._lock:
             now = self._now()
@@ -96,7 +98,7 @@ class LeakyBucket:
         return Reservation(at - now, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:  # noqa: ARG002
-        """Give no moment before the source counts anew, where it leaves none."""
+        """Reserve no slot before the source resets its count, if it has no requests remaining."""
         if left == 0 and seconds is not None:
             with self._lock:
                 self._free_at = max(self._free_at, self._now() + seconds)
@@ -106,7 +108,7 @@ class LeakyBucket:
 
 
 class FixedWindowCounter:
-    """Counts requests from one moment to the next, at which the source counts anew."""
+    """Counter that restarts at the end of each fixed window."""
 
     def __init__(self) -> None:
         self._used = 0.0
@@ -114,7 +116,7 @@ class FixedWindowCounter:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Take a place in this window, or say for how long it lasts."""
+        """Reserve a slot in the current window, or return the seconds until the window ends."""
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
@@ -125,7 +127,7 @@ class FixedWindowCounter:
             return Reservation(0.0, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Take over what is left where it is less, and when this window ends."""
+        """Apply the source's remaining count if it is lower, and its reset as the window's end."""
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
@@ -136,7 +138,7 @@ class FixedWindowCounter:
                 self._ends_at = now + seconds
 
     def _renewed(self, now: float, length: float) -> float:
-        """Begin the window that this moment is in; return its end."""
+        """Start the window that contains ``now``, if needed, and return the window's end."""
         if self._ends_at is None:
             self._ends_at = now + length
         elif now >= self._ends_at:
@@ -146,14 +148,14 @@ class FixedWindowCounter:
 
 
 class SlidingWindowCounter:
-    """Remembers when the latest requests were sent, so that each rate holds at any time."""
+    """Counter that keeps the latest requests' times, so that each rate holds in any window."""
 
     def __init__(self) -> None:
         self._moments: deque[float] = deque()
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Take a place, or say when there is one."""
+        """Reserve a slot, or return the seconds until one is free."""
         with self._lock:
             now = time.monotonic()
             wait = max(self._until_free(rate, weight, now) for rate in terms.rates)
@@ -163,7 +165,7 @@ class SlidingWindowCounter:
             return Reservation(0.0, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Wait for one interval where nothing is left, and it is not said until when."""
+        """Use up the free slots if the source has no requests remaining and gives no reset time."""
         if left != 0 or seconds is not None:
             return
         with self._lock:
@@ -195,7 +197,7 @@ _KINDS: Final[dict[LimitKind, Callable[[], _Counter]]] = {
 
 
 class InProcessCounters:
-    """Counters of this process, made as they are asked for."""
+    """Counters of this process, created on first use."""
 
     is_shared = False
 
@@ -204,13 +206,13 @@ class InProcessCounters:
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Ask the counter of that name for a place."""
+        """Request a slot from the counter with this name."""
         return self._get_counter(name, terms.kind).ask(terms, weight)
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Tell the counter of that name what the source says."""
+        """Pass the limits that the source reported to the counter with this name."""
         self._get_counter(name, terms.kind).lower(terms, left, seconds)
 
     def _get_counter(self, name: str, kind: LimitKind) -> _Counter:

@@ -1,8 +1,8 @@
-"""A request: what an author says of it, and what is sent.
+"""Description of a request by the author, and its preparation for sending.
 
-Rules of the room: a request is described by plain values (`HTTPRequest`, which authors
-change before it is sent) and prepared by the session at the last moment, so that
-authenticators and adapters of an author's own session have their say. Nothing is sent here.
+A request is described by plain values (`HTTPRequest`, which authors may change) and prepared by
+the session just before it is sent, so that authenticators and adapters of an author's session take
+part. This module sends nothing.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ __all__ = [
 ]
 
 Auth: TypeAlias = Callable[[requests.PreparedRequest], requests.PreparedRequest]
-"""Puts keys or tokens onto a request: an authenticator, or any function like one."""
+"""An authenticator or a function that adds credentials to a request and returns it."""
 
 RequestFunc: TypeAlias = Callable[[requests.PreparedRequest, Context | None], requests.Response]
-"""Sends a request that belongs to a context, and returns the answer."""
+"""A function that sends a request for a stream's context and returns the response."""
 
 JSONPayload: TypeAlias = (
     Iterable[bytes]
@@ -53,7 +53,7 @@ JSONPayload: TypeAlias = (
     | Mapping[str, Any]
     | None
 )
-"""What a request may carry as its body."""
+"""Types of request bodies."""
 
 _Token = TypeVar("_Token", default=Any)
 
@@ -62,22 +62,22 @@ _ParamsDict: TypeAlias = dict[str, Any]
 
 @dataclass(slots=True)
 class HTTPRequest:
-    """A request as an author describes it; every field may be changed before it is sent."""
+    """A request as the author describes it; every field may be changed before it is sent."""
 
     url: str
     method: str = "GET"
     params: _ParamsDict = field(default_factory=dict)
-    """Query parameters: None leaves one out, a list or tuple repeats it."""
+    """Query parameters: None omits a parameter, a list or tuple repeats it."""
     headers: dict[str, str] = field(default_factory=dict)
     data: JSONPayload = None
-    """The body: sent as JSON where the stream's ``payload_as_json`` says so."""
+    """The body; sent as JSON if ``as_json`` or the stream's ``payload_as_json`` is true."""
     safe_query_chars: str = ""
-    """ASCII characters that are not quoted in the query."""
+    """ASCII characters that are not quoted in the query string."""
     as_json: bool | None = None
-    """Whether the body is sent as JSON, None for what the stream's ``payload_as_json`` says."""
+    """True to send the body as JSON; None to use the stream's ``payload_as_json``."""
 
     def encode_params(self) -> str:
-        """Return the query, quoted as `urllib.parse.urlencode` does."""
+        """Return the query string, quoted as `urllib.parse.urlencode` does."""
         given: Any = self.params
         if isinstance(given, str):
             warnings.warn(
@@ -98,7 +98,7 @@ class HTTPRequest:
 
 @dataclass(frozen=True, slots=True)
 class PageContext(Generic[_Token]):
-    """What one page is asked for with: the stream's context and the paginator's token."""
+    """The stream's context and the paginator's token with which a page is requested."""
 
     stream_context: Context | None
     next_page_token: _Token | None
@@ -107,8 +107,8 @@ class PageContext(Generic[_Token]):
 def build_body_arguments(data: Any, *, as_json: bool) -> dict[str, Any]:
     """Return the arguments of `requests.Request` that carry a body.
 
-    A JSON body with decimals in it is written here, since the json module refuses them
-    and contexts of child streams hold them; its ``headers`` say what it is.
+    A JSON body that contains decimals (contexts of child streams may hold them) is serialized here,
+    since the json module refuses decimals; the result then includes a Content-Type header.
     """
     if not as_json:
         return {"data": data}
@@ -130,7 +130,7 @@ def prepare_request(
 ) -> requests.PreparedRequest:
     """Prepare a request with the session's cookies, headers and authentication.
 
-    ``user_agent`` is taken where the request names none, in whatever spelling.
+    ``user_agent`` is used if the request has no User-Agent header, in any spelling.
     """
     headers = dict(request.headers)
     if not any(name.lower() == "user-agent" for name in headers):
@@ -142,7 +142,9 @@ def prepare_request(
     ready.prepare_method(request.method)
     ready.prepare_url(request.url, request.params)
     ready.prepare_headers(_joined(session.headers, headers))
-    vars(ready)["_cookies"] = RequestsCookieJar()  # to find that there are none takes long
+    vars(ready)["_cookies"] = (
+        RequestsCookieJar()
+    )  # the session has no cookies; merging them is slow
     ready.prepare_body(request.data, request.files, request.json)
     ready.prepare_auth(request.auth, request.url)
     ready.prepare_hooks(request.hooks)
@@ -150,16 +152,17 @@ def prepare_request(
 
 
 def _is_plain(session: requests.Session) -> bool:
-    """Return whether a session adds nothing but headers to a request.
+    """Return True if a session adds nothing but headers to a request.
 
-    It would then go through all that it might add, which takes as long as the rest of a request.
+    For such a session the usual preparation is skipped: merging its settings takes as long as the
+    rest of a request.
     """
     adds = session.cookies or session.params or any((session.hooks or {}).values())
     return type(session) is requests.Session and not adds
 
 
 def _joined(usual: Mapping[str, Any], headers: Mapping[str, Any]) -> CaseInsensitiveDict[Any]:
-    """Return headers of both; None leaves one out."""
+    """Return the session's headers updated with the request's; a value of None removes a header."""
     joined: CaseInsensitiveDict[Any] = CaseInsensitiveDict(usual)
     joined.update(headers)
     for name in [name for name, value in joined.items() if value is None]:

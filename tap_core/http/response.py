@@ -1,9 +1,9 @@
-"""An answer: a response whose JSON is read once, fast, and with all digits.
+"""Responses whose JSON is decoded once, quickly and without loss of digits.
 
-Rules of the room: bytes are read by msgspec, fractions as ``Decimal``; what it refuses
-and the json module takes (NaN, a lone surrogate, another encoding) is read by that. A body
-that is no JSON is an error that says what it is instead; one that ends too early may be
-asked for again. What was read is handed out once: records are changed by whoever gets them.
+- msgspec decodes the bytes, fractions as ``Decimal``. The json module decodes what msgspec refuses
+  and json accepts (NaN, a lone surrogate, another encoding).
+- A body that is not JSON raises an error that describes it; a truncated one may be retried.
+- A decoded document is handed out once, since its consumer may change the records.
 """
 
 from __future__ import annotations
@@ -47,19 +47,20 @@ _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOper
 _UTF_8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 _UNREAD: Any = object()
 _DOCUMENT = 4
-"""How many times the largest body a JSON document may take in memory."""
+"""Largest memory of a JSON document, as a multiple of the largest body."""
 _SIZES = ((b"{", 130), (b"[", 80), (b",", 112))
-"""About how many bytes of memory stand for a character of JSON: an object with its first value, an
-array, and one more value, which is largest as a ``Decimal``."""
+"""Approximate bytes of memory per JSON character: an object with its first value, an array, and a
+further value, which is largest as a ``Decimal``."""
 _MOST_PER_BYTE = 40
-"""Bytes of memory that no character of JSON exceeds on average."""
+"""Upper bound of the average bytes of memory per JSON character."""
 _XML_SIZES = ((b"<", 90), (b"=", 250))
-"""The same of XML: a tag, and an attribute, with which its element is a mapping."""
+"""Approximate bytes of memory per XML character: a tag, and an attribute, which makes its element
+a mapping."""
 _NO_CONTENT = frozenset({204, 205})
 
 
 class NotJSONError(FatalAPIError, JSONDecodeError):
-    """A body that is no JSON, such as the page of a login; asking again would not help."""
+    """A body that is not JSON, such as a login page; a retry would not help."""
 
     def __init__(self, message: str, response: requests.Response | None = None) -> None:
         JSONDecodeError.__init__(self, message, "", 0, response=response)
@@ -67,7 +68,7 @@ class NotJSONError(FatalAPIError, JSONDecodeError):
 
 
 class TruncatedBodyError(RetriableAPIError, JSONDecodeError):
-    """A body that ends within its JSON: a connection or a proxy cut it off."""
+    """A body whose JSON ends too early, cut off by a connection or a proxy; it may be retried."""
 
     def __init__(self, message: str, response: requests.Response | None = None) -> None:
         JSONDecodeError.__init__(self, message, "", 0, response=response)
@@ -75,17 +76,17 @@ class TruncatedBodyError(RetriableAPIError, JSONDecodeError):
 
 
 class JSONResponse(requests.Response):
-    """A response that reads JSON faster, with the same results."""
+    """A response that decodes JSON faster than requests does, with the same results."""
 
     _document: Any = _UNREAD
     noted: tuple[str, Any] | None = None
-    """A path, and what it found first."""
+    """A JSONPath and its first match."""
 
     max_bytes: int | None = None
-    """Bytes that a body may have in memory, None for any number; see `check_json_size`."""
+    """Largest body in memory, in bytes; None for no limit. See `check_json_size`."""
 
     deadline: Deadline | None = None
-    """How much of its time the answer has used, None where nothing measured it."""
+    """Time used by the response; None if it was not measured."""
 
     @classmethod
     def of(
@@ -94,7 +95,7 @@ class JSONResponse(requests.Response):
         max_bytes: int | None = None,
         deadline: Deadline | None = None,
     ) -> requests.Response:
-        """Make a response an answer; those of other libraries stay what they are."""
+        """Turn a response of requests into a `JSONResponse`; return other classes unchanged."""
         if type(response) is not requests.Response:
             return response
         response.__class__ = cls
@@ -103,7 +104,7 @@ class JSONResponse(requests.Response):
         return response
 
     def json(self, **kwargs: Any) -> Any:
-        """Read the body as requests does: a new document each time, ``kwargs`` as json's."""
+        """Return a newly decoded document; ``kwargs`` are those of `json.loads`."""
         check_json_size(self, self.content)
         decoder = _EXACT if kwargs == {"parse_float": Decimal} else _PLAIN
         if (decoder is _EXACT or not kwargs) and _may_be_utf_8(self):
@@ -115,16 +116,20 @@ class JSONResponse(requests.Response):
         try:
             return json.loads(_text(self, self.content), **kwargs)
         except (json.JSONDecodeError, UnicodeDecodeError):
-            return super().json(**kwargs)  # which says what is wrong
-        except (ValueError, RecursionError, InvalidOperation):  # Python cannot hold it
+            return super().json(**kwargs)  # raises an error that describes the problem
+        except (
+            ValueError,
+            RecursionError,
+            InvalidOperation,
+        ):  # a value that Python cannot represent
             raise NotJSONError(_words_of_the_body(self, self.content, Secrets()), self) from None
 
     def read(self, secrets: Callable[[], Secrets], noting: str | None = None) -> Any:
-        """Read the document and keep it for `document_of`; the errors are the same.
+        """Decode the document and keep it for `parse_json`, which raises the same errors.
 
-        A text or a whole number that the path ``noting`` finds first is kept for
-        `parse_first_document`,
-        since that is asked for when the document has gone to someone who may change it.
+        The first match of the path ``noting`` is kept for `parse_first_document` if it is a string,
+        an
+        integer or absent, since the document's consumer may have changed the document by then.
         """
         if self._document is _UNREAD:
             self._document = _read(self, secrets)
@@ -135,19 +140,19 @@ class JSONResponse(requests.Response):
         return self._document
 
     def take(self) -> Any:
-        """Hand out the document that was read, once."""
+        """Return the decoded document and forget it."""
         document, self._document = self._document, _UNREAD
         return document
 
 
 def get_reading_time(response: requests.Response) -> ReadingTime:
-    """Return the time that the rows of an answer may take."""
+    """Return the time limit for reading the rows of a response."""
     deadline = response.deadline if isinstance(response, JSONResponse) else None
     return (deadline or Deadline(ResponseLimits())).reading_time()
 
 
 def parse_first_document(response: requests.Response, path: str) -> Any:
-    """Return what a path finds first in a response's document, None for nothing."""
+    """Return the first match of a JSONPath in a response's document, or None."""
     if (
         isinstance(response, JSONResponse)
         and response.noted is not None
@@ -158,25 +163,25 @@ def parse_first_document(response: requests.Response, path: str) -> Any:
 
 
 def parse_json(response: requests.Response, secrets: Callable[[], Secrets] = Secrets) -> Any:
-    """Return the JSON document of a response, nobody else's, fractions as ``Decimal``.
+    """Return the JSON document of a response, fractions as ``Decimal``; the caller owns it.
 
-    ``secrets`` is asked for what no message shows when there is one.
+    ``secrets`` is called only for an error, whose message must not show them.
 
     Raises:
         TruncatedBodyError: the body ends too early.
-        NotJSONError: it is something else.
+        NotJSONError: the body is not JSON.
     """
     document = response.take() if isinstance(response, JSONResponse) else _UNREAD
     return _read(response, secrets) if document is _UNREAD else document
 
 
 def check_content_length(response: requests.Response) -> None:
-    """Raise an error when JSON was cut off, at little cost and without a word on the rest.
+    """Check at little cost that a JSON body that another parser will read is not truncated.
 
-    For answers that someone else parses: one that begins as JSON and does not end as it.
+    Only a body that begins as JSON and does not end as JSON is decoded; other errors are ignored.
 
     Raises:
-        TruncatedBodyError: it was.
+        TruncatedBodyError: the body ends too early.
     """
     body = (response.content or b"").strip()
     whole = not body.startswith((b"{", b"[")) or body.endswith((b"}", b"]"))
@@ -190,19 +195,19 @@ def check_content_length(response: requests.Response) -> None:
 
 
 def is_empty_body(response: requests.Response) -> bool:
-    """Tell whether the status says that there is no content, and there is none."""
+    """Return True if the status is 204 or 205 and the body is empty."""
     return response.status_code in _NO_CONTENT and not response.content
 
 
 def check_json_size(response: requests.Response, body: bytes, *, as_text: bool = False) -> None:
-    """Refuse JSON that would take far more memory as a document than as bytes.
+    """Refuse JSON that would take far more memory decoded than as bytes.
 
-    ``[[],[],…]`` takes thirty times its size. A document may take four times `Answer.max_bytes`;
-    ordinary records take three to six times their own size. ``as_text`` counts the text that the
-    json module of the standard library reads from.
+    ``[[],[],…]`` takes thirty times its size. A document may take four times
+    `JSONResponse.max_bytes`; ordinary records take three to six times their own size. With
+    ``as_text``, the decoded text that the json module of the standard library reads counts too.
 
     Raises:
-        ResponseTooLargeError: by its brackets and commas it would take more.
+        ResponseTooLargeError: the estimate from its brackets and commas exceeds the limit.
     """
     most = response.max_bytes if isinstance(response, JSONResponse) else None
     if most is None:
@@ -216,10 +221,10 @@ def check_json_size(response: requests.Response, body: bytes, *, as_text: bool =
 
 
 def check_xml_size(response: requests.Response, body: bytes) -> None:
-    """Refuse XML that would take far more memory as a document than as bytes.
+    """Refuse XML that would take far more memory decoded than as bytes.
 
     Raises:
-        ResponseTooLargeError: by its tags and attributes it would take more than JSON may.
+        ResponseTooLargeError: the estimate from its tags and attributes exceeds the limit for JSON.
     """
     _check_memory(response, "XML", sum(each * body.count(mark) for mark, each in _XML_SIZES))
 
@@ -256,9 +261,9 @@ def _read(response: requests.Response, secrets: Callable[[], Secrets]) -> Any:
 
 
 def _may_be_utf_8(response: requests.Response) -> bool:
-    """JSON is UTF-8 (RFC 8259, section 8.1) unless a charset is named.
+    """Return True if a body may be UTF-8, as JSON is unless a charset is named (RFC 8259, 8.1).
 
-    requests takes text without a charset for Latin-1, which no sender of JSON means.
+    requests assumes Latin-1 for text without a charset, which no sender of JSON means.
     """
     named = "charset" in str(response.headers.get("Content-Type") or "").lower()
     return (response.encoding or "utf-8").lower() in _UTF_8 or (
@@ -267,7 +272,7 @@ def _may_be_utf_8(response: requests.Response) -> bool:
 
 
 def _text(response: requests.Response, body: bytes) -> str:
-    """Decode a body by its first bytes, as UTF-8 where it may be that, else as requests does."""
+    """Decode a body in the encoding that its first bytes show, otherwise as requests does."""
     detected = json.detect_encoding(body)
     if detected != "utf-8" or _may_be_utf_8(response):
         try:
@@ -278,9 +283,9 @@ def _text(response: requests.Response, body: bytes) -> str:
 
 
 def _is_cut_off(response: requests.Response, body: bytes, refused: Exception) -> bool:
-    """Tell whether the body is the beginning of an array, an object or a text in JSON.
+    """Return True if the body is the beginning of a JSON array, object or string.
 
-    An empty one is, unless the server said that it would be.
+    An empty body counts as cut off unless a Content-Length header is present.
     """
     if not body.strip():
         return response.headers.get("Content-Length") is None

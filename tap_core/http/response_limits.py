@@ -1,9 +1,9 @@
-"""Limits of an answer: its size in memory or in a file, and the time that it may take.
+"""Limits of a response: its size in memory or in a file, and the time it may take.
 
-Sizes are counted behind the decoding of `Content-Encoding`, while an answer is read. Time is
-counted from the first byte of an answer to its last one, status line and headers included, over
-all tries of a request; and on, in processor time, until the last of its rows is read. How long a
-server may think before the first byte is the timeout of the request.
+- Sizes are counted after decoding of `Content-Encoding`, while a response is read.
+- Time is counted from the first byte of a response to the last, status line and headers included,
+  over all tries of a request; then as processor time until the last row is read.
+- The time before the first byte is limited by the timeout of the request.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ __all__ = [
 ]
 
 MAX_RESPONSE_BYTES: Final = 100_000_000
-"""Bytes of an answer that is kept in memory; its JSON may take four times as much beside it."""
+"""Largest response in memory, in bytes; its decoded JSON may take four times as much besides."""
 
 MAX_DOWNLOAD_BYTES: Final = 20_000_000_000
-"""Bytes of an answer that is kept in a file."""
+"""Largest response in a file, in bytes."""
 
 MAX_RESPONSE_SECONDS: Final = 50.0
-"""Seconds from the first byte of an answer to its last row."""
+"""Seconds from the first byte of a response to its last row."""
 
 CHUNK: Final = 65_536
 
 _DOWNLOAD_RATE: Final = 65_536
-"""Bytes for which an answer that goes into a file gets a second more."""
+"""Bytes for which a response that is written to a file gets one more second."""
 
 _FRAMING: Final = 8 * 1024 * 1024
-"""Bytes of headers and of other framing that an answer may have beside twice its own size."""
+"""Bytes of headers and framing allowed for a response in addition to twice its largest size."""
 
 
 class ResponseTooLargeError(FatalAPIError):
-    """An answer is larger than the stream allows."""
+    """A response is larger than the stream allows."""
 
 
 class ResponseTooSlowError(FatalAPIError):
-    """An answer takes longer to arrive than the stream allows."""
+    """A response takes longer to arrive than the stream allows."""
 
 
 class ResponseLimits(NamedTuple):
-    """What an answer may take; None for as much as there is."""
+    """Limits of a response in bytes and seconds; None means no limit."""
 
     max_response_bytes: int | None = MAX_RESPONSE_BYTES
     max_download_bytes: int | None = MAX_DOWNLOAD_BYTES
@@ -69,10 +69,10 @@ class ResponseLimits(NamedTuple):
 
 
 class Deadline:
-    """How much of their time the answers to one request have used, and of its bytes the last one.
+    """Time used by all responses to one request, and bytes received of the latest response.
 
-    The answers of redirects and of tries that failed count. An answer that goes into a file earns
-    time by what has come of it.
+    Responses of redirects and of failed tries count. A response that is written to a file earns
+    additional time with the bytes that arrive.
     """
 
     __slots__ = ("_earned", "_is_file", "_most", "_used", "_wire", "begun", "limits")
@@ -84,27 +84,27 @@ class Deadline:
         self._most = None if most is None else 2 * most + _FRAMING
         self._wire = 0
         self._earned = 0.0
-        """Seconds that bytes in a file have earned."""
+        """Additional seconds earned by the bytes written to a file."""
         self._used = 0.0
-        """Seconds that earlier answers took."""
+        """Seconds used by earlier responses."""
         self.begun: float | None = None
 
     def end(self) -> None:
-        """End with an answer, whether it came or not; its time still counts."""
+        """Stop the clock at the end of a response, complete or not; its time still counts."""
         if self.begun is not None:
             self._used += time.monotonic() - self.begun
         self.begun = None
 
     def try_again(self) -> None:
-        """Begin with another try, which may bring as many bytes as the one that failed."""
+        """Start another try, which may receive as many bytes as the failed one."""
         self.end()
         self._wire = 0
 
     def left(self) -> float | None:
-        """Return the seconds that are left, None for any number.
+        """Return the remaining seconds, or None if there is no limit or no response has begun.
 
         Raises:
-            ResponseTooSlowError: none are.
+            ResponseTooSlowError: no time remains.
         """
         limit = self.limits.max_response_seconds
         if limit is None or self.begun is None:
@@ -115,14 +115,14 @@ class Deadline:
         return left
 
     def longest_silence(self, left: float) -> float:
-        """Return after how many silent seconds a connection is lost, when so many are left.
+        """Return the seconds of silence after which a connection is lost, with ``left`` remaining.
 
-        Half of the time is kept for another try.
+        Half of the time is reserved for another try.
         """
         return max(left, self.limits.max_response_seconds or 0.0) / 2
 
     def reading_time(self) -> ReadingTime:
-        """End with the answer that has come, and return the time that its rows may take."""
+        """Stop the clock at the end of the response and return the time limit for its rows."""
         self.end()
         limit = self.limits.max_response_seconds
         if limit is None:
@@ -131,10 +131,10 @@ class Deadline:
         return ReadingTime(left, limit)
 
     def count(self, size: int) -> None:
-        """Note bytes that came over the wire.
+        """Count bytes received from the socket.
 
         Raises:
-            ResponseTooLargeError: they are far more than an answer of the largest size has.
+            ResponseTooLargeError: more bytes than a response of the largest allowed size can have.
         """
         if self.begun is None:
             self.begun = time.monotonic()
@@ -145,7 +145,7 @@ class Deadline:
             raise too_large(self.limits, is_file=self._is_file)
 
     def overdue(self) -> ResponseTooSlowError:
-        """Return the error of an answer that takes too long."""
+        """Return the error for a response that takes too long."""
         earlier = f", {self._used:.1f} of them for earlier answers" if self._used else ""
         return ResponseTooSlowError(
             f"The answer is not complete {self.limits.max_response_seconds:g} seconds after its"
@@ -155,11 +155,12 @@ class Deadline:
 
 
 class ReadingTime:
-    """Processor time of the thread that reads the rows of one answer.
+    """Processor time of the thread that reads the rows of one response.
 
-    Counted from one piece of its body to the next, with all that is done with the rows between
-    them. Waiting for a pipe takes no processor time. Where the thread sent a request or read
-    another answer between two pieces, as for the children of a row, nothing is counted.
+    It is counted from one chunk of the body to the next and includes all processing of the rows.
+    Waiting for a pipe takes no processor time. If the thread sent a request or read another
+    response
+    between two chunks, as for the child streams of a row, that interval is not counted.
     """
 
     def __init__(self, most: float | None, limit: float = 0.0) -> None:
@@ -167,10 +168,10 @@ class ReadingTime:
         self._spent = 0.0
 
     def count(self) -> None:
-        """Count the time since the last piece.
+        """Count the time since the previous chunk.
 
         Raises:
-            ResponseTooSlowError: the answer has had its time.
+            ResponseTooSlowError: the time limit is exceeded.
         """
         now = time.thread_time()
         if IN_FORCE.reading is self:
@@ -187,7 +188,7 @@ class ReadingTime:
 def too_large(
     limits: ResponseLimits, *, is_file: bool, what: str = "answer"
 ) -> ResponseTooLargeError:
-    """Return the error of an answer that is larger than allowed."""
+    """Return the error for a response that is larger than allowed."""
     name = "max_download_bytes" if is_file else "max_response_bytes"
     most: int = getattr(limits, name) or 0
     return ResponseTooLargeError(
@@ -198,15 +199,15 @@ def too_large(
 def read_body(
     response: requests.Response, limits: ResponseLimits, into: IO[bytes] | None = None
 ) -> None:
-    """Read the body of a response, decoded, into memory or into a file.
+    """Read the decoded body of a response into memory or into the file ``into``.
 
     Raises:
-        ResponseTooLargeError: it is larger than allowed; the rest is left unread.
-        requests.exceptions.RequestException: it cannot be read to its end.
+        ResponseTooLargeError: the body is larger than allowed; the rest is not read.
+        requests.exceptions.RequestException: the body cannot be read to its end.
     """
     known = vars(response)
     if known.get("_content_consumed") or known.get("_content") is not False:
-        return  # by someone before
+        return  # the body has been read already
     if response.raw is None:
         return
     body: Any = io.BytesIO() if into is None else into
@@ -223,7 +224,7 @@ def read_body(
 def _chunks(
     response: requests.Response, limits: ResponseLimits, *, is_file: bool
 ) -> Iterator[bytes]:
-    """Yield the decoded body piece by piece, and refuse it where it becomes too large."""
+    """Yield the decoded body in chunks; raise `ResponseTooLargeError` when it exceeds the limit."""
     most = limits.max_download_bytes if is_file else limits.max_response_bytes
     if most is not None and (_enforced_size(response) or 0) > most:
         raise too_large(limits, is_file=is_file)
@@ -236,7 +237,7 @@ def _chunks(
 
 
 def is_known_to_fit(response: requests.Response, limits: ResponseLimits) -> bool:
-    """Return whether a body is as large as the headers say, and not too large for the memory."""
+    """Return True if the headers guarantee that the body fits into the memory limit."""
     size, most = _enforced_size(response), limits.max_response_bytes
     if size is None or (most is not None and size > most):
         return False
@@ -244,9 +245,9 @@ def is_known_to_fit(response: requests.Response, limits: ResponseLimits) -> bool
 
 
 def _enforced_size(response: requests.Response) -> int | None:
-    """Return how many bytes http.client will read at most, None where it reads to the end.
+    """Return the most bytes that http.client will read, or None if it reads to the end.
 
-    The header alone is not to be trusted: there may be two, or one that is not a number.
+    The Content-Length header is not trusted: it may be repeated or not a number.
     """
     original = getattr(response.raw, "_original_response", None)
     size: int | None = getattr(original, "length", None)
@@ -254,19 +255,19 @@ def _enforced_size(response: requests.Response) -> int | None:
 
 
 class _InForce(threading.local):
-    """What measures the answers that a thread receives and reads; None for nothing."""
+    """Deadlines of the responses that a thread receives and reads; None means no limit."""
 
     deadline: Deadline | None = None
-    """Set by who sends, read by the connections."""
+    """Deadline of the request being sent: set by the sender, read by the connections."""
 
     last: Deadline | None = None
-    """That of the request that was sent last."""
+    """Deadline of the request that was sent last."""
 
     failed: Deadline | None = None
-    """What earlier tries of the next request have used, set by who tries again."""
+    """Deadline used by earlier tries of the next request, set by the retry loop."""
 
     reading: ReadingTime | None = None
-    """The answer of which a piece was read last, and no request was sent since."""
+    """Response whose chunk was read last, if no request was sent since."""
 
     read_at: float = 0.0
 

@@ -1,10 +1,10 @@
-"""Which failures are tried again, and after which wait.
+"""Retries of failed requests: the retryable errors and the waits between tries.
 
-Rules of the room: a failure is tried again when the same request may succeed later; a
-certificate that is refused will be refused again. A server that says when to come back
-(``Retry-After``, RFC 9110 section 10.2.3) is asked just then; otherwise the stream's wait
-generator and jitter decide. The loop itself is the library backoff's. It is for what has failed
-once: nearly all requests never do, and the library brings asyncio.
+- A failure is retried if the same request may succeed later; a refused certificate is not.
+- A server's ``Retry-After`` (RFC 9110 section 10.2.3) is followed; otherwise the stream's wait
+  generator and jitter decide.
+- The loop is the backoff library's. It is imported after the first failure only, since most
+  requests never fail and the library imports asyncio.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ __all__ = [
 ]
 
 RETRY_AFTER_LIMIT = 3600.0
-"""Seconds: the longest wait that a server's ``Retry-After`` is obeyed for. Whoever asks for
-more is asked again after this long."""
+"""Longest ``Retry-After`` that is followed, in seconds; longer ones are cut to this value."""
 
 RETRYABLE_ERRORS: tuple[type[Exception], ...] = (
     ConnectionResetError,
@@ -52,19 +51,19 @@ RETRYABLE_ERRORS: tuple[type[Exception], ...] = (
     requests.exceptions.ChunkedEncodingError,
     requests.exceptions.ContentDecodingError,
 )
-"""Failures that may pass."""
+"""Errors that may be temporary."""
 
 _Waits: TypeAlias = Generator[float, Any, None]
 
 WaitGenerator: TypeAlias = Callable[..., _Waits]
-"""Makes a generator of waits in seconds; each failure is sent into it."""
+"""A function that returns a generator of waits in seconds; each failure is sent into it."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Number = TypeVar("_Number", int, float)
 
 
 class _AsTold(float):
-    """A wait that the server asked for: no jitter is added."""
+    """A wait requested by the server: no jitter is added."""
 
     __slots__ = ()
 
@@ -79,10 +78,10 @@ def with_retries(
     ask_server: bool = True,
     is_over: Callable[[], bool] = bool,
 ) -> Callable[[_Function], _Function]:
-    """Return a decorator that tries a function again while its failures may pass.
+    """Return a decorator that calls a function again after retryable errors.
 
-    With ``ask_server`` a ``Retry-After`` goes before the wait generator and the jitter.
-    Nothing is tried again when ``is_over`` says that nobody waits for it.
+    With ``ask_server``, a ``Retry-After`` overrides the wait generator and the jitter. There are no
+    further tries once ``is_over`` returns True.
     """
 
     def jittered(wait: float) -> float:
@@ -92,7 +91,7 @@ def with_retries(
         @functools.wraps(function)
         def tried(*args: Any, **kwargs: Any) -> Any:
             usual, begun = wait_generator(), time.monotonic()
-            usual.send(None)  # it may measure the time from here
+            usual.send(None)  # the generator may start measuring time here
             try:
                 return function(*args, **kwargs)
             except RETRYABLE_ERRORS as error:
@@ -113,7 +112,7 @@ def with_retries(
                 on_backoff=waiting,
                 jitter=jittered,
                 logger=logger,
-                backoff_log_level=logging.DEBUG,  # the handler tells it, and of which stream
+                backoff_log_level=logging.DEBUG,  # the handler logs it, with the stream
             )(_failed_once(function, failure))(*args, **kwargs)
 
         return cast("_Function", tried)
@@ -122,9 +121,9 @@ def with_retries(
 
 
 def _failed_once(function: _Function, failure: Exception) -> _Function:
-    """Return a function as the loop is to see it: its first try is the one that failed.
+    """Return a function for the retry loop whose first call raises the failure that occurred.
 
-    The answers to all tries share the time that one may take.
+    The responses to all tries share one deadline.
     """
     failures = [failure]
 
@@ -142,33 +141,33 @@ def _failed_once(function: _Function, failure: Exception) -> _Function:
 
 
 def is_permanent_failure(error: Exception) -> bool:
-    """Tell whether another try would meet the very same failure."""
+    """Return True if another try would fail in the same way, as for a refused certificate."""
     return isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(
         error
     )
 
 
 def _waits(usual: _Waits, *, ask_server: bool) -> _Waits:
-    """Yield the wait after each failure: as the server says, else as ``usual`` does."""
+    """Yield the wait after each failure: the server's Retry-After, otherwise that of ``usual``."""
     error = yield 0.0
     at_once = False
     while True:
         told = retry_after(error) if ask_server else None
         if told == 0 and at_once:
-            told = None  # that did not help: ask less often
+            told = None  # an immediate retry has failed: use the usual wait
         at_once = told == 0
         try:
             wait = usual.send(error) if told is None else _AsTold(told)
-        except StopIteration:  # the author's generator has had enough
+        except StopIteration:  # the author's generator ends the retries
             return
         error = yield wait
 
 
 def retry_after(error: object) -> float | None:
-    """Return the seconds that the response of a failure asks to wait, None if it does not.
+    """Return the seconds of a failed response's ``Retry-After``, or None without one.
 
-    A date is measured from the response's own ``Date`` where it has one, so that clocks
-    need not agree. A date in the past says nothing about when to come back: it is None.
+    A date is measured from the response's own ``Date`` header if present, so that clocks need not
+    agree. A date in the past carries no information and yields None.
     """
     response = getattr(error, "response", None)
     headers = getattr(response, "headers", None) or {}
@@ -195,7 +194,7 @@ def _instant(text: str) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
-# What the hooks of a stream give unless they are overridden
+# Defaults of a stream's hooks
 
 
 def exponential_backoff() -> _Waits:
@@ -206,14 +205,14 @@ def exponential_backoff() -> _Waits:
 
 
 def random_jitter(value: float) -> float:
-    """Return a wait with up to one second more."""
+    """Return the wait plus a random part of up to one second."""
     import backoff
 
     return backoff.random_jitter(value)
 
 
 def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, None]:
-    """Yield the wait that a function says for each failure sent in."""
+    """Yield the wait that a function returns for each failure sent into the generator."""
     wait: Any = 0
     while True:
         failure = yield wait
@@ -221,7 +220,7 @@ def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, 
 
 
 class RetryState:
-    """A function that counts how often it was tried since the count was set to zero."""
+    """A callable that counts its calls since ``count`` was set to zero."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -229,6 +228,6 @@ class RetryState:
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Count, and try."""
+        """Count the call and call the function."""
         self.count += 1
         return self._function(*args, **kwargs)

@@ -1,8 +1,8 @@
-"""A large answer: its body lies in a temporary file, and whoever reads it takes what it needs.
+"""Responses whose body is spooled to a temporary file, for downloads too large for memory.
 
-Rules of the room: the whole body is read off the wire before anything is made of it, so that a
-connection that breaks is a failed request, which can be sent again. The file has no name and is
-gone with the answer. Each reader has a place of its own in it.
+The whole body is received before it is parsed, so that a broken connection is a failed request,
+which can be retried. The file is unnamed and is deleted with the response. Each reader has its own
+position in the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["SpooledResponse", "open_response_body", "spool_to_file"]
 
 
 class SpooledResponse(JSONResponse):
-    """An answer whose body lies in a file."""
+    """A response whose body is in a temporary file."""
 
     kept: _Kept
 
@@ -33,7 +33,7 @@ class SpooledResponse(JSONResponse):
         """The whole body.
 
         Raises:
-            ResponseTooLargeError: it is larger than what may be kept in memory.
+            ResponseTooLargeError: the body exceeds the limit for memory.
         """
         size = self.body().seek(0, io.SEEK_END)
         if self.max_bytes is not None and size > self.max_bytes:
@@ -41,12 +41,12 @@ class SpooledResponse(JSONResponse):
         return self.body().read()
 
     def body(self) -> IO[bytes]:
-        """Return a reader that begins at the first byte."""
+        """Return a reader positioned at the first byte."""
         return cast("IO[bytes]", io.BufferedReader(_Reader(self.kept)))
 
 
 class _Kept:
-    """A file that is closed when nobody reads it any more."""
+    """A temporary file that is closed when its last reader is garbage-collected."""
 
     def __init__(self) -> None:
         self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed below)
@@ -54,7 +54,7 @@ class _Kept:
 
 
 class _Reader(io.RawIOBase):
-    """One reader of a file that others read, too; to close it leaves them alone."""
+    """A reader of a file shared with other readers; closing it does not close the file."""
 
     def __init__(self, kept: _Kept) -> None:
         self._kept = kept
@@ -87,11 +87,11 @@ def spool_to_file(
     limits: ResponseLimits | None = None,
     deadline: Deadline | None = None,
 ) -> requests.Response:
-    """Read the body of a streamed response into a file; of other libraries leave it as it is.
+    """Read the body of a streamed response into a file; return other response classes unchanged.
 
     Raises:
         requests.exceptions.RequestException: the body cannot be read to its end.
-        ResponseTooLargeError: it is larger than a download may be.
+        ResponseTooLargeError: the body is larger than a download may be.
     """
     if type(response) is not requests.Response:
         return response
@@ -109,7 +109,7 @@ def spool_to_file(
 
 
 def open_response_body(response: requests.Response) -> IO[bytes]:
-    """Return a reader of an answer's body."""
+    """Return a binary reader of a response's body."""
     return (
         response.body() if isinstance(response, SpooledResponse) else io.BytesIO(response.content)
     )

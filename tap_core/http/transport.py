@@ -1,7 +1,7 @@
-"""One request sent, one answer back, and what is said when that fails.
+"""Sending of one request, including redirects, limits and error messages.
 
-Rules of the room: a timeout is always set. Errors keep their type, by which authors catch
-them, and lose every secret that the HTTP client wrote into their text.
+Every request has a timeout. Errors keep their type, since authors catch them by it, and secrets
+that the HTTP client wrote into their text are removed.
 """
 
 from __future__ import annotations
@@ -49,20 +49,21 @@ __all__ = [
 ]
 
 DEFAULT_REQUEST_TIMEOUT = 300
-"""Seconds to wait for a connection, and for each piece of an answer."""
+"""Seconds to wait for a connection and for each read of a response."""
 
 _TOKEN_BYTES: Final = 10_000_000
-"""Bytes that the answer of a token endpoint may have."""
+"""Largest response of a token endpoint, in bytes."""
 
 ANNOTATED_ERRORS = (SyncError, requests.exceptions.RequestException)
-"""Errors of a request: their messages are completed by `annotate_error`."""
+"""Errors of a request whose messages `annotate_error` completes."""
 
 
 class ProxyCache:
-    """The proxies that the environment names for a host, looked up once for each host.
+    """Proxies from the environment variables, looked up once per host.
 
-    The HTTP client goes through all variables of the environment three times per request, which
-    takes longer than reading a page. Sessions with proxies or rules of their own are left to it.
+    requests reads all environment variables three times per request, which takes longer than
+    reading a
+    page. Sessions with their own proxies or class do their own lookup.
     """
 
     def __init__(self) -> None:
@@ -71,7 +72,7 @@ class ProxyCache:
     def arguments(
         self, session: requests.Session, request: requests.PreparedRequest
     ) -> dict[str, Any]:
-        """Return what `requests.Session.send` is to be told, nothing where it knows better."""
+        """Return the proxy arguments for `requests.Session.send`; empty if the session decides."""
         if type(session) is not requests.Session or session.proxies or not session.trust_env:
             return {}
         host = tuple((request.url or "").split("/", 3)[:3])
@@ -92,16 +93,16 @@ def send_request(
     limits: ResponseLimits | None = None,
     into_file: bool = False,
 ) -> requests.Response:
-    """Send a request and read the whole answer, in memory or into a file.
+    """Send a request and read the whole response into memory or into a file.
 
-    ``route`` says where the request and its redirects may lead, ``limits`` how large the answer
-    may be and how long it may take.
+    ``route`` restricts the origins of the request and its redirects; ``limits`` restricts the size
+    and the time of the response.
 
     Raises:
-        requests.exceptions.RequestException: as requests raises it, without secrets.
-        ConfigurationError: it would leave unencrypted where that is forbidden.
-        UntrustedHostError: it would take credentials to a host that may not have them.
-        ResponseTooLargeError, ResponseTooSlowError: the answer exceeds a limit.
+        requests.exceptions.RequestException: raised by requests, with secrets removed.
+        ConfigurationError: the request would be unencrypted where that is forbidden.
+        UntrustedHostError: credentials would be sent to a host that is not allowed.
+        ResponseTooLargeError, ResponseTooSlowError: the response exceeds a limit.
     """
     route.check(request)
     limits = limits or ResponseLimits()
@@ -129,7 +130,7 @@ def send_request(
 
 
 class _Trip:
-    """A request on its way, from redirect to redirect."""
+    """A request and the redirects that follow from it."""
 
     def __init__(
         self,
@@ -153,7 +154,7 @@ class _Trip:
             self.how["stream"] = True
 
     def answer(self, request: requests.PreparedRequest, *, follows: bool) -> requests.Response:
-        """Send a request, follow its redirects, and return the last answer, its body read."""
+        """Send a request, follow its redirects and return the final response with its body read."""
         response = self._sent(request)
         if not follows or getattr(response, "next", None) is None:
             return response
@@ -172,10 +173,11 @@ class _Trip:
         return response
 
     def _sent(self, request: requests.PreparedRequest) -> requests.Response:
-        """Send one request, and have its answer read within the limits.
+        """Send one request and read its response within the limits.
 
-        A hook of requests sees an answer before anything else does; behind the hooks of others
-        it sees what they made of it.
+        The reading hook runs before the hooks of authors, and again after them for a response that
+        they
+        replaced.
         """
         check_https(request.url)
         arguments = self._proxies.arguments(self._session, request)
@@ -194,7 +196,7 @@ class _Trip:
             request.hooks = {**hooks, "response": others}
 
     def _read(self, response: requests.Response, *_: Any, stream: Any = False, **__: Any) -> None:
-        """Read the body within the limits, unless the session does so at once, and may."""
+        """Read the body within the limits, unless the session reads it safely on its own."""
         if not stream and is_known_to_fit(response, self._limits):
             return
         if not self._into_file or response.is_redirect:
@@ -202,9 +204,9 @@ class _Trip:
 
 
 def token_deadline(seconds: float | None = MAX_RESPONSE_SECONDS) -> Deadline:
-    """Return the limits of the answers to one request for a token, over all its tries.
+    """Return the deadline shared by all responses to one token request, over all its tries.
 
-    ``seconds`` are those from the first byte of an answer to its last one.
+    ``seconds`` is the time from the first byte of a response to its last.
     """
     return Deadline(ResponseLimits(max_response_bytes=_TOKEN_BYTES, max_response_seconds=seconds))
 
@@ -217,14 +219,14 @@ def ask_token_endpoint(
     deadline: Deadline | None = None,
     **request: Any,
 ) -> requests.Response:
-    """Send a POST that follows no redirect, and return the answer.
+    """Send a POST to a token endpoint without following redirects and return the response.
 
-    ``deadline`` is that of earlier tries, made by `token_deadline`.
+    ``deadline`` is that of earlier tries, created by `token_deadline`.
 
     Raises:
-        requests.exceptions.RequestException: there is no answer.
-        ConfigurationError: it would leave unencrypted where that is forbidden.
-        ResponseTooLargeError, ResponseTooSlowError: the answer exceeds the usual limits.
+        requests.exceptions.RequestException: no response was received.
+        ConfigurationError: the request would be unencrypted where that is forbidden.
+        ResponseTooLargeError, ResponseTooSlowError: the response exceeds the usual limits.
     """
     check_https(url)
     deadline = deadline or token_deadline()
@@ -248,14 +250,15 @@ def ask_token_endpoint(
 
 
 def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> requests.Response:
-    """Return the answer to a plain GET, within the usual limits.
+    """Return the response to a plain GET, within the usual limits.
 
-    A name and a password in the URL stay with its origin: a redirect elsewhere goes without.
+    A user name and password in the URL are sent to its origin only; a redirect to another origin is
+    followed without them.
 
     Raises:
-        requests.exceptions.RequestException: there is no answer.
+        requests.exceptions.RequestException: no response was received.
         UntrustedHostError: a redirect leads from HTTPS to HTTP.
-        ResponseTooLargeError, ResponseTooSlowError: the answer exceeds a limit.
+        ResponseTooLargeError, ResponseTooSlowError: the response exceeds a limit.
     """
     with requests.Session() as session:
         request = session.prepare_request(requests.Request("GET", url))
@@ -263,7 +266,7 @@ def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> r
         origin = parse_origin(request.url)
         route = Route(
             lambda one: one == origin,
-            lambda _: False,  # elsewhere a redirect gets a bare request
+            lambda _: False,  # a redirect to another origin carries no credentials
             is_secure=lambda: origin is not None and origin.scheme == "https",
         )
         return send_request(
@@ -282,7 +285,7 @@ def _clean(
     request: requests.PreparedRequest,
     secrets: Secrets,
 ) -> None:
-    """Hide secrets in an error's text, and drop the errors behind it, which repeat the URL."""
+    """Hide secrets in an error's text and drop its chained errors, which repeat the URL."""
     text = str(error)
     for url in (request.url or "", request.path_url):
         if url.strip("/"):
@@ -292,9 +295,9 @@ def _clean(
 
 
 def resize_connection_pool(session: requests.Session, threads: int) -> None:
-    """Let a session keep a connection for each of so many threads."""
+    """Give each adapter of a session a connection pool for at least ``threads`` threads."""
     for adapter in {id(each): each for each in session.adapters.values()}.values():
-        known = vars(adapter)  # attributes of requests that its own pickling relies on
+        known = vars(adapter)  # private attributes that pickling of HTTPAdapter relies on
         if isinstance(adapter, HTTPAdapter) and known["_pool_maxsize"] < threads:
             adapter.init_poolmanager(
                 known["_pool_connections"], threads, block=known["_pool_block"]
@@ -302,7 +305,7 @@ def resize_connection_pool(session: requests.Session, threads: int) -> None:
 
 
 def bind_authenticator(authenticator: Any, stream: Any) -> Any:
-    """Tell an authenticator that wants to know it which stream it works for; return it."""
+    """Attach an authenticator to its stream if it has an ``attach`` method; return it."""
     attach = getattr(authenticator, "attach", None)
     if callable(attach):
         attach(stream)
@@ -310,12 +313,12 @@ def bind_authenticator(authenticator: Any, stream: Any) -> Any:
 
 
 def refresh_token_after_401(authenticator: Any, refusal: requests.Response) -> bool:
-    """Get a new access token, unless someone did since what was refused was sent.
+    """Refresh the access token, unless another thread has done so since the request was sent.
 
-    Of threads that were refused at once, the first asks and the others wait for it.
+    If several threads receive a 401 at once, the first one refreshes and the others wait for it.
 
     Returns:
-        Whether there may be another token now; False for authenticators without tokens.
+        True if a retry may use another token; False for authenticators without tokens.
     """
     update = getattr(authenticator, "update_access_token", None)
     if not callable(update):
@@ -333,7 +336,7 @@ def _carries(request: requests.PreparedRequest, token: str) -> bool:
 
 
 def format_http_error(response: requests.Response, *, path: str, excerpt: str) -> str:
-    """Return the message for a status that is an error."""
+    """Return the error message for an HTTP status."""
     status = response.status_code
     kind = "Client Error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "Server Error"
     if status < HTTPStatus.BAD_REQUEST:
@@ -341,7 +344,7 @@ def format_http_error(response: requests.Response, *, path: str, excerpt: str) -
     message = f"{status} {kind}: {response.reason} for path: {path}"
     if excerpt:
         message += f", content is {excerpt}"
-    if response.headers:  # their names alone: among the values are cookies
+    if response.headers:  # names only: values include cookies
         message += f", headers: {','.join(response.headers)}"
     return message
 
@@ -353,13 +356,15 @@ def annotate_error(
     tries: int,
     secrets: Secrets,
 ) -> None:
-    """Add to an error's message which stream, request and try it was."""
+    """Add the stream, the request and the number of tries to an error's message."""
     where = f"stream '{stream}'"
     if request is not None:
         where += f", {request.method} {secrets.hide(redact_url(request.url))}"
     if tries:
         where += f", try {tries}"
-    if isinstance(error, OSError) and error.strerror:  # shown instead of the arguments
+    if (
+        isinstance(error, OSError) and error.strerror
+    ):  # str() shows strerror instead of the arguments
         error.strerror = f"{error.strerror} [{where}]"
         return
     said, *more = error.args or ("",)

@@ -1,1 +1,1 @@
-"""Incremental sync by a date: a cursor's formats, its windows, and what is asked and kept."""
+"""Incremental sync by a date cursor: formats, time windows, request options and record filters."""

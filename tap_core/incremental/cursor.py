@@ -1,9 +1,8 @@
-"""An incremental cursor of dates: what is asked for, window by window, and what is kept.
+"""Datetime cursor of an incremental stream: start, end, windows and bookmark formats.
 
-Rules of the room: one class, whether an author sets it on a stream or a manifest names it; its
-fields are the keys of Airbyte's YAML reference. Nothing here knows a stream or a state: who
-runs it gives the settings, the stored value and the present instant. What can be known to be
-wrong without settings is refused when it is made.
+The same class serves Python streams and manifests; its fields are the keys of Airbyte's YAML
+reference (DatetimeBasedCursor). It knows neither stream nor state: the caller passes settings, the
+stored value and the current time. Errors that need no settings are raised on construction.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ _NO_DURATION = ISODuration(0, dt.timedelta())
 
 @dataclass(frozen=True)
 class MinMaxDatetime:
-    """A date-time with a floor and a ceiling, all in one format.
+    """A datetime with optional minimum and maximum, all in one format.
 
-    Without ``datetime_format`` they are in that of the cursor (Airbyte's YAML reference).
+    Without ``datetime_format``, the cursor's format applies (Airbyte's YAML reference).
     """
 
     datetime: str | Callable[[Mapping[str, Any]], str]
@@ -48,10 +47,10 @@ class MinMaxDatetime:
     def instant(
         self, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
     ) -> dt.datetime:
-        """Return the instant; ``read`` knows the formats of the cursor.
+        """Return the datetime within its limits; ``read`` parses the cursor's formats.
 
         Raises:
-            ValueError: one of the three is no date-time in the format.
+            ValueError: one of the three values does not match the format.
         """
         if self.datetime_format:
             read = _reader((get_format(self.datetime_format),))
@@ -65,14 +64,14 @@ class MinMaxDatetime:
 
 @dataclass(frozen=True)
 class DatetimeBasedCursor:
-    """Reads a stream in windows of time, from where the last sync ended until now.
+    """Cursor that reads a stream in time windows, from the end of the last sync until now.
 
-    ``step``, ``cursor_granularity`` and ``lookback_window`` are durations in ISO 8601.
-    ``start_datetime`` and ``end_datetime`` are a text in ``datetime_format``, ``"now"``, a
-    date-time of Python, a `MinMaxDatetime`, or a function of the settings that returns a
-    text. ``cutoff`` says what is kept when a window is done: the value of the last record,
-    or the end of the window where that is later. ``boundary`` says whether a record at the
-    stored value is sent again or dropped.
+    ``step``, ``cursor_granularity`` and ``lookback_window`` are ISO 8601 durations.
+    ``start_datetime`` and ``end_datetime`` are a string in ``datetime_format``, ``"now"``, a
+    `datetime.datetime`, a `MinMaxDatetime`, or a function that takes the settings and returns a
+    string. ``cutoff`` selects the bookmark at the end of a window: the value of the last record,
+    or the end of the window if that is later. ``boundary`` selects whether a record at the stored
+    value is sent again or dropped.
 
     >>> updates = DatetimeBasedCursor(
     ...     cursor_field="updated_at",
@@ -83,8 +82,8 @@ class DatetimeBasedCursor:
     ... )
 
     Raises:
-        ValueError: a format or duration that is none, a step without granularity (or the
-            reverse) or shorter than it, a cursor without field or start.
+        ValueError: a format or duration is invalid, a step has no granularity (or the reverse) or
+            is shorter than it, or the field or the start is missing.
     """
 
     cursor_field: str
@@ -116,13 +115,13 @@ class DatetimeBasedCursor:
             raise ValueError(" ".join(dict.fromkeys(faults)))
         if self.is_data_feed and (self.step or self.start_time_option or self.end_time_option):
             warnings.warn(
-                f"The cursor '{self.cursor_field}' is that of a feed (is_data_feed), which cannot"
-                " be asked for a time: step, start_time_option and end_time_option are ignored.",
+                f"The cursor '{self.cursor_field}' belongs to a feed (is_data_feed), which cannot"
+                " be filtered by time: step, start_time_option and end_time_option are ignored.",
                 stacklevel=3,
             )
 
     def _fault(self, name: str) -> str | None:
-        """Return what is wrong with one part of what was said, None where nothing is."""
+        """Return the error text of one check or computed field, or None if it is valid."""
         try:
             part = getattr(self, name)
             _ = part() if callable(part) else part
@@ -159,27 +158,27 @@ class DatetimeBasedCursor:
                 f" {self.cursor_granularity!r}: windows would end before they begin."
             )
 
-    # What was said, compiled
+    # Compiled fields
 
     @cached_property
     def format(self) -> DatetimeFormat:
-        """The format of requests and of what is kept."""
+        """The format of request values and bookmarks."""
         return get_format(self.datetime_format)
 
     @cached_property
     def formats(self) -> tuple[DatetimeFormat, ...]:
-        """The formats in which values are read, in the order of trying."""
+        """The formats in which values are parsed, tried in this order."""
         given = [get_format(text) for text in self.cursor_datetime_formats or ()]
         return tuple(dict.fromkeys([*given, self.format]))
 
     @cached_property
     def read(self) -> Callable[[Any], dt.datetime]:
-        """What reads a value of a record or a state; it raises ValueError for one that is none."""
+        """Parser of a value from a record or a state; raises ValueError if no format matches."""
         return _reader(self.formats)
 
     @cached_property
     def granularity(self) -> dt.timedelta:
-        """The smallest time that the API tells apart, nothing where it is not said."""
+        """The API's smallest time unit; zero if not set."""
         given = parse_duration(self.cursor_granularity) if self.cursor_granularity else _NO_DURATION
         if given.months:
             raise ValueError(
@@ -198,29 +197,29 @@ class DatetimeBasedCursor:
 
     @cached_property
     def clamp(self) -> ClampPolicy | None:
-        """The periods on whose edges windows begin and end."""
+        """The periods to whose boundaries windows are aligned, or None."""
         return parse_clamp(self.clamping) if self.clamping else None
 
     @property
     def filters(self) -> bool:
-        """Whether records are compared with the interval here, since the API does not."""
+        """True if records are filtered by the interval here because the API does not do so."""
         return self.is_data_feed or self.is_client_side_incremental
 
-    # What a sync asks for
+    # Intervals of a sync
 
     def start(self, config: Mapping[str, Any], now: dt.datetime | None = None) -> dt.datetime:
-        """Return the instant from which everything is read.
+        """Return the start of the first sync.
 
         Raises:
-            ValueError: what is given is no date-time in the format.
+            ValueError: the start does not match the format.
         """
         return self._edge("start_datetime", config, now or utc_now())
 
     def end(self, config: Mapping[str, Any], now: dt.datetime | None = None) -> dt.datetime:
-        """Return the instant up to which is read: now, unless an end is given.
+        """Return the end of the sync: now, unless an end is set.
 
         Raises:
-            ValueError: what is given is no date-time in the format.
+            ValueError: the end does not match the format.
         """
         return self._edge("end_datetime", config, now or utc_now())
 
@@ -240,11 +239,11 @@ class DatetimeBasedCursor:
         return _reader((self.format, *self.formats), parse_instant)
 
     def lower_bound(self, start: dt.datetime, stored: dt.datetime | None) -> dt.datetime:
-        """Return from where to go on: the stored instant less the lookback, never before start."""
+        """Return the stored datetime less the lookback window, but never before ``start``."""
         return start if stored is None else max(start, self._lookback.before(stored))
 
     def windows(self, lower: dt.datetime, end: dt.datetime) -> Iterator[TimeWindow]:
-        """Yield the windows between two instants; a feed has one."""
+        """Yield the windows between two datetimes; a data feed has a single window."""
         spans = split_into_windows(
             lower,
             end,
@@ -260,7 +259,7 @@ class DatetimeBasedCursor:
             yield TimeWindow(first, last, start_time, end_time, is_last=coming is None)
 
     def put(self, request: HTTPRequest, window: TimeWindow) -> None:
-        """Put the ends of a window into a request, where options say so."""
+        """Put the start and end of a window into a request, as the request options define."""
         if self.is_data_feed:
             return
         if self.start_time_option is not None:
@@ -269,7 +268,7 @@ class DatetimeBasedCursor:
             self.end_time_option.put(request, window.end_time)
 
     def fields(self, window: TimeWindow) -> dict[str, str]:
-        """Return the ends of a window by the names that a slice has for them."""
+        """Return the start and end of a window under their field names in a slice."""
         return {
             self.partition_field_start or "start_time": window.start_time,
             self.partition_field_end or "end_time": window.end_time,
@@ -280,7 +279,7 @@ def _reader(
     formats: tuple[DatetimeFormat, ...],
     otherwise: Callable[[Any], ParsedInstant | None] | None = None,
 ) -> Callable[[Any], dt.datetime]:
-    """Return what reads a value in the first format that fits, or ``otherwise``."""
+    """Return a parser that tries the formats in order and then ``otherwise``."""
     first, others = formats[0].read, tuple(each.read for each in formats[1:])
     if not others and otherwise is None:
         return first
@@ -307,7 +306,7 @@ def _given(given: Any, config: Mapping[str, Any]) -> Any:
 def _instant(
     given: Any, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
 ) -> dt.datetime:
-    """Return the instant that was said in one of the ways of saying it."""
+    """Return the datetime of a string, a datetime, a settings function, "now" or None (now)."""
     given = _given(given, config)
     if given is None or given == "now":
         return now

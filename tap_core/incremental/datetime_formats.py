@@ -1,10 +1,10 @@
-"""Date-times as an API writes them: by format strings.
+"""Datetime formats of APIs, compiled from format strings.
 
-Rules of the room: a format is compiled once and checked then. Besides the directives of
-Python's ``strptime`` there are those of Airbyte's YAML reference: ``%s``, ``%ms``,
-``%s_as_float`` and ``%epoch_microseconds`` (each alone: a count since 1970) and ``%_ms``. What
-says no offset is UTC; an instant is written in UTC unless the format has ``%z``. The forms of
-ISO 8601 that most APIs use are read without ``strptime``, and mean the same.
+- A format is compiled and validated once. Besides the directives of Python's ``strptime`` it may
+  use those of Airbyte's YAML reference: ``%_ms``, and as the whole format ``%s``, ``%ms``,
+  ``%s_as_float`` or ``%epoch_microseconds`` (counts since 1970).
+- Values without an offset are UTC; datetimes are written in UTC unless the format has ``%z``.
+- Common ISO 8601 formats are parsed without ``strptime``, with the same results.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ _SAMPLE = datetime(2024, 2, 29, 13, 14, 15, 678_000, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, slots=True)
 class DatetimeFormat:
-    """A format, compiled: made by `get_format`."""
+    """A compiled datetime format, created by `get_format`."""
 
     text: str
     _read: Callable[[str], datetime]
     write: Callable[[datetime], str]
-    """Write an aware instant."""
+    """Function that writes an aware datetime in this format."""
     is_count: bool = False
-    """Whether it is a count since 1970, so that numbers sort as their instants do."""
+    """True for a count since 1970, whose numbers sort like their datetimes."""
     is_plain: bool = False
-    """Whether it is a full form of ISO 8601, whose texts of one zone and length sort so, too."""
+    """True for a full ISO 8601 format, whose texts of one zone and length sort like datetimes."""
 
     def read(self, value: Any) -> datetime:
-        """Return the aware instant that a value of a record, a state or a setting is.
+        """Return the aware datetime of a value from a record, a state or a setting.
 
-        Date-times and dates of Python are taken as they are.
+        Python datetimes and dates are accepted too; without a time zone they are UTC.
 
         Raises:
-            ValueError: the value is none in this format.
+            ValueError: the value does not match the format.
         """
         if type(value) is str:
             return self._read(value)
@@ -78,7 +78,7 @@ def get_format(text: str) -> DatetimeFormat:
     """Compile a format.
 
     Raises:
-        ValueError: it has a directive that is none, or no year, or cannot be read back.
+        ValueError: it has an unknown directive or no year, or cannot parse its own output.
         LimitExceededError: it is too long.
     """
     check_time_format(text)
@@ -127,7 +127,7 @@ def _check_round_trip(made: DatetimeFormat) -> None:
 
 
 def _text_of_number(value: float | Decimal, *, is_whole: bool) -> str:
-    """Return digits for a number, without an exponent, and without a fraction if asked so."""
+    """Return the digits of a number without exponent, and without fraction if ``is_whole``."""
     if isinstance(value, int):
         return str(value)
     digits = format(Decimal(str(value)), "f")
@@ -165,7 +165,7 @@ def _write(text: str, instant: datetime) -> str:
 
 @lru_cache(maxsize=1_024)
 def _write_utc(text: str, instant: datetime) -> str:
-    """Write an instant; equal ones are one, whatever clock they are told by."""
+    """Write a datetime in UTC; cached, since equal datetimes of any time zone give one text."""
     return _spelled(text, instant.astimezone(timezone.utc))
 
 
@@ -190,7 +190,7 @@ def _read_slowly(text: str, value: str) -> datetime:
 
 
 def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callable[[str], datetime]:
-    """Return what reads texts of one full form fast, and others as ``strptime`` does."""
+    """Return a parser that is fast for texts in the ISO format and uses ``strptime`` for others."""
     gap, zone, has_fraction = form["gap"] or "", form["zone"] or "", bool(form["fraction"])
     end = _SECONDS_END if gap else _DATE_END
     if has_fraction or zone == "%z":
@@ -211,7 +211,10 @@ def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callabl
 
 
 def _has_marks(text: str, gap: str) -> bool:
-    """Return whether dashes and colons stand where the form has them: Python reads other forms."""
+    """Return True if dashes and colons are where the format has them.
+
+    `datetime.fromisoformat` accepts other ISO 8601 forms as well.
+    """
     return text[7:8] == "-" and (
         not gap or (text[_DATE_END:].startswith(gap) and text[13:14] == text[16:17] == ":")
     )
@@ -244,9 +247,9 @@ def _read_iso(
 
 
 def _refused(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
-    """Refuse a text whose date and time are of the form and whose rest is not.
+    """Refuse a text whose date and time match the format and whose remainder does not.
 
-    ``strptime`` could only say the same, at ten times the price.
+    ``strptime`` would also refuse it, in ten times the time.
     """
     if is_certain:
         raise ValueError(f"{text!r} does not end as the format does.")
@@ -254,7 +257,7 @@ def _refused(text: str, slow: Callable[[str], datetime], *, is_certain: bool) ->
 
 
 def _parse_microseconds(tail: str, *, has_fraction: bool) -> int | None:
-    """Return the microseconds of a fraction and its point; None where they are not so."""
+    """Return the microseconds of a fraction with its leading point, or None if it is invalid."""
     if not has_fraction:
         return None if tail else 0
     digits = tail[1:]
@@ -276,7 +279,7 @@ def _parse_offset(text: str) -> timezone | None:
 
 
 def _parse_zone(tail: str) -> _Zone | None:
-    """Return where the offset at the end of a text begins, and which it is."""
+    """Return the position and the value of the offset at the end of a text, or None."""
     if tail[-1:] == "Z":
         return len(tail) - 1, timezone.utc
     for length in (6, 5):

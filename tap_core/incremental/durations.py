@@ -1,8 +1,8 @@
-"""Durations in ISO 8601, and instants that far apart.
+"""ISO 8601 durations and their addition to datetimes.
 
-Rules of the room: a duration is a number of months and a fixed length. Months are counted on
-the calendar: a day that a month does not have becomes its last one. Nothing is rounded beyond
-microseconds, and an instant beyond the calendar is the calendar's end.
+A duration is a number of months and a fixed length. Months are calendar months: a day that a month
+does not have becomes its last day. Durations are precise to the microsecond. Results outside the
+range of `datetime.datetime` become its minimum or maximum.
 """
 
 from __future__ import annotations
@@ -31,38 +31,38 @@ _SHORTEST_MONTH = timedelta(days=28)
 
 @dataclass(frozen=True, slots=True)
 class ISODuration:
-    """A length of time: whole months, and what is of fixed length."""
+    """A duration: a number of calendar months and a fixed length."""
 
     months: int
     rest: timedelta
 
     def after(self, instant: datetime, times: int = 1) -> datetime:
-        """Return the instant that comes so many times this later (or earlier, below zero)."""
+        """Return the datetime that is ``times`` durations later, or earlier if negative."""
         try:
             return _add_months(instant, self.months * times) + self.rest * times
         except (OverflowError, ValueError):
             return _LAST if times > 0 else _FIRST
 
     def before(self, instant: datetime) -> datetime:
-        """Return the instant that is this much earlier."""
+        """Return the datetime that is one duration earlier."""
         return self.after(instant, -1)
 
     @property
     def least(self) -> timedelta:
-        """The shortest that it may be; a month has at least 28 days."""
+        """The shortest possible length; a month has at least 28 days."""
         return self.months * _SHORTEST_MONTH + self.rest
 
     @property
     def is_nothing(self) -> bool:
-        """Whether its length is zero."""
+        """True if the duration is zero."""
         return not self.months and not self.rest
 
 
 def parse_duration(text: str) -> ISODuration:
-    """Read a duration such as ``P10D``, ``P1M`` or ``PT0.001S``.
+    """Parse a duration such as ``P10D``, ``P1M`` or ``PT0.001S``.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text is not an ISO 8601 duration, or it is too long.
     """
     found = _FORM.fullmatch(text)
     if found is None:

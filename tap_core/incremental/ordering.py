@@ -1,8 +1,8 @@
-"""Which of two cursor values is the later one, by the formats of a cursor.
+"""Comparison of cursor values as datetimes, by the formats of a cursor.
 
-Rules of the room: values are compared as instants and kept in the cursor's own format, which
-may cut them short: what is kept is then a little earlier, and nothing is lost. A value that is
-missing, or that no format reads, moves nothing and is told once per stream.
+Bookmarks are kept in the cursor's own format, which may truncate them: the bookmark is then
+slightly earlier and no record is lost. A value that is missing or that no format matches does not
+move the bookmark and causes one warning per stream.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ _REMEMBERED = 1_024
 
 @dataclass(slots=True)
 class FeedOrderTracker:
-    """How many records of a stream's feed came in disorder, over all of its contexts."""
+    """Number of out-of-order records in a stream's data feed, over all of its contexts."""
 
     misplaced: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CursorComparator(ReplicationKeyComparator):
-    """Compares the values of one stream's cursor; made by `make_comparator`."""
+    """Comparison of the values of one stream's cursor; created by `make_comparator`."""
 
     cursor: DatetimeBasedCursor
     stream: str
     read: Callable[[Any], dt.datetime]
-    """What reads a value; it raises ValueError, or TypeError for what is no value at all."""
+    """Parser; raises ValueError if no format matches, TypeError for an unhashable value."""
     ranks: FeedOrderTracker = field(default_factory=FeedOrderTracker, compare=False)
 
     @property
     def is_declared(self) -> bool:
-        """Whether the form of values was declared: those without it are passed over."""
+        """True: the formats are declared, so values that do not match them are ignored."""
         return True
 
     def instant(self, value: Any) -> dt.datetime | None:
-        """Return the instant of a value, None for one that is none."""
+        """Return the datetime of a value, or None if no format matches."""
         try:
             return self.read(value)
         except (ValueError, TypeError):
             return None
 
     def is_usable(self, value: Any) -> bool:
-        """Return whether a value can be a bookmark."""
+        """Return True if a value can be a bookmark."""
         return self.instant(value) is not None
 
     def tell_unusable(self, value: Any) -> None:
-        """Warn of a value that cannot be a bookmark, once per stream."""
+        """Warn about a value that cannot be a bookmark, once per stream."""
         shown = "is missing or null" if value is None else f"is {value!r:.80}"
         self.tell_once(
             "unusable",
@@ -69,7 +69,7 @@ class CursorComparator(ReplicationKeyComparator):
         )
 
     def is_plain(self, value: Any) -> bool:
-        """Return whether values of this one's type and form sort as their instants do."""
+        """Return True if values of this value's type and format sort like their datetimes."""
         if not isinstance(value, str):
             return self.cursor.formats[0].is_count or isinstance(value, dt.date)
         for each in self.cursor.formats:
@@ -77,11 +77,11 @@ class CursorComparator(ReplicationKeyComparator):
                 return False
             with suppress(ValueError):
                 each.read(value)
-                return True  # and those before it refuse all texts of this form
+                return True  # formats before it refuse all texts of this format
         return False
 
     def kept(self, value: Any) -> Any:
-        """Return a value as a state holds it: text in the cursor's format."""
+        """Return a value as it is stored in a state: text in the cursor's format."""
         found = self.instant(value)
         return value if found is None else self.cursor.format.write(found)
 
@@ -93,6 +93,6 @@ class CursorComparator(ReplicationKeyComparator):
 
 
 def make_comparator(cursor: DatetimeBasedCursor, stream: str) -> CursorComparator:
-    """Return the order of the values that a stream's cursor has."""
+    """Return the comparator for the values of a stream's cursor."""
     remembered = lru_cache(_REMEMBERED, typed=True)(cursor.read)
     return CursorComparator(ValueKind.INSTANT, cursor=cursor, stream=stream, read=remembered)

@@ -1,9 +1,10 @@
-"""Which records belong to the interval of a sync, where the API cannot tell.
+"""Client-side filter of records by the interval of a sync, for APIs that cannot filter.
 
-Rules of the room: decided once per context, asked per record. A record without a usable
-cursor passes. A feed comes newest first: where the last record of a page is before its cut-off
-all that follow are older, so that no further page is asked for. Of a feed in disorder, too, only
-the last record of a page is looked at, as airbyte-cdk does.
+- The filter is created once per context and applied to each record. A record without a usable
+  cursor value passes.
+- A data feed is sorted newest first: if the last record of a page is before the cut-off, all later
+  ones are older and no further page is requested. As in airbyte-cdk, only the last record of a
+  page decides, even if the feed is out of order.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ __all__ = ["CursorRecordFilter"]
 
 
 class CursorRecordFilter:
-    """Lets the records of one interval pass, both of its ends included.
+    """Filter that passes the records of one interval, both ends included.
 
-    ``find`` finds the cursor value in a record. ``passed`` is the instant up to which records
-    are known to be sent, so that one at it is dropped; None where none are. Without ``upper``
-    only that is looked at.
+    ``find`` returns the cursor value of a record. Records at exactly ``passed`` were sent by an
+    earlier sync and are dropped; None drops no records. With ``upper`` None, the interval is not
+    checked.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class CursorRecordFilter:
         passed: dt.datetime | None,
     ) -> None:
         self.is_past: bool = False
-        """Whether the last record of a feed was one before its cut-off."""
+        """True if the last record of a feed was before its cut-off."""
         self._order = order
         self._find = find
         self._lower = lower
@@ -46,7 +47,7 @@ class CursorRecordFilter:
         self._newest_allowed: dt.datetime | None = None
 
     def admits(self, record: Record) -> bool:
-        """Return whether a record is sent."""
+        """Return True if a record is sent."""
         try:
             value = self._find(record)
         except KeyError:

@@ -1,7 +1,6 @@
-"""Where in a request a value goes.
+"""Options that put one value into a request: query parameter, header, body field or path.
 
-Rules of the room: an option puts one value into one request and knows nothing else. What an
-author's request holds is never changed in place: mappings are copied before they get a key.
+Mappings of an author's request are copied before a key is added, never changed in place.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ __all__ = ["RequestOption"]
 
 @dataclass(frozen=True)
 class RequestOption:
-    """Puts a value into a request: query parameter, header, body field, or path.
+    """Location of a value in a request: query parameter, header, body field or path.
 
-    ``field_path`` goes down into a JSON body; ``path`` replaces ``{field_name}`` in the URL
-    and is for streams that are written in Python.
+    ``field_path`` is a path into a JSON body. ``path`` replaces ``{field_name}`` in the URL and is
+    for streams that are written in Python.
 
     Raises:
-        ValueError: neither a field name nor a path of them, or both, or a path elsewhere
-            than in a JSON body (Airbyte's YAML reference, RequestOption).
+        ValueError: neither or both of ``field_name`` and ``field_path`` are set, or a
+            ``field_path`` is used outside a JSON body (Airbyte's YAML reference, RequestOption).
     """
 
     inject_into: Literal["request_parameter", "header", "body_data", "body_json", "path"]
@@ -38,7 +37,7 @@ class RequestOption:
             raise ValueError(
                 f"inject_into is {self.inject_into!r}: it is one of {', '.join(_PUT)}."
             )
-        if self.field_name is None and not self.field_path:  # a template may leave it empty
+        if self.field_name is None and not self.field_path:  # a template may render an empty name
             raise ValueError("An option of a request needs a field_name (or a field_path).")
         if self.field_name and self.field_path:
             raise ValueError("An option of a request has a field_name or a field_path, not both.")
@@ -49,10 +48,10 @@ class RequestOption:
             )
 
     def put(self, request: HTTPRequest, value: Any) -> None:
-        """Put a value into a request; None is left out.
+        """Put a value into a request; None is omitted.
 
         Raises:
-            ValueError: the body is something that has no fields.
+            ValueError: the body is not a mapping.
         """
         if value is not None:
             _PUT[self.inject_into](
@@ -62,7 +61,7 @@ class RequestOption:
 
 def _put_parameter(request: HTTPRequest, path: tuple[str, ...], value: Any) -> None:
     params: Any = request.params
-    if isinstance(params, str):  # an older form, which the author encodes himself
+    if isinstance(params, str):  # deprecated form: a query string encoded by the author
         request.params = "&".join(filter(None, (params, urlencode({path[0]: value}))))  # type: ignore[assignment]
     else:
         request.params = {**(params or {}), path[0]: value}

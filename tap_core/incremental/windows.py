@@ -1,9 +1,9 @@
-"""The windows of time that a sync asks for, one after the other.
+"""Consecutive time windows of a sync.
 
-Rules of the room: windows cover everything from the first instant to the last, without a gap
-and without an overlap, at the granularity of the API. A window begins a whole number of
-steps after the first lower bound (so that the 31st of a month is not lost in February) and
-ends a granule before the next one. The last one ends at the end, however short it is.
+- Windows cover the interval from start to end without gap or overlap at the API's granularity.
+- A window begins a multiple of the step after the start (so that the 31st of a month is not lost
+  in February) and ends one granule before the next window.
+- The last window ends at the end of the interval and may be shorter.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class TimeWindow:
     start: datetime
     end: datetime
     start_time: str
-    """The start, as the API wants it."""
+    """The start in the API's format."""
     end_time: str
-    """The end, as the API wants it."""
+    """The end in the API's format."""
     is_last: bool = False
-    """Whether no other comes after it."""
+    """True for the last window."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadInterval:
-    """One window of a sync that is read apart from the others, and the bounds of them all."""
+    """One window of a sync that is read separately, and the bounds of the whole sync."""
 
     window: TimeWindow
     lower: datetime
@@ -46,22 +46,22 @@ class ReadInterval:
 
 @dataclass(frozen=True, slots=True)
 class ClampPolicy:
-    """Periods on whose edges windows begin and end: days, weeks or months."""
+    """Periods (days, weeks or months) to whose boundaries windows are aligned."""
 
     target: str
     weekday: int = 0
 
     def floor(self, instant: datetime) -> datetime:
-        """Return the beginning of the period that an instant is in."""
+        """Return the start of the period that contains a datetime."""
         day = instant.replace(hour=0, minute=0, second=0, microsecond=0)
         if self.target == "WEEK":
             return day - timedelta(days=(day.weekday() - self.weekday) % _DAYS_OF_A_WEEK)
         return day.replace(day=1) if self.target == "MONTH" else day
 
     def ceiling(self, instant: datetime) -> datetime:
-        """Return the first beginning of a period that is not earlier.
+        """Return the first start of a period that is not earlier.
 
-        The first day of a week or a month counts as its beginning at any hour.
+        Any time on the first day of a week or a month counts as the start of that period.
         """
         begun = self.floor(instant)
         if begun == instant or (self.target != "DAY" and begun.date() == instant.date()):
@@ -69,17 +69,17 @@ class ClampPolicy:
         return self.following(begun)
 
     def following(self, begun: datetime) -> datetime:
-        """Return the beginning of the period after one that begins here."""
+        """Return the start of the period after the one that starts at ``begun``."""
         if self.target == "MONTH":
             return ISODuration(1, timedelta()).after(begun)
         return begun + timedelta(days=_DAYS_OF_A_WEEK if self.target == "WEEK" else 1)
 
 
 def parse_clamp(given: dict[str, Any]) -> ClampPolicy:
-    """Return the clamp that a manifest's ``clamping`` describes.
+    """Return the policy for the ``clamping`` section of a manifest.
 
     Raises:
-        ValueError: the target is none, or a week has no weekday.
+        ValueError: the target is unknown, or a week has no weekday.
     """
     target = given.get("target")
     if target not in {"DAY", "WEEK", "MONTH"}:
@@ -103,11 +103,10 @@ def split_into_windows(
     joins_last: bool = False,
     clamp: ClampPolicy | None = None,
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Yield the first and the last instant of each window from ``start`` to ``end``.
+    """Yield the start and end of each window from ``start`` to ``end``.
 
-    ``joins_last`` is whether a last window of one instant is made part of the one before.
-    None come where the start is not before the end, but for the one granule that they are
-    where there is a granularity.
+    With ``joins_last``, a last window of zero length is merged into the previous one. An empty
+    interval yields no window, except that ``start == end`` is one window if there is a granularity.
     """
     if clamp is not None:
         start, end = clamp.ceiling(start), clamp.floor(end) - granularity

@@ -1,1 +1,1 @@
-"""Bytes in and out: standard input, standard output, lines of JSON, private files."""
+"""Input and output of bytes: standard input, standard output, JSON lines, private files."""

@@ -1,9 +1,8 @@
-"""Bytes cut into lines, and what the lines of a JSON protocol may have that JSON has not.
+"""Splitting of bytes into lines, and repair of JSON lines that are not strictly valid.
 
-Rules of the room: no message of any protocol is known here. A line that began in earlier
-blocks may be very long, so it is joined once, and its text is looked at in bounded memory.
-Whatever is mended here keeps its length, so that a part of the line can be found again in
-the line as it came.
+The module knows no protocol's messages. A long line that arrives in several blocks is joined once
+and checked in bounded memory. Repairs that precede a lookup keep the length of the line, so that
+parts of it can be found at the same offset in the original.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ __all__ = [
 logger: logging.Logger = logging.getLogger(__name__)
 
 DECODE_ERRORS: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-"""What reading a line may raise where it is not what was hoped for."""
+"""Errors that decoding of an invalid line may raise."""
 
 RecordCheck: TypeAlias = Callable[[SchemaEvent | None, bytes], str | None]
-"""Returns what is wrong with a record, given its stream's description (None: there is none)."""
+"""A function that returns the fault of a record, or None, by its stream's schema event."""
 
 _QUOTE: Final = ord('"')
 _EXCERPT_LENGTH: Final = 200
 _CHECK_SIZE: Final = 1 << 20
-# For lines without escapes. A text, closed or not, is taken whole, so that only what stands
-# outside of texts is met by the other alternatives, in one pass however broken the line is.
+# For lines without escapes. A string, closed or not, matches as a whole, so that the other
+# alternatives match only outside of strings, in one pass even for broken lines.
 _TEXT_OR_NO_NUMBER: Final = re.compile(rb'"[^"]*"?|-?Infinity|NaN')
 _TEXT_OR_BRACKETS: Final = re.compile(rb'"[^"]*"?|[\[{]+|[\]}]+')
 # Escapes one after the other, so that an escaped backslash is not taken for the start of
@@ -64,11 +63,11 @@ _HALF_LETTERS: Final = re.compile(
 
 _NULL: Final = msgspec.Raw(b"null")
 _DEPTH: Final = 64
-"""How deep a line is that stays of one that is too deep: far more than an envelope has."""
+"""Nesting depth to which a too deep line is cut: far more than a message's envelope has."""
 
 
 class _Kind(msgspec.Struct):
-    """The type of a message, and nothing else of it."""
+    """The type of a message, without its other fields."""
 
     type: msgspec.Raw = _NULL
 
@@ -81,7 +80,7 @@ LINE_BYTES: Final = Limit("TAP_CORE_LINE_BYTES", 64 * MIB)
 
 
 class LineSplitter:
-    """Cuts blocks of bytes into lines; the one that has not ended waits."""
+    """Splitter of byte blocks into lines; an incomplete last line is kept for the next block."""
 
     def __init__(self) -> None:
         """Start with nothing pending."""
@@ -91,7 +90,7 @@ class LineSplitter:
         self._most = LINE_BYTES.whole
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that end within ``data``, without their ends.
+        """Return the lines that end within ``data``, without their line feeds.
 
         Raises:
             InvalidInputLine: a line is too long to be held in memory.
@@ -120,21 +119,21 @@ class LineSplitter:
         return lines
 
     def rest(self) -> bytes:
-        """Return what has come of a line that has not ended, and forget it."""
+        """Return the incomplete last line and forget it."""
         whole = b"".join(self._pending)
         self._pending.clear()
         return whole
 
 
 class NonFiniteFilter:
-    """Reads NaN and the infinities, which Python's ``json`` writes, as null; warns once."""
+    """Filter that reads NaN and infinities, which Python's ``json`` writes, as null; warns once."""
 
     def __init__(self) -> None:
-        """Start with no warning given."""
+        """Create a filter that has not warned yet."""
         self._warned = False
 
     def __call__(self, line: bytes, number: int) -> bytes:
-        """Return line ``number`` with those that stand outside of texts as null."""
+        """Return line ``number`` with null for NaN and infinities outside of strings."""
         if b"NaN" not in line and b"Infinity" not in line:
             return line
         replaced = _with_nulls(line)
@@ -149,7 +148,7 @@ class NonFiniteFilter:
 
 
 def _with_nulls(line: bytes) -> bytes:
-    """Return the line with null for what is no number; the very line where there is none."""
+    """Return the line with null for NaN and infinities; the same object if it has neither."""
     made, end = bytearray(), 0
     for match in _TEXT_OR_NO_NUMBER.finditer(_without_escapes(line)):
         if line[match.start()] != _QUOTE:
@@ -160,21 +159,22 @@ def _with_nulls(line: bytes) -> bytes:
 
 
 def strip_line(line: bytes, number: int) -> bytes:
-    """Return line ``number`` without blanks around it; the first one without its mark, too."""
+    """Return line ``number`` without surrounding blanks and, for line 1, byte order mark."""
     stripped = line.strip()
     return stripped.removeprefix(codecs.BOM_UTF8).strip() if number == 1 else stripped
 
 
 def _without_escapes(line: bytes) -> bytes:
-    """Return a line of equal length in which each quotation mark begins or ends a text.
+    """Return a line of equal length in which each quotation mark begins or ends a string.
 
-    A pattern that knows escapes would keep a note of each until the text ends.
+    A pattern that matches escapes would store a backtracking position for each until the string
+    ends.
     """
     return line.replace(rb"\\", b"__").replace(rb"\"", b"__")
 
 
 def repair_surrogates(line: bytes) -> bytes:
-    r"""Return the line with a sign of equal length for each half of a letter (``\ud83d``)."""
+    r"""Return the line with ``\ufffd`` for each lone surrogate (``\ud83d``), of equal length."""
     if b"\\ud" not in line and b"\\uD" not in line:
         return line
     whole = bytearray(line)
@@ -185,10 +185,10 @@ def repair_surrogates(line: bytes) -> bytes:
 
 
 def read_kind(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
-    """Return a line that can be read, and the ``type`` of its message, None where it has none.
+    """Return a readable form of the line and the ``type`` of its message, None if missing.
 
-    A message of the type ``may_be_deep`` that is nested deeper than readers go has blanks where it
-    is deep, in the line that is returned; any other such line raises `RecursionError`.
+    If a message of type ``may_be_deep`` is nested too deeply to be decoded, the returned line has
+    blanks in place of the deep parts; any other such line raises `RecursionError`.
     """
     try:
         return line, _kind(line)
@@ -204,7 +204,7 @@ def _kind(line: bytes) -> object:
 
 
 def _without_depths(line: bytes) -> bytes:
-    """Return the line with blanks for all that stands in more than 64 lists and objects."""
+    """Return the line with blanks for all content nested in more than 64 lists and objects."""
     flat = bytearray(line)
     depth = begin = 0
     for match in _TEXT_OR_BRACKETS.finditer(_without_escapes(line)):
@@ -222,14 +222,14 @@ def _without_depths(line: bytes) -> bytes:
 
 
 def slice_at_same_offset(raw: msgspec.Raw, mended: bytes, line: bytes) -> bytes:
-    """Return what stands in a line where ``raw`` stands in its mended form of equal length."""
+    """Return the part of a line at the offset that ``raw`` has in its repaired form."""
     part = bytes(raw)
     start = mended.find(part)
     return line[start : start + len(part)]
 
 
 def check_text(line: bytes) -> None:
-    """Raise `UnicodeDecodeError` where the bytes are not UTF-8, in bounded memory."""
+    """Raise `UnicodeDecodeError` if the bytes are not UTF-8; uses bounded memory."""
     if len(line) <= _CHECK_SIZE:
         line.decode()
         return
@@ -241,7 +241,7 @@ def check_text(line: bytes) -> None:
 
 
 def describe_decode_error(error: Exception) -> str:
-    """Say in words why a line could not be read."""
+    """Return the reason, as text, for which a line could not be decoded."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text"
     if isinstance(error, RecursionError):
@@ -250,7 +250,7 @@ def describe_decode_error(error: Exception) -> str:
 
 
 def excerpt(line: bytes) -> str:
-    """Return how a line begins, with signs that would be an order to a terminal escaped."""
+    """Return the beginning of a line, with control characters escaped for a terminal."""
     if not are_rows_shown():
         return describe_value(line)
     start = line[:_EXCERPT_LENGTH].decode(errors="backslashreplace")[:_EXCERPT_LENGTH]
@@ -265,10 +265,10 @@ def _escaped(sign: str) -> str:
 def check_record(
     check: RecordCheck, line: int, stream: object, described: SchemaEvent | None, body: bytes
 ) -> None:
-    """Hold the record of a line against the description of its stream.
+    """Check the record of a line against its stream's schema event.
 
     Raises:
-        UndeclaredRecordError: it is not as described; names line, stream and field.
+        UndeclaredRecordError: the record does not match; the message names line, stream and field.
     """
     if fault := check(described, body):
         raise UndeclaredRecordError(f"Line {line} is a record of stream {stream}, {fault}")

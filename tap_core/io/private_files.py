@@ -1,8 +1,8 @@
 """Files and folders that no other user of the machine controls.
 
-A path counts as trusted if this user or root owns it and nobody else may write it. Files are
-opened without following a link in their name and are checked through the descriptor, so that
-the file that was checked is the file that is used.
+A path is trusted if this user or root owns it and no other user may write it. Files are opened
+without following a link in their name and are checked through the descriptor, so that the file
+that was checked is the file that is used.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def open_regular(
 
 
 def trust_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
-    """Return why a path is not trusted, in words that follow its name; empty if it is.
+    """Return the reason for which a path is not trusted, as text after its name, or "".
 
     ``owners`` are user ids that are trusted besides this user and root.
     """
@@ -78,14 +78,14 @@ def trust_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
 
 
 def owner_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
-    """Return which other user owns a path, in words that follow its name; empty if none does."""
+    """Return the other user that owns a path, as text that follows its name, or ""."""
     if os.name != "posix" or status.st_uid in {_ROOT, os.geteuid(), *owners}:
         return ""
     return f"belongs to another user ({owner_name(status.st_uid)})"
 
 
 def write_fault(status: os.stat_result) -> str:
-    """Return who else may write a path, in words that follow its name; empty if nobody may."""
+    """Return who else may write a path, as text that follows its name; empty if no one."""
     if os.name != "posix":
         return ""
     if status.st_mode & stat.S_IWOTH:
@@ -117,7 +117,7 @@ def check_folder(path: StrPath, owners: Collection[int] = ()) -> None:
 
 
 def check_parents(path: StrPath) -> None:
-    """Check that no other user can put something else in the place of a path.
+    """Check that no other user can replace a path.
 
     Raises:
         UntrustedPathError: a folder above it can be changed by another user.
@@ -138,7 +138,7 @@ def _parents(path: StrPath) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _parent_write_fault(status: os.stat_result) -> str:
-    """Return who else may write a folder; a group that has this user alone is nobody else."""
+    """Return who else may write a folder; a group with this user as only member is ignored."""
     fault = write_fault(status)
     if fault and not status.st_mode & stat.S_IWOTH and _is_own_group(status.st_gid):
         return ""

@@ -1,8 +1,8 @@
-"""The input: blocks of bytes as they come, with a beat while nothing comes.
+"""Reading of the input in blocks, with a periodic tick while no data arrive.
 
-Rules of the room: whoever reads a pipe here is never stuck. While the input is silent a
-beat (`None`) comes at least every ``beat_seconds``, and a byte on the wake-up descriptor
-ends a wait at once; so a signal handler needs to do nothing but note the signal.
+A reader of a pipe never blocks for long: while the input is silent, ``None`` is yielded at least
+every ``beat_seconds``, and a byte on the wake-up pipe ends a wait at once. A signal handler thus
+only needs to record the signal.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ _BLOCK_SIZE: Final = 1 << 20
 
 
 class WakeupPipe:
-    """A pipe to oneself: `ring` from a signal handler or a thread ends a wait."""
+    """Pipe within the process: `ring`, from a signal handler or a thread, ends a wait."""
 
     def __init__(self) -> None:
         self.reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
 
     def ring(self) -> None:
-        """End the wait that is on, or the next one."""
-        with contextlib.suppress(BlockingIOError):  # full: it rings already
+        """End the current wait or the next one."""
+        with contextlib.suppress(BlockingIOError):  # the pipe is full, so the wait ends anyway
             os.write(self._writer, b"!")
 
     def close(self) -> None:
-        """Give both ends back."""
+        """Close both ends."""
         os.close(self.reader)
         os.close(self._writer)
 
 
 def open_binary(source: Any) -> BinaryIO:
-    """Return what is to be read, as bytes: a file of either kind; standard input for None."""
+    """Return a binary file for a text or binary file; standard input for None."""
     given: Any = sys.stdin if source is None else source
     below: BinaryIO | None = getattr(given, "buffer", None)
     if below is not None:
@@ -54,7 +54,7 @@ def open_binary(source: Any) -> BinaryIO:
 def read_blocks(
     source: BinaryIO, wake_up: WakeupPipe, beat_seconds: float
 ) -> Iterator[bytes | None]:
-    """Yield blocks of at most 1 MiB until the input ends, and None for each beat."""
+    """Yield blocks of at most 1 MiB until the input ends, and None while no data arrive."""
     descriptor = _waitable(source)
     if descriptor is None:
         yield from iter(lambda: source.read(_BLOCK_SIZE), b"")
@@ -75,17 +75,17 @@ def read_blocks(
 
 
 def _waitable(source: BinaryIO) -> int | None:
-    """Return the descriptor of an input that can make its reader wait."""
+    """Return the descriptor of an input that may block, such as a pipe; None for other inputs."""
     try:
         descriptor = source.fileno()
-    except (OSError, AttributeError):  # a buffer in memory
+    except (OSError, AttributeError):  # an in-memory buffer
         return None
     regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
     return None if regular or not hasattr(select, "poll") else descriptor
 
 
 def _widen(descriptor: int) -> None:
-    """Ask for a pipe that holds a whole block, where the system can: fewer wake-ups."""
+    """Enlarge a pipe to hold a whole block, where the system can, for fewer wake-ups."""
     with contextlib.suppress(ImportError, AttributeError, OSError):  # no pipe, no such system
         import fcntl
 

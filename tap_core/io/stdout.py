@@ -1,9 +1,9 @@
-"""The real standard output, for the protocol's lines and for nothing else.
+"""Exclusive use of the real standard output for the protocol's lines.
 
-Rules of the room: while a command runs, whatever prints (an author's code, a library) prints
-to standard error. A line leaves whole, whichever thread it comes from; what is left of one that
-a signal interrupts goes out before anything else, and a reader who does not take it soon is given
-up. Once a write has failed nothing more is written.
+- While a command runs, all other output (of authors' code or libraries) goes to standard error.
+- Lines are written whole, from any thread. The rest of a line that a signal interrupts is written
+  before anything else, unless its reader does not take it within five seconds.
+- After a failed write nothing more is written.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ERRORS: Final = 2
 _PATIENCE_SECONDS: Final = 5.0
 
 _Put: TypeAlias = Callable[[memoryview], int]
-"""Takes bytes; returns how many it took."""
+"""A function that writes bytes and returns the number written."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Whole lines, and of how many bytes each write of them was."""
+    """Whole lines, and the number of bytes of each write so far."""
 
     lines: memoryview
     counts: list[int] = field(default_factory=list)
@@ -41,9 +41,10 @@ class _Block:
 
 
 class StdoutWriter:
-    """Where lines go; made by `open`.
+    """Writer of protocol lines to standard output; created by `open`.
 
-    ``wait`` waits until there is room for a little, so many seconds or for as long as it takes.
+    ``wait`` blocks until the output accepts data, for at most the seconds passed, or without limit
+    for None.
     """
 
     def __init__(self, put: _Put, wait: Callable[[float | None], None] | None = None) -> None:
@@ -56,14 +57,14 @@ class StdoutWriter:
     @classmethod
     @contextlib.contextmanager
     def open(cls, number: int | None = None) -> Iterator[StdoutWriter]:
-        """Keep the standard output, and let whatever prints meanwhile use standard error.
+        """Reserve the standard output; redirect all other output to standard error meanwhile.
 
-        ``number`` is that of its descriptor; without one it is that of ``sys.stdout``.
+        ``number`` is the file descriptor; the default is that of ``sys.stdout``.
         """
         output = sys.stdout
         _flush(output)
         number = _number(output) if number is None else number
-        if number is None:  # a runner of tests has put something else in its place
+        if number is None:  # a test runner has replaced sys.stdout
             with contextlib.redirect_stdout(sys.stderr):
                 yield cls(partial(_put_text, output))
             return
@@ -74,18 +75,18 @@ class StdoutWriter:
             yield wire
         finally:
             with contextlib.suppress(OSError):
-                wire.say(b"")  # and with it what still waits
+                wire.say(b"")  # also writes the waiting blocks
             _flush(output)
             os.dup2(descriptor, number)
             os.close(descriptor)
 
     @property
     def is_broken(self) -> bool:
-        """Whether nobody reads any more."""
+        """True after a write has failed, for example because the reader is gone."""
         return self._is_broken
 
     def write(self, lines: bytes) -> None:
-        """Write whole lines, behind those that are being written.
+        """Write whole lines after those that are being written.
 
         Raises:
             OSError: the reader is gone, or the disk is full.
@@ -94,9 +95,9 @@ class StdoutWriter:
             self._send(lines)
 
     def say(self, lines: bytes) -> None:
-        """Write whole lines of the log, without waiting for another thread that writes.
+        """Write whole log lines without waiting for another thread that is writing.
 
-        That thread takes them with it. Raises as `write` does.
+        That thread writes them after its own. Raises the same errors as `write`.
         """
         if self._lock.acquire(blocking=False):
             try:
@@ -110,7 +111,9 @@ class StdoutWriter:
         if self._is_broken:
             raise BrokenPipeError("The output is closed: nothing more can be written.")
         self._later.append(_Block(memoryview(lines)))
-        if self._is_writing:  # a signal has come within a line: that one goes first
+        if (
+            self._is_writing
+        ):  # called from a signal handler during a write: the interrupted line is finished first
             return
         self._is_writing = True
         try:
@@ -122,30 +125,30 @@ class StdoutWriter:
             self._is_writing = False
 
     def _write_all(self) -> None:
-        """Write what waits, oldest first."""
+        """Write the waiting blocks, oldest first."""
         while self._later:
             block = self._later[0]
             self._write_rest(block, _PATIENCE_SECONDS if block.counts else None)
             self._later.popleft()
 
     def _write_rest(self, block: _Block, patience: float | None) -> None:
-        """Write what is left of a block; with patience, little by little."""
+        """Write the rest of a block; with a patience in seconds, in pieces of ``PIPE_BUF``."""
         if not block.counts:
-            block.counts.append(0)  # from now on it counts as begun
+            block.counts.append(0)  # marks the block as begun
         while rest := block.rest:
             if patience is not None:
                 self._wait(patience)
                 rest = rest[: select.PIPE_BUF]
             try:
-                # A signal's handler may raise anywhere, but not before the count is kept:
-                # none of Python's code runs between the write and that.
+                # A signal handler may raise at any bytecode, but not between the write and the
+                # storing of its count, since both run inside one C call.
                 block.counts.extend(map(self._put, (rest,)))
-            except BlockingIOError:  # somebody made the pipe non-blocking, and it is full
+            except BlockingIOError:  # another process made the pipe non-blocking, and it is full
                 self._wait(None)
 
 
 def _flush(stream: Any) -> None:
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # closed: nothing waits in it
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # the stream is closed
         stream.flush()
 
 
@@ -158,7 +161,7 @@ def _number(stream: Any) -> int | None:
 
 
 def _kept(number: int) -> int:
-    """Return another number for a descriptor, none of those that programs take for granted."""
+    """Return a duplicate of a descriptor with a number above those of the standard streams."""
     descriptor = os.dup(number)
     if descriptor > _ERRORS:
         return descriptor
@@ -177,15 +180,15 @@ def _put_text(stream: Any, data: memoryview) -> int:
 
 
 def _await(descriptor: int, patience: float | None) -> None:
-    """Wait until there is room for a little, in seconds, or for as long as it takes."""
+    """Wait until the output accepts data; None waits without limit."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     if not poll.poll(None if patience is None else patience * 1_000):
-        raise BrokenPipeError("Nobody reads what is written.")
+        raise BrokenPipeError("The reader of the standard output does not accept data.")
 
 
 def _redirect(descriptor: int) -> None:
-    """Let a descriptor mean standard error, or nothing where that is closed."""
+    """Redirect a descriptor to standard error, or to the null device if that is closed."""
     try:
         os.dup2(_ERRORS, descriptor)
     except OSError:

@@ -1,1 +1,1 @@
-"""Limits on what input may cost: memory, regular expressions, template and map expressions."""
+"""Limits on the cost of input: memory, regular expressions, template and map expressions."""

@@ -1,7 +1,7 @@
-"""Limits on what input may cost, each an environment variable of the operator with a default.
+"""Limits on the cost of input: environment variables with defaults, set by the operator.
 
-A limit bounds time or memory that a document, a pattern or an expression of somebody else may
-take. Settings do not carry them, because settings may come from the same stranger.
+A limit bounds the time or memory that an untrusted document, pattern or expression may take.
+Limits are not settings, since the settings may come from the same untrusted source.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Limit"]
 
 @dataclass(frozen=True)
 class Limit:
-    """A number that an environment variable may replace, read once per process."""
+    """A number with a default that an environment variable may override, read once per process."""
 
     variable: str
     default: float

@@ -1,8 +1,8 @@
-"""Operations by which a short expression makes a large value, with bounds on what they make.
+"""Bounded versions of operations by which a short expression makes a large value.
 
-Templates of manifests and expressions of stream maps call these in the place of operators and
-methods. The size of a result is estimated before it is made; an estimate is never too low. Sizes
-count characters and items, those of values that stand in several places each time.
+Templates of manifests and expressions of stream maps use them instead of operators and methods.
+The size of a result is estimated before it is computed, never too low. Sizes are counted in
+characters and items; a value that is referenced several times counts each time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _HOLDERS: Final = (dict, list, tuple, set, frozenset)
 
 
 def weight(value: Any, most: int) -> int:
-    """Return how many characters and items a value has in all; more than ``most`` is cut short."""
+    """Return the number of characters and items in a value; stop counting beyond ``most``."""
     return _weight(value, most, {})
 
 
@@ -74,10 +74,10 @@ def _weight(value: Any, most: int, known: dict[int, int]) -> int:
 
 
 def integer(value: Any = 0, *base: Any) -> int:
-    """Return what `int` does, unless that has too many digits.
+    """Return ``int(value, *base)`` unless the value is a decimal with too many digits.
 
     Raises:
-        LimitExceededError: it has.
+        LimitExceededError: the decimal has too many digits.
     """
     if value.__class__ is Decimal and _digits(value) > _MOST_DIGITS:
         raise LimitExceededError(
@@ -100,13 +100,13 @@ def check_time_format(text: Any) -> None:
 
 
 def _digits(value: Any) -> int:
-    """Return how many digits a decimal has when it is written without an exponent."""
+    """Return the number of digits of a decimal that is written without an exponent."""
     is_number = isinstance(value, Decimal) and value.is_finite()
     return abs(value.adjusted()) if is_number else 0
 
 
 def _ints(values: Iterable[Any]) -> list[int]:
-    """Return the numbers that a format may take for a width, those in texts included."""
+    """Return the numbers that a format may use as a width, including those in strings."""
     found = [abs(one) for one in values if isinstance(one, int)]
     return [*found, *(number for one in values if isinstance(one, str) for number in _numbers(one))]
 
@@ -117,16 +117,16 @@ def _numbers(text: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bounds of one language: how large a value may be, and what to do about it."""
+    """Limits of one expression language: the largest value, and the hint for error messages."""
 
     most: int
     hint: str = "make it shorter"
 
     def check(self, size: float) -> None:
-        """Refuse a value of a size.
+        """Check the size of a value.
 
         Raises:
-            LimitExceededError: it is too large.
+            LimitExceededError: the value is too large.
         """
         if size > self.most:
             raise LimitExceededError(
@@ -136,13 +136,13 @@ class Bounds:
     # Operators
 
     def add(self, left: Any, right: Any) -> Any:
-        """Add numbers, or join what has a length."""
+        """Add numbers, or concatenate sequences."""
         if isinstance(left, (*_TEXTS, list, tuple)) and isinstance(right, (*_TEXTS, list, tuple)):
             self.check(len(left) + len(right))
         return left + right
 
     def multiply(self, left: Any, right: Any) -> Any:
-        """Multiply numbers, or repeat what has a length."""
+        """Multiply numbers, or repeat a sequence."""
         for many, times in ((left, right), (right, left)):
             if isinstance(many, (*_TEXTS, list, tuple)) and isinstance(times, int):
                 self.check(times * weight(many, self.most))
@@ -151,13 +151,13 @@ class Bounds:
         return left * right
 
     def power(self, base: Any, exponent: Any) -> Any:
-        """Raise to a power."""
+        """Raise a number to a power."""
         if isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1:
             self._check_bits(math.log2(abs(base)) * exponent)
         return base**exponent
 
     def modulo(self, left: Any, right: Any) -> Any:
-        """Return the rest of a division, or a text filled by ``%``."""
+        """Return the remainder of a division, or a string formatted by ``%``."""
         if isinstance(left, _TEXTS):
             text = left if isinstance(left, str) else bytes(left).decode("latin-1")
             self.check_percent(text, right)
@@ -172,7 +172,7 @@ class Bounds:
     # Texts with places for values
 
     def check_percent(self, text: str, given: Any) -> None:
-        """Check what ``text % given`` makes."""
+        """Check the size of ``text % given``."""
         values = list(given) if isinstance(given, tuple) else [given]
         if isinstance(given, Mapping):
             values = [*given, *given.values()]
@@ -185,21 +185,21 @@ class Bounds:
         self._check_filled(text, len(found), widths, values)
 
     def check_format(self, text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Check what ``text.format(*args, **kwargs)`` makes."""
+        """Check the size of ``text.format(*args, **kwargs)``."""
         values = [*args, *kwargs.values()]
         if len(values) == 1 and isinstance(values[0], Mapping):  # format_map
             values += values[0].values()
         try:
             fields = [spec for _, name, spec, _ in Formatter().parse(text) if name is not None]
         except ValueError:
-            return  # it says so itself
+            return  # str.format raises the error
         widths = [number for spec in fields for number in _numbers(spec or "")]
         if any("{" in (spec or "") for spec in fields):
             widths += _ints(values)
         self._check_filled(text, len(fields), widths, values)
 
     def check_spec(self, value: Any, spec: str) -> None:
-        """Check what ``format(value, spec)`` makes."""
+        """Check the size of ``format(value, spec)``."""
         self._check_filled("", 1, _numbers(spec), [value])
 
     def _check_filled(
@@ -209,11 +209,11 @@ class Bounds:
         self.check(len(text) + places * (widest + weight(list(values), self.most)))
 
     def join(self, separator: Any, parts: Iterable[Any]) -> Any:
-        """Join texts."""
+        """Join strings."""
         items = parts if parts.__class__ is list else list(parts)
         try:
             sizes = sum(map(len, cast("list[str]", items)))
-        except TypeError:  # whoever joins says which item is no text
+        except TypeError:  # str.join raises a clear error for items that are not strings
             sizes = 0
         self.check(sizes + len(separator) * len(items))
         return separator.join(items)
@@ -221,7 +221,7 @@ class Bounds:
     # Calls
 
     def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call what an expression calls."""
+        """Call a function of an expression after checking the size of its result."""
         if isinstance(function, (BuiltinFunctionType, MethodType)):
             owner, name = function.__self__, function.__name__
             if name == "join" and isinstance(owner, _TEXTS) and len(args) == 1:
@@ -249,7 +249,7 @@ class Bounds:
 
 
 def _widened(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    """Estimate the result of a method that is given a width."""
+    """Estimate the result of a method that takes a width."""
     del owner, most
     return max((0, *(one for one in (*args, *kwargs.values()) if isinstance(one, int))))
 

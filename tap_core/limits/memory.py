@@ -1,7 +1,7 @@
-"""Bounds on what is read into memory at once: a document, a line, a row.
+"""Limits on data that are read into memory at once: a document, a line, a row.
 
-Invariant: what exceeds a bound is refused after at most a block more has been read, and values
-read from an accepted text take at most some eight times the bound. Pure but for the files given.
+Data beyond a limit are refused after at most one more block has been read. Values decoded from an
+accepted text take at most about eight times the limit.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ _FEW_COLUMNS, _COLUMN_BYTES = 100, 1024
 """A short row of a wide table is a record of all its columns: 65,536 with the usual 64 MiB."""
 
 DOCUMENT_BYTES: Final = 64 * MIB
-"""The most of a file of settings, a manifest or a schema, whoever wrote it."""
+"""Largest file of settings, manifest or schema, in bytes."""
 
 STATE_BYTES: Final = 256 * MIB
-"""The most of a file of a catalog or a state, which grow with the source."""
+"""Largest catalog or state file, in bytes; these grow with the source."""
 
 _BLOCK: Final = MIB
 _LINE_WEIGHT: Final = 16
 """Bytes that a blank line counts for, as it takes time."""
 
 _LARGEST_CELL: Final = (1 << 31) - 1
-"""What a C long holds on every system."""
+"""Largest value of a C long on every system."""
 
 _FLAGS: Final = ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
 _MEMORY_FACTOR: Final = 7
 _UNCHECKED_SHARE: Final = 8
-"""Texts of up to an eighth of a bound fit whatever is in them."""
+"""Texts of up to an eighth of a limit are accepted unchecked: their values always fit."""
 
 _VALUE, _OBJECT, _ARRAY = 112, 288, 64
 """Bytes of the largest small value in Python (a Decimal), an object of one key, an empty list."""
 
 
 class InputTooLargeError(ValueError):
-    """More was given than a bound allows."""
+    """Input exceeds a size limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The most bytes of one text, and the name of the setting that raises it."""
+    """Size limit of one text in bytes, and the name of the setting that raises it."""
 
     most: int
     setting: str
@@ -68,7 +68,7 @@ class Bound:
         """Read a file to its end.
 
         Raises:
-            TooLargeError: it is longer than the bound, or would take too much memory as JSON.
+            InputTooLargeError: it is longer than the limit, or would take too much memory as JSON.
         """
         text = file.read(self.most + 1)
         while len(text) <= self.most and (more := file.read(self.most + 1 - len(text))):
@@ -80,8 +80,9 @@ class Bound:
         """Yield the lines of a file.
 
         Raises:
-            TooLargeError: a line is longer than the bound, or would take too much memory as
-                JSON; or blank lines, which take time and give nothing, do not end.
+            InputTooLargeError: a line is longer than the limit or would take too much memory as
+            JSON, or
+                too many blank lines, which take time and yield nothing, follow each other.
         """
         most, blank = self.most, 0
         share = most // _UNCHECKED_SHARE
@@ -100,10 +101,10 @@ class Bound:
             yield line
 
     def check(self, text: bytes | str, what: str, separator: str = ",") -> None:
-        """Raise an error where a text is too long, or has too many values.
+        """Check the length of a text and the estimated memory of its values.
 
         Raises:
-            TooLargeError: it does.
+            InputTooLargeError: the text is too long, or has too many values.
         """
         if len(text) > self.most:
             raise self.error(what)
@@ -111,23 +112,23 @@ class Bound:
             self.check_memory(len(text) + weight(text, separator), what)
 
     def check_memory(self, size: int, what: str) -> None:
-        """Raise an error where values may take more memory than the bound allows.
+        """Check the estimated memory of values against seven times the limit.
 
         Raises:
-            TooLargeError: they may.
+            InputTooLargeError: the values may take more.
         """
         if size > _MEMORY_FACTOR * self.most:
             raise InputTooLargeError(
-                f"{what} holds so many values that it may take {size // MIB:,} MiB of memory,"
+                f"{what} has too many values: it may take {size // MIB:,} MiB of memory,"
                 f" more than {_MEMORY_FACTOR} times the {shown(self.most)} of {self.setting};"
                 " raise that to read it"
             )
 
     def check_columns(self, count: int) -> None:
-        """Raise an error where a header has so many columns that each row is large.
+        """Check the number of columns in a header, since each row of a wide table is large.
 
         Raises:
-            TooLargeError: it has.
+            InputTooLargeError: the header has too many columns.
         """
         most = max(_FEW_COLUMNS, self.most // _COLUMN_BYTES)
         if count > most:
@@ -144,10 +145,11 @@ class Bound:
 
 
 class RowBound:
-    """Lines of text for a reader of CSV, bounded by row: a quoted cell may span many lines.
+    """Lines of text for a CSV reader, limited per row: a quoted cell may span many lines.
 
-    The caller calls `next_row` after each row that it gets. The csv module's own limit on cells,
-    131,072 characters for all of the process, is lifted.
+    The caller calls `next_row` after each row that it receives. The csv module's own limit on
+    cells,
+    131,072 characters for the whole process, is lifted.
     """
 
     def __init__(self, bound: Bound, lines: IO[str], separator: str = ",") -> None:
@@ -160,7 +162,7 @@ class RowBound:
         self._size = self._weight = 0
 
     def next_row(self) -> None:
-        """Count from the beginning again."""
+        """Restart the count for the next row."""
         self._size = self._weight = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -195,15 +197,15 @@ def weight(text: bytes | str, separator: str = ",") -> int:
 
 
 def shown(size: int) -> str:
-    """Return a number of bytes in words."""
+    """Return a number of bytes as text."""
     return f"{size // MIB:,} MiB" if size >= MIB and not size % MIB else f"{size:,} bytes"
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """Open a regular file for reading; a pipe or a device at the path is not even opened.
+    """Open a regular file for reading; a pipe or a device at the path is not opened.
 
     Raises:
-        OSError: it is not there, or is a folder, a pipe, a device or a socket.
+        OSError: the path does not exist, or is a folder, a pipe, a device or a socket.
     """
     _check_regular(path.stat())
     # Without waiting: a pipe that has taken its place meanwhile would never open.
@@ -224,11 +226,11 @@ def _check_regular(status: os.stat_result) -> None:
 
 
 def read_at_most(source: Path | IO[bytes], most: int) -> bytes:
-    """Read a file or a pipe that a user named, or an open one.
+    """Read an open file, or a file or pipe at a path that a user named.
 
     Raises:
         OSError: it cannot be read.
-        TooLargeError: it is longer than ``most`` bytes.
+        InputTooLargeError: it is longer than ``most`` bytes.
     """
     if isinstance(source, Path):
         with source.open("rb") as file:

@@ -1,8 +1,8 @@
-"""Regular expressions of others (schemas, manifests) with bounds on time and memory.
+"""Untrusted regular expressions (of schemas and manifests) with limits on time and memory.
 
-`compile_pattern` accepts what `re` accepts and gives `re`'s verdicts. Short texts are matched by
-`re` itself; where a pattern could backtrack for long, the package ``regex`` matches with a time
-limit, because `re` can be neither interrupted nor bounded.
+`compile_pattern` accepts the syntax of `re` and gives its results. Short texts are matched by `re`
+itself. Where a pattern could backtrack for long, the package ``regex`` matches with a time limit,
+since `re` can be neither interrupted nor limited.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _DIALECT: Final = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!\d*,?\d*\})|\[:", re.DOTALL
 
 
 class _Account:
-    """The time that slow matches have taken, shared by all patterns of the process."""
+    """Time taken by slow matches, shared by all patterns of the process."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -56,7 +56,7 @@ class _Account:
         self._at = time.monotonic()
 
     def left(self) -> float:
-        """Return how many seconds are left."""
+        """Return the remaining seconds."""
         if not self._spent:
             return MATCH_SECONDS_TOTAL.value
         with self._turn:
@@ -66,7 +66,7 @@ class _Account:
             return MATCH_SECONDS_TOTAL.value - self._spent
 
     def spend(self, seconds: float) -> None:
-        """Take the time of a match off, unless it was a quick one."""
+        """Deduct the time of a match, unless it was fast."""
         if seconds > _SLOW:
             with self._turn:
                 self._at = self._at if self._spent else time.monotonic()
@@ -80,7 +80,7 @@ class Pattern:
     """A compiled regular expression that matches within limits.
 
     Raises:
-        re.error: the text is no regular expression.
+        re.error: the text is not a regular expression.
         LimitExceededError: it is too long.
     """
 
@@ -127,7 +127,7 @@ class Pattern:
         """Return the text with every match replaced.
 
         Raises:
-            LimitExceededError: it takes too long, or gives more than ``longest`` characters.
+            LimitExceededError: it takes too long, or yields more than ``longest`` characters.
         """
         made: list[str] = []
         place = size = 0
@@ -159,7 +159,7 @@ class Pattern:
             _account.spend(time.monotonic() - began)
 
     def _seconds(self, text: str) -> float:
-        """Return how many seconds a match may take."""
+        """Return the seconds that a match may take."""
         seconds = min(MATCH_SECONDS.value, _account.left())
         if seconds <= 0:
             raise self._too_slow(text, MATCH_SECONDS_TOTAL, "and others before it take")
@@ -167,13 +167,13 @@ class Pattern:
 
     @cached_property
     def _guarded(self) -> Any:
-        """The same expression, of the package that can be interrupted."""
+        """The same expression, compiled by the package ``regex``, which can be interrupted."""
         if _repeats(self.text) > _MOST_REPEATS:
             raise LimitExceededError(
                 f"The counted repeats of the regular expression {_excerpt(self.text)} make more"
                 f" than {_MOST_REPEATS:,} parts: use lower counts."
             )
-        regex: Any = import_module("regex")  # it brings no types
+        regex: Any = import_module("regex")  # the package has no type hints
         return regex.compile(_DIALECT.sub(_as_in_re, self.text), regex.V0, cache_pattern=False)
 
     def _too_slow(self, text: str, limit: Limit, subject: str) -> LimitExceededError:
@@ -186,10 +186,10 @@ class Pattern:
 
 @lru_cache(maxsize=1_024)
 def compile_pattern(text: str) -> Pattern:
-    """Compile a regular expression, once for equal ones.
+    """Compile a regular expression; results are cached.
 
     Raises:
-        re.error: it is none.
+        re.error: the text is not a regular expression.
         LimitExceededError: it is too long.
     """
     return Pattern(text)
@@ -199,16 +199,16 @@ def search(pattern: str, text: str) -> Any:
     """Return the first match of a regular expression in a text, as `re.search` does.
 
     Raises:
-        re.error: it is none.
+        re.error: the pattern is not a regular expression.
         LimitExceededError: it is too long, or the search takes too long.
     """
     return compile_pattern(pattern).search(text)
 
 
 def _safe_length(pattern: str) -> int:
-    """Return the length of the texts that `re` certainly matches in few steps; -1: of none.
+    """Return the longest text that `re` certainly matches in few steps, or -1 for no text.
 
-    Each repeat and each branch may try every place of a text once more. A repeat of a group may
+    Each repeat and each branch may try every position of a text once more. A repeat of a group may
     try them in any combination.
     """
     choices = len(_CHOICE.findall(pattern))
@@ -219,7 +219,7 @@ def _safe_length(pattern: str) -> int:
 
 
 def _repeats(pattern: str) -> int:
-    """Return how many parts an expression has at most when its counted repeats are written out."""
+    """Return the upper bound of an expression's parts with its counted repeats expanded."""
     counts = [(before, min(int(count[:9]), 10**9)) for before, count in _COUNT.findall(pattern)]
     is_plain = not _UNUSUAL_GROUP.search(pattern)
     groups = [count for before, count in counts if before == ")" or not is_plain]

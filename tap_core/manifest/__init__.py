@@ -1,1 +1,1 @@
-"""Connectors that are declared in YAML: Airbyte's manifests, run as a tap (extra ``manifest``)."""
+"""Airbyte's low-code manifests (declarative YAML connectors), run as a tap (extra ``manifest``)."""

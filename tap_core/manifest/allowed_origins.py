@@ -1,8 +1,9 @@
-"""Where requests of a declared stream may lead: the origins that its manifest names.
+"""Origins that requests of a manifest stream may send credentials to.
 
-The author's word is the base URL of a requester by settings and manifest alone. What a record,
-a slice of a parent or another answer puts into an address is the API's word: it gets credentials
-on origins that the manifest has declared for the same authenticator, or that it allows.
+A requester's base URL is trusted if its template depends only on the config and the manifest.
+If part of an address comes from a record, a parent's stream slice or another response,
+credentials are sent only to origins that the manifest declares for the same authenticator or
+lists in ``allowed_hosts``.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ __all__ = ["ManifestOriginStream"]
 
 
 class ManifestOriginStream(CustomCursorStream):
-    """A declared stream whose credentials stay with what its manifest names."""
+    """A manifest stream that sends its credentials only to origins that the manifest declares."""
 
     _told: TemplateScope | None = None
-    """For a copy that asks for a part of a job: what its templates see."""
+    """The interpolation scope of a copy that sends a request of an asynchronous job."""
 
     if TYPE_CHECKING:
 
         @cached_property
         def _signer(self) -> Auth:
-            """What signs the requests of the requester in use."""
+            """The function that signs the requests of the current requester."""
 
     def _route(self, authenticator: Auth) -> Route:
-        """Return where a request that ``authenticator`` signs may lead."""
+        """Return the rules on where a request that ``authenticator`` signs may be sent."""
         route = super()._route(authenticator)
         route.allowed_hosts = check_allowed_hosts(self.retriever.requester.allowed_hosts)
         route.setting = f"`allowed_hosts` of the requester of the stream '{self.name}'"
@@ -61,24 +62,24 @@ class ManifestOriginStream(CustomCursorStream):
         )
 
     def _begin_walk(self, request: requests.PreparedRequest) -> None:
-        """Do nothing: what a manifest says of an address does not depend on the walk."""
+        """Do nothing: the origins that a manifest declares do not depend on the pagination."""
 
     def _is_home(self, origin: Origin) -> bool:
-        """Return whether the manifest has declared an origin for the credentials in use."""
+        """Return True if the manifest declares an origin for the current credentials."""
         return origin in self._known_origins or origin in self._declared_origins()
 
     def _is_secure(self) -> bool:
-        """Return whether the manifest has declared an origin of HTTPS for them."""
+        """Return True if the manifest declares an HTTPS origin for the current credentials."""
         return any(one.scheme == "https" for one in self._declared_origins())
 
     @property
     def _known_origins(self) -> set[Origin]:
-        """The origins found so far; requesters with equal authenticators share them."""
+        """The origins found so far, shared by requesters that have equal authenticators."""
         is_signed = self.retriever.requester.authenticator is not None
         return self._host.origins(self._signer) if is_signed else self._unsigned_origins
 
     def _declared_origins(self) -> set[Origin]:
-        """Return the origins found so far, with that of the requester in use."""
+        """Return the origins found so far, including the current requester's own origin."""
         found, base = self._known_origins, self.retriever.requester.home(self._own_scope)
         origin = declared_origin(base) if base else None
         if origin is not None and self._is_of_template(origin):
@@ -87,7 +88,7 @@ class ManifestOriginStream(CustomCursorStream):
 
     @property
     def _own_scope(self) -> TemplateScope:
-        """What templates see, without anything that an answer may have said."""
+        """The interpolation scope without any value that may come from an API response."""
         routers = () if self._told is not None else self.retriever.routers
         is_own = self._told is None and all(isinstance(one, ListPartitionRouter) for one in routers)
         slices: Any = self._scope.get("stream_slice") if is_own else None
@@ -101,14 +102,17 @@ class ManifestOriginStream(CustomCursorStream):
         }
 
     def _is_of_template(self, origin: Origin) -> bool:
-        """Return whether a stream that an answer has filled kept an origin of its template."""
+        """Return True if the origin is in the stream template, for a stream made from a template.
+
+        Always True for a stream that the manifest declares without a template.
+        """
         origins = getattr(self._node, "origins", None)
         return origins is None or origin in origins
 
-    # Requests of a component's own
+    # Requests of a component, such as for a token
 
     def _component_route(self, request: requests.PreparedRequest) -> Route:
-        """Return where a request for credentials may lead: only where the manifest says."""
+        """Return the rules for a request for credentials: only its own origin is allowed."""
         asked = parse_origin(request.url)
 
         def is_home(one: Origin) -> bool:
@@ -123,7 +127,7 @@ class ManifestOriginStream(CustomCursorStream):
 
     @staticmethod
     def _refuse_redirect(response: requests.Response) -> None:
-        """Raise an error for a redirect of a request for credentials, which is not followed."""
+        """Raise an error if a request for credentials is redirected; no redirect is followed."""
         error = describe_redirect(response)
         if error is not None:
             raise error

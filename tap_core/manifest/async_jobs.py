@@ -1,9 +1,9 @@
-"""Jobs at an API: asked for, waited for, fetched, and not left behind.
+"""Asynchronous jobs at an API: creation, polling, download, deletion and abortion.
 
-Rules of the room: a job belongs to one slice, and one thread sees it through. What counts as a
-try, and how many there are, is as in airbyte-cdk; each request has the retries of its own error
-handler besides. No more jobs are under way than the manifest allows, over all threads of a tap;
-one that is done, and still to be fetched, is not under way. A wait ends when the run does.
+A job belongs to one stream slice and is handled by one thread. The number of attempts and what
+counts as one follow airbyte-cdk; the error handler of each request retries in addition. The
+number of running jobs is limited over all threads of a tap; a completed job whose result is
+still being downloaded does not count. Waiting ends as soon as the run ends.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 __all__ = ["AsyncJobReader", "JobLimiter", "poll_sleep"]
 
 _TRIES: Final = 3
-"""How often a job is asked for before its failure counts."""
+"""Attempts to run a job before the slice fails."""
 
 _LOOK_SECONDS: Final = 0.1
 _WAITS: Final = (0.5, 1.0, 2.0, 3.0)
 _USUAL_WAIT: Final = 5.0
-"""Seconds between two questions after how far a job is, behind the first ones."""
+"""Seconds between two polling requests, after the first ones (`_WAITS`)."""
 
 
 class JobLimiter:
-    """How many jobs may be under way at once."""
+    """Limit on the number of jobs that run at the same time."""
 
     def __init__(self, most: int) -> None:
         self.most: int = most
@@ -52,9 +52,10 @@ class JobLimiter:
 
     @contextmanager
     def one(self, check: Callable[[], object]) -> Iterator[None]:
-        """Have one job under way, as soon as there may be one more.
+        """Hold one of the job slots for the duration of the block; wait until one is free.
 
-        ``check`` is called while that is waited for, and may raise an error.
+        While the caller waits, ``check`` is called repeatedly; it may raise an error to end the
+        wait.
         """
         while not self._free.acquire(timeout=_LOOK_SECONDS):
             check()
@@ -65,11 +66,11 @@ class JobLimiter:
 
 
 def poll_sleep(run: SyncRun, seconds: float) -> None:
-    """Wait, unless the run ends meanwhile.
+    """Sleep for a number of seconds, or until the run ends.
 
     Raises:
         Exception: the first error of the run.
-        Stopped: it has ended elsewhere.
+        Stopped: the run has ended in another thread.
     """
     until = time.monotonic() + limit_wait(seconds)
     while (left := until - time.monotonic()) > 0:
@@ -85,55 +86,56 @@ def _check(run: SyncRun) -> None:
 
 
 class _Asking(Protocol):
-    """A stream that asks with one requester."""
+    """A stream that sends its requests through one requester."""
 
     def answer(self) -> requests.Response:
-        """Send the request, and return its answer."""
+        """Send the request and return the response."""
 
     def request_records(self, context: None, /) -> Iterable[Record]:
         """Send the requests for all pages, and yield the records."""
 
 
 class _Asks(Protocol):
-    """A stream whose requests those of a job are."""
+    """The stream that a job belongs to, as this module uses it."""
 
     def log(self, message: str, *args: Any, level: int = ..., **kwargs: Any) -> None:
-        """Log under the stream's name."""
+        """Log a message under the stream's name."""
 
     def asking(
         self, retriever: SimpleRetriever, scope: TemplateScope, *, into_file: bool = False
     ) -> _Asking:
-        """Return a copy that asks as a retriever says, whatever else the stream would add."""
+        """Return a copy of the stream that sends only the requests of the retriever."""
 
 
 @dataclass(slots=True)
 class _Job:
-    """What templates know of a job: the answers of the API about it."""
+    """A job as interpolation sees it: the API's responses about it."""
 
     known: dict[str, Any]
     in_slice: dict[str, Any] = field(default_factory=dict)
-    """The same for older manifests, which look into the slice."""
+    """The same for older manifests, whose templates read the stream slice."""
     polled: requests.Response | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncJobReader:
-    """Reads one slice of a stream by a job."""
+    """Reader of one stream slice through an asynchronous job."""
 
     stream: _Asks
     retriever: AsyncRetriever
     scope: TemplateScope
-    """What templates see of the slice."""
+    """The interpolation scope of the slice."""
     count: JobLimiter
     run: SyncRun
     place: str
-    """Stream and slice, for messages; without secrets."""
+    """Stream and slice as text for messages, without secrets."""
 
     def records(self) -> Iterator[Record]:
-        """Yield what the job of the slice has made.
+        """Run the slice's job and yield the records of its result.
 
         Raises:
-            FatalSyncError: it failed as often as it may be tried, or has an unknown status.
+            FatalSyncError: the job has failed in all its attempts, or its status is not in
+                ``status_mapping``.
         """
         with self.count.one(lambda: _check(self.run)):
             job = self._done()
@@ -145,10 +147,10 @@ class AsyncJobReader:
             yield from asked.request_records(None)
         self._ask_kindly(self.retriever.deletion, job, "removed")
 
-    # Until it is done
+    # Creation and polling
 
     def _done(self) -> _Job | None:
-        """Return the job when it is done, None where it has nothing to give."""
+        """Return the completed job, or None if the API skipped it (no result)."""
         for left in reversed(range(_TRIES)):
             job = self._created(is_last=not left)
             status: JobStatus = "failed" if job is None else self._followed(job)
@@ -158,38 +160,39 @@ class AsyncJobReader:
                 return None
             if left:
                 self._before_the_next(job, status)
-        raise self._failed(f"its job has ended {_TRIES} times as '{status}'")
+        raise self._failed(f"its job ended {_TRIES} times with status '{status}'")
 
     def _before_the_next(self, job: _Job | None, status: JobStatus) -> None:
-        """Wait before a job is asked for again."""
+        """Log the failed attempt and wait before the next one."""
         wait = None
         if job is not None:
-            message = "%s: its job has ended as '%s', and is asked for again."
+            message = "%s: its job ended with status '%s' and is created again."
             self.stream.log(message, self.place, status, level=logging.WARNING)
             if status == "failed":
                 wait = self.retriever.failed_retry_wait_time_in_seconds
         poll_sleep(self.run, wait or _USUAL_WAIT)
 
     def _created(self, *, is_last: bool) -> _Job | None:
-        """Ask for a job; None where that failed, and is to be tried again."""
+        """Create a job; return None if the creation failed and must be tried again."""
         try:
             response = self.stream.asking(self.retriever.creation, self.scope).answer()
             if not response.ok:
                 raise FatalAPIError(
-                    f"status {response.status_code}, which is ignored elsewhere", response=response
+                    f"status {response.status_code}, ignored by the error handler",
+                    response=response,
                 )
         except ANNOTATED_ERRORS as error:
             kind = getattr(error, "failure_type", None)
             if is_last or kind == "config_error":
                 raise self._failed(f"no job could be created: {error}", kind) from error
-            message = "%s: no job could be created, and one is asked for again: %s"
+            message = "%s: no job could be created; trying again: %s"
             self.stream.log(message, self.place, error, level=logging.WARNING)
             return None
         context = _build_template_context(response, self.retriever.creation)
         return _Job({"creation_response": context}, {"create_job_response": response})
 
     def _followed(self, job: _Job) -> JobStatus:
-        """Wait until a job has ended, and return how; where nobody waits any more, end it."""
+        """Poll a job until it ends and return its status; abort it on a timeout or an error."""
         try:
             status = self._polled(job)
         except BaseException:
@@ -222,20 +225,16 @@ class AsyncJobReader:
         found = _found(asked.status_extractor, response, asked.polling, self.scope)
         word = next(found, None)
         if word is None:
-            raise self._failed(
-                "the answer about its job has no status where status_extractor looks"
-            )
+            raise self._failed("the polling response has no status at the path of status_extractor")
         status = asked.status_mapping.meaning(str(word))
         if status is None:
-            raise self._failed(
-                f"its job has the status '{word}', which status_mapping does not have"
-            )
+            raise self._failed(f"its job has the status '{word}', which is not in status_mapping")
         return status
 
-    # What it has made
+    # Download targets
 
     def _targets(self, job: _Job) -> Iterable[Any]:
-        """Return what each download is asked with."""
+        """Return the download targets of the job, one for each download request."""
         asked, response = self.retriever, cast("requests.Response", job.polled)
         extractor, said = asked.target_extractor, asked.targets
         if extractor is None:
@@ -244,7 +243,7 @@ class AsyncJobReader:
             response = self.stream.asking(said, self._seen(job)).answer()
         return _found(extractor, response, said or asked.polling, self.scope)
 
-    # What is said
+    # Interpolation and errors
 
     def _seen(
         self,
@@ -252,7 +251,7 @@ class AsyncJobReader:
         more: Mapping[str, Any] | None = None,
         in_slice: Mapping[str, Any] | None = None,
     ) -> TemplateScope:
-        """Return what templates see of a slice and its job."""
+        """Return the interpolation scope of the slice, extended by the job's responses."""
         known = {**job.known, **(more or {})}
         given = self.scope["stream_slice"]
         older = {**job.in_slice, **(in_slice or {})} if self.retriever.is_older else {}
@@ -262,12 +261,12 @@ class AsyncJobReader:
         return {**self.scope, **known, **slices}
 
     def _ask_kindly(self, retriever: SimpleRetriever | None, job: _Job, done: str) -> None:
-        """Ask for something that no record depends on."""
+        """Send an optional request (abortion, deletion); log its failure as a warning."""
         if retriever is None:
             return
         try:
             self.stream.asking(retriever, self._seen(job)).answer()
-        except Exception as error:  # noqa: BLE001  whatever it is, the records are there
+        except Exception as error:  # noqa: BLE001  the records have been read in any case
             message = "%s: its job could not be %s: %s"
             self.stream.log(message, self.place, done, error, level=logging.WARNING)
 
@@ -284,7 +283,7 @@ def _decoder(retriever: SimpleRetriever) -> Decoder:
 def _build_template_context(
     response: requests.Response, retriever: SimpleRetriever
 ) -> dict[str, Any]:
-    """Return an answer as templates see it: its document, with its headers and its request."""
+    """Return a response for interpolation: its JSON object plus ``headers`` and ``request``."""
     document = next(_decoder(retriever).decode(response), None)
     known: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
     return {"headers": response.headers, "request": response.request, **known}
@@ -296,7 +295,7 @@ def _found(
     retriever: SimpleRetriever,
     scope: TemplateScope,
 ) -> Iterator[Any]:
-    """Yield what an extractor finds in an answer."""
+    """Yield the values that an extractor finds in a response."""
     decoder = _decoder(retriever)
     whole = getattr(extractor, "whole", None)
     documents = decoder.decode(response) if whole is None else whole(decoder)(response)

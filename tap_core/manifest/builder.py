@@ -1,10 +1,10 @@
-"""The tree of a manifest to components, by the type hints of their classes.
+"""Conversion of a manifest's tree into components, driven by the type hints of their classes.
 
-Rules of the room: generic, no component is named here. Each option is checked against the
-field of its name; a template that needs only the configuration is settled, so that a component
-sees plain values wherever nothing varies per request. Every fault names file, line and keys.
-The same walk runs a manifest and lints it: a linter collects faults, and goes on without what
-depends on a configuration that it does not have.
+The builder is generic: it names no component. It checks each option against the field of the
+same name. A template that needs only the config is rendered at once, so a component gets plain
+values wherever nothing varies per request. Every error names file, line and keys. The same
+code builds a connector and lints a manifest: a linter collects the errors and skips parts that
+depend on a config it does not have.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log: Final = logging.getLogger(__name__)
 
 _ANY_COMPONENT: Final = FieldType(components=(object,))
 _CUSTOM: Final = "Custom"
-_FOREIGN_CODE: Final = "which code runs is the manifest's to say, and no answer's or setting's."
+_FOREIGN_CODE: Final = "the manifest must name custom classes; responses and config cannot."
 _TYPE: Final = "type"
 
 
@@ -57,63 +57,66 @@ def build_component(
     parameters: Mapping[str, Any] | None = None,
     warn: Callable[[str], object] = _log.warning,
 ) -> Any:
-    """Make what a part of a manifest declares.
+    """Build the component or value that a node of a manifest declares.
 
-    ``expected`` is a component class, or any type hint that a field of one may have. Nothing
-    gives None. Without a configuration templates that need it wait for their scope.
-    ``parameters`` are those in force where a part stands that is no component. ``warn`` is called
-    with each sentence about what is odd and does not keep it from running.
+    Args:
+        manifest: The loaded manifest.
+        node: The part of the manifest to build; None gives None.
+        expected: A component class, or any type hint that a field of a component may have.
+        config: The connector's config. Templates that need it are not rendered at once.
+        parameters: The ``$parameters`` in force, for a node that is not a component.
+        warn: Called with each warning, that is a problem that does not prevent the run.
 
     Raises:
-        ManifestError: the part says something that cannot be done; file, line and keys are named.
+        ManifestError: the node cannot be built; the error names file, line and keys.
     """
     return Builder(manifest, config or {}, warn=warn).made(node, expected, parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class _Spot:
-    """Where something stands, and the parameters that are in force there."""
+    """A position in the manifest, with the ``$parameters`` that are in force there."""
 
     path: str
     line: int
     parameters: Mapping[str, Any]
     sees: frozenset[str] = frozenset()
-    """Names that templates may use there beside those that are for all."""
+    """Additional names that templates may use at this position."""
 
     def below(self, key: Any, line: int) -> _Spot:
-        """Return the spot of a key or item."""
+        """Return the position of a key or list item below this one."""
         step = f"[{key}]" if isinstance(key, int) else f".{key}"
         path = f"{self.path}{step}".lstrip(".")
         return replace(self, path=path, line=line or self.line)
 
     def of(self, cls: Any, node: MappingNode) -> _Spot:
-        """Return the spot of a component's options."""
+        """Return this position with the extra template names that the component class offers."""
         shows = getattr(cls, "shows", None)
         return self if shows is None else replace(self, sees=frozenset(shows(node)))
 
 
 @dataclass(frozen=True)
 class Builder:
-    """Makes components of one manifest, with one configuration or none."""
+    """Builder of the components of one manifest, with or without a config."""
 
     manifest: Manifest
     config: Mapping[str, Any] | None = None
     faults: list[ManifestProblem] | None = None
-    """Where faults are collected; without it the first one is raised."""
+    """List that collects the problems; None raises the first problem."""
     warn: Callable[[str], object] = _log.warning
-    """Takes sentences about what is odd, where faults are not collected."""
+    """Called with each warning if problems are not collected."""
     _scope: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Say what templates see whatever the request."""
+        """Add the config to the scope of all templates."""
         if self.config is not None:
             self._scope["config"] = self.config
 
     def made(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
-        """Make what a node declares, as `build` does; None for what has a fault.
+        """Build what a node declares, like `build_component`; return None if it has a problem.
 
         Raises:
-            ManifestError: there is a fault, and faults are not collected.
+            ManifestError: the node has a problem, and problems are not collected.
         """
         if node is None:
             return None
@@ -138,7 +141,7 @@ class Builder:
     def _place(self, spot: _Spot) -> str:
         return self.manifest.place(spot.line, spot.path)
 
-    # By what stands there
+    # Conversion by the kind of node
 
     def _convert(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
         if node is UNKNOWN or shape.kind == "draft":
@@ -154,17 +157,19 @@ class Builder:
         return made(shape, node, spot)
 
     def _data(self, shape: FieldType, node: DataMapping, spot: _Spot) -> Any:
-        """Return a mapping that an answer or a setting brought, which is never a component."""
+        """Return a mapping that comes from a response or the config; it is never a component."""
         if shape.kind:
             return str(node) if shape.kind == "text" else to_plain(node)
         if shape.value is None:
-            return self._wrong(spot, "an answer or a setting brings values here, no components.")
+            return self._wrong(
+                spot, "a response or the config supplies values here, no components."
+            )
         return {key: self._leaf(shape.value, one, spot.below(key, 0)) for key, one in node.items()}
 
     def _later(self, node: Any, spot: _Spot) -> Any:
-        """Return a part as it is; a linter looks into it now."""
+        """Return a component's node unbuilt; a linter builds it now to find its problems."""
         if not isinstance(node, MappingNode):
-            return self._wrong(spot, "a component is a mapping that says its type.")
+            return self._wrong(spot, "a component must be a mapping with a `type`.")
         if self.faults is not None:
             self._component(_ANY_COMPONENT, node, spot)
         return node
@@ -200,7 +205,7 @@ class Builder:
         return self._inner(shape, node, spot) if shape.kind else self._convert(shape, node, spot)
 
     def _inner(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
-        """Return a value within a mapping or list: what is empty there is nothing."""
+        """Return a value in a mapping or list, where an empty text counts as None."""
         if isinstance(node, str):
             return self._varying(shape, node, spot, empty=None)
         return self._convert(shape, node, spot)
@@ -221,10 +226,10 @@ class Builder:
     # Templates
 
     def _varying(self, shape: FieldType, node: Any, spot: _Spot, *, empty: Any = "") -> Any:
-        """Return what a field is that may vary: its value, or what gives it in a scope."""
+        """Return the value of an interpolated field: a plain value or a bound template."""
         if not isinstance(node, str):
             return str(node) if shape.kind == "text" and not isinstance(node, MappingNode) else node
-        if not has_template(node):  # the end of a block of text is none, as in a template
+        if not has_template(node):  # Jinja drops one final newline too
             return parse_plain(node.removesuffix("\n"), shape.kind, shape.types, empty)
         types = (str, type(None)) if shape.kind == "text" and shape.is_optional else shape.types
         bound = self._bound(node, spot, shape.kind, types, empty)
@@ -235,14 +240,14 @@ class Builder:
             return bound
         try:
             return bound({})
-        except ManifestError as error:  # it may never be asked for
+        except ManifestError as error:  # the value may never be used
             self._wrong(spot, error.message, is_error=False)
             return bound
 
     def _bound(
         self, text: str, spot: _Spot, kind: str, types: tuple[type, ...] = (), empty: Any = ""
     ) -> Any:
-        """Compile a template for its place; Jinja is loaded when there is one."""
+        """Compile a template for its position; Jinja is imported at the first template."""
         from tap_core.manifest.interpolation import (
             RESTRICTED_NAMES,
             STATE,
@@ -258,21 +263,21 @@ class Builder:
         except ManifestError as error:
             return self._wrong(spot, error.message)
         for name in sorted((made.template.names & RESTRICTED_NAMES) - spot.sees):
-            why = "only templates of a components_mapping see."
+            why = "is available only in a components_mapping."
             if name == STATE:
-                why = "is no longer there: use `stream_interval`."
+                why = "is no longer available: use `stream_interval`."
             return self._wrong(spot, f"the template {text!r} uses `{name}`, which {why}")
         return made
 
     def _waits(self, bound: Any, spot: _Spot) -> bool:
-        """Return whether a template names what is not known yet: settings, parameters."""
+        """Return True if a template uses config or parameters that are not known yet."""
         names = bound.template.names
         if "parameters" in names and any(one is UNKNOWN for one in spot.parameters.values()):
             return True
         return self.config is None and "config" in names
 
     def _settled(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
-        """Return a plain value, once its template is settled."""
+        """Return the plain value of a field whose template is rendered before any request."""
         text = ""
         if isinstance(node, str) and has_template(node):
             text, node = node, self._rendered(shape, node, spot)
@@ -280,7 +285,7 @@ class Builder:
                 return node
         try:
             return coerce_scalar(shape, node)
-        except ValueError as error:  # what a setting holds may be secret
+        except ValueError as error:  # a config value may be a secret
             wanted = f"the template {text!r} does not give {describe_expected_type(shape)}."
             return self._wrong(spot, wanted if text else str(error))
 
@@ -294,8 +299,8 @@ class Builder:
             names = ", ".join(sorted(needed.names - {"config", "parameters"}))
             return self._wrong(
                 spot,
-                f"the template {text!r} names {names}: this option is settled before"
-                " anything is asked for, and sees only config and parameters.",
+                f"the template {text!r} uses {names}: this option is evaluated before"
+                " any request, and can use only config and parameters.",
             )
         if self._waits(bound, spot):
             return (lambda config: bound({"config": config})) if shape.is_callable else UNKNOWN
@@ -341,7 +346,10 @@ class Builder:
         return self._instance(cls, plan, values, spot)
 
     def _counting(self, cls: type, node: MappingNode) -> MappingNode:
-        """Leave out of options what the configuration makes meaningless (``counting``)."""
+        """Return the node without the option keys that have no effect with this config.
+
+        A component class with a ``counting`` method names the keys that have an effect.
+        """
         says = getattr(cls, "counting", None)
         if says is None or not self.config:
             return node
@@ -356,7 +364,7 @@ class Builder:
     def _shapes(
         kind: type, plan: ComponentPlan, node: MappingNode
     ) -> Iterable[tuple[str, FieldType]]:
-        """Return the shapes of options, where one option may say what another one's value is."""
+        """Return the option shapes; in some components one option sets another option's type."""
         says = getattr(kind, "literal_types", None)
         if says is None:
             return plan.shapes.items()
@@ -396,7 +404,7 @@ class Builder:
         if kind is None:
             if len(classes) == 1 and len(shape.components) == 1:
                 return classes[0]
-            return self._wrong(spot, "a component says its type, and this one does not.")
+            return self._wrong(spot, "this component has no `type`.")
         named = [one for one in classes if getattr(one, "TYPE", None) == kind]
         cls = named[0] if named else get_component_class(str(kind))
         if cls is None:
@@ -405,7 +413,7 @@ class Builder:
                 said = f"the component '{kind}' is not supported."
             return self._wrong(spot, said)
         if not any(_fits(cls, one) for one in shape.components):
-            return self._wrong(spot, f"the component '{kind}' cannot stand here.")
+            return self._wrong(spot, f"the component '{kind}' is not allowed here.")
         return cls
 
     def _check_options(self, plan: ComponentPlan, node: MappingNode, spot: _Spot) -> None:
@@ -420,7 +428,7 @@ class Builder:
             self._wrong(at, message, is_error=is_error)
 
     def _custom(self, cls: type, plan: ComponentPlan, node: MappingNode, spot: _Spot) -> Any:
-        """Make the stand-in of a class that lies beside the manifest."""
+        """Build the wrapper of a Python class from the connector's own code (``class_name``)."""
         name = node.get("class_name")
         if _has_unknown(node.values()):
             return UNKNOWN
@@ -434,7 +442,7 @@ class Builder:
         return self._instance(cls, plan, {"class_name": name, "fields": fields}, spot)
 
     def _free(self, node: Any, spot: _Spot) -> Any:
-        """Return what a class of others is given: components made, everything else as it is."""
+        """Return an option of a custom class: components are built, other values stay unchanged."""
         if isinstance(node, list):
             lines = node.lines if isinstance(node, ListNode) else []
             return [
@@ -457,12 +465,12 @@ def _has_unknown(values: Iterable[Any]) -> bool:
 
 
 def _tells_data(bound: Any, spot: _Spot) -> bool:
-    """Return whether a template stays one, so that its place can tell settings from texts."""
+    """Return True if the template must stay unrendered to tell config values from manifest text."""
     return "components_values" in spot.sees and "config" in bound.template.names
 
 
 def _names_code(node: MappingNode) -> bool:
-    """Return whether data says which class of the connector's own code a component is."""
+    """Return True if response or config data chooses which class of the connector's code runs."""
     kind = node.get(_TYPE)
     is_custom = isinstance(kind, DataText) and kind.startswith(_CUSTOM)
     return is_custom or isinstance(node.get("class_name"), DataText)
@@ -474,7 +482,7 @@ def _is_component(node: MappingNode) -> bool:
 
 
 def _fits(cls: type, expected: type) -> bool:
-    """Return whether a class may stand where a class or a Protocol is asked for."""
+    """Return True if a class satisfies the expected class or Protocol."""
     if not getattr(expected, "_is_protocol", False):
         return issubclass(cls, expected)
     if cls.__name__.startswith(_CUSTOM):

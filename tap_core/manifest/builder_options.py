@@ -1,8 +1,8 @@
-"""Options that a component does not have: which are faults, and which cannot matter.
+"""Unknown options of a component: errors or warnings.
 
-Rules of the room: airbyte-cdk ignores all of them, and published manifests have many: words for
-people, and options or parameters that slipped into a component they do not belong to. Those are
-told as warnings; a word that nothing in the manifest knows is a fault.
+airbyte-cdk ignores all unknown options, and published manifests have many: comments, and
+options or parameters that belong to another component. Those are reported as warnings. An
+option that no component and no parameter of the manifest knows is an error.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from tap_core.manifest.type_hints import get_component_plan
 __all__ = ["NOT_SUPPORTED", "unknown_options"]
 
 NOT_SUPPORTED: Final = frozenset({"truncated_list_retriever"})
-"""What Airbyte has, and no manifest can have here."""
+"""Options of Airbyte that this SDK does not support."""
 
 _NEAR: Final = 0.75
-"""How like an option a word is that was meant to be it: ``sise`` and ``size`` are."""
+"""Minimum similarity of a misspelled option to the option meant, as of ``sise`` to ``size``."""
 _COMMENTS: Final = frozenset({"$comment", "comment", "description", "title"})
 _OUTDATED: Final = frozenset({"request_options_provider", "selector", "stream_slicer"})
-"""What older versions of Airbyte's components had, and none has now."""
+"""Options of older versions of Airbyte's components, which current ones no longer have."""
 _PUBLISHED: Final[Mapping[str, frozenset[str]]] = {
     "CursorPagination": frozenset({"extractorPath"}),
     "LegacyToPerPartitionStateMigration": frozenset({"Type"}),
     "SubstreamPartitionRouter": frozenset({"stream_name"}),
 }
-"""What published manifests say of a component, and no version of Airbyte's has ever read."""
+"""Options in published manifests that no version of Airbyte has ever read."""
 
 
 def unknown_options(
     node: MappingNode, known: Collection[Any], parameters: Collection[Any]
 ) -> list[tuple[Any, bool]]:
-    """Return the options of a component that it does not have, each with whether it is a fault.
+    """Return the unknown options of a component, each paired with True if it is an error.
 
-    What is known elsewhere, to another component or in ``parameters``, only slipped in here; so
-    has what stands beside it, unless it looks like an option that there is.
+    An option that another component or ``parameters`` knows is a warning. If a node has such an
+    option, its other unknown options are warnings too, unless they resemble a known option.
     """
     unknown = [one for one in node if one not in known and one not in _COMMENTS]
     if not unknown:
@@ -60,7 +60,7 @@ def _slips_of_the_pen(words: Iterable[Any], known: Collection[Any]) -> list[Any]
 
 @cache
 def _everywhere() -> frozenset[str]:
-    """Return the options of all components."""
+    """Return the option names of all components."""
     plans = [
         get_component_plan(cls)
         for name in MODULES

@@ -1,8 +1,8 @@
-"""The command `tap-manifest`: a manifest run as a tap, under every protocol.
+"""The command `tap-manifest`: a manifest run as a tap, under Singer, Airbyte or Fivetran.
 
-Rules of the room: what it takes itself stands here (the manifest, and where this SDK differs
-from airbyte-cdk); everything else goes to the tap unchanged, so that each protocol's door sees
-what it would see of any tap. A problem of the manifest is told in lines, without a traceback.
+The command takes its own flags (the manifest, and the behaviours in which this SDK differs from
+airbyte-cdk) and passes all other arguments unchanged to the tap's CLI. Problems of a manifest
+are printed as lines, without a traceback.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Usage: tap-manifest --manifest FILE [OPTION ...]
        tap-manifest install NAME --manifest FILE
 
 Runs a connector that is declared in YAML. With --config, --catalog, --state, --discover, --about
-it is a Singer tap; with one of the words spec, check, discover and read an Airbyte source; with
---port N a Fivetran connector.
-The variable TAP_MANIFEST_FILE stands for --manifest.
+it is a Singer tap; with the command spec, check, discover or read an Airbyte source; with --port N
+a Fivetran connector.
+The environment variable TAP_MANIFEST_FILE replaces --manifest.
 
-lint: list what is wrong with manifests, by line. The exit code is 1 where one cannot run.
-install: write an executable NAME that runs the manifest, for clients that take one path.
+lint: list the problems of manifests by line. The exit code is 1 if a manifest cannot run.
+install: write an executable NAME that runs the manifest, for clients that need a single path.
 
-  --cutoff last_record|interval_end  what is stored when a window is closed (TAP_MANIFEST_CUTOFF)
-  --boundary send|drop               a record that equals the stored value (TAP_MANIFEST_BOUNDARY)
-  --new-slices start|global_cursor   where a slice begins that a later sync is the first to have
+  --cutoff last_record|interval_end  bookmark stored when a window is closed (TAP_MANIFEST_CUTOFF)
+  --boundary send|drop               records that equal the bookmark (TAP_MANIFEST_BOUNDARY)
+  --new-slices start|global_cursor   start of a slice that is new in a later sync
                                      (TAP_MANIFEST_NEW_SLICES)
 """
 _FLAGS: Final = {
@@ -57,14 +57,14 @@ _CHOICES: Final = {
 
 @dataclass
 class _Given:
-    """What the command was given: its own flags, and the rest."""
+    """The command's own flags and the remaining arguments."""
 
     own: dict[str, str] = field(default_factory=dict)
     rest: list[str] = field(default_factory=list)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
+    """Run the command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         if arguments[:1] == ["lint"]:
@@ -83,7 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if missing.name not in {"jinja2", "yaml"}:
             raise
         needed = "pip install 'tap-core-sdk[manifest]'"
-        return _failed(f"Manifests need the package {missing.name}, which is missing: {needed}.")
+        return _failed(
+            f"Manifests need the package {missing.name}, which is missing: run {needed}."
+        )
 
 
 def _failed(message: str) -> int:
@@ -92,7 +94,7 @@ def _failed(message: str) -> int:
 
 
 def _taken(arguments: Sequence[str]) -> _Given:
-    """Take the flags of this command out of the arguments; variables stand for missing ones."""
+    """Split this command's flags from the arguments; environment variables fill missing flags."""
     given = _Given()
     rest = iter(arguments)
     for argument in rest:
@@ -109,7 +111,7 @@ def _taken(arguments: Sequence[str]) -> _Given:
     for name, choices in _CHOICES.items():
         if given.own.get(name, choices[0]) not in choices:
             raise ConfigurationError(
-                f"{name} is one of {', '.join(choices)}, and not '{given.own[name]}'."
+                f"{name} must be one of {', '.join(choices)}, not '{given.own[name]}'."
             )
     return given
 
@@ -124,16 +126,17 @@ def _run(given: _Given) -> int:
     }
     made = make_tap_class(Path(given.own["--manifest"]), changes)
     made.config_file = _config_file(given.rest)
-    gc.freeze()  # the collector need not look at modules and the document again and again,
-    gc.set_threshold(20_000, 20, 20)  # nor every few requests at what dies by itself
+    gc.freeze()  # modules and the document live as long as the process
+    gc.set_threshold(20_000, 20, 20)  # requests create few reference cycles
     code = made.cli(given.rest, prog_name="tap-manifest")
     return code if isinstance(code, int) else 0
 
 
 def _config_file(arguments: Sequence[str]) -> Path | None:
-    """Return the one file of settings, None for other origins.
+    """Return the config file if ``--config`` names exactly one, else None.
 
-    Streams may be found out, and with that a token be renewed, before a door says so.
+    The tap needs the path early: stream discovery may renew a token, which is written to the file,
+    before the tap's own CLI has parsed its arguments.
     """
     words = iter(arguments)
     pairs = (word.partition("=") for word in words)
@@ -148,7 +151,7 @@ def _lint(arguments: Sequence[str]) -> int:
     paths = [one.removeprefix(f"{flag}=") for one in arguments if one != flag]
     paths = paths or [*filter(None, [os.environ.get(_FLAGS[flag])])]
     if not paths or {"--help", "-h"}.intersection(paths):
-        print(_USAGE, end="")  # noqa: T201  (this is what was asked for)
+        print(_USAGE, end="")  # noqa: T201  (the command's result)
         return 0 if paths else 2
     from tap_core.manifest.lint import find_problems
 
@@ -164,7 +167,7 @@ def _lint(arguments: Sequence[str]) -> int:
 
 
 def _install(given: _Given) -> int:
-    """Write an executable that runs the manifest with what was said here."""
+    """Write an executable that runs the manifest with the flags of this command."""
     if len(given.rest) != 2 or not given.own.get("--manifest"):  # noqa: PLR2004  (install NAME)
         raise ConfigurationError("Usage: tap-manifest install NAME --manifest FILE")
     manifest = Path(given.own["--manifest"]).resolve()

@@ -1,7 +1,8 @@
-"""Plain values of options, as their fields want them.
+"""Coercion of plain option values to the types of their fields.
 
-Rules of the room: pure. What YAML or a template gives is taken where it says the same: a
-number in quotes for a number, a number for a text. Everything else is refused in a sentence.
+The functions are pure. A value from YAML or a template is converted if its meaning does not
+change, such as a quoted number for a number field, or a number for a text field. All other
+values raise an error.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from tap_core.manifest.type_hints import FieldType
 
 __all__ = ["coerce_scalar", "describe_expected_type"]
 
-_NAMES: Final = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+_NAMES: Final = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}
 _TRUE: Final = {"true": True, "false": False}
 _SHOWN: Final = 60
 
 
 def coerce_scalar(shape: FieldType, value: Any) -> Any:
-    """Return a value as one that a shape takes.
+    """Return the value converted to a type that the shape accepts.
 
     Raises:
-        ValueError: it is of another kind.
+        ValueError: the value has another type.
     """
     if shape.is_any or (value is None and shape.is_optional):
         return value
@@ -70,7 +71,7 @@ def _said(value: Any) -> str:
 
 
 def describe_expected_type(shape: FieldType) -> str:
-    """Return what a shape takes, in words."""
+    """Return the types that a shape accepts, as text for messages."""
     parts = [*map(repr, shape.literals), *(_NAMES[one] for one in _NAMES if one in shape.scalars)]
     if shape.kind:
         parts.append("a text" if shape.kind == "text" else "a value")

@@ -1,8 +1,9 @@
-"""A declared stream that is read by a cursor which is none of dates, and what is kept of it.
+"""Streams whose cursor is not a DatetimeBasedCursor, and the state of such cursors.
 
-Rules of the room: slices are read one after the other, each by a copy of the stream that has it
-in hand. What a cursor wants kept is written when all records of a slice are, and stands under
-``cursor_state``, unless it is the one value of the cursor's field, which is a bookmark like any.
+The stream slices of such a cursor are read one after the other, each by a copy of the stream.
+The cursor's state is stored after all records of a slice have been written. It is stored under
+``cursor_state``, unless it holds only the value of the cursor field: then it is an ordinary
+bookmark.
 """
 
 from __future__ import annotations
@@ -42,32 +43,32 @@ _Own: TypeAlias = CustomIncrementalSync | IncrementingCountCursor
 
 
 class _InHand(NamedTuple):
-    """The slice that a copy of a stream reads, and the cursor that gave it."""
+    """The stream slice that a copy of a stream reads, and the cursor that made the slice."""
 
     reading: CursorReader
     one: CdkStreamSlice
 
 
 class CustomCursorStream(PartitionedStream):
-    """What a cursor other than that of dates makes of a stream."""
+    """A stream with a custom or incrementing-count cursor, besides DatetimeBasedCursor."""
 
     _in_hand: _InHand | None = None
     _is_trial: bool = False
 
     def __init__(self, tap: Any, node: Mapping[str, Any]) -> None:
-        """Make the stream; a cursor of others is asked by one thread."""
+        """Build the stream; one with a custom cursor class is read by a single thread."""
         super().__init__(tap, node)
         if self._is_custom:
             self.max_parallel_partitions = 1
 
     @property
     def _is_custom(self) -> bool:
-        """Whether its cursor is a class beside the manifest, which keeps a state of its own."""
+        """True if the cursor is a class of the connector's own code, with its own state format."""
         return bool(DeclarativeStream.shows(self._incremental_node))
 
     @cached_property
     def own_cursor(self) -> _Own | None:
-        """The cursor, where it is none of dates."""
+        """The cursor, or None if the stream has no cursor or a DatetimeBasedCursor."""
         if not self._incremental_node.get("incremental_sync"):
             return None
         found = self.declared.incremental_sync
@@ -78,11 +79,11 @@ class CustomCursorStream(PartitionedStream):
         return usual if own is None else own.order(self.name, usual)
 
     def get_replication_key_signpost(self, context: Context | None = None) -> Any | None:
-        """Return the greatest bookmark of this sync; such a cursor has none."""
+        """Return the greatest bookmark that this sync may store; None for these cursors."""
         return None if self.own_cursor else super().get_replication_key_signpost(context)
 
     def compare_start_date(self, value: str, start_date_value: str) -> str:
-        """Return the bookmark: where such a cursor starts is for it to say."""
+        """Return the bookmark unchanged: these cursors decide their start themselves."""
         own = self.own_cursor
         return value if own else super().compare_start_date(value, start_date_value)
 
@@ -91,7 +92,7 @@ class CustomCursorStream(PartitionedStream):
         return None if self.own_cursor else super()._start_date
 
     def translated(self, kept: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a state of this stream as this SDK keeps it, also one of airbyte-cdk."""
+        """Return a stored state in this SDK's format; a state of airbyte-cdk is converted."""
         if not self._is_custom:
             return super().translated(kept)
         by_slices = bool((self._incremental_node.get("retriever") or {}).get("partition_router"))
@@ -101,12 +102,12 @@ class CustomCursorStream(PartitionedStream):
     # Reading
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Return the records of a context, slice after slice."""
+        """Return the records of a context, one stream slice after the other."""
         own = self.own_cursor
         return super().get_records(context) if own is None else self._by_slices(own, context)
 
     def _by_slices(self, own: _Own, context: Context | None) -> Iterator[Record]:
-        self._prepare_for_threads(1)  # what copies share
+        self._prepare_for_threads(1)  # shared by the copies
         reading = own.reading(cast(DeclarativeStreamProtocol, self), self._get_position(context))
         for one in reading.slices():
             made = copy.copy(self)
@@ -131,12 +132,12 @@ class CustomCursorStream(PartitionedStream):
 
     @property
     def _has_ended(self) -> bool:
-        """Whether a feed has come to what was sent before, so that no page is to follow."""
+        """True if no further page is needed because a feed has reached records sent earlier."""
         in_hand = self._in_hand
         return super()._has_ended if in_hand is None else in_hand.reading.is_past
 
     def _get_partition(self, context: Context | None) -> tuple[PartitionSlice, Mapping[str, Any]]:
-        """Return what tells apart the slice that is asked for, and what else it says."""
+        """Return the partition of the current slice and the slice's other values."""
         more = getattr(context, "extra_fields", None)
         partition, in_hand = PartitionSlice(context or {}, extra_fields=more), self._in_hand
         if in_hand is None:
@@ -149,13 +150,13 @@ class CustomCursorStream(PartitionedStream):
 
     @property
     def _state_seen(self) -> Mapping[str, Any]:
-        """What templates see of what a cursor keeps."""
+        """The cursor's state for interpolation, as ``stream_state``; empty outside a slice."""
         return {} if self._in_hand is None else {STATE: self._in_hand.reading.state}
 
     # The state
 
     def _get_position(self, context: Context | None) -> dict[str, Any]:
-        """Return what was kept of a context, in the cursor's own form; nothing at first."""
+        """Return the stored state of a context in the cursor's own format, {} at first."""
         if self.replication_method != REPLICATION_INCREMENTAL:
             return {}
         manager, key = self.state_manager, str(self.replication_key)
@@ -163,7 +164,7 @@ class CustomCursorStream(PartitionedStream):
         return copy.deepcopy(found or to_cursor_state(manager.stream_state, key))
 
     def _close(self, context: Context | None, kept: Mapping[str, Any] | None) -> None:
-        """Keep what a cursor says behind a slice, as soon as its records are written."""
+        """Store the cursor's state after a slice, as soon as the slice's records are written."""
         if kept is None or self.replication_method != REPLICATION_INCREMENTAL:
             return
         keep = partial(self._keep, context, self._plain(kept))
@@ -177,8 +178,7 @@ class CustomCursorStream(PartitionedStream):
             found: dict[str, Any] = json.loads(dump_json(dict(kept)))
         except (TypeError, ValueError) as error:
             raise SyncError(
-                f"Stream '{self.name}': what {self._declares} gives as its state cannot be"
-                f" stored: {error}"
+                f"Stream '{self.name}': the state of {self._declares} cannot be stored: {error}"
             ) from None
         return found
 

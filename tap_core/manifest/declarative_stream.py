@@ -1,9 +1,9 @@
-"""A declared stream: what a manifest says of it, and what slices it has.
+"""A declarative stream: its components, its stream slices and its parent streams.
 
-Rules of the room: components are made when a sync needs them, so that discovery asks nothing of
-a configuration. A copy of a stream (for a thread, for a window) shares its components and its
-slices. A parent is a stream of its own, which reads everything and writes nothing; one that
-goes on from where its children left it keeps its position in a state of its own.
+Components are built when a sync needs them, so discovery needs no config values. Copies of a
+stream (for a thread or a window) share its components and slices. A parent stream is a separate
+instance that reads all its records and writes none. A parent with ``incremental_dependency``
+resumes from a position that the child stores in its own state.
 """
 
 from __future__ import annotations
@@ -75,47 +75,47 @@ _MADE: Final = (
     *("declared", "incremental_sync", "own_cursor"),
     *("_selection", "_signer", "_handler", "_decoder"),
 )
-"""What a stream makes of its declaration when it is first needed."""
+"""Cached properties that hold components built from the manifest."""
 _NEW_SLICES: Final = "new_slices"
-"""The change that says where new slices begin: at the ``start`` or at the ``global_cursor``."""
+"""Name of the override for the start of new slices: ``start`` or ``global_cursor``."""
 _OF_ONE_SLICE: Final = (FatalAPIError, RetriableAPIError, RequestException, FailedRecordsError)
-"""What may be wrong with one slice, and not with those behind it."""
+"""Errors that may affect one slice only."""
 
 
 class ManifestTapProtocol(Protocol):
-    """What a declared stream needs of its tap, beside what every stream needs."""
+    """The members that a declarative stream uses of its tap, in addition to a plain stream's."""
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The settings."""
+        """The config."""
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest that it stands in."""
+        """The manifest that declares the streams."""
 
     @property
     def changes(self) -> Mapping[str, str]:
-        """What is asked of every cursor from outside."""
+        """Overrides for all cursors, from the command's flags or environment variables."""
 
     @property
     def threads(self) -> int:
-        """In how many threads slices and windows may be read."""
+        """The number of threads that may read slices and windows."""
 
     @property
     def jobs(self) -> JobLimiter:
-        """How many jobs may be under way at the source."""
+        """The limit on asynchronous jobs that run at the API at the same time."""
 
     @property
     def budget(self) -> HTTPAPIBudget | None:
-        """How many requests the source takes."""
+        """The API budget: the rate limits of the source."""
 
     @property
     def answers(self) -> ResponseCache:
-        """Answers that are kept."""
+        """The response cache."""
 
     @property
     def parent_names(self) -> frozenset[str]:
-        """Names of the streams whose answers are."""
+        """Names of the parent streams, whose responses are cached."""
 
     @property
     def names_with_state(self) -> frozenset[str]:
@@ -123,67 +123,67 @@ class ManifestTapProtocol(Protocol):
 
     @property
     def told(self) -> set[str]:
-        """What was told of oddities of the manifest."""
+        """Warnings about the manifest that have been logged already."""
 
     def parent_stream(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
-        """Return the stream that reads all of a parent."""
+        """Return the stream that reads all records of a parent."""
 
     def signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return what signs requests; streams that declare the same share it."""
+        """Return the function that signs requests; streams with equal authenticators share it."""
 
     def origins(self, signer: Auth) -> set[Origin]:
-        """Return the origins that are known to be declared for what a signer puts on requests."""
+        """Return the origins that the manifest declares for a signer's credentials."""
 
 
 class _Requests(metrics.Counter):
-    """Counts the requests of a stream, over all of its slices and windows; logs them by time."""
+    """Counter of a stream's requests over all slices and windows; logged at intervals."""
 
     def exit(self) -> None:
-        """Log nothing: one walk through pages may be one request."""
+        """Log nothing: one pagination may be a single request."""
 
     def with_context(self, value: Context | None) -> None:
-        """Leave contexts out: the number is that of all."""
+        """Ignore the context: the count covers all contexts."""
 
 
 class DeclarativeStreamBase(RESTStream[PageToken]):
-    """What a stream is declared as."""
+    """A stream built from a DeclarativeStream or StateDelegatingStream of a manifest."""
 
     is_parent: bool = False
-    """Whether it is read for others' slices: all of it, whatever state it has as itself."""
+    """True if it is read in full for its children's slices, regardless of its own state."""
 
     _goes_on: bool = False
-    """Whether such a parent is read from a position that others have kept for it."""
+    """True if a parent is read from a position in the state of its child."""
 
     TYPE_CONFORMANCE_LEVEL = TypeConformanceLevel.NONE
     adds_context = False
     payload_as_json = False
 
     def __init__(self, tap: Any, node: Mapping[str, Any]) -> None:
-        """Make the stream of a part of a manifest; ``tap`` is a `ManifestTapProtocol`, too."""
+        """Build the stream of a manifest node; ``tap`` is also a `ManifestTapProtocol`."""
         self._host: ManifestTapProtocol = tap
         self._node = node
         self._config = dict(tap.config)
         self._warnings: list[str] = []
-        """What is odd in its part of the manifest, until something is read of it."""
+        """Warnings about its part of the manifest, until they are logged at the first read."""
         super().__init__(tap, name=self._part("name", str) or "stream")
         self._is_read_by_one = self._makes_jobs
         threads = max(tap.threads, tap.jobs.most) if self._makes_jobs else tap.threads
         self.max_parallel_partitions = self.max_parallel_windows = threads
         self.primary_keys = _keys(self._part("primary_key", Any))
         field = self.replication_key = self._cursor_field()
-        if not field:  # the property would look further, and make the stream's components
-            self.state_partitioning_keys = []  # slices without a cursor have nothing to keep
+        if not field:  # the inherited property would build the stream's components
+            self.state_partitioning_keys = []  # slices without a cursor have no state
         self._scope: TemplateScope = {"config": tap.config}
-        """What templates of the request in hand see."""
+        """The interpolation scope of the current request."""
         self._unsigned_origins: set[Origin] = set()
         """Origins that the manifest declares for requests without an authenticator."""
         self._of_run: dict[str, Any] = {}
-        """What is known of slices and parents in this run; shared with copies."""
+        """Slices and parent positions of this run; shared with copies."""
         tags: dict[str, Any] = {metrics.Tag.STREAM: self.name}
         self._counted: metrics.Counter = _Requests(metrics.Metric.HTTP_REQUEST_COUNT, tags)
 
     def _part(self, key: str, kind: Any) -> Any:
-        """Make one part of the stream and no other."""
+        """Build one option of the stream and no other."""
         whole = self._node.get("full_refresh_stream", self._node)
         node = whole.get(key)
         if node is None:
@@ -191,12 +191,12 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
         return self._component(node, kind, _parameters(whole))
 
     def _component(self, node: Any, kind: Any, parameters: Mapping[str, Any] | None = None) -> Any:
-        """Make what a part declares; what is odd there is told when something is read."""
+        """Build a component of the stream; its warnings are logged when the stream is read."""
         manifest, warn = self._host.manifest, self._warnings.append
         return build_component(manifest, node, kind, self.config, parameters, warn)
 
     def _tell_warnings(self) -> None:
-        """Log what is odd in what is read now, each sentence once for a tap."""
+        """Log the warnings about this stream's manifest part, each text once per tap."""
         sentences, self._warnings[:] = list(self._warnings), []
         for sentence in sentences:
             if sentence not in self._host.told:
@@ -205,19 +205,19 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
 
     @property
     def _incremental_node(self) -> Mapping[str, Any]:
-        """The part of the document by which it goes on from a state."""
+        """The manifest node that declares the incremental sync."""
         found: Mapping[str, Any] = self._node.get("incremental_stream", self._node)
         return found
 
     @property
     def _makes_jobs(self) -> bool:
-        """Whether its records are what jobs at the source have made."""
+        """True if an AsyncRetriever reads the records."""
         retriever = self._incremental_node.get("retriever")
         kind = retriever.get("type") if isinstance(retriever, Mapping) else None
         return kind == AsyncRetriever.__name__
 
     def _cursor_field(self) -> str | None:
-        """Return the name of the cursor, whatever settings the rest of it may need."""
+        """Return the cursor field's name without building the rest of the cursor."""
         node = self._incremental_node.get("incremental_sync")
         if not isinstance(node, Mapping) or not (field := node.get("cursor_field")):
             return None
@@ -238,13 +238,13 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """How its records are asked for."""
+        """The retriever of the stream; for asynchronous jobs its SimpleRetriever counterpart."""
         found = self.declared.retriever
         return found if isinstance(found, SimpleRetriever) else found.simple
 
     @cached_property
     def schema(self) -> JsonSchema:
-        """JSON Schema of a record, as the manifest's loaders give it."""
+        """JSON Schema of a record, from the manifest's schema loaders."""
         loaders = self._part("schema_loader", SchemaLoader | list[SchemaLoader])
         return load_schema(
             loaders, cast(DeclarativeStreamProtocol, self), self._host.manifest.folder
@@ -252,7 +252,7 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
 
     @cached_property
     def incremental_sync(self) -> DatetimeBasedCursor | None:  # type: ignore[override]
-        """The cursor of dates, with what was asked of it from outside."""
+        """The DatetimeBasedCursor with the tap's overrides; None for other cursors."""
         if not self._incremental_node.get("incremental_sync"):
             return None
         found = self.declared.incremental_sync
@@ -264,22 +264,25 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
         if self._has_groups:
             changes["global_substream_cursor"] = True
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # they were noted when it was built
+            warnings.simplefilter("ignore", UserWarning)  # collected when it was built
             return replace(found, **changes) if changes else found
 
     @property
     def _has_groups(self) -> bool:
-        """Whether slices are groups: one member more shifts them, so they share a state."""
+        """True if slices are groups of partitions, which must share one state.
+
+        A new member shifts the groups, so a state per group would not match the next sync's groups.
+        """
         routers = self.retriever.routers
         return len(routers) == 1 and isinstance(routers[0], GroupingPartitionRouter)
 
     @property
     def _has_global_cursor(self) -> bool:
-        """Whether slices that are new begin where the others had come to."""
+        """True if new slices begin at the position that the other slices have reached."""
         return self._host.changes.get(_NEW_SLICES) == "global_cursor"
 
     def check_edges(self) -> None:
-        """Raise ConfigurationError where the start or the end of its cursor is no date-time."""
+        """Raise ConfigurationError if the cursor's start or end is not a valid datetime."""
         try:
             cursor = self.incremental_sync
         except ManifestError as error:
@@ -288,7 +291,7 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
             super()._edges(cursor)
 
     def _wrong_edge(self, message: str, name: str) -> ConfigurationError:
-        """Return the error for a start or an end that is no date-time, with its settings."""
+        """Return the error for an invalid start or end, naming the settings it comes from."""
         node = self._incremental_node.get("incremental_sync") or {}
         given = node.get(f"{name}_datetime")
         texts = given.values() if isinstance(given, Mapping) else [given]
@@ -300,10 +303,11 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
         return super()._wrong_edge(message, name)
 
     def _edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
-        """Return from when until when there is anything to read.
+        """Return the start and the end of the period to read.
 
-        Slices that share a cursor end where the first of them does. The state does not pass that
-        in any case, since its signpost is the earliest end: what is later would come once more.
+        Slices that share a cursor all end where the first slice of the run ended. The shared state
+        never
+        passes that end, so later records would be read again by the next sync.
         """
         start, end = super()._edges(cursor)
         if not cursor.global_substream_cursor:
@@ -314,7 +318,7 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
         return start, min(end, self._of_run["ends"][1])
 
     def _stored(self, cursor: DatetimeBasedCursor, context: Context | None) -> dt.datetime | None:
-        """Return the instant up to which a context was sent, None for the beginning."""
+        """Return the datetime up to which a context was sent; None without a bookmark."""
         found = super()._stored(cursor, context)
         seconds = (
             self.stream_state.get(LOOKBACK_WINDOW_KEY) if cursor.global_substream_cursor else None
@@ -325,9 +329,11 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it is selected, as far as that is known without its schema.
+        """True if the stream is selected, as far as that is known without its schema.
 
-        An API may have to be asked for the schema, and this be asked on the way.
+        The schema is not used because reading it may need requests to the API, and this property
+        may be
+        read on the way.
         """
         catalog = self._tap_input_catalog
         if self._metadata is None and (catalog is None or catalog.get_stream(self.name) is None):
@@ -335,18 +341,21 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
         return self.selected
 
     def _outlives(self, error: Exception) -> bool:
-        """Return whether other slices are read behind one that failed: not with wrong settings."""
+        """Return True if the other slices are still read after a slice failed with this error.
+
+        Config errors end the stream, since they affect all slices.
+        """
         is_of_one = bool(self.retriever.routers) and isinstance(error, _OF_ONE_SLICE)
         return is_of_one and getattr(error, "failure_type", None) != "config_error"
 
     def decide_anew(self) -> None:
-        """Forget which of two ways was taken before it was known whether there is a state."""
+        """Discard the built components of a StateDelegatingStream once its state is known."""
         if "incremental_stream" in self._node:
             for name in _MADE:
                 vars(self).pop(name, None)
 
     def has_outlived(self, state: Mapping[str, Any]) -> bool:
-        """Return whether the API no longer knows what changed since a state of ours."""
+        """Return True if the stored state is older than the API's ``api_retention_period``."""
         given = self._node.get("api_retention_period")
         period = self._component(given, str | None, _parameters(self._node))
         cursor = self.incremental_sync if period and state else None
@@ -359,7 +368,7 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
         return not found or max(found) < parse_duration(period).before(utc_now())
 
     def translated(self, kept: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a state of this stream as this SDK keeps it, also one of airbyte-cdk."""
+        """Return a stored state in this SDK's format; a state of airbyte-cdk is converted."""
         field, state = partition_field(self._incremental_node), self._migrated(kept)
         return from_cdk_state(
             state,
@@ -369,9 +378,9 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
         )
 
     def _migrated(self, kept: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a state of an older version of the connector as one of this version.
+        """Return a state after the manifest's state migrations.
 
-        A migration is asked about airbyte-cdk's form of a state of ours: it knows no other.
+        Migrations see a state of this SDK in airbyte-cdk's format, the only format they know.
         """
         migrations = self._part("state_migrations", list[StateMigration]) or ()
         state, is_migrated = to_cdk_state(kept) if migrations else kept, False
@@ -384,14 +393,14 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
 
 
 class PartitionedStream(DeclarativeStreamBase):
-    """What slices a stream has, and how far its parents were read."""
+    """A declarative stream with its slices and the positions of its parents."""
 
     _follows: StateDocument | None = None
-    """For a parent that goes on from where its children left it: how far it comes."""
+    """State of a parent that resumes from its child's position; None for other streams."""
 
     @property
     def partitions(self) -> list[dict[str, Any]] | None:
-        """The contexts of the slices, as far as they are known; None without a router."""
+        """The slices' contexts, which the partition routers find lazily; None without a router."""
         routers = self.retriever.routers
         if not routers:
             return None
@@ -410,10 +419,10 @@ class PartitionedStream(DeclarativeStreamBase):
             )
             known.update(run=run, slices=PartitionCache(coming), parents={})
             known.update(before=before, begun=time.monotonic())
-        return cast("list[dict[str, Any]]", known["slices"])  # iterated, and no more than that
+        return cast("list[dict[str, Any]]", known["slices"])  # callers only iterate
 
     def _each_once(self, contexts: Iterable[Context]) -> Iterator[Context]:
-        """Leave out slices that come again: they would have the same bookmark."""
+        """Yield each slice once: repeated slices would share one bookmark."""
         seen: set[Any] = set()
         repeated = 0
         for context in contexts:
@@ -425,19 +434,19 @@ class PartitionedStream(DeclarativeStreamBase):
             yield context
         if repeated:
             self.log(
-                "%d slices came more than once and were read once: see which parents have the"
+                "%d repeated slices were read only once: check which parent records have the"
                 " same key.",
                 repeated,
                 level=logging.WARNING,
             )
 
     def slices(self) -> Iterable[Context | None]:
-        """Yield this stream's own slices, None where it has just one."""
+        """Return this stream's own slices; [None] if it has just one."""
         known: Iterable[Context] | None = self.partitions
         return known or [None]
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the finished records of a slice, for a child."""
+        """Yield the finished records of a slice, for a child stream."""
         manager, key = self.state_manager, str(self.replication_key)
         cursor = None if self._follows is None else manager.cursor(context, replication_key=key)
         keeps = self._begin_context(context)
@@ -455,16 +464,16 @@ class PartitionedStream(DeclarativeStreamBase):
 
     @property
     def parent_names(self) -> list[str]:
-        """Names of the streams that are read for this one's slices, and for theirs."""
+        """Names of all direct and indirect parent streams of this stream's slices."""
         parents = get_parent_states(self._incremental_node)
         return [self._component(one.get("name"), str, _parameters(one)) or "" for one in parents]
 
     def parent(self, declared: Mapping[str, Any]) -> DeclarativeStreamProtocol:
-        """Return the stream of a part of the manifest, which reads all of it for its slices."""
+        """Return the stream of a parent's manifest node, which reads all the parent's records."""
         return self._host.parent_stream(declared)
 
     def resumed(self, position: Any) -> DeclarativeStreamProtocol:
-        """Return a copy of this parent that reads what is new since a position."""
+        """Return a copy of this parent stream that reads the records after a stored position."""
         known = copy.deepcopy(self.translated(position)) if isinstance(position, dict) else {}
         follows = StateDocument({"bookmarks": {self.name: known}})
         made = copy.copy(self)
@@ -477,14 +486,15 @@ class PartitionedStream(DeclarativeStreamBase):
 
     @property
     def position(self) -> Any:
-        """How far it has been read, for `resumed`."""
+        """The position reached by a parent stream, for `resumed`; None if none is tracked."""
         return None if self._follows is None else self._follows.stream_state(self.name)
 
     def remembered(self, parent: str) -> Any:
-        """Return the position of a parent when all children of its records had been synced.
+        """Return a parent's position after the last sync of all children of its records.
 
-        Slices of several routers have none: there all parents are read, as airbyte-cdk does, since
-        what is new for the values of one router need not be for those of another.
+        Several partition routers give None, so all parents are read in full, as in airbyte-cdk: a
+        parent
+        record that is not new may still form a new slice with another router's value.
         """
         if len(self.retriever.routers) > 1:
             return None
@@ -492,7 +502,7 @@ class PartitionedStream(DeclarativeStreamBase):
         return kept.get(parent) if isinstance(kept, Mapping) else None
 
     def remember(self, parent: str, position: Any) -> None:
-        """Keep the position of a parent, as soon as this stream has ended."""
+        """Store a parent's position in the state as soon as this stream has completed."""
         if len(self.retriever.routers) == 1:
             self._of_run["parents"][parent] = position
 
@@ -502,7 +512,7 @@ class PartitionedStream(DeclarativeStreamBase):
         super()._write_starting_replication_value(context)
 
     def _begin_slice(self, context: Context) -> None:
-        """Give a slice that no earlier run had the bookmark of all others, less the lookback."""
+        """Start a new slice at the global cursor minus the lookback window."""
         manager, cursor = self.state_manager, self.incremental_sync
         known = manager.stream_state.get(GLOBAL_CURSOR)
         entry = manager.get_context_state(context)
@@ -519,13 +529,13 @@ class PartitionedStream(DeclarativeStreamBase):
             reached = cursor.read(known.get("replication_key_value"))
             begin = reached - dt.timedelta(seconds=known.get(LOOKBACK_WINDOW_KEY, 0))
         except (ValueError, TypeError, OverflowError):
-            return  # it begins at the start, as without one
+            return  # invalid: the slice begins at the start date
         entry["replication_key"] = self.replication_key
         entry["replication_key_value"] = cursor.format.write(begin)
         manager.touch(context)
 
     def _keep_global_cursor(self) -> bool:
-        """Keep how far the slices of this run have come; return whether that is known."""
+        """Store the latest bookmark of the slices as the global cursor; return True if stored."""
         manager = self.state_manager
         values = [
             one["replication_key_value"]
@@ -557,7 +567,7 @@ class PartitionedStream(DeclarativeStreamBase):
 
 
 def _parameters(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the parameters that are in force in a part of the document."""
+    """Return the ``$parameters`` that are in force at a manifest node."""
     found: Mapping[str, Any] = getattr(node, "parameters", None) or {}
     return found
 
@@ -567,14 +577,14 @@ def _is_path(path: Any) -> bool:
 
 
 def _keys(given: Any) -> list[str]:
-    """Return the names of the keys; those of nested values are no properties of a record.
+    """Return the primary key's field names; [] if a path leads to a nested value.
 
     Raises:
-        ManifestError: it is not a name, a list of names, or a list of paths.
+        ManifestError: the option is not a name, a list of names, or a list of paths.
     """
     paths = [given] if isinstance(given, str) else given or []
     if not isinstance(paths, (list, tuple)) or not all(map(_is_path, paths)):
-        raise ManifestError(f"A primary_key is a name or a list of names, not {given!r}.")
+        raise ManifestError(f"Invalid primary_key {given!r}: expected a name or a list of names.")
     names = [path if isinstance(path, str) else ".".join(path) for path in paths]
     flat = all(isinstance(path, str) or len(path) == 1 for path in paths)
     return list(filter(None, names)) if flat else []

@@ -1,9 +1,9 @@
-"""Packed answers as streams of bytes, bounded while they are unpacked.
+"""Decompression of responses as bounded byte streams.
 
-Invariant: nothing is unpacked further than a reader asks for, and no answer to more than its
-bound allows: `max_unpacked_bytes`, or `RATIO` times its own size where that is more. The time
-that the rows of an answer take is counted at each piece. Errors of what is packed (a torn or
-encrypted archive, a checksum) become errors of the API's answer.
+Nothing is decompressed further than the reader requests. A response decompresses to at most
+`max_unpacked_bytes`, or to `RATIO` times its own size if that is more. The reading time of the
+response's rows is counted at each block. Format errors (a truncated or encrypted archive, a wrong
+checksum) are raised as errors of the API's response.
 """
 
 from __future__ import annotations
@@ -40,22 +40,25 @@ __all__ = [
 ]
 
 RATIO: Final = 200
-"""Text compresses to a twentieth, seldom to a hundredth; a bomb to a thousandth."""
+"""Typical text compresses to 1/20, rarely to 1/100; a decompression bomb to 1/1000."""
 
 _GZIP: Final = b"\x1f\x8b"
-"""What compressed data begins with (RFC 1952, section 2.3.1)."""
+"""First bytes of gzip data (RFC 1952, section 2.3.1)."""
 
 _SETTING: Final = "max_unpacked_bytes"
 _MOST: Final = 64 * MIB
 _BLOCK: Final = 1 << 14
-"""Bytes of a piece; thousands of rows may be in one."""
+"""Bytes per block; one block may hold thousands of rows."""
 _PACKED_BLOCK: Final = 1 << 16
 _SMALL_BLOCK: Final = 1 << 12
 _PLAIN_METHODS: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-"""Of other methods zipfile unpacks all of a block at once, to thousands of times its size."""
+"""Methods that zipfile decompresses in bounded steps.
+
+With other methods it decompresses a whole block at once, to thousands of times its size.
+"""
 
 _DIRECTORY_BYTES: Final = 8 * MIB
-"""The list of an archive's files, each of which takes some ten times its bytes in memory."""
+"""Maximum size of an archive's directory, which takes about ten times as much memory."""
 
 _BROKEN: Final = (
     InputTooLargeError,
@@ -74,22 +77,22 @@ _Document = TypeVar("_Document")
 
 @dataclass(frozen=True)
 class BoundedReader:
-    """The option ``max_unpacked_bytes`` of what reads answers.
+    """Base of decoders with the option ``max_unpacked_bytes``.
 
-    It is the most bytes of a document, a line or a row; a decoder within another one has the
-    outer one's unless it has its own.
+    The option is the maximum number of bytes of a document, a line or a row. A nested decoder uses
+    the outer decoder's bound unless it sets its own.
     """
 
     max_unpacked_bytes: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Refuse what is not a size."""
+        """Raise ManifestError if the option is less than 1."""
         most = self.max_unpacked_bytes
         if most is not None and most < 1:
-            raise ManifestError(f"{_SETTING} is {most}: it is a number of bytes from 1 on.")
+            raise ManifestError(f"Invalid {_SETTING} {most}: expected at least 1 byte.")
 
     def bound(self, data: object = None) -> Bound:
-        """Return the bound on what is read from a stream."""
+        """Return the bound that applies to reading a stream."""
         if self.max_unpacked_bytes is not None:
             return Bound(self.max_unpacked_bytes, f"{_SETTING} of the decoder")
         outer: Bound | None = getattr(data, "bound", None)
@@ -97,7 +100,7 @@ class BoundedReader:
 
 
 class _Stream(io.BufferedReader):
-    """Bytes of an answer, with what bounds them."""
+    """A buffered byte stream of a response, with its bound, total and reading time."""
 
     bound: Bound | None = None
     total: _Total | None = None
@@ -105,7 +108,7 @@ class _Stream(io.BufferedReader):
 
 
 class _Counted(io.RawIOBase):
-    """Bytes that are read block by block, and counted with those of other files."""
+    """A raw stream that reads in blocks and adds their sizes to a response's total."""
 
     def __init__(
         self,
@@ -136,7 +139,7 @@ class _Counted(io.RawIOBase):
 
 
 class _Total:
-    """How many bytes an answer has been unpacked to, also by what is packed within it."""
+    """The number of bytes that a response was decompressed to, including nested archives."""
 
     def __init__(
         self, bound: Bound, packed: Callable[[], int], outer: _Total | None = None
@@ -144,23 +147,23 @@ class _Total:
         self.bound, self._packed, self._outer, self._size = bound, packed, outer, 0
 
     def add(self, size: int) -> None:
-        """Count bytes.
+        """Add a number of bytes to the total.
 
         Raises:
-            TooLargeError: they are more than the answer may unpack to.
+            InputTooLargeError: the total exceeds both the bound and `RATIO` times the packed size.
         """
         if self._outer is not None:
             self._outer.add(size)
         self._size += size
         if self._size > self.bound.most and self._size > RATIO * self._packed():
             raise InputTooLargeError(
-                f"it unpacks to more than {shown(self.bound.most)} and than {RATIO} times its"
+                f"it decompresses to more than {shown(self.bound.most)} and {RATIO} times its"
                 f" size; raise {self.bound.setting} to read it"
             )
 
 
 def open_body(response: requests.Response) -> IO[bytes]:
-    """Return a stream of an answer's body; the time that its rows take is counted."""
+    """Return a stream of a response's body that counts the reading time of its rows."""
     time = get_reading_time(response)
     made = _Stream(_Counted(open_response_body(response), time), _BLOCK)
     made.time = time
@@ -168,7 +171,7 @@ def open_body(response: requests.Response) -> IO[bytes]:
 
 
 def decompress(data: IO[bytes], bound: Bound) -> IO[bytes]:
-    """Return a stream of the bytes that were packed by gzip, or as they are where they were not."""
+    """Return a stream of gunzipped bytes, or of the unchanged bytes if they are not gzip."""
     packed = _Stream(cast("io.RawIOBase", data), _PACKED_BLOCK)
     time: ReadingTime | None = getattr(data, "time", None)
     packed.bound, packed.time = bound, time
@@ -180,7 +183,7 @@ def decompress(data: IO[bytes], bound: Bound) -> IO[bytes]:
 
 
 def iterate_files(response: requests.Response, bound: Bound) -> Iterator[IO[bytes]]:
-    """Yield the files of an answer that is a zip archive as streams."""
+    """Yield a stream for each file of a response that is a zip archive."""
     data, time = open_response_body(response), get_reading_time(response)
     size = data.seek(0, io.SEEK_END)
     data.seek(0)
@@ -201,7 +204,7 @@ def _stream(source: IO[bytes], time: ReadingTime | None, total: _Total, block: i
 
 
 class _Archive:
-    """A file that zipfile reads in blocks, and whose directory is not larger than others'."""
+    """A file for zipfile, with a limit on the size of the archive's directory."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -222,10 +225,10 @@ class _Archive:
 def translate_read_errors(
     response: requests.Response, documents: Iterable[_Document]
 ) -> Iterator[_Document]:
-    """Yield documents of an answer; what is wrong with it is an error of the API.
+    """Yield the documents of a response; raise read errors as errors of the API.
 
     Raises:
-        FatalAPIError: it is damaged, too large, or not in the format that the manifest says.
+        FatalAPIError: the response is damaged, too large, or not in the declared format.
     """
     try:
         yield from documents
@@ -234,4 +237,4 @@ def translate_read_errors(
         raise
     except _BROKEN as error:
         reason: Any = "it ends too early" if isinstance(error, EOFError) else error
-        raise FatalAPIError(f"The answer cannot be read: {reason}.", response=response) from error
+        raise FatalAPIError(f"The response cannot be read: {reason}.", response=response) from error

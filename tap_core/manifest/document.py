@@ -1,7 +1,7 @@
-"""The document of a manifest: mappings and lists that know where they were written.
+"""Nodes of a manifest's document: dicts, lists and texts that know their lines.
 
-Rules of the room: plain dicts and lists with an address, nothing is resolved here. Whoever only
-reads them need not know; `plain` gives what other libraries take.
+The nodes are plain dicts and lists with an address, and nothing is resolved here. Code that only
+reads them can ignore the addresses; `to_plain` makes plain values for other libraries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class _Unknown:
-    """There is one, whoever copies it."""
+    """The class of `UNKNOWN`; copies return the same object."""
 
     def __deepcopy__(self, memo: Any) -> _Unknown:
         return self
@@ -35,8 +35,8 @@ class _Unknown:
 
 
 UNKNOWN: Final[Any] = _Unknown()
-"""Stands for what cannot be known yet: for want of a configuration, or since it was found to be
-wrong. As a key of parameters it says that there may be any others."""
+"""Placeholder for a value that is not known: the config is missing, or the value has a problem.
+As a key of parameters it means that there may be any other parameters."""
 
 
 class MappingNode(dict[Any, Any]):
@@ -47,39 +47,39 @@ class MappingNode(dict[Any, Any]):
     def __init__(self, *args: Any, line: int = 0, lines: Mapping[Any, int] | None = None) -> None:
         super().__init__(*args)
         self.line: int = line
-        """The line where it begins, counted from 1; 0 where nobody knows."""
+        """The line of its first key, counted from 1; 0 if unknown."""
         self.lines: dict[Any, int] = dict(lines or {})
         """The line of each key."""
         self.path: str = ""
-        """The keys that lead here, such as ``streams[2].retriever``; known of components."""
+        """The path of keys to this component, such as ``streams[2].retriever``."""
         self.parameters: Mapping[str, Any] = {}
-        """``$parameters`` of a component: its own, and those of what it is part of."""
+        """``$parameters`` of a component: its own and inherited ones."""
         self.filled: frozenset[str] = frozenset()
-        """Keys whose value is a parameter's."""
+        """Keys whose value comes from a parameter."""
         self.origins: frozenset[Any] | None = None
-        """Origins of the template's own requesters, where an answer has filled a template."""
+        """Origins in the stream template, if a response has filled the template; else None."""
 
 
 class DataText(str):
-    """A text that an answer or a setting brought: no template, whatever stands in it."""
+    """A text from a response or the config; never a template, even if it has braces."""
 
     __slots__ = ()
 
 
 class OwnText(str):
-    """A text of the manifest itself, told from data where a template sees both."""
+    """A text of the manifest itself, for templates that must tell it from data."""
 
     __slots__ = ()
 
 
 class DataMapping(dict[Any, Any]):
-    """A mapping that an answer or a setting brought: no component, whatever its keys are."""
+    """A mapping from a response or the config; never a component, even if it has a type."""
 
     __slots__ = ()
 
 
 def as_data(value: Any) -> Any:
-    """Return a value of an answer or a setting as data, on all its levels; a copy."""
+    """Return a copy of a response or config value as data, at all levels."""
     if isinstance(value, str):
         return DataText(value)
     if isinstance(value, dict):
@@ -99,7 +99,7 @@ class ListNode(list[Any]):
 
 
 def is_larger(value: Any, most: int) -> bool:
-    """Return whether a part of a manifest has more nodes, those that are shared counted anew."""
+    """Return True if a part has more than ``most`` nodes; shared nodes count at each use."""
     return _size(value, most, {}) > most
 
 
@@ -113,7 +113,7 @@ def _size(value: Any, most: int, known: dict[int, int]) -> int:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a part of a manifest as plain dicts and lists, a copy; keys are text, as in JSON."""
+    """Return a copy of a part as plain dicts and lists; keys are text, as in JSON."""
     if isinstance(value, dict):
         return {_key(key): to_plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -126,9 +126,9 @@ def _key(key: Any) -> str:
 
 
 def to_nodes(value: Any, line: int) -> Any:
-    """Return plain dicts and lists as a part of a manifest, a copy.
+    """Return a copy of plain dicts and lists as manifest nodes.
 
-    What has an address keeps it; everything else is told to stand in ``line``.
+    Nodes that have a line keep it; all others get ``line``.
     """
     if isinstance(value, DataMapping):
         return value

@@ -1,10 +1,9 @@
-"""Paths into documents, with ``*`` and ``**``, as manifests write them.
+"""Paths into documents with the wildcards ``*`` and ``**``, as manifests write them.
 
-Rules of the room: a path is a list of names and indices; a text is one with ``/`` between
-them. What a path needs is decided once: one without wildcards is a short walk. The words and
-their meaning are those of the dpath library, which airbyte-cdk uses: ``*``, ``?`` and ``[…]``
-match within one step, ``**`` matches any number of them, and a removed element that is not the
-last of its list leaves a null behind.
+A path is a list of names and indices, or a text with ``/`` between them. The functions compile a
+path once; a path without wildcards is a chain of look-ups. The syntax is that of the dpath
+library, which airbyte-cdk uses: ``*``, ``?`` and ``[…]`` match within one step, ``**`` matches
+any number of steps, and an element removed before the end of a list becomes null.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ __all__ = [
 ]
 
 MISSING: Final[Any] = object()
-"""What a walk gives where there is nothing; null is something."""
+"""Result of a getter if the path has no value; a null is a value."""
 
 _Place: TypeAlias = tuple[Any, Any]
-"""A mapping or list, and the name or index in it."""
+"""A mapping or list, with a name or index in it."""
 
 _Find: TypeAlias = Callable[[Any], Iterator[_Place]]
 
@@ -42,19 +41,19 @@ _WILD: Final = frozenset("*?[")
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """Return the steps of a text; none for ``/``, which means the document itself."""
+    """Return the steps of a path text; () for ``/``, which means the document itself."""
     return tuple(path.lstrip("/").split("/")) if path != "/" else ()
 
 
 def has_wildcard(path: Sequence[str]) -> bool:
-    """Tell whether a path may lead to several places."""
+    """Return True if a path may match several places."""
     return any(_is_wild(step) for step in path)
 
 
 def make_getter(path: Sequence[str]) -> Callable[[Any], Any]:
-    """Return the function that gives the value at a path, or `ABSENT`.
+    """Return a function that gets the value at a path, or `MISSING`.
 
-    The function raises a ManifestError where a path with wildcards leads to several values.
+    The function raises ManifestError if a path with wildcards matches several values.
     """
     steps = tuple(map(str, path))
     if has_wildcard(steps):
@@ -82,8 +81,8 @@ def _only(steps: Sequence[str]) -> Callable[[Any], Any]:
         found = [holder[name] for holder, name in islice(find(document), 2)]
         if len(found) > 1:
             raise ManifestError(
-                f"the path {'/'.join(steps)} leads to several values, and one is wanted: name the"
-                " steps instead of wildcards. A field_path with a step `*` takes all."
+                f"the path {'/'.join(steps)} matches several values, but must match one: replace"
+                " its wildcards by names. A field_path with a step `*` returns all values."
             )
         return found[0] if found else MISSING
 
@@ -91,19 +90,19 @@ def _only(steps: Sequence[str]) -> Callable[[Any], Any]:
 
 
 def find_all(path: Sequence[str]) -> Callable[[Any], list[Any]]:
-    """Return the function that gives all values at a path, in the document's order."""
+    """Return a function that gets all values at a path, in the document's order."""
     find = _finder(tuple(map(str, path)))
     return lambda document: [holder[name] for holder, name in find(document)]
 
 
 def find_locations(path: Sequence[str]) -> Callable[[Any], list[_Place]]:
-    """Return the function that gives all places at a path of at least one step."""
+    """Return a function that gets all places at a path of at least one step."""
     find = _finder(tuple(path))
     return lambda document: list(find(document))
 
 
 def make_remover(path: Sequence[str]) -> Callable[[Any], None]:
-    """Return the function that removes from a document what a path leads to."""
+    """Return a function that removes all values at a path from a document."""
     steps = tuple(map(str, path))
     if len(steps) == 1 and not has_wildcard(steps):
         only = steps[0]
@@ -118,17 +117,17 @@ def make_remover(path: Sequence[str]) -> Callable[[Any], None]:
 
 
 def iterate_leaves(document: Any) -> Iterator[_Place]:
-    """Yield where the plain values of a document stand."""
+    """Yield the places of a document's plain values."""
     for holder, name in _everything(document):
         if not isinstance(holder[name], (Mapping, list)):
             yield holder, name
 
 
 def set_at(document: Any, path: Sequence[str], value: Any) -> None:
-    """Put a value at a path; what is missing on the way is made, lists for indices.
+    """Set the value at a path; create missing containers, lists for numeric steps.
 
     Raises:
-        TypeError: a plain value stands on the way.
+        TypeError: a plain value is in the way.
     """
     steps = tuple(path)
     for step, following in pairwise(steps):
@@ -137,14 +136,14 @@ def set_at(document: Any, path: Sequence[str], value: Any) -> None:
 
 
 def delete_at(place: _Place) -> None:
-    """Remove what stands at a place."""
+    """Remove the value at a place, if it exists."""
     holder, name = place
     if _has(holder, name):
         _remove(holder, name)
 
 
 def _opened(holder: Any, step: str, empty: Any) -> Any:
-    """Return the container at a step, made where there is none."""
+    """Return the container at a step; create it if it is missing or null."""
     below = _below(holder, step)
     if below is MISSING or below is None:
         _set(holder, step, empty)
@@ -160,11 +159,11 @@ def _set(holder: Any, step: str, value: Any) -> None:
     elif isinstance(holder, dict):
         holder[step] = value
     else:
-        raise TypeError(f"'{step}' cannot be put below a value of type {type(holder).__name__}")
+        raise TypeError(f"'{step}' cannot be set in a value of type {type(holder).__name__}")
 
 
 def _below(holder: Any, step: str) -> Any:
-    """Return what stands one step down, or `ABSENT`."""
+    """Return the value one step down, or `MISSING`."""
     if isinstance(holder, dict):
         return cast(dict[str, Any], holder).get(step, MISSING)
     if isinstance(holder, list):
@@ -208,7 +207,7 @@ def _entries(holder: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _everything(document: Any) -> Iterator[_Place]:
-    """Yield all places of a document: those of a level, then what is below each of them."""
+    """Yield all places of a document: those of a level, then those below each of them."""
     for name, _ in _entries(document):
         yield document, name
     for _, value in _entries(document):
@@ -216,7 +215,7 @@ def _everything(document: Any) -> Iterator[_Place]:
 
 
 def _finder(steps: tuple[str, ...]) -> _Find:
-    """Return the function that gives the places at a path with at least one step."""
+    """Return a function that yields the places at a path of at least one step."""
     if "**" in steps:
         at = steps.index("**")
         return _deep(steps[:at], steps[at + 1 :])
@@ -234,7 +233,7 @@ def _finder(steps: tuple[str, ...]) -> _Find:
 
 
 def _deep(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
-    """Return the function for a path with ``**``: any number of steps, none included."""
+    """Return the finder of a path with ``**``, which matches any number of steps, also none."""
     start = _finder(before) if before else None
     end = _finder(after) if after else None
 
@@ -255,7 +254,7 @@ def _deep(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
 
 
 def _matching(step: str) -> Callable[[Any], list[Any]]:
-    """Return the function that gives the names in a container that a step matches."""
+    """Return a function that gets the names in a container that match a step."""
     if step == "*":
         return lambda holder: [name for name, _ in _entries(holder)]
     if not _is_wild(step):

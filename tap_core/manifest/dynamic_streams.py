@@ -1,8 +1,8 @@
-"""The streams that templates make: what fills these is asked for, and each gets its name.
+"""Generation of streams from templates (``dynamic_streams``).
 
-Rules of the room: loaded where a manifest has templates, and by nobody else. What an API is
-asked here is asked once in a run: answers are kept. A name tells streams and their states apart,
-so it is a text and comes once.
+This module is imported only for manifests with ``dynamic_streams``. The requests of a components
+resolver are sent once per run; their responses are cached. A stream's name identifies the stream
+and its state, so it must be a text and unique.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _TOKEN_ENDPOINT: Final = "token_refresh_endpoint"  # noqa: S105  (an option's na
 
 
 class _Host(ManifestTapProtocol, Protocol):
-    """What a tap is here, beside what its streams need."""
+    """The members of the tap that this module uses, in addition to those of its streams."""
 
     def keeping(self, names: Iterable[str]) -> AbstractContextManager[None]:
-        """Take these for the names of parents, while it is not known which streams there are."""
+        """Cache the responses of these parent streams while the tap's streams are not known yet."""
 
 
 class _Described(ManifestStream):
-    """What an API says of the streams that it has; its records are as they came."""
+    """An internal stream that reads an API's description of its streams, without changes."""
 
     _is_kept = True
 
@@ -58,13 +58,16 @@ class _Described(ManifestStream):
 def generate_streams(
     tap: Any, host: _Host, taken: Collection[str]
 ) -> Iterator[tuple[str, MappingNode]]:
-    """Yield the streams of all templates of a manifest, each with the name of its template.
+    """Yield the streams of all templates of a manifest, each with its template's name.
 
-    ``tap`` is the same as ``host``; ``taken`` are names that other streams have.
+    Args:
+        tap: The tap; the same object as ``host``.
+        host: The tap, as this module sees it.
+        taken: Names of the streams that the manifest declares without a template.
 
     Raises:
-        DiscoveryError: what a template is filled with cannot be read, or has a name twice.
-        ManifestError: a template cannot be filled so, or the manifest gives a name twice.
+        DiscoveryError: the API's data cannot be read, or has a name twice.
+        ManifestError: a template cannot be filled, or the manifest makes a name twice.
     """
     manifest, seen = host.manifest, set(taken)
     for node, called in zip(
@@ -79,7 +82,7 @@ def generate_streams(
                 raise ManifestError(f"'{called}' of dynamic_streams {wrong}", place=place)
             if name in seen:
                 said = (
-                    f"'{called}' of dynamic_streams makes a second stream that is called '{name}'."
+                    f"'{called}' of dynamic_streams makes a second stream with the name '{name}'."
                 )
                 is_of_api = isinstance(declared.components_resolver, HttpComponentsResolver)
                 raise DiscoveryError(said) if is_of_api else ManifestError(said)
@@ -119,14 +122,14 @@ def _filled(
 
 
 def _find_origins(host: _Host, template: MappingNode) -> frozenset[Origin]:
-    """Return the origins that requests of a template have before an answer fills it."""
+    """Return the origins of a template's requests before a response fills the template."""
     keys = ("url_base", "url", _TOKEN_ENDPOINT)
     found = (_find_origin(host, part, key) for part in _parts(template) for key in keys)
     return frozenset(origin for origin in found if origin is not None)
 
 
 def _find_origin(host: _Host, part: MappingNode, key: str) -> Origin | None:
-    """Return the origin of an address by settings and manifest alone; None if it has none."""
+    """Return the origin of an address that needs only config and manifest, or None."""
     with suppress(ManifestError):
         text = build_component(
             host.manifest, part.get(key), str | None, host.config, part.parameters
@@ -136,22 +139,22 @@ def _find_origin(host: _Host, part: MappingNode, key: str) -> Origin | None:
 
 
 def _check_token_endpoints(host: _Host, stream: MappingNode, origins: frozenset[Origin]) -> None:
-    """Check that an answer has not moved a token endpoint, which gets the client's secret.
+    """Check that no response has changed a token endpoint, which gets the client secret.
 
     Raises:
-        ManifestError: it is on a host that the template does not name.
+        ManifestError: the endpoint is on a host that the template does not name.
     """
     for part in _parts(stream):
         origin = _find_origin(host, part, _TOKEN_ENDPOINT)
         if origin is not None and origin not in origins:
             raise ManifestError(
-                f"An answer puts the {_TOKEN_ENDPOINT} of a stream on {origin}, which the stream"
+                f"A response sets the {_TOKEN_ENDPOINT} of a stream to {origin}, which the stream"
                 " template does not name: write the endpoint into the template."
             )
 
 
 def _parts(part: Any) -> Iterator[MappingNode]:
-    """Yield a part of a document and all mappings below it."""
+    """Yield a node and all mappings below it."""
     if isinstance(part, MappingNode):
         yield part
     below = part.values() if isinstance(part, Mapping) else part
@@ -163,10 +166,10 @@ def _parts(part: Any) -> Iterator[MappingNode]:
 def _records(
     tap: Any, host: _Host, retriever: Mapping[str, Any], called: str
 ) -> Iterator[tuple[PartitionSlice, Record]]:
-    """Yield the records of a retriever of no stream, each with its slice.
+    """Yield the records of a components resolver's retriever, each with its slice.
 
     Raises:
-        DiscoveryError: they cannot be read; the error behind it says why.
+        DiscoveryError: the records cannot be read; its cause is the original error.
     """
     node = MappingNode({"type": "DeclarativeStream", "name": called, "retriever": retriever})
     node.path = str(getattr(retriever, "path", "")).removesuffix(".retriever")
@@ -180,18 +183,18 @@ def _records(
                     yield one, record
     except (SyncError, requests.RequestException) as error:
         raise DiscoveryError(
-            f"Which streams there are cannot be found out ('{called}' of dynamic_streams): {error}"
+            f"The streams of '{called}' in dynamic_streams cannot be discovered: {error}"
         ) from error
 
 
 def _misnamed(stream: MappingNode, name: Any) -> str | None:
-    """Return what is wrong with the name of a stream, None where nothing is."""
+    """Return the problem with a stream's name, or None if the name is valid."""
     if not isinstance(name, str) or not name:
         return (
-            f"makes a stream whose name is {name!r}, and no text: map one to [name], with"
-            " `value_type: string` where it reads as a number."
+            f"makes a stream whose name is {name!r}, not a text: map a text to [name], with"
+            " `value_type: string` if it looks like a number."
         )
     parts = [stream[key] for key in ("full_refresh_stream", "incremental_stream") if key in stream]
     if any(one.get("name") != name for one in parts):
-        return f"makes a stream '{name}' with parts of another name: map it to [\"**\", name]."
+        return f"makes a stream '{name}' whose parts have another name: map it to [\"**\", name]."
     return None

@@ -1,7 +1,7 @@
-"""Records of which a template cannot be rendered: left out, and an error when all others were read.
+"""Records on which a template fails: skipped, and reported by an error after the context.
 
-Invariant: what was left out is never acknowledged. No window of its context is closed behind it,
-and the context ends with an error, so that its bookmark stays where it was.
+Skipped records are never acknowledged: no window of their context is closed after them, and the
+context ends with an error, so its bookmark does not advance.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tap_core.types import Record
 __all__ = ["FailedRecords"]
 
 _LOGGED: Final = 10
-"""Records that the log names one by one; more of them are counted."""
+"""Number of failed records that are logged individually; others are only counted."""
 
 _MOST: Final = 1_000
-"""Records of one context after which it is not read to its end: the template is wrong then."""
+"""Failed records of one context after which reading stops: then the template is wrong."""
 
 
 class FailedRecords:
@@ -36,10 +36,10 @@ class FailedRecords:
         self._lock = threading.Lock()
 
     def add(self, record: Record, error: ManifestError, number: int) -> None:
-        """Note a record that is left out; ``number`` is its place in the answer, from 1.
+        """Count and log a skipped record; ``number`` is its position in the response, from 1.
 
         Raises:
-            FailedRecordsError: too many have failed for it to be the records' fault.
+            FailedRecordsError: 1,000 records failed, so the template itself must be wrong.
         """
         message = f"{self._describe(record, number)}: {error}"
         with self._lock:
@@ -47,7 +47,7 @@ class FailedRecords:
             count, self._first = self.count, self._first or message
         if count <= _LOGGED:
             self._log(
-                "Stream '%s': a record is left out, %s",
+                "Stream '%s': a record is skipped, %s",
                 self._stream,
                 message,
                 level=logging.ERROR,
@@ -63,15 +63,15 @@ class FailedRecords:
     def _describe(self, record: Record, number: int) -> str:
         known = {name: record[name] for name in self._keys if record.get(name) is not None}
         if not known:
-            return f"number {number} of its answer"
+            return f"number {number} of its response"
         return "the one with " + ", ".join(f"{name} {_show(one)}" for name, one in known.items())
 
     def _error(self, rest: str) -> FailedRecordsError:
         records = "1 record is" if self.count == 1 else f"{self.count:,} records are"
         return FailedRecordsError(
-            f"Stream '{self._stream}': {records} left out, since a template of the manifest fails."
-            f" {rest} The bookmark stays where it was, so that the next sync reads them again."
-            " Correct the template, or let it give a default for such values. The first is"
+            f"Stream '{self._stream}': {records} skipped, because a template of the manifest fails."
+            f" {rest} The bookmark is unchanged, so that the next sync reads them again."
+            " Correct the template, or add a default for such values. The first is"
             f" {self._first}"
         )
 

@@ -1,7 +1,7 @@
-"""Fractions for templates and texts: floats, as airbyte-cdk has them.
+"""Fractions as floats in templates and texts, as in airbyte-cdk.
 
-Rules of the room: pure. Records keep a fraction as ``Decimal``, with all its digits. Where a
-manifest reckons with one or writes it as text it is a float, if that is the same number.
+The functions are pure. Records keep a fraction as ``Decimal`` with all its digits. Where a
+manifest calculates with a fraction or writes it as text, it is a float if the float is equal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["as_float", "decimals_to_floats"]
 
 
 def as_float(value: Any) -> Any:
-    """Return a fraction as a float, unless that would be another number; all else as it is."""
+    """Return a Decimal as a float if the float is equal; return other values unchanged."""
     if value.__class__ is not Decimal:
         return value
     found = float(value)
@@ -21,7 +21,7 @@ def as_float(value: Any) -> Any:
 
 
 def decimals_to_floats(value: Any) -> Any:
-    """Return a value with all fractions in it as floats; a copy of what holds others."""
+    """Return a value with all its Decimals as floats; containers are copied."""
     if isinstance(value, dict):
         return {name: decimals_to_floats(one) for name, one in value.items()}
     if isinstance(value, list):

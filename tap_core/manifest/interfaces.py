@@ -1,10 +1,9 @@
-"""What the components of a manifest are to each other, and to the stream that runs them.
+"""Protocols between a manifest's components and the stream that runs them.
 
-Rules of the room: Protocols and plain values only. A component is a frozen dataclass whose
-fields are the keys of the YAML; whoever runs it knows only what it can do, as said here. What
-a template may see is a `Scope`; a field that may vary per request holds a callable from scope
-to value where it does, and the plain value where it does not, so `resolved` is all that the
-running code ever says about templates.
+A component is a frozen dataclass whose fields are the keys of the YAML; the code that runs it
+uses only the Protocol. Interpolation sees a `TemplateScope`. A field that varies per request
+holds a callable from scope to value, and otherwise the plain value; `resolve` handles both, so
+the running code needs to know nothing else about templates.
 """
 
 from __future__ import annotations
@@ -51,30 +50,30 @@ __all__ = [
 ]
 
 TemplateScope: TypeAlias = Mapping[str, Any]
-"""What a template sees: ``config``, ``stream_slice`` (partition and interval together, also as
-``stream_partition`` and ``stream_interval``), ``next_page_token``; behind an answer also
-``response`` (its document), ``headers``, ``last_record``, ``last_page_size``; ``record`` where
-there is one. ``parameters`` are the component's own and no business of the caller. What no
-template can name is ``partition``, the slice without its interval, and ``stream_name``."""
+"""The interpolation scope: ``config``, ``stream_slice`` (partition and interval together, also as
+``stream_partition`` and ``stream_interval``) and ``next_page_token``; after a response also
+``response`` (its document), ``headers``, ``last_record`` and ``last_page_size``; ``record`` if
+there is one. The builder adds ``parameters``, so callers do not. Templates cannot use two further
+names: ``partition``, the slice without its interval, and ``stream_name``."""
 
 InterpolatedText: TypeAlias = Annotated[str | Callable[[TemplateScope], str], "text"]
-"""A text that may vary per request. A field that is plain ``str`` may be a template, too, but
-of configuration and parameters only: it is settled before the component is made."""
+"""A text that may vary per request. A field of plain ``str`` may also be a template, but one that
+uses only config and parameters: it is rendered before the component is built."""
 
 InterpolatedValue: TypeAlias = Annotated[Any, "value"]
-"""A value of any type: what a template gives is read as a Python literal where it is one. In
-mappings and lists each value is a template of its own."""
+"""A value of any type: a rendered text that is a Python literal becomes that literal's value. In
+mappings and lists each value is a separate template."""
 
 Parameter: TypeAlias = Annotated[Any, "value", (str, list)]
-"""A query parameter or field of a form, or all of them as a mapping: as a `Value`, but of what a
-template or a text gives only lists and quoted texts are read as literals; all else stays text."""
+"""A query parameter or form field, or all of them as a mapping: like `InterpolatedValue`, but only
+lists and quoted texts are read as literals; all other texts stay text."""
 
 Condition: TypeAlias = Annotated[bool | Callable[[TemplateScope], bool], "condition"]
-"""True or false, decided with each scope."""
+"""True or False, evaluated for each scope."""
 
 
 def resolve(given: Any, scope: TemplateScope) -> Any:
-    """Return the value of a field in a scope: what it is, or what its template gives."""
+    """Return the value of a field in a scope: the plain value or the rendered template."""
     if callable(given):
         return given(scope)
     if given.__class__ is dict:
@@ -85,13 +84,13 @@ def resolve(given: Any, scope: TemplateScope) -> Any:
 
 
 def resolve_mapping(given: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Return the mapping that a field holds or its template gives; nothing is an empty one."""
+    """Return the mapping of a field in a scope; {} if the value is not a mapping."""
     found = resolve(given, scope)
     return dict(cast(Mapping[str, Any], found)) if isinstance(found, Mapping) else {}
 
 
 class ResponseAction(Enum):
-    """What is to be done about an answer, in Airbyte's words."""
+    """The actions of Airbyte's error handlers for a response."""
 
     SUCCESS = "SUCCESS"
     FAIL = "FAIL"
@@ -101,52 +100,52 @@ class ResponseAction(Enum):
     REDUCE_PAGE_SIZE = "REDUCE_PAGE_SIZE"
     SPLIT_REQUEST_WINDOW = "SPLIT_REQUEST_WINDOW"
     RESET_PAGINATION = "RESET_PAGINATION"
-    REFRESH_TOKEN_THEN_RETRY = "REFRESH_TOKEN_THEN_RETRY"  # noqa: S105  (a word of the manifest)
+    REFRESH_TOKEN_THEN_RETRY = "REFRESH_TOKEN_THEN_RETRY"  # noqa: S105  (an action's name)
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseResolution:
-    """What an error handler says of an answer."""
+    """The decision of an error handler about a response."""
 
     action: ResponseAction
     message: str | None = None
-    """For a person; None where the answer speaks for itself."""
+    """Message for the user; None for the default message."""
     failure_type: str | None = None
-    """``config_error``, ``system_error``, ``transient_error``; None: as usual for the status."""
+    """``config_error``, ``system_error`` or ``transient_error``; None for the status's default."""
 
 
 class ErrorHandler(Protocol):
-    """Judges answers, and says how long to wait before the next try."""
+    """Chooses the action for a response and the wait before the next attempt."""
 
     @property
     def max_tries(self) -> int:
-        """How often a request is sent before its failure counts, the first time included."""
+        """The maximum number of attempts of a request, including the first."""
 
     @property
     def max_seconds(self) -> float | None:
-        """For how long a request is tried again, None for as often as `max_tries` says."""
+        """The number of seconds during which a request is retried; None limits only `max_tries`."""
 
     def judge(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution | None:
-        """Return what is to be done about an answer; None: another handler may know."""
+        """Return the action for a response, or None to let another handler decide."""
 
     def wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds before the next try after ``tries`` of them; None: as usual.
+        """Return the seconds to wait after ``tries`` attempts; None for the default.
 
-        ``response`` is None where there was none, such as after a broken connection.
+        ``response`` is None if there was no response, for example after a broken connection.
         """
 
 
 class BackoffStrategy(Protocol):
-    """How long to wait before a request is sent again."""
+    """A rule for the wait before a request is sent again."""
 
     def wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait after ``tries`` of them; None or 0: ask the next strategy.
+        """Return the seconds to wait after ``tries`` attempts; None or 0 tries the next strategy.
 
-        ``response`` is None where there was none.
+        ``response`` is None if there was no response.
         """
 
 
@@ -154,99 +153,99 @@ class Authenticator(Protocol):
     """An authenticator of a manifest."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return what puts credentials on a request of a stream; asked once per tap.
+        """Return the function that signs the requests of a stream; called once per tap.
 
-        Where tokens can be renewed it has ``update_access_token()``, called after a 401.
+        If tokens can be renewed, the function has ``update_access_token()``, called after a 401.
         """
 
 
 class PageCursor(Protocol):
-    """One walk through the pages of one slice."""
+    """The pagination of one slice."""
 
     @property
     def token(self) -> Any:
-        """``next_page_token`` for the page that is asked for now: a mapping, or None."""
+        """``next_page_token`` of the page to request: a mapping, or None."""
 
     @property
     def size(self) -> int | None:
-        """How many records a page is asked to have, None where that is not said."""
+        """The page size to request, or None if the manifest sets none."""
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add page and page size to a request."""
+        """Add page token and page size to a request."""
 
     def advance(self, page: Page, scope: TemplateScope) -> bool:
-        """Move on; return whether there is another page."""
+        """Move to the next page; return True if there is one."""
 
     def reset(self) -> None:
         """Go back to the first page."""
 
     def resize(self, size: int | None) -> None:
-        """Ask for so many records a page from now on; None: for as many as is declared."""
+        """Set the page size of the following requests; None restores the declared size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a paginator may know of the page that was read."""
+    """The page that was read, as a paginator sees it."""
 
     response: requests.Response
     read: Callable[[], Any]
-    """Gives the document of the answer as it came, whatever became of its records since."""
+    """Returns the response's document, without any changes made to its records."""
     size: int
-    """Records that the extractor found, before any filter: what page and offset go by."""
+    """Number of extracted records, before any filter; counts for page and offset increments."""
     kept: int
-    """Records that came out of the selector: ``last_page_size`` of templates."""
+    """Number of records that the record selector returned: ``last_page_size`` in templates."""
     last_record: Record | None
-    """The last of those."""
+    """The last record that the record selector returned."""
     asked_for: int | None = None
-    """How many records it was to have, where that is not what the manifest says."""
+    """The requested page size, if it differs from the manifest's; else None."""
 
     @property
     def document(self) -> Any:
-        """The decoded body, as templates see it as ``response``."""
+        """The decoded body, which interpolation sees as ``response``."""
         return self.read()
 
 
 class PaginationStrategy(Protocol):
-    """What tells one page from the next, for a `DefaultPaginator`."""
+    """The computation of the next page's token, for a `DefaultPaginator`."""
 
     @property
     def first_token(self) -> Any:
-        """The token that the first page is asked for with, None for none."""
+        """The token of the first page's request, or None."""
 
     @property
     def requested_size(self) -> int | None:
-        """How many records a page is asked to have, None where that is not said."""
+        """The page size to request, or None if the manifest sets none."""
 
     def token_after(self, page: Page, token: Any, scope: TemplateScope) -> Any:
-        """Return the token of the page after one that ``token`` brought; None after the last."""
+        """Return the token of the page after the one read with ``token``; None at the end."""
 
 
 class Paginator(Protocol):
-    """From one page to the next."""
+    """A paginator of a manifest."""
 
     def walk(self, scope: TemplateScope) -> PageCursor:
-        """Begin a walk."""
+        """Return a new page cursor, which starts at the first page."""
 
 
 class Decoder(Protocol):
-    """Bytes of an answer to documents."""
+    """A decoder of a response's bytes to documents."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of an answer: one for JSON, one per line, row … for others."""
+        """Yield the documents of a response: one for JSON, one per line or row otherwise."""
 
 
 class Extractor(Protocol):
-    """Documents to records."""
+    """An extractor of records from documents."""
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
         """Yield the records of one decoded document."""
 
 
 class RecordPredicate(Protocol):
-    """Which records stay."""
+    """A record filter."""
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
-        """Return whether a record stays."""
+        """Return True if the record passes the filter."""
 
 
 class Transformation(Protocol):
@@ -257,97 +256,100 @@ class Transformation(Protocol):
 
 
 class PartitionRouter(Protocol):
-    """The slices of a stream."""
+    """A source of stream slices."""
 
     def contexts(self, stream: DeclarativeStreamProtocol) -> Iterable[Context]:
         """Yield the contexts of the slices, lazily.
 
-        Keys are the partition fields, and ``parent_slice`` where a parent has slices.
+        The keys are the partition fields, and ``parent_slice`` if the parent has slices.
         """
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add what tells a slice apart to a request, where an option says so."""
+        """Add the slice's partition values to a request, if a request option says so."""
 
 
 class Retriever(Protocol):
-    """What asks for records: a ``SimpleRetriever``."""
+    """A retriever, such as a ``SimpleRetriever``."""
 
     @property
     def requester(self) -> Any:
-        """What makes requests."""
+        """The requester."""
 
     @property
     def record_selector(self) -> Any:
-        """What finds records in answers."""
+        """The record selector."""
 
 
 class CursorReader(Protocol):
-    """A cursor that is none of dates, at work on one context."""
+    """A custom or incrementing-count cursor while it reads one context."""
 
     @property
     def is_past(self) -> bool:
-        """Whether no page is to follow: a feed has come to what was sent before."""
+        """True if a feed has reached records sent earlier, so that no further page is needed."""
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """What was kept when the slice in hand began: ``stream_state`` of templates."""
+        """The state stored when the current slice began; ``stream_state`` in templates."""
 
     def slices(self) -> Iterable[CdkStreamSlice]:
-        """Yield the slices, each when the one before is closed."""
+        """Yield the slices, each after the previous slice was closed."""
 
     def put(self, request: HTTPRequest, scope: TemplateScope, one: CdkStreamSlice) -> None:
-        """Add what tells a slice apart to a request."""
+        """Add the slice's values to a request."""
 
     def takes(self, record: Record, one: CdkStreamSlice) -> bool:
-        """Look at a record of a slice; return whether it is sent."""
+        """Observe a record of a slice; return True if the record is to be sent."""
 
     def close(self, one: CdkStreamSlice) -> Mapping[str, Any] | None:
-        """Note that a slice was sent; return what is to be kept, None for the highest value."""
+        """Close a slice that was sent; return the state to store.
+
+        None means that the highest value of the cursor field is stored.
+        """
 
 
 class StateMigration(Protocol):
-    """What an older version of a connector stored, as the manifest's stream stores it."""
+    """A conversion of a state that an older version of the connector stored."""
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return whether a state is of that version."""
+        """Return True if the state is from the older version."""
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return it in airbyte-cdk's form of today."""
+        """Return the state in airbyte-cdk's current format."""
 
 
 class SchemaLoader(Protocol):
-    """Where the schema of a stream comes from."""
+    """A source of a stream's schema."""
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Return the schema of a record."""
+        """Return the JSON Schema of a record."""
 
 
 class DeclarativeStreamProtocol(Protocol):
-    """What components may ask of the stream that they are part of."""
+    """The members of a stream that its components may use."""
 
     name: str
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The settings."""
+        """The config."""
 
     def log(self, message: str, *args: Any, level: int = ..., **kwargs: Any) -> None:
-        """Log under the stream's name."""
+        """Log a message under the stream's name."""
 
     def parent(self, declared: Any) -> DeclarativeStreamProtocol:
-        """Return the stream of a ParentStreamConfig's ``stream``, made once per tap."""
+        """Return the stream of a ParentStreamConfig's ``stream``, built once per tap."""
 
     def slices(self) -> Iterable[Context | None]:
-        """Yield this stream's own slices, None where it has just one."""
+        """Return this stream's own slices; [None] if it has just one."""
 
     def read_slice(self, context: Context | None) -> Iterable[Record]:
-        """Yield the finished records of a slice, for a child.
+        """Yield the finished records of a slice, for a child stream.
 
-        What was asked and answered before in this run comes from the tap's cache.
+        Responses that this run has received before come from the tap's cache.
         """
 
     def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
-        """Send one request of a component's own, such as for a token or a schema.
+        """Send one request for a component, for example for a token or a schema.
 
-        The session, retries and budget are the stream's, its authentication is not used.
+        The request uses the stream's session, retries and API budget, but not its authentication.
         """

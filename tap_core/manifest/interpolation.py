@@ -1,9 +1,9 @@
-"""Templates of a manifest: Jinja in a sandbox, compiled once, rendered to text, read as a value.
+"""Interpolation: Jinja templates in a sandbox, compiled once, rendered to a value.
 
-Rules of the room: the only place that knows Jinja. A template is checked when it is made: its
-syntax, and that every name in it is one that Airbyte knows. What is a chain of look-ups with
-text around it is done without Jinja, and gives the same. A result is a text first; where it
-reads as a Python literal it is that value (Airbyte's YAML reference, "Interpolation").
+Only this module and the sandbox use Jinja. A template's syntax and names are checked when it is
+compiled; every name must be one that Airbyte knows. A template of plain look-ups with text around
+them is rendered without Jinja, with the same result. The result is a text first; if that is a
+Python literal, the value is the literal (Airbyte's YAML reference, "Interpolation").
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ _USUAL: Final = (
 NAMES: Final = frozenset(
     {
         *_USUAL,
-        # Of single components
+        # Of certain components
         *("decoded_response", "session_token", "raw_schema", "property", "path", "value"),
         *("page_size", "request_url"),
         *("components_values", "stream_template_config", "item_path", "file_uri", "filename"),
         *("creation_response", "polling_response", "download_target", "url"),
     }
 )
-"""What a template may name, each where there is such a thing."""
+"""All names that templates may use; each is available only in some positions."""
 
 STATE: Final = "stream_state"
-"""What only templates of a stream may name whose cursor is a class of the connector's own."""
+"""Name that is available only in streams with a custom cursor class."""
 
 RESTRICTED_NAMES: Final = frozenset({STATE, "components_values", "stream_template_config"})
-"""What only templates of some components may name: they say so (``shows``)."""
+"""Names that are available only in components that declare them (``shows``)."""
 
 _log: Final = logging.getLogger(__name__)
 _SHOWN: Final = 500
-"""Letters of a long template that messages show."""
+"""Maximum number of characters of a template that messages show."""
 _LONGEST: Final = 200_000
-"""Letters that a template may have."""
+"""Maximum number of characters of a template."""
 
 _CONFIG: Final = "config"
 _FIXED: Final = frozenset({_CONFIG, "parameters"})
@@ -77,25 +77,25 @@ _Given = TypeVar("_Given")
 
 
 class Template:
-    """A compiled template: one text of a manifest, whoever uses it and with what parameters."""
+    """A compiled template text, independent of its position and parameters."""
 
     __slots__ = ("_render", "changes", "names", "text")
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the other is made of the same text."""
+        """Return True if the other template has the same text."""
         return isinstance(other, Template) and self.text == other.text
 
     def __hash__(self) -> int:
-        """Return the hash of its text."""
+        """Return the hash of the text."""
         return hash(self.text)
 
     def __init__(self, text: str) -> None:
         tree, names = _parsed(text)
         self.text: str = text
         self.names: frozenset[str] = names
-        """What it names, functions aside."""
+        """The names that it uses, without functions."""
         self.changes: bool = _changes(tree)
-        """Whether it gives another text each time, such as the present instant."""
+        """True if its result changes at each rendering, such as the current time."""
         self._check_names()
         try:
             self._render: Callable[[Mapping[str, Any]], str] = _quick(
@@ -108,31 +108,31 @@ class Template:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether configuration and parameters decide what it gives."""
+        """True if config and parameters alone decide the result."""
         return not self.changes and self.names <= _FIXED
 
     @property
     def needs_scope(self) -> bool:
-        """Whether it names something of a request."""
+        """True if the template uses a name that depends on a request."""
         return not self.names <= _FIXED
 
     def render(self, scope: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-        """Return the text that it gives; something undefined gives an empty text.
+        """Return the rendered text; an undefined value renders as an empty text.
 
-        ``given`` is what it sees whatever the scope: its parameters, the configuration.
+        ``given`` holds the names that do not depend on the scope: parameters and config.
 
         Raises:
-            UndefinedError: something of an undefined value is asked for.
-            TypeError: values of types that do not go together.
-            ManifestError: it names what there is not here, or fails.
+            UndefinedError: the template accesses an attribute or item of an undefined value.
+            TypeError: the template combines values of incompatible types.
+            ManifestError: the template uses a name that is unavailable here, or fails.
         """
         return self._with(self._render, scope, given)
 
     def pieces(self, scope: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-        """Return the parts of what it gives: its own text, and data as `DataText`.
+        """Return the rendered parts: the template's own text as str, data as `DataText`.
 
         Raises:
-            Exception: as `render` does.
+            Exception: see `render`.
         """
         return self._with(_in_pieces(self.text), scope, given)
 
@@ -149,9 +149,9 @@ class Template:
             return render(scope)
         except (UndefinedError, TypeError):
             raise
-        except LimitExceededError as error:  # its words are of the limit alone
+        except LimitExceededError as error:  # its message shows no values
             raise ManifestError(f"the template {_shown(self.text)} fails: {error}") from None
-        except Exception as error:  # noqa: BLE001  (whatever a function of a template raises)
+        except Exception as error:  # noqa: BLE001  (a function of a template may raise any error)
             raise ManifestError(f"the template {self.text!r} fails: {self.why(error)}") from None
 
     def _other(self, name: str, scope: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
@@ -160,10 +160,10 @@ class Template:
         other = _ALIASES.get(name)
         if other is not None and other in scope:
             return scope[other]
-        raise ManifestError(f"the template {self.text!r} names '{name}', which is not known here.")
+        raise ManifestError(f"the template {self.text!r} uses '{name}', which is not known here.")
 
     def why(self, error: Exception) -> str:
-        """Say what was raised; its words may repeat a setting, or a row, and are left out then."""
+        """Return the text of an error, or only its type if the text may show a secret or row."""
         is_hidden = _CONFIG in self.names or not are_rows_shown()
         return type(error).__name__ if is_hidden else _said(error)
 
@@ -171,35 +171,35 @@ class Template:
         unknown = sorted(self.names - NAMES - {STATE})
         if unknown:
             raise ManifestError(
-                f"the template {self.text!r} names {', '.join(map(repr, unknown))}, which no"
-                f" template can see. There are {', '.join(_USUAL)}, and the functions"
+                f"the template {self.text!r} uses {', '.join(map(repr, unknown))}, which no"
+                f" template can use. Available are {', '.join(_USUAL)}, and the functions"
                 f" {', '.join(sorted(MACROS))}."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class BoundTemplate:
-    """A template in its place: called with a scope, it gives the value of a field."""
+    """A template bound to its position; calling it with a scope gives the field's value."""
 
     template: Template
     given: Mapping[str, Any] = field(hash=False, repr=False)
-    """``parameters``, and the configuration where it is known."""
+    """``parameters``, and the config if it is known."""
     kind: str
     """``text``, ``value`` or ``condition``."""
     types: tuple[type, ...] = ()
-    """What a literal of a value may be, nothing for anything."""
+    """Allowed types of a literal; empty allows all."""
     empty: Any = ""
-    """What a value is when its text is empty."""
+    """Value of an empty rendered text."""
     place: str = field(default="", compare=False)
-    """Where it was written, for messages."""
+    """Position in the manifest, for messages."""
 
     def __call__(self, scope: Mapping[str, Any]) -> Any:
         """Return the value in a scope.
 
-        A condition that compares what cannot be compared holds, as with airbyte-cdk.
+        A condition that compares incompatible types is true, as in airbyte-cdk.
 
         Raises:
-            ManifestError: the template fails, or asks something of an undefined value.
+            ManifestError: the template fails, or accesses an attribute of an undefined value.
         """
         try:
             text = self.template.render(scope, self.given)
@@ -219,10 +219,10 @@ class BoundTemplate:
         return parse_plain(text, self.kind, self.types, self.empty)
 
     def pieces(self, scope: Mapping[str, Any]) -> list[str]:
-        """Return the parts of the text in a scope, data among them as `DataText`.
+        """Return the parts of the rendered text, with data as `DataText`.
 
         Raises:
-            ManifestError: the template fails, or asks something of an undefined value.
+            ManifestError: the template fails, or accesses an attribute of an undefined value.
         """
         try:
             return self.template.pieces(scope, self.given)
@@ -237,8 +237,8 @@ class BoundTemplate:
 
     def _undefined(self, error: UndefinedError) -> ManifestError:
         return self._failed(
-            f"the template {self.template.text!r} asks something of a value that there is"
-            f" not: {error.message}."
+            f"the template {self.template.text!r} accesses a part of an undefined value:"
+            f" {error.message}."
         )
 
     def _mistyped(self, error: TypeError) -> str:
@@ -250,24 +250,24 @@ class BoundTemplate:
 
 @lru_cache(maxsize=1_024)
 def _warn(message: str) -> None:
-    """Warn, once of each thing."""
+    """Log a warning, once for each message."""
     _log.warning("%s", message)
 
 
 @lru_cache(maxsize=8_192)
 def compile_template(text: str) -> Template:
-    """Compile a template; a text that was compiled before is not again.
+    """Return the compiled template of a text; results are cached.
 
     Raises:
-        ManifestError: its syntax is wrong, or it names what no template can see.
+        ManifestError: the syntax is wrong, or the template uses an unknown name.
     """
     return Template(text)
 
 
 def named_settings(text: str) -> frozenset[str]:
-    """Return the settings that a template looks up in ``config`` by a fixed name.
+    """Return the config keys that a template looks up by a fixed name.
 
-    There are none in a text that is no template, or not a correct one.
+    The result is empty for a text that is not a valid template.
     """
     try:
         tree, names = _parsed(text)
@@ -277,7 +277,7 @@ def named_settings(text: str) -> frozenset[str]:
 
 
 def _settings_in(tree: nodes.Template) -> Iterator[str]:
-    """Yield what follows ``config``: ``config['a']``, ``config.a``, ``config.get('a')``."""
+    """Yield the keys of config look-ups: ``config['a']``, ``config.a``, ``config.get('a')``."""
     for item in tree.find_all(nodes.Getitem):
         if _is_config(item.node) and isinstance(item.arg, nodes.Const):
             yield str(item.arg.value)
@@ -295,14 +295,14 @@ def _is_config(node: nodes.Node) -> bool:
 
 
 def _parsed(text: str) -> tuple[nodes.Template, frozenset[str]]:
-    """Return the tree of a template, and what it names."""
+    """Return the syntax tree of a template and the names that it uses."""
     if len(text) > _LONGEST:
         raise ManifestError(
-            f"the template {_shown(text)} has {len(text):,} letters, and may have {_LONGEST:,}."
+            f"the template {_shown(text)} has {len(text):,} characters; {_LONGEST:,} are allowed."
         )
     try:
         with warnings.catch_warnings():
-            # A pattern such as "\\d" in a template is no matter of the user's Python.
+            # Hide Python's warnings about escapes such as "\\d" in a template.
             warnings.simplefilter("ignore", DeprecationWarning)
             tree = _JINJA.parse(text)
             return tree, frozenset(meta.find_undeclared_variables(tree))
@@ -330,9 +330,10 @@ def _changes(tree: nodes.Template) -> bool:
 
 
 def _through_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
-    """Return what renders any template.
+    """Return a function that renders any template through Jinja.
 
-    A context is made of what the template needs alone: Jinja's own way costs five times that.
+    It builds the Jinja context from the needed names only: Jinja's own way takes five times as
+    long.
     """
     functions = {name.name for name in tree.find_all(nodes.Name)} & _JINJA.globals.keys()
     is_special = any(name.name == "self" for name in tree.find_all(nodes.Name))
@@ -347,12 +348,12 @@ def _through_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _told(value: Any) -> str:
-    """Return a value as text: the manifest's own, or data."""
+    """Return a value as text, marked as the manifest's own text or as data."""
     return str(value) if value.__class__ is OwnText else _Told(decimals_to_floats(value))
 
 
 class _Told(str):
-    """A piece of output that is data; it stays one where Jinja makes a text of it."""
+    """A piece of output that is data; it keeps this type when Jinja converts it to text."""
 
     __slots__ = ()
 
@@ -361,12 +362,12 @@ class _Told(str):
 
 
 _TELLING: Final = Sandbox(_told)
-"""The environment whose output tells the manifest's text from data."""
+"""Environment whose output marks data, so that it differs from the manifest's text."""
 
 
 @lru_cache(maxsize=1_024)
 def _in_pieces(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
-    """Return what renders a template to the parts of its text."""
+    """Return a function that renders a template to the parts of its text."""
     root = _TELLING.compiled(_TELLING.parse(text)).root_render_func
 
     def render(scope: Mapping[str, Any]) -> list[str]:
@@ -377,13 +378,13 @@ def _in_pieces(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
     return render
 
 
-# Look-ups with text around them
+# Fast path: look-ups with text around them
 
 
 def _quick(
     tree: nodes.Template, names: frozenset[str]
 ) -> Callable[[Mapping[str, Any]], str] | None:
-    """Return what renders a template of look-ups; None for one that has more in it."""
+    """Return a fast renderer for a template of plain look-ups; None for other templates."""
     if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
         return None
     parts: list[str | _Part] = []
@@ -401,7 +402,7 @@ def _quick(
 
 
 def _looked_up(node: nodes.Node, names: frozenset[str]) -> _Part | None:
-    """Return what looks a chain such as ``config['a'].b`` up."""
+    """Return a function for a chain of look-ups such as ``config['a'].b``, or None."""
     if isinstance(node, nodes.Name):
         name = node.name
         return (lambda scope: scope[name]) if name in names else None

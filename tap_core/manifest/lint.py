@@ -1,8 +1,8 @@
-"""Everything that is wrong with a manifest, all at once.
+"""The linter: all problems of a manifest in one list.
 
-Rules of the room: what running it would refuse is found by the same code, which collects here
-instead of raising. Without a configuration, what depends on one is checked as far as it goes.
-One fault that several components share by reference is told once.
+The linter runs the builder, which collects problems here instead of raising the first one. Parts
+that depend on the config are checked as far as possible without it. A problem that several
+components share by reference is listed once.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ __all__ = ["Problem", "find_problems"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong with a manifest."""
+    """A problem of a manifest, with its position and severity."""
 
     line: int
-    """Counted from 1; 0 where it is the whole file."""
+    """Line number, counted from 1; 0 for the whole file."""
     path: str
-    """The keys that lead there, such as ``streams[0].retriever``."""
+    """The path of keys, such as ``streams[0].retriever``."""
     severity: Literal["error", "warning"]
     message: str
     file: str = "manifest"
 
     @property
     def is_error(self) -> bool:
-        """Whether the manifest, or a part of it, cannot run."""
+        """True if the manifest, or a part of it, cannot run."""
         return self.severity == "error"
 
     def __str__(self) -> str:
-        """Return one line, as compilers write them."""
+        """Return the problem as one line, in the format of compiler messages."""
         path = f"{self.path}: " if self.path else ""
         return f"{self.file}:{self.line}: {self.severity}: {path}{self.message}"
 
 
 def find_problems(source: Path | str) -> list[Problem]:
-    """Return all problems of a manifest, in the order of its lines.
+    """Return all problems of a manifest, sorted by line.
 
     ``source`` is a file, or the text of a manifest.
     """
@@ -87,12 +87,12 @@ def _faults(manifest: Manifest) -> Iterator[ManifestProblem]:
     if not any(fault.is_error for fault in [*found, *told]):
         yield from misleading_names(manifest)
     for line, key in manifest.twice:
-        message = f"the key '{key}' stands twice: the last one counts."
+        message = f"the key '{key}' occurs twice: the last one counts."
         yield ManifestProblem(line, key, message, is_error=False)
 
 
 def _of_streams(manifest: Manifest, found: list[ManifestProblem]) -> Iterator[ManifestProblem]:
-    """Compare what streams are called with each other, and with what the check names."""
+    """Yield problems of stream names: duplicates, and unknown names in the check."""
     streams = [(str(one.get("name") or ""), one) for one in manifest.streams]
     open_names = False
     for node in manifest.dynamic_streams:
@@ -108,13 +108,13 @@ def _of_streams(manifest: Manifest, found: list[ManifestProblem]) -> Iterator[Ma
 
 
 def _of_check(manifest: Manifest, names: Collection[str] | None) -> Iterator[ManifestProblem]:
-    """Look for what a check names.
+    """Yield a problem for each unknown stream in the check.
 
-    ``names`` are those of the streams, None where some are not known.
+    ``names`` are the streams' names, or None if some are known only at run time.
     """
     check = manifest.tree.get("check")
     if not isinstance(check, MappingNode):
-        message = "there is no check: a connection is tried with every stream."
+        message = "there is no check: a connection check reads every stream."
         yield ManifestProblem(1, "check", message, is_error=False)
         return
     given = check.get("stream_names")
@@ -134,15 +134,15 @@ def _of_template_names(manifest: Manifest, check: MappingNode) -> Iterator[Manif
             yield ManifestProblem(one.line, one.path, f"there is no dynamic stream '{name}'.")
 
 
-# Templates of streams
+# Stream templates
 
 
 def _of_template(
     manifest: Manifest, node: MappingNode, found: list[ManifestProblem]
 ) -> Iterator[tuple[str | None, MappingNode]]:
-    """Look into a template as its mappings fill it; yield the streams with their names.
+    """Check the streams that a template makes; yield each with its name.
 
-    A name is None where settings or an API give it.
+    The name is None if it comes from the config or an API.
     """
     template = _build_template(manifest, node)
     if template is None:
@@ -165,7 +165,10 @@ def _of_template(
 
 
 def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | None:
-    """Return a template with what fills it; None where that has faults, which are told already."""
+    """Return a stream template with its resolver; None if the resolver has problems.
+
+    These problems have been collected already.
+    """
     template, given = node.get("stream_template"), node.get("components_resolver")
     if not isinstance(template, MappingNode) or not isinstance(given, MappingNode):
         return None
@@ -190,17 +193,17 @@ def _get_stream_name(stream: MappingNode, found: list[ManifestProblem]) -> str |
     if not isinstance(name, str) or not name:
         line = stream.lines.get("name", stream.line)
         found.append(
-            ManifestProblem(line, stream.path, f"the name of a stream is {name!r}, and no text.")
+            ManifestProblem(line, stream.path, f"the name of a stream is {name!r}, not a text.")
         )
         return None
     return name
 
 
 def _idle(template: StreamTemplate, node: MappingNode) -> Iterator[ManifestProblem]:
-    """Tell of mappings that find nothing to change."""
+    """Yield a warning for each component mapping whose path matches nothing."""
     given = node["components_resolver"]["components_mapping"]
     for number in replace(template, known={"parameters"}).idle():
-        ending = "; `create_or_update: true` makes it" if template.resolver.CREATES else ""
+        ending = "; `create_or_update: true` creates it" if template.resolver.CREATES else ""
         message = f"this mapping changes nothing: the template has nothing at its path{ending}."
         one = given[number]
         yield ManifestProblem(one.line, one.path, message, is_error=False)

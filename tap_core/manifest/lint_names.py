@@ -1,7 +1,7 @@
-"""Names in a manifest that lead nowhere: settings, keys and cursors, and schemas that are none.
+"""Lint rules for unknown names: config settings, primary keys, cursor fields and schema types.
 
-All of it runs, here as under airbyte-cdk, and quietly loses data; so each is a warning. What only
-settings or an API can tell is passed over.
+A manifest with such names runs, here as in airbyte-cdk, but may lose data silently; so each is a
+warning. Names that only the config or an API can supply are not checked.
 
 Source: JSON Schema Draft 7, the meta-schema, for the schemas of streams.
 """
@@ -22,13 +22,13 @@ from tap_core.schema.validators import find_schema_errors
 __all__ = ["misleading_names"]
 
 _PARTS: Final = ("check", "streams", "dynamic_streams", "api_budget", "concurrency_level")
-"""Where templates see settings."""
+"""Top-level keys whose templates may use the config."""
 _COMBINED: Final = ("allOf", "anyOf", "oneOf", "$ref")
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 
 def misleading_names(manifest: Manifest) -> Iterator[ManifestProblem]:
-    """Yield a warning for each name that leads nowhere, and for what is wrong with schemas."""
+    """Yield a warning for each unknown name and for each invalid part of a schema."""
     yield from _unknown_settings(manifest)
     for stream in manifest.streams:
         schema = _declared_schema(stream)
@@ -37,7 +37,7 @@ def misleading_names(manifest: Manifest) -> Iterator[ManifestProblem]:
             yield from _unknown_properties(stream, schema)
 
 
-# Settings
+# Config settings
 
 
 def _unknown_settings(manifest: Manifest) -> Iterator[ManifestProblem]:
@@ -49,13 +49,13 @@ def _unknown_settings(manifest: Manifest) -> Iterator[ManifestProblem]:
         return
     for text, line, path in _texts(manifest):
         for name in sorted(named_settings(text) - known):
-            if not name.startswith("__"):  # what a platform adds
+            if not name.startswith("__"):  # platforms add these
                 message = f"the spec has no setting '{name}'.{suggest(name, map(str, known))}"
                 yield ManifestProblem(line, path, message, is_error=False)
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
-    """Yield each template with its line and the keys that lead there."""
+    """Yield each template with its line and path of keys."""
     waiting: list[tuple[Any, int, str]] = [
         (manifest.tree[key], manifest.raw.lines.get(key, 0), key)
         for key in _PARTS
@@ -82,7 +82,7 @@ def _texts(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
 
 
 def _declared_schema(stream: MappingNode) -> MappingNode | None:
-    """Return the schema of a stream where the manifest itself has all of it."""
+    """Return a stream's schema if the manifest declares it inline, else None."""
     loader = stream.get("schema_loader")
     if not isinstance(loader, MappingNode) or loader.get("type") != "InlineSchemaLoader":
         return None
@@ -91,7 +91,7 @@ def _declared_schema(stream: MappingNode) -> MappingNode | None:
 
 
 def _unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterator[ManifestProblem]:
-    """Look the primary key and the cursor up in the schema of their stream."""
+    """Yield a warning if the primary key or cursor field is not in the stream's schema."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not properties:
         return
@@ -109,7 +109,7 @@ def _unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterator[Ma
 
 
 def _key_names(given: Any) -> Iterator[str]:
-    """Yield the properties at the top of a record that a primary key names."""
+    """Yield the top-level properties that a primary key names."""
     for one in given if isinstance(given, list) else [given]:
         first = one[0] if isinstance(one, list) and one else one
         if isinstance(first, str) and first:
@@ -133,7 +133,7 @@ def _value_at(schema: Any, steps: Iterable[Any]) -> Any:
 
 
 def _find_line(schema: MappingNode, steps: Iterable[Any]) -> int:
-    """Return the line of the last key on the way that has one."""
+    """Return the line of the last step of a path that has a line."""
     value: Any = schema
     line = schema.line
     for step in steps:
@@ -142,6 +142,6 @@ def _find_line(schema: MappingNode, steps: Iterable[Any]) -> int:
         elif isinstance(value, ListNode):
             line = value.lines[step]
         else:
-            break  # a key that is no text in YAML
+            break  # a key that is not a text in YAML
         value = value[step]
     return line

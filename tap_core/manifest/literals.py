@@ -1,7 +1,7 @@
-"""Text that a template gave, or that stands without one, read as a Python literal.
+"""Conversion of text to Python literals, for rendered templates and plain options.
 
-Rules of the room: pure, and the same as `ast.literal_eval` on everything; what can be told
-from its first characters is not parsed. Nothing here knows Jinja.
+The functions are pure and give the same result as `ast.literal_eval`; a text whose first
+characters rule out a literal is not parsed. Nothing here uses Jinja.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ VALUE_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
     "integer": (int,),
     "boolean": (bool,),
 }
-"""What ``value_type`` says, as Python has it; 7 is no ``number``, in airbyte-cdk as here."""
+"""Python types of each ``value_type``; 7 is not a ``number``, as in airbyte-cdk."""
 
 _NEVER: Final = re.compile(
-    r"[ACDEG-MO-QSV-Zac-qtv-z_/@$&*=<>?!,;:|^%]"  # a word or an address
+    r"[ACDEG-MO-QSV-Zac-qtv-z_/@$&*=<>?!,;:|^%]"  # plain text or a URL
     r"|\d{4}-\d\d-\d\d"
     r"|T(?!rue)|F(?!alse)|N(?!one)|s(?!et)|[bBrRuU](?![bBrR]?['\"])"
 )
-"""How nothing begins that is a literal."""
+"""Beginnings that no literal has."""
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
 _SHORT: Final = 500
-"""Integers of more than 640 digits may have no text (sys.set_int_max_str_digits), also those that
-are written as hexadecimal ones."""
+"""Longer texts are checked for integers that Python refuses to convert to text: those of more than
+640 digits (sys.set_int_max_str_digits), also if written in hexadecimal."""
 
 _FALSE_WORDS: Final = ("False", "false", "{}", "[]", "()", "0", "0.0")
 _MARKS: Final = ("{{", "{%", "{#")
@@ -40,9 +40,9 @@ _WORDS: Final[dict[str, Any]] = {"": "", "True": True, "False": False, "None": N
 
 
 def parse_literal(text: str, types: tuple[type, ...] = ()) -> Any:
-    """Return the value of a Python literal, or the text where it is none.
+    """Return the value of a Python literal, or the text itself if it is not a literal.
 
-    Where ``types`` are given, a value of any other type stays the text.
+    With ``types``, a literal of any other type is returned as its text.
     """
     if _NEVER.match(text):
         return text
@@ -60,7 +60,7 @@ def _value(text: str) -> Any:
             return int(text)
         value = ast.literal_eval(text)
         if len(text) > _SHORT:
-            repr(value)  # raises where an integer in it has no text
+            repr(value)  # raises if an integer in it cannot be text
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return text
     else:
@@ -68,12 +68,19 @@ def _value(text: str) -> Any:
 
 
 def has_template(text: str) -> bool:
-    """Return whether a text has anything of a template in it."""
+    """Return True if a text contains template delimiters; always False for `DataText`."""
     return text.__class__ is not DataText and any(mark in text for mark in _MARKS)
 
 
 def parse_plain(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:
-    """Return what a text, given by a template or written without one, is for a kind of field."""
+    """Return a rendered or plain text as a value for a kind of field.
+
+    Args:
+        text: The text of a rendered template, or of an option without one.
+        kind: ``text``, ``value`` or ``condition``.
+        types: The allowed types of a literal; empty allows all.
+        empty: The value of an empty text, for the kind ``value``.
+    """
     if kind == "text":
         return parse_literal(text, types or (str,))
     if not text:

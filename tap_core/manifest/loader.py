@@ -1,8 +1,8 @@
-"""A manifest read: YAML (or JSON) with the lines of its keys, references resolved.
+"""Loader of manifests: YAML (or JSON) with line numbers and resolved references.
 
-Rules of the room: the only place that knows YAML. Words are read as PyYAML reads them, but a
-date stays the text that it is. What a command does not need is not resolved: the settings are
-known long before the streams are.
+Only this module parses a manifest's YAML. Scalars are read as PyYAML reads them, except that
+dates stay text. References are resolved per top-level key, when a command needs that key: the
+spec is available without resolving the streams.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ _TAG: Final = "tag:yaml.org,2002:"
 _TEXTS: Final = frozenset({f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value"})
 _WORDS: Final = frozenset({f"{_TAG}int", f"{_TAG}float", f"{_TAG}bool", f"{_TAG}null"})
 _NOT_BUILT: Final = frozenset({"definitions", "schemas", "metadata"})
-"""Parts of a manifest that are only referred to."""
-_TOO_DEEP: Final = "this is nested too deeply once its references are written out: make it flatter."
+"""Parts of a manifest that are not built, but may be targets of references."""
+_TOO_DEEP: Final = "this is nested too deeply after its references are resolved: make it flatter."
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest as it was written; `tree` is what it means."""
+    """A manifest as written (`raw`), and with references and defaults resolved (`tree`)."""
 
     name: str
-    """What messages call it: its file."""
+    """Its file name, for messages."""
     folder: Path
-    """Where it lies: files that it names are looked for there."""
+    """Its folder; relative file names in the manifest refer to it."""
     raw: MappingNode
     twice: list[tuple[int, str]] = field(default_factory=list)
-    """Keys that a mapping has twice, with their lines: the last one counts."""
+    """Duplicate keys with their lines; the last one counts."""
     faults: list[ManifestProblem] | None = None
-    """Where faults are collected; without it the first one is raised."""
+    """List that collects the problems; None raises the first problem."""
 
     @cached_property
     def references(self) -> References:
-        """What resolves a reference of this manifest."""
+        """The resolver of this manifest's references."""
         return References(self.raw, self.fault)
 
     @cached_property
     def tree(self) -> MappingNode:
-        """The whole manifest: references resolved, types and parameters put in.
+        """The whole manifest with references resolved and types and ``$parameters`` filled in.
 
         Raises:
-            ManifestError: a reference leads nowhere, or back to itself.
+            ManifestError: a reference has no target, or refers back to itself.
         """
         root = MappingNode(
             {key: self.part(key) for key in self.raw if key != "$ref"},
@@ -88,10 +88,11 @@ class Manifest:
 
     @property
     def streams(self) -> list[MappingNode]:
-        """The streams that the manifest declares one by one.
+        """The streams that the manifest declares without a template.
 
         Raises:
-            ManifestError: there is none and no template either, or what stands there is none.
+            ManifestError: ``streams`` is not a list of mappings, or is missing without
+                ``dynamic_streams``.
         """
         if not self.raw.get("streams") and self.raw.get("dynamic_streams"):
             return []
@@ -99,10 +100,10 @@ class Manifest:
 
     @property
     def dynamic_streams(self) -> list[MappingNode]:
-        """The templates that streams are made of.
+        """The stream templates of the manifest.
 
         Raises:
-            ManifestError: what stands there is none.
+            ManifestError: ``dynamic_streams`` is not a list of mappings.
         """
         return self._listed("dynamic_streams") if self.raw.get("dynamic_streams") else []
 
@@ -111,14 +112,14 @@ class Manifest:
         if isinstance(found, list) and found and all(isinstance(one, MappingNode) for one in found):
             return cast(list[MappingNode], found)
         line = self.raw.lines.get(key, self.raw.line)
-        self.fault(line, key, "a manifest has a list of streams.")
+        self.fault(line, key, "a manifest needs a list of streams.")
         return []
 
     def part(self, key: str) -> Any:
-        """Return what stands under a key of the top, references resolved; None: nothing.
+        """Return the value of a top-level key with references resolved; None if it is missing.
 
         Raises:
-            ManifestError: a reference leads nowhere, or back to itself.
+            ManifestError: a reference has no target, or refers back to itself.
         """
         line = self.raw.lines.get(key, 0)
         try:
@@ -131,26 +132,26 @@ class Manifest:
         return None
 
     def fault(self, line: int, path: str, message: str) -> None:
-        """Tell of a fault: collect it, or raise it.
+        """Report a problem: collect it, or raise it.
 
         Raises:
-            ManifestError: faults are not collected.
+            ManifestError: problems are not collected.
         """
         if self.faults is None:
             raise ManifestError(message, place=self.place(line, path), line=line, path=path)
         self.faults.append(ManifestProblem(line, path, message))
 
     def place(self, line: int, path: str = "") -> str:
-        """Return how messages name a place: file, line, and the path of keys."""
+        """Return a position as text for messages: file, line, and path of keys."""
         parts = [self.name, *([f"line {line}"] if line else []), *([path] if path else [])]
         return ", ".join(parts)
 
 
 def read_manifest(source: Path | str) -> Manifest:
-    """Read a manifest from a file, or from a text.
+    """Read a manifest from a file (Path) or from its text (str).
 
     Raises:
-        ManifestError: it cannot be read, is no YAML, or is no mapping.
+        ManifestError: the source cannot be read, is not YAML, or is not a mapping.
     """
     if isinstance(source, str):
         return _read(source, "manifest", Path())
@@ -162,7 +163,7 @@ def read_manifest(source: Path | str) -> Manifest:
 
 
 def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what declared templates of streams are called: by their place, without a name."""
+    """Return the names of stream templates; unnamed ones get a name from their position."""
     return [
         str(one.get("name") or f"dynamic_stream_{place}")
         for place, one in enumerate(dynamic_streams)
@@ -170,7 +171,7 @@ def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str
 
 
 def read_value(text: str) -> Any:
-    """Return what a text says as YAML; one that is no YAML is what it is."""
+    """Return a text parsed as YAML, or the text itself if it is not valid YAML."""
     try:
         return to_plain(_made(text, []))
     except LimitExceededError as error:
@@ -194,7 +195,7 @@ def _read(text: str, name: str, folder: Path) -> Manifest:
     except LimitExceededError as error:
         raise ManifestError(str(error), place=name) from None
     if not isinstance(made, MappingNode):
-        raise ManifestError("a manifest is a mapping, with `streams` and `check`.", place=name)
+        raise ManifestError("a manifest must be a mapping with `streams` and `check`.", place=name)
     return Manifest(name, folder, made, twice)
 
 
@@ -204,7 +205,7 @@ def _made(text: str, twice: list[tuple[int, str]]) -> Any:
     except yaml.YAMLError:
         if not text.lstrip().startswith("{"):
             raise
-        # JSON with tabs is no YAML; its lines are lost.
+        # JSON with tabs is not valid YAML; parsing it as JSON loses the line numbers.
         document = _composed(json.dumps(json.loads(text)))
     return None if document is None else _Reader(twice).made(document)
 
@@ -222,7 +223,7 @@ def _composed(text: str) -> yaml.Node | None:
 
 
 class _Reader:
-    """YAML's nodes to ours; an anchor that is used twice is one object."""
+    """Converter of YAML nodes to manifest nodes; an anchor used twice gives one object."""
 
     def __init__(self, twice: list[tuple[int, str]]) -> None:
         self._words = yaml.constructor.SafeConstructor()
@@ -276,5 +277,5 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
         raise yaml.constructor.ConstructorError(
-            None, None, "a key is a text, and not a mapping or list", node.start_mark
+            None, None, "a key must be a text, not a mapping or list", node.start_mark
         )

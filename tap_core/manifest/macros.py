@@ -1,7 +1,7 @@
-"""Functions that templates may call, and filters that they may use.
+"""Functions and filters for interpolation.
 
-Rules of the room: the names, arguments and results are Airbyte's (its YAML reference, "Macros"
-and "Filters"), so that a template means the same here. Nothing here knows Jinja.
+The names, arguments and results are Airbyte's (its YAML reference, "Macros" and "Filters"), so a
+template means the same here. Nothing here uses Jinja.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tap_core.parsing.datetimes import parse_datetime, utc_now
 __all__ = ["FILTERS", "MACROS", "NON_DETERMINISTIC"]
 
 _COUNTS: Final = frozenset({"%s", "%s_as_float", "%ms", "%epoch_microseconds"})
-"""Formats that are a count since 1970, which ``strftime`` does not know."""
+"""Formats that count from 1970, which ``strftime`` does not support."""
 _SHORT_DATE: Final = re.compile(r"\d{4}(?:-\d\d)?", re.ASCII)
 _JANUARY_FIRST: Final = "-01-01"
 
@@ -41,7 +41,7 @@ def _today_with_timezone(timezone: str) -> date:
     try:
         return datetime.now(ZoneInfo(timezone)).date()
     except (ZoneInfoNotFoundError, ValueError):
-        raise ValueError(f"'{timezone}' is no time zone, such as Pacific/Tarawa.") from None
+        raise ValueError(f"'{timezone}' is not a time zone name such as Pacific/Tarawa.") from None
 
 
 def _timestamp(dt: float | str) -> int | float:
@@ -49,8 +49,8 @@ def _timestamp(dt: float | str) -> int | float:
 
 
 def _parse_datetime(s: str) -> datetime:
-    """Read an ISO 8601 date or date-time as an instant of UTC; a year or month may be alone."""
-    s = s + ""  # nothing and what is undefined say so here, each in its way
+    """Return an ISO 8601 date or datetime in UTC; a year or a month alone is accepted."""
+    s = s + ""  # raises TypeError for None, UndefinedError for an undefined value
     if _SHORT_DATE.fullmatch(s):
         s += _JANUARY_FIRST[(len(s) - 4) :]
     return parse_datetime(s).astimezone(timezone.utc)
@@ -71,7 +71,7 @@ def _day_delta(num_days: int, format: str = "%Y-%m-%dT%H:%M:%S.%f%z") -> str:
 
 @dataclass(frozen=True)
 class _Months:
-    """A duration that has months or years, for sums with dates."""
+    """A duration with months or years, which can be added to and subtracted from dates."""
 
     length: ISODuration
     sign: int
@@ -152,14 +152,14 @@ MACROS: Final[Mapping[str, Callable[..., Any]]] = {
     "sanitize_url": _sanitize_url,
     "camel_case_to_snake_case": _camel_case_to_snake_case,
     "generate_uuid": _generate_uuid,
-    "json_loads": json.loads,  # airbyte-cdk has it in a JwtAuthenticator alone
+    "json_loads": json.loads,  # in airbyte-cdk only for JwtAuthenticator
 }
-"""Name to function."""
+"""Functions by name."""
 
 NON_DETERMINISTIC: Final = frozenset(
     {"now_utc", "today_utc", "today_with_timezone", "day_delta", "generate_uuid"}
 )
-"""Functions that give another result each time."""
+"""Functions whose result differs at each call."""
 
 
 # Filters
@@ -167,7 +167,7 @@ NON_DETERMINISTIC: Final = frozenset(
 
 def _hash(value: Any, hash_type: str = "md5", salt: str | None = None) -> str:
     if hash_type not in hashlib.algorithms_guaranteed or hash_type.startswith("shake"):
-        raise ValueError(f"'{hash_type}' is no hash, such as md5 or sha256.")
+        raise ValueError(f"'{hash_type}' is not a hash such as md5 or sha256.")
     made = hashlib.new(hash_type, str(value).encode(), usedforsecurity=False)
     if salt:
         made.update(str(salt).encode())
@@ -183,12 +183,12 @@ def _base64decode(value: str) -> str:
 
 
 def _base64binascii_decode(value: str) -> str:
-    """Encode: what it does, whatever it is called."""
+    """Return the base64 encoding, as airbyte-cdk's filter does despite its name."""
     return base64.standard_b64encode(value.encode("ascii")).decode("ascii")
 
 
 def _string(value: Any) -> str:
-    """Write JSON between quotes, so that it stays a text when the result is read."""
+    """Return a value as quoted JSON, so that the result stays text when it is parsed."""
     if isinstance(value, str):
         return value
     return f'"""{json.dumps(decimals_to_floats(value), default=str)}"""'
@@ -205,7 +205,7 @@ def _regex_replace(value: str, regex: str, replacement: str) -> str:
 
 def _hmac(value: Any, key: str, hash_type: str = "sha256") -> str:
     if hash_type != "sha256":
-        raise ValueError(f"hmac knows sha256, and not '{hash_type}'.")
+        raise ValueError(f"hmac supports only sha256, not '{hash_type}'.")
     return hmac.new(str(key).encode(), str(value).encode(), "sha256").hexdigest()
 
 
@@ -219,4 +219,4 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "regex_replace": _regex_replace,
     "hmac": _hmac,
 }
-"""Name to filter."""
+"""Filters by name."""

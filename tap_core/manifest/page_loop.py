@@ -1,9 +1,7 @@
-"""One walk through the pages of a slice: a manifest's paginator, as the page loop takes one.
+"""Adapter of a manifest's paginator to the page loop of `tap_core.http.page_iteration`.
 
-Rules of the room: the loop is `tap_core.http.page_iteration`; here a manifest's words are put into
-its
-terms. A page without records does not end the walk, the paginator decides. An answer that is an
-error, and tolerated, has no records and no next page.
+A page without records does not end the pagination; the paginator decides. An error response that
+the error handler ignores has no records and no next page.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ __all__ = ["PageLoop", "PageToken"]
 
 @dataclass(frozen=True, slots=True)
 class PageToken:
-    """Which page is asked for: where the walk stands, and what templates see."""
+    """The page to request: the page cursor and the interpolation scope."""
 
     walk: PageCursor
     scope: TemplateScope
@@ -37,7 +35,7 @@ class PageToken:
 
 @dataclass(slots=True)
 class _Counts:
-    """What came of the page that is being read."""
+    """Record counts and the last record of the page that is being read."""
 
     size: int = 0
     kept: int = 0
@@ -45,13 +43,18 @@ class _Counts:
 
 
 class PageLoop:
-    """The pages of one slice: ``decode`` gives the documents of an answer, ``select`` records.
+    """The pages of one slice.
 
-    ``is_pristine`` is whether documents stay as they came, whatever becomes of their records.
-    ``documents`` gives what records are selected from, where that is something else. ``behind``
-    hears how many records each page had, before it is said whether there is another. ``sizes``
-    makes pages smaller, where something says how. ``admits`` says which records are kept, where
-    that is not for the API to decide.
+    Args:
+        walk: The page cursor.
+        scope: The interpolation scope of the slice.
+        decode: Yields the documents of a response.
+        select: Yields the records of documents.
+        is_pristine: True if processing the records never changes the documents.
+        documents: Yields the documents to select records from, if it differs from ``decode``.
+        behind: Called with each page's record count before the paginator moves on.
+        sizes: Reduces the page size, if the manifest configures that.
+        admits: Returns True for a record to keep, if the client must filter records.
     """
 
     def __init__(
@@ -83,14 +86,14 @@ class PageLoop:
 
     @property
     def current_value(self) -> PageToken:
-        """The page that is asked for now."""
+        """The page to request next."""
         return PageToken(self._walk, {**self._scope, "next_page_token": self._walk.token})
 
     def reduce(self, error: SyncError) -> None:
-        """Have the page that was refused asked for once more, with fewer records, after a wait.
+        """Wait, then have the refused page requested again with a smaller page size.
 
         Raises:
-            SyncError: it cannot be any smaller.
+            SyncError: the page size cannot be reduced further.
         """
         if self._sizes is None:
             raise error
@@ -99,7 +102,7 @@ class PageLoop:
         self._comes_again = True
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
-        """Yield the records of an answer."""
+        """Yield the records of a response."""
         if self._comes_again:
             return
         counts = self._counts = _Counts()
@@ -120,7 +123,7 @@ class PageLoop:
             yield record
 
     def _noting(self, documents: Iterator[Any]) -> Iterator[Any]:
-        """Keep the first document for templates, where nobody changes it."""
+        """Yield the documents; keep the first one for templates if documents never change."""
         self._first = None
         for document in documents:
             if self._is_pristine and self._first is None:
@@ -128,17 +131,17 @@ class PageLoop:
             yield document
 
     def _read(self, response: requests.Response) -> Any:
-        """Return the first document of an answer, read again where it may have changed."""
+        """Return the first document of a response; decode it again if it may have changed."""
         if self._is_pristine:
             return {} if self._first is None else self._first
         return next(self._decode(response), {})
 
     def continue_if_empty(self, response: requests.Response) -> bool:  # noqa: ARG002  a hook
-        """Go on: whether there is another page is for `advance` to say."""
+        """Return True: `advance` decides whether there is another page."""
         return True
 
     def advance(self, response: requests.Response) -> None:
-        """Move on to the page after this one, unless it comes again."""
+        """Move to the next page, unless the current page must be requested again."""
         is_refused, self._comes_again = self._comes_again, False
         if self.finished or is_refused:
             return

@@ -1,8 +1,8 @@
-"""How often the pages of one slice have begun again, and from where.
+"""Limits on restarts of a slice's pagination (``pagination_reset``).
 
-Rules of the room: pages that begin again as they were do so as often as a request is tried. Those
-that go on from the highest value of the cursor do so as long as there is a higher one; that value
-is asked for once more, since others may have it too.
+A pagination that restarts unchanged may do so as often as a request may be tried. With
+``SPLIT_USING_CURSOR`` the pagination continues from the highest cursor value, as long as that
+value grows; the value itself is requested again, since more records may have it.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ __all__ = ["RestartLimiter", "RestartPagination", "SplitWindow"]
 
 
 class RestartPagination(Exception):  # noqa: N818  (no failure)
-    """The pages of a slice are to be read again from the first one."""
+    """Signal that the pages of a slice must be read again from the first page."""
 
     def __init__(self, error: SyncError) -> None:
         super().__init__(str(error))
         self.error = error
-        """What to raise where that does not help."""
+        """The error to raise if a restart does not help."""
 
 
 class SplitWindow(RestartPagination):
-    """The window in hand is to be read in two halves."""
+    """Signal that the current window must be read in two halves."""
 
 
 class RestartLimiter:
-    """What is known of the pages of one slice; ``most`` is how often they may begin at all.
+    """Restart state of one slice's pagination; ``most`` is the maximum number of starts.
 
     Raises:
-        ManifestError: a limit is said, and there is no cursor by which it could be kept.
+        ManifestError: the manifest sets ``limits`` without a DatetimeBasedCursor.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class RestartLimiter:
         self._highest: dt.datetime | None = None
 
     def watched(self, records: Iterable[Record]) -> Iterable[Record]:
-        """Return records as they are, having looked at them where that matters."""
+        """Return the records unchanged; note their highest cursor value if it is needed."""
         return records if self._cursor is None else self._watched(records, self._cursor)
 
     def _watched(self, records: Iterable[Record], cursor: DatetimeBasedCursor) -> Iterator[Record]:
@@ -75,25 +75,25 @@ class RestartLimiter:
             yield record
 
     def behind_page(self, size: int) -> None:
-        """Note a page with so many records.
+        """Add the record count of a page.
 
         Raises:
-            BeginAgain: the API would not answer for more of them.
+            RestartPagination: the record limit of one pagination is reached.
         """
         self._read += size
         if self._limit is not None and self._read >= self._limit:
             raise RestartPagination(
                 SyncError(
-                    f"{self._read} records came of one question, which may have"
-                    f" {self._limit}, and none with a later value of the cursor to go on from."
+                    f"{self._read} records were read and the limit of a pagination is"
+                    f" {self._limit}, but no record has a later cursor value to continue from."
                 )
             )
 
     def window(self, asked: RestartPagination, current: TimeWindow | None) -> TimeWindow | None:
-        """Return the window from which pages begin again.
+        """Return the window with which the pagination restarts.
 
         Raises:
-            SyncError: that would not help.
+            SyncError: a restart would not help.
         """
         self._read = 0
         self._begun += 1

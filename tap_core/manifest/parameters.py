@@ -1,8 +1,8 @@
-"""``$parameters`` handed down, and types that go without saying.
+"""Propagation of ``$parameters`` to components, and default component types.
 
-Rules of the room: pure. A parameter reaches every component below the one that has it, where it
-fills the option of its name unless that has a value of its own, and is there for templates. A
-JSON Schema is no component, and left alone. (Airbyte's YAML reference, "$parameters".)
+The functions are pure. A parameter reaches all components below the component that declares it.
+It fills an option of the same name that has no value, and is available to templates. A JSON
+Schema is not a component and stays unchanged. (Airbyte's YAML reference, "$parameters".)
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _IMPLIED: Final[Mapping[str, Mapping[str, str]]] = {
     "DynamicSchemaLoader": {"retriever": "SimpleRetriever"},
     "SchemaTypeIdentifier": {"types_map": "TypesMap"},
 }
-"""Type and option to the type of what stands there without one."""
+"""By type and option, the default type of the component in that option."""
 
 _IMPLIED_CUSTOM: Final[Mapping[str, Mapping[str, str]]] = {
     "CompositeErrorHandler": {"backoff_strategies": "CustomBackoffStrategy"},
@@ -97,7 +97,7 @@ _IMPLIED_CUSTOM: Final[Mapping[str, Mapping[str, str]]] = {
     "RecordSelector": {"extractor": "CustomRecordExtractor"},
     "SimpleRetriever": {"partition_router": "CustomPartitionRouter"},
 }
-"""The same for what has a ``class_name``."""
+"""The same for components with a ``class_name``."""
 
 
 def expand_component(
@@ -108,10 +108,14 @@ def expand_component(
     *,
     parents_win: bool = False,
 ) -> MappingNode:
-    """Return a component with its type and parameters, and so all below it.
+    """Return a component with types and parameters filled in, at all levels below too.
 
-    ``implied`` is its type where it has none; ``given`` are the parameters from above, which
-    count less than its own of the same name, unless ``parents_win``.
+    Args:
+        node: The component.
+        path: The keys that lead to it.
+        implied: Its type, if it declares none.
+        given: The parameters of the components above.
+        parents_win: True if ``given`` overrides the component's own parameters.
     """
     kind, own = node.get("type") or implied, node.get(_PARAMETERS)
     parameters = _joined(own, given, parents_win=parents_win)
@@ -133,7 +137,7 @@ def expand_component(
 
 
 def _joined(own: Any, given: Mapping[str, Any], *, parents_win: bool) -> Mapping[str, Any]:
-    """Return the parameters of a component together with those from above."""
+    """Return a component's own parameters merged with those from above."""
     if own is UNKNOWN:
         own = {UNKNOWN: UNKNOWN}
     if not isinstance(own, Mapping):
@@ -142,7 +146,10 @@ def _joined(own: Any, given: Mapping[str, Any], *, parents_win: bool) -> Mapping
 
 
 def _given_by(own: Any, made: MappingNode) -> list[Any]:
-    """Return the options of a component that are its parameters: filled in once before, maybe."""
+    """Return the options whose values equal the component's own parameters.
+
+    An earlier expansion may have filled them in.
+    """
     if not isinstance(own, Mapping):
         return []
     return [key for key, value in own.items() if made.get(key) == value]
@@ -156,7 +163,7 @@ def _copied(node: MappingNode, path: str) -> MappingNode:
 
 
 def _below(made: MappingNode, key: Any, parameters: Mapping[str, Any], *, parents_win: bool) -> Any:
-    """Return what stands under an option of a component, as `component` does."""
+    """Return the value of a component's option, expanded as in `expand_component`."""
     value, field, path = made[key], (str(made["type"]), key), f"{made.path}.{key}".lstrip(".")
     if isinstance(value, MappingNode):
         implied = _implied(value, field)
@@ -181,7 +188,7 @@ def _implied(node: MappingNode, field: tuple[str, str]) -> str | None:
 
 
 def _inner(made: MappingNode, implied: str | None, *, parents_win: bool) -> MappingNode:
-    """Hand parameters to components that stand in a mapping which is none itself."""
+    """Expand the components in a mapping that is not itself a component."""
     for key, value in made.items():
         if isinstance(value, MappingNode) and value.get("type"):
             path = f"{made.path}.{key}"
@@ -192,9 +199,9 @@ def _inner(made: MappingNode, implied: str | None, *, parents_win: bool) -> Mapp
 
 
 def expand_parameters(node: Any) -> Any:
-    """Return a part of a document, a copy, in which components have their ``$parameters`` again.
+    """Return a copy of a part in which components have their ``$parameters`` again.
 
-    These are their own with those from above, as `component` has handed them down.
+    These are their own and inherited parameters, as `expand_component` has merged them.
     """
     if isinstance(node, ListNode):
         return ListNode([expand_parameters(one) for one in node], lines=list(node.lines))
@@ -211,9 +218,10 @@ def expand_parameters(node: Any) -> Any:
 
 
 def apply_own_parameters(node: MappingNode) -> MappingNode:
-    """Return a mapping of values, a body maybe, with the ``$parameters`` that airbyte-cdk puts in.
+    """Return a mapping of values with the ``$parameters`` that airbyte-cdk adds to it.
 
-    What has a ``type`` is a component to it: parameters fill it, and are in it once more.
+    airbyte-cdk treats a mapping with a ``type``, such as a request body, as a component: parameters
+    fill it, and it also keeps them as a key.
     """
     if not node.parameters or "type" not in node or UNKNOWN in node.parameters:
         return node
@@ -223,7 +231,7 @@ def apply_own_parameters(node: MappingNode) -> MappingNode:
 
 
 def parameter_names(node: Any) -> Iterator[Any]:
-    """Yield the names in all ``$parameters`` of a part of a document."""
+    """Yield the names in all ``$parameters`` of a part."""
     if isinstance(node, MappingNode):
         own = node.get(_PARAMETERS)
         yield from own if isinstance(own, MappingNode) else ()

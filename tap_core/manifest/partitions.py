@@ -1,7 +1,7 @@
-"""The slices of a stream: contexts that routers give, each once asked for and then known.
+"""Lazy, cached slices of a stream, as its partition routers yield them.
 
-Rules of the room: contexts come as parents have records, so the first slice is read before the
-last parent is. What came is kept for the run, since its end looks at all of them once more.
+Contexts are produced as parents yield records, so the first slice is read before the last parent.
+They are kept for the run, because its end iterates over all of them again.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["PartitionCache", "cartesian_product"]
 
 
 class PartitionCache(Iterable["Context"]):
-    """Contexts that are made when they are first asked for; any number may iterate at once.
+    """Contexts that are produced on demand; several threads may iterate at the same time.
 
-    Who comes first gets the slice with all that is known of it, later ones its context.
+    The first reader of a slice gets it with its extra fields, later readers only the plain context.
     """
 
     def __init__(self, contexts: Iterator[Context]) -> None:
@@ -48,7 +48,7 @@ class PartitionCache(Iterable["Context"]):
 
 
 def cartesian_product(parts: Sequence[Callable[[], Iterable[Context]]]) -> Iterator[Context]:
-    """Yield every combination of the contexts of several routers, the last turning fastest."""
+    """Yield all combinations of several routers' contexts; the last router varies fastest."""
     if not parts:
         yield {}
         return

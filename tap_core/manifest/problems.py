@@ -1,7 +1,4 @@
-"""Faults of a manifest: raised when it runs, collected when it is linted.
-
-Rules of the room: one way to tell a fault, whoever finds it.
-"""
+"""Problems of a manifest: raised when it runs, collected when it is linted."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ __all__ = ["ManifestProblem"]
 
 @dataclass(frozen=True, slots=True)
 class ManifestProblem:
-    """What is wrong in one place."""
+    """A problem at one position of a manifest."""
 
     line: int
     path: str

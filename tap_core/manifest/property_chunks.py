@@ -1,7 +1,7 @@
-"""Pages whose properties take several requests: asked for in turn, and merged.
+"""Pages whose properties need several requests (property chunking), merged by key.
 
-Rules of the room: to the loop each request is a page of its own. Nothing of a page is sent
-before its last chunk has come, so that who ends the walk early does so between whole pages.
+To the page loop each request is a separate page. No merged record of a page is sent before the
+page's last chunk has arrived, so a reader that stops early stops between whole pages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["PropertyChunkReader"]
 
 
 class PropertyChunkReader(PageLoop):
-    """The pages of one slice, each in as many requests as there are chunks."""
+    """The pages of one slice, each read with one request per chunk of properties."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class PropertyChunkReader(PageLoop):
 
     @property
     def current_value(self) -> PageToken:
-        """The page, and which of its properties are asked for now."""
+        """The page and the chunk of properties to request next."""
         turn = super().current_value
         return PageToken(turn.walk, inject_properties(turn.scope, self._chunks[self._place]))
 
@@ -48,13 +48,13 @@ class PropertyChunkReader(PageLoop):
         return self._place + 1 == len(self._chunks)
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
-        """Yield the records of a page behind its last chunk; merged ones come last."""
+        """Yield a page's records after its last chunk, records without a merge key first."""
         if self._merging is None:
             yield from super().parse(response)
             return
         self._held += [one for one in super().parse(response) if not self._is_merged(one)]
         if not self._is_last:
-            self.finished = False  # an answer that was tolerated has nothing of its chunk
+            self.finished = False  # an ignored error response ends only its chunk
             return
         records = [*self._held, *self._by_key.values()]
         self._held, self._by_key = [], {}
@@ -63,7 +63,7 @@ class PropertyChunkReader(PageLoop):
         yield from records
 
     def _is_merged(self, record: Record) -> bool:
-        """Merge a record with those of its key; return whether it has one."""
+        """Merge a record with those of the same key; return False if it has no key."""
         assert self._merging is not None  # noqa: S101 - asked before
         key = self._merging.group(record)
         if key is not None:
@@ -71,7 +71,7 @@ class PropertyChunkReader(PageLoop):
         return key is not None
 
     def advance(self, response: requests.Response) -> None:
-        """Move on to the next chunk, or behind the last one to the next page."""
+        """Move to the next chunk, or after the last chunk to the next page."""
         if self._is_last:
             self._place = 0
             super().advance(response)
@@ -80,7 +80,7 @@ class PropertyChunkReader(PageLoop):
 
 
 def _merge(known: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Put a record's values into another; objects that both have are joined."""
+    """Merge a record's values into another record; objects in both are merged recursively."""
     for name, value in more.items():
         old = known.get(name)
         if isinstance(old, dict) and isinstance(value, Mapping):

@@ -1,8 +1,8 @@
-"""References of a manifest: ``#/definitions/…`` becomes what stands there.
+"""Resolution of a manifest's references, such as ``#/definitions/…``.
 
-Rules of the room: a reference is a text that begins with ``#/``, wherever it stands, and a
-mapping with ``$ref`` is what that leads to with its own keys put over. What several refer to is
-resolved once and shared. (Airbyte's YAML reference, "References".)
+A reference is any text that begins with ``#/``. A mapping with ``$ref`` becomes the referenced
+mapping, overridden by its own keys. The target of several references is resolved once and shared.
+(Airbyte's YAML reference, "References".)
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["References"]
 
 _BEGIN: Final = "#/"
 _UNTOUCHED: Final = "config_overrides"
-"""The one key that holds settings, in which a text is what it is."""
+"""Key that holds config values, whose texts are never references."""
 
 
 class References:
-    """Resolves the references of one document."""
+    """Resolver of the references of one document."""
 
     def __init__(self, root: MappingNode, fault: Callable[[int, str, str], None]) -> None:
         self._root = root
@@ -32,7 +32,7 @@ class References:
         """Return a part of the document with its references resolved.
 
         Raises:
-            ManifestError: one leads nowhere, or back to itself.
+            ManifestError: a reference has no target, or refers back to itself.
         """
         if isinstance(node, MappingNode):
             return self._mapping(node)
@@ -75,7 +75,7 @@ class References:
         return found
 
     def _looked_up(self, reference: str, line: int) -> Any:
-        """Find what a reference names; a key may have slashes of its own, the longest wins."""
+        """Return the target of a reference; a key may contain slashes, the longest match wins."""
         node: Any = self._root
         rest = reference.removeprefix(_BEGIN)
         while rest:

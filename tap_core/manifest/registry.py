@@ -1,7 +1,7 @@
-"""Which component types there are, and where each is written.
+"""Registry of the component types and the modules that define them.
 
-Rules of the room: one table. A type is a class of the same name in the module that the table
-names, imported when a manifest uses it. What the table does not have is unknown, and refused.
+A type is the name of a class in the module that the table names. The module is imported when a
+manifest uses the type. A type that is not in the table is an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HERE = "tap_core.manifest.components"
 MODULES: Final[Mapping[str, str]] = {
     **dict.fromkeys(["DatetimeBasedCursor", "MinMaxDatetime"], _INCREMENTAL),
     "RequestOption": "tap_core.incremental.request_options",
-    # What a manifest and a stream are
+    # Source and streams
     **dict.fromkeys(
         [
             "DeclarativeSource",
@@ -195,7 +195,7 @@ MODULES: Final[Mapping[str, str]] = {
         f"{_HERE}.partition_routers",
     ),
     "LegacyToPerPartitionStateMigration": "tap_core.manifest.state_translation",
-    # What a components.py beside the manifest has
+    # Custom components, in a components.py next to the manifest
     **dict.fromkeys(
         [
             "CustomAuthenticator",
@@ -215,10 +215,10 @@ MODULES: Final[Mapping[str, str]] = {
         f"{_HERE}.custom",
     ),
 }
-"""Type to module."""
+"""Modules by component type."""
 
 
 def get_component_class(name: str) -> type | None:
-    """Return the class of a component type, None for an unknown one."""
+    """Return the class of a component type, or None if the type is unknown."""
     module = MODULES.get(name)
     return None if module is None else getattr(import_module(module), name)

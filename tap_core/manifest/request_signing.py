@@ -1,8 +1,8 @@
-"""What puts the credentials of a manifest on requests: the authenticators at work.
+"""Functions that sign requests for a manifest's authenticators.
 
-Rules of the room: each is one of `tap_core.authenticators`, and differs from it in names and
-places alone. What is put on a request twice is on it once. A token is got under a lock, once for
-all threads, and kept until shortly before it ends.
+They are classes of `tap_core.authenticators` with the field names and request options of a
+manifest. Signing a request twice adds the credential once. A token is fetched under a lock, once
+for all threads, and is used until shortly before it expires.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 __all__ = ["CachedToken", "ExpiringToken", "InjectedCredential", "parse_expiry"]
 
 _USUAL_LIFETIME = 3600
-"""Seconds that a token of OAuth is taken to live where its server does not say."""
+"""Assumed lifetime in seconds of an OAuth token if the server sends none."""
 
 
 def parse_expiry(value: Any, form: str | None = None) -> datetime | None:
-    """Read the end of a token: by its format, as ISO 8601, or as seconds since 1970.
+    """Parse a token's expiry: in its format, as ISO 8601, or as seconds since 1970.
 
     Returns:
-        An aware instant, None for what is none.
+        An aware datetime, or None if the value is not a datetime.
     """
     text = str(value).strip()
     for each in (form, "%s" if text.isdecimal() else None):
@@ -55,16 +55,16 @@ def parse_expiry(value: Any, form: str | None = None) -> datetime | None:
 
 
 class InjectedCredential(APIAuthenticatorBase):
-    """Puts a credential where an option of a request says."""
+    """Authenticator that puts a credential at the place of a request option."""
 
     def __init__(self, option: RequestOption, credential: Callable[[], str]) -> None:
-        """Take the place, and what gives the credential."""
+        """Set the request option and the function that returns the credential."""
         super().__init__()
         self._option = option
         self._credential = credential
 
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Put the credential on a request, and return it."""
+        """Add the credential to a request and return the request."""
         is_json, fields = _parse_body_fields(request)
         asked = HTTPRequest(url="", data=fields)
         self._option.put(asked, self._credential())
@@ -75,7 +75,7 @@ class InjectedCredential(APIAuthenticatorBase):
 
 
 def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[str, Any] | None]:
-    """Return whether a body is JSON, and its fields; None for one without fields."""
+    """Return True if a body is JSON, and the body's fields, or None without fields."""
     body = request.body or b""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
     kind = str(request.headers.get("Content-Type", ""))
@@ -90,7 +90,10 @@ def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[st
 
 def _write_body(request: requests.PreparedRequest, asked: HTTPRequest, *, is_json: bool) -> None:
     if request.body and is_json != asked.as_json:
-        raise ManifestError("A credential cannot be put into a body of another form.")
+        raise ManifestError(
+            "The credential cannot be added to the request body: a form field does not fit a JSON"
+            " body, nor a JSON field a form."
+        )
     if asked.as_json:
         request.prepare_body(data=None, files=None, json=asked.data)
         return
@@ -100,10 +103,11 @@ def _write_body(request: requests.PreparedRequest, asked: HTTPRequest, *, is_jso
 
 
 class ExpiringToken:
-    """A credential that is made or asked for, and kept while it is good.
+    """A token that is made or requested on demand and cached until shortly before it expires.
 
-    ``get`` gives it and the instant at which it ends, None for one that does not say. A stream
-    renews one that is refused: it compares ``access_token`` with what it sent.
+    ``get`` returns a new token and the datetime of its expiry, or None if the expiry is unknown.
+    After
+    a 401 the stream renews the token if ``access_token`` still equals the refused one.
     """
 
     def __init__(self, get: Callable[[], tuple[str, datetime | None]]) -> None:
@@ -113,7 +117,7 @@ class ExpiringToken:
         self._updating = threading.RLock()
 
     def __call__(self) -> str:
-        """Return the credential; a new one where there is none that is good."""
+        """Return the token; get a new one if there is no valid one."""
         if not self.is_good():
             with self._updating:
                 if not self.is_good():
@@ -121,12 +125,12 @@ class ExpiringToken:
         return self.access_token or ""
 
     def is_good(self) -> bool:
-        """Tell whether there is one that lives for a while yet."""
+        """Return True if there is a token that does not expire soon."""
         until = self._good_until
         return self.access_token is not None and (until is None or utc_now() < until)
 
     def update_access_token(self) -> None:
-        """Get a new one."""
+        """Get a new token and cache it."""
         with self._updating:
             token, ends_at = self._get()
             if ends_at is not None:
@@ -137,11 +141,19 @@ class ExpiringToken:
 
 
 class CachedToken(OAuthAuthenticator):
-    """A token of OAuth, asked for with the names that a manifest gives.
+    """An OAuth token, requested with the field names that a manifest declares.
 
-    ``body`` gives what is sent. ``end_format`` is that of the instant at which a token ends, None
-    where the server gives its lifetime in seconds. ``known`` is a token of an earlier run and the
-    instant at which it ends. ``keep_in`` is where the settings have these two, None for nowhere.
+    Args:
+        endpoint: The token endpoint; None for a fixed token.
+        body: Returns the fields of the token request.
+        headers: The headers of the token request.
+        names: The names of the fields in the token response.
+        in_query: True if the fields are sent in the query string instead of the body.
+        end_format: The datetime format of the expiry; None if the server sends a lifetime in
+        seconds.
+        known: The token of an earlier run with its expiry.
+        keep_in: The config paths of the token and its expiry, None to not store them.
+        client_secret: The client secret.
     """
 
     def __init__(
@@ -181,13 +193,13 @@ class CachedToken(OAuthAuthenticator):
             self.last_refreshed = now
 
     def update_access_token(self) -> None:
-        """Ask for a new token; one that was given for good stays what it is."""
+        """Request a new token; do nothing for a fixed token."""
         if not self._is_given:
             super().update_access_token()
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """What is asked for and by whom."""
+        """The fields of the token request."""
         return self._body()
 
     def _token_request(self, payload: Any) -> TokenRequest:
@@ -214,7 +226,7 @@ class CachedToken(OAuthAuthenticator):
             listener(self._kept)
 
     def _kept(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return settings with this token, so that the next run begins with it."""
+        """Return a config with this token and its expiry, for the next run."""
         token_path, end_path = self._keep_in or ((), ())
         ends_at = (self.last_refreshed or utc_now()) + timedelta(seconds=self.expires_in or 0)
         renewed = replace_path(settings, token_path, self.access_token)

@@ -1,8 +1,8 @@
-"""What a mapping of a resolver puts into a template of streams: the manifest's text, and data.
+"""Values that component mappings put into a stream template: manifest text, or data.
 
-A text of the manifest itself may be a template once it is put in. What an answer or a setting
-brings never is, and never names a component: it is put in as data, also in the midst of a text
-of the manifest.
+A text of the manifest may be a template after it was put in. A value from a response or the
+config is data: it is never rendered as a template and never names a component, even within a
+text of the manifest.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 __all__ = ["insert_value", "split_template_text"]
 
 _PLACE: Final = re.compile("\ue000([0-9]+)\ue001")
-"""Stands for data while the manifest's text around it is read as YAML."""
+"""Placeholder for data while the manifest's text around it is parsed as YAML."""
 _HARMLESS: Final = re.compile(r"[\w .:/@-]*")
 _OPENING: Final = ("{{", "{%", "{#")
 _CLOSING: Final = ("}}", "%}", "#}")
 
 
 def insert_value(given: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
-    """Return the value of a mapping in a scope, what is data in it marked as such.
+    """Return the value of a component mapping in a scope, with data marked as such.
 
     Raises:
-        ManifestError: a template of it fails, or data stands where it could be part of one.
+        ManifestError: a template of the value fails, or data would become part of a template.
     """
     if callable(given):
         return _read(given, scope, reads_yaml=reads_yaml)
@@ -48,7 +48,7 @@ def insert_value(given: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
 
 
 def split_template_text(value: Any) -> Any:
-    """Return a part of a manifest in which templates can tell its own texts from data."""
+    """Return a part of a manifest with its texts as `OwnText`, distinguishable from data."""
     if isinstance(value, dict):
         return {key: split_template_text(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -74,7 +74,7 @@ def _read(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bool) -> An
 
 
 def _restored(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any:
-    """Return a value read of the manifest's text with data back in its places."""
+    """Return a parsed value with the placeholders replaced by the data."""
     if isinstance(value, dict):
         return {
             _restored(key, pieces, reads_yaml=False): _restored(one, pieces, reads_yaml=reads_yaml)
@@ -94,7 +94,7 @@ def _restored(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any:
 
 
 def _embedded(parts: Sequence[str]) -> str:
-    """Return a template of the manifest with data in it that it gives as they are."""
+    """Return a manifest template that renders the embedded data unchanged."""
     made = ""
     for number, one in enumerate(parts):
         if not isinstance(one, DataText):
@@ -105,15 +105,15 @@ def _embedded(parts: Sequence[str]) -> str:
             after = parts[number + 1][:1] if number + 1 < len(parts) else ""
             if made[-1:] != after or after not in {"'", '"'} or not _HARMLESS.fullmatch(one):
                 raise ManifestError(
-                    "a value of an answer or a setting would be part of a template that this"
-                    " mapping writes: put it outside of the braces, or between quotes where it"
-                    " has letters, digits and spaces only."
+                    "a value of a response or the config would become part of a template that"
+                    " this mapping writes: put it outside the braces, or between quotes if it"
+                    " has only letters, digits and spaces."
                 )
             made += one
     return made
 
 
 def _is_open(text: str) -> bool:
-    """Return whether the end of a text is within the braces of a template."""
+    """Return True if the end of a text is within the braces of a template."""
     opened, closed = (max(map(text.rfind, marks)) for marks in (_OPENING, _CLOSING))
     return opened > closed

@@ -1,9 +1,9 @@
-"""Answers that are kept for a run, so that streams with the same parent ask for it once.
+"""Cache of a run's responses, so that streams with the same parent request its pages once.
 
-Rules of the room: a request is the same when method, URL, headers and body are. Bodies lie in
-a file without a name that only this process can open, and that is gone with it. While one
-thread asks, others that want the same answer wait for it. Only whole answers that are good are
-kept; each time another copy is handed out.
+Two requests are equal if method, URL, headers and body are equal. Bodies are stored in an unnamed
+temporary file, which only this process can open and which disappears with the process. While one
+thread sends a request, other threads with the same request wait for its response. Only complete,
+successful responses are stored; each caller gets a new copy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _IsGood: TypeAlias = Callable[[requests.Response], bool]
 
 @dataclass
 class _Entry:
-    """A request that was or is being asked; ``turn`` is held by who asks."""
+    """A request with its cached response; the sending thread holds the lock ``turn``."""
 
     turn: threading.Lock = field(default_factory=threading.Lock)
     kept: _Kept | None = None
@@ -38,7 +38,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _Kept:
-    """An answer: where its body lies, and the rest of it."""
+    """A cached response: the position of its body in the file, and its other attributes."""
 
     offset: int
     length: int
@@ -50,7 +50,7 @@ class _Kept:
 
 
 class ResponseCache:
-    """Answers by request; any number of threads may ask."""
+    """A thread-safe cache of responses by request."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, _Entry] = {}
@@ -61,11 +61,15 @@ class ResponseCache:
     def fetch(
         self, request: requests.PreparedRequest, send: _Send, is_good: _IsGood | None = None
     ) -> requests.Response:
-        """Return the answer to a request, sent with ``send`` where it is not known yet.
+        """Return the response to a request, from the cache or by calling ``send``.
 
-        ``is_good`` says whether an answer without an error may be kept.
+        A request whose body is a stream is always sent.
 
-        A request whose body is read while it is sent is always sent.
+        Args:
+            request: The request.
+            send: Sends the request and returns its response.
+            is_good: Returns True if a response with a success status may be cached; None allows
+            all.
         """
         key = _build_key(request)
         if key is None:
@@ -82,7 +86,7 @@ class ResponseCache:
         return self._answer(request, entry.kept)
 
     def close(self) -> None:
-        """Forget all answers."""
+        """Delete all cached responses and close the file."""
         with self._guard:
             self._entries.clear()
             if self._file is not None:
@@ -123,13 +127,13 @@ class ResponseCache:
     def _body(self, kept: _Kept) -> bytes:
         with self._guard:
             if self._file is None:
-                raise RuntimeError("The answers of this run have been closed.")
+                raise RuntimeError("The response cache of this run is closed.")
             self._file.seek(kept.offset)
             return self._file.read(kept.length)
 
 
 def _build_key(request: requests.PreparedRequest) -> bytes | None:
-    """Return what is equal for equal requests, None where that cannot be told."""
+    """Return a key that equal requests share, or None if the body is a stream."""
     body: object = request.body or b""
     if not isinstance(body, (str, bytes)):
         return None

@@ -1,8 +1,8 @@
-"""Jinja's environment for templates: a sandbox in which time and memory have bounds.
+"""Jinja environment for templates: a sandbox with limits on time and memory.
 
-Every operation that can make much of little passes through here: operators, ``~``, calls,
-filters, rounds of loops, and the joining of output. Each checks how long the template has run and
-how large its result would be. Filters that Jinja adds one day are bounded as all others are.
+All operations that can make large results from small input are intercepted: operators, ``~``,
+calls, filters, loop iterations, and the joining of output. Each checks the template's running
+time and the size of its result. Filters that future Jinja versions add are bounded too.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["Sandbox", "bounded", "running"]
 
 _EACH: Final = "each round"
 _JOINED: Final = "joined text"
-"""Names of filters that no template can write."""
+"""Names of internal filters; a template cannot contain them, as they have spaces."""
 
 _MOST_COUNT: Final = 100_000
-"""What a width, a precision or a number of parts may be."""
+"""Maximum of a width, a precision or a number of parts."""
 _MOST_IN_ALL: Final = 4
-"""How many values of the greatest length a template may make."""
+"""Maximum size of all values that a rendering makes, in multiples of the maximum length."""
 
 _HOLDERS: Final = (dict, list, tuple, set, frozenset)
 _ANY_NUMBER: Final = frozenset({"d", "default", "float", "int", "sum", "abs", "min", "max"})
@@ -44,7 +44,7 @@ _KEEPS_PARTS: Final = frozenset(
         *("reverse", "select", "selectattr", "slice", "sort", "unique"),
     }
 )
-"""Filters that hand on what a list or mapping holds; all others may write it out."""
+"""Filters that pass on the items of a list or mapping; other filters may write them as text."""
 _MOST_SCANNED: Final[Mapping[str, int]] = {
     "pprint": 100_000,
     "striptags": 1_000_000,
@@ -52,17 +52,17 @@ _MOST_SCANNED: Final[Mapping[str, int]] = {
     "wordwrap": 100_000,
     "xmlattr": 1_000_000,
 }
-"""Characters that a filter may be given which goes through them more than once."""
+"""Maximum input in characters of filters that scan their input more than once."""
 
 
 @cache
 def _bounds() -> Bounds:
-    hint = f"make less of it, or raise {TEMPLATE_LENGTH.variable}"
+    hint = f"make it smaller, or raise {TEMPLATE_LENGTH.variable}"
     return Bounds(TEMPLATE_LENGTH.whole, hint)
 
 
 class _Run:
-    """One rendering of a template."""
+    """Deadline and size limits of one template rendering."""
 
     __slots__ = ("bounds", "deadline", "made")
 
@@ -77,7 +77,7 @@ _present: Final = threading.local()
 
 @contextmanager
 def running() -> Iterator[_Run]:
-    """Bound everything that this thread renders, as one rendering."""
+    """Apply one rendering's limits to everything that this thread renders in the block."""
     outer = getattr(_present, "run", None)
     _present.run = run = _Run() if outer is None else outer
     try:
@@ -89,7 +89,7 @@ def running() -> Iterator[_Run]:
 def bounded(
     render: Callable[[Mapping[str, Any]], str],
 ) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that renders within bounds."""
+    """Return a function that renders within the limits."""
 
     def run(scope: Mapping[str, Any]) -> str:
         with running():
@@ -99,7 +99,7 @@ def bounded(
 
 
 def _step() -> Bounds:
-    """Count a step of the present rendering; return what bounds its result.
+    """Check the deadline of the current rendering; return the bounds for its results.
 
     Raises:
         LimitExceededError: the rendering takes too long.
@@ -114,7 +114,7 @@ def _step() -> Bounds:
 
 
 def _taken(value: Any) -> Any:
-    """Count a value that a template made, and pass it on."""
+    """Return a value unchanged after adding its size to the rendering's total."""
     run: _Run | None = getattr(_present, "run", None)
     if run is not None and isinstance(value, (str, bytes, *_HOLDERS)):
         run.made += len(value)
@@ -124,7 +124,7 @@ def _taken(value: Any) -> Any:
 
 
 def _join(parts: Iterable[str]) -> str:
-    """Join the output of a template."""
+    """Return the joined output of a template."""
     items = list(parts)
     _step().check(sum(map(len, items)))
     text: str = _taken("".join(items))
@@ -148,30 +148,33 @@ class Sandbox(SandboxedEnvironment):
             self.globals.pop(name)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Return whether an attribute may be seen; old manifests ask slices for this one."""
+        """Return True if a template may read an attribute.
+
+        ``_partition`` is allowed because older manifests read it from slices.
+        """
         return attr == "_partition" or super().is_safe_attribute(obj, attr, value)
 
-    # Templates reckon with fractions as floats.
+    # Templates calculate with floats, not with Decimals.
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Return what ``obj[argument]`` means."""
+        """Return the result of ``obj[argument]``."""
         return as_float(super().getitem(obj, argument))
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return what ``obj.attribute`` means."""
+        """Return the result of ``obj.attribute``."""
         return as_float(super().getattr(obj, attribute))
 
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call what a template calls."""
+        """Return the result of a call in a template."""
         bounds = _step()
         if isinstance(obj, (BuiltinFunctionType, MethodType)) and self.is_safe_callable(obj):
-            for name in ("_loop_vars", "_block_vars"):  # Jinja's own, for functions that ask
+            for name in ("_loop_vars", "_block_vars"):  # set by Jinja
                 kwargs.pop(name, None)
             return as_float(_taken(bounds.call(obj, *args, **kwargs)))
         return as_float(_taken(super().call(context, obj, *args, **kwargs)))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Return what formats a text in the sandbox, None where the value is no such method."""
+        """Return a bounded replacement of ``str.format``; None if the value is another object."""
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
             return None
@@ -185,7 +188,7 @@ class Sandbox(SandboxedEnvironment):
         return format_text
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Return what an operator gives."""
+        """Return the result of a binary operator."""
         bounds = _step()
         if operator == "+":
             return _taken(bounds.add(left, right))
@@ -198,21 +201,21 @@ class Sandbox(SandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def compiled(self, tree: nodes.Template) -> Any:
-        """Compile a parsed template, its loops and joined texts within bounds."""
+        """Compile a parsed template, with bounded loops and text concatenations."""
         return self.from_string(_Bounding().visit(tree))
 
 
 class _Bounding(NodeTransformer):
-    """Puts filters of ours around what a template goes through, and in the place of ``~``."""
+    """Syntax tree transformer that adds bounding filters to loops and replaces ``~``."""
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802  Jinja's name
-        """Count the rounds of a loop."""
+        """Wrap a loop's iterable in a filter that checks the limits at each iteration."""
         self.generic_visit(node)
         node.iter = _filtered(_EACH, node.iter)
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> Any:  # noqa: N802  Jinja's name
-        """Join texts by a filter."""
+        """Replace a concatenation (``~``) with a bounded join filter."""
         self.generic_visit(node)
         return _filtered(_JOINED, nodes.List(node.nodes, lineno=node.lineno))
 
@@ -235,7 +238,7 @@ def _joined(_context: Any, parts: list[Any]) -> str:
 
 
 def _finished(value: Any) -> Any:
-    """Pass on what is about to be written as text."""
+    """Return a value that is about to be written as text, after a check of its size."""
     if isinstance(value, _HOLDERS):
         bounds = _step()
         bounds.check(weight(value, bounds.most))
@@ -243,7 +246,7 @@ def _finished(value: Any) -> Any:
 
 
 def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter that checks what it is given and counts what it gives."""
+    """Return a filter that checks the limits on its input and its result."""
     passed = getattr(getattr(function, "jinja_pass_arg", None), "name", "")
 
     @pass_context
@@ -263,14 +266,14 @@ def _check_filter(bounds: Bounds, name: str, value: Any, given: list[Any]) -> No
     numbers = [abs(one) for one in given if isinstance(one, int)]
     if name not in _ANY_NUMBER and name != "format" and max((0, *numbers)) > _MOST_COUNT:
         raise LimitExceededError(
-            f"A number given to the filter '{name}' is higher than {_MOST_COUNT:,}: make it lower."
+            f"A number in the filter '{name}' is higher than {_MOST_COUNT:,}: make it lower."
         )
     if isinstance(value, _HOLDERS) and name not in _KEEPS_PARTS:
         bounds.check(weight(value, bounds.most))
     most = _MOST_SCANNED.get(name, bounds.most)
     if name in _MOST_SCANNED and weight(value, most) > most:
         raise LimitExceededError(
-            f"The filter '{name}' takes {most:,} characters, and was given more: give it fewer."
+            f"The filter '{name}' accepts at most {most:,} characters: shorten its input."
         )
     estimate = _ESTIMATES.get(name)
     if estimate is not None:
@@ -295,7 +298,7 @@ def _estimate_join(value: Any, given: list[Any], bounds: Bounds) -> int:
 
 
 def _estimate_lines(value: Any, given: list[Any], _bounds: Bounds) -> int:
-    """Estimate what has more in each line, or around each word."""
+    """Return the estimated size of a text that gets longer at each line or word."""
     text = str(value)
     more = sum(one if isinstance(one, int) else len(str(one)) for one in given)
     return len(text) + (text.count("\n") + text.count(" ") + text.count("\t") + 1) * more

@@ -1,8 +1,8 @@
-"""The settings of a connector that a manifest declares.
+"""The config spec of a connector, from the manifest's ``spec``.
 
-Rules of the room: of a manifest only the part `spec` is looked at, so that a client learns the
-settings quickly. Airbyte's own words in the schema stay for clients that know them; what is
-marked as a secret there is one here.
+Only the manifest's ``spec`` is resolved, so a client gets it quickly. Airbyte's own keywords stay
+in the schema for clients that know them; a property marked ``airbyte_secret`` is also marked as a
+secret of this SDK.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _SECRET: Final = "airbyte_secret"  # noqa: S105  (the keyword, not a secret)
 
 
 def config_jsonschema(manifest: Manifest) -> JsonSchema:
-    """Return the JSON Schema of the settings; any, where the manifest does not say.
+    """Return the JSON Schema of the config; it allows any properties if there is no spec.
 
     Raises:
-        ManifestError: a reference in it leads nowhere.
+        ManifestError: a reference in the spec has no target.
     """
     spec = manifest.part("spec")
     declared = spec.get("connection_specification") if isinstance(spec, MappingNode) else None
@@ -36,12 +36,12 @@ def config_jsonschema(manifest: Manifest) -> JsonSchema:
 
 
 def documentation_url(manifest: Manifest) -> str | None:
-    """Return the address of the connector's documentation."""
+    """Return the URL of the connector's documentation."""
     return _address(manifest, "documentation_url", "documentationUrl")
 
 
 def changelog_url(manifest: Manifest) -> str | None:
-    """Return the address of what changed between the connector's versions."""
+    """Return the URL of the connector's changelog."""
     return _address(manifest, "changelog_url", "changelogUrl")
 
 
@@ -54,7 +54,7 @@ def _address(manifest: Manifest, *names: str) -> str | None:
 
 
 def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
-    """Return how a platform gets credentials in the user's browser, None where it is not said.
+    """Return the OAuth flow that a platform runs in the user's browser; None without one.
 
     (Airbyte's declarative component schema, Spec and AuthFlow: ``advanced_auth``.)
     """
@@ -65,7 +65,7 @@ def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
 
 
 def _mark(schema: Any) -> None:
-    """Say of each secret in a schema that it is one, in place."""
+    """Set ``secret`` on all properties with ``airbyte_secret``, in place."""
     if isinstance(schema, list):
         for one in schema:
             _mark(one)

@@ -1,8 +1,8 @@
-"""States that airbyte-cdk stored, as this SDK's: one dict of a stream to another.
+"""Translation of stream states between airbyte-cdk's and this SDK's formats.
 
-Rules of the room: pure. What is known by its keys is translated, everything else is left as it
-is. A run of windows that was not closed from its start is worth what its first part says. An
-unknown form costs a read from the beginning, never a record.
+The functions are pure. They translate states whose keys they recognize and return others
+unchanged. Of a list of completed windows with gaps, only the first unbroken run counts. A state
+in an unknown format causes a full read, never a lost record.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ __all__ = [
 ]
 
 CURSOR_STATE: Final = "cursor_state"
-"""Where the state of a cursor of others stands, if it is more than one value."""
+"""Key of a custom cursor's state, if it is more than one value."""
 
 LOOKBACK_WINDOW_KEY: Final = "lookback_window"
-"""How long a run of airbyte-cdk took that left one cursor for all slices, in seconds: what changed
-while others were read may be so much earlier."""
+"""Duration in seconds of an airbyte-cdk run that stored one cursor for all slices: a record that
+changed while other slices were read may be that much older than the cursor."""
 
 GLOBAL_CURSOR: Final = "global_cursor"
-"""The latest bookmark of all slices when a sync had ended, and under `LOOKBACK` how long it took:
-where slices begin that are new in a later one, if that is asked for."""
+"""Key of the latest bookmark of all slices at the end of a sync, with the sync's duration under
+`LOOKBACK_WINDOW_KEY`. With ``new_slices: global_cursor``, a later sync starts new slices there."""
 
 _OURS: Final = frozenset(
     {
@@ -50,17 +50,18 @@ _NOTHING: Final = ("__ab_no_cursor_state_message", "__ab_full_refresh_sync_compl
 
 @dataclass(frozen=True)
 class LegacyToPerPartitionStateMigration:
-    """Reads ``{"<key of a parent>": {"<cursor field>": "<value>"}}``.
+    """Migration of states in the form ``{"<parent key>": {"<cursor field>": "<value>"}}``.
 
-    `translated` does so for every stream with one parent, whether it asks for it or not.
+    `from_cdk_state` translates these states for every stream with a single partition field, with or
+    without this component.
     """
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """Return False: nothing is left to do here."""
+        """Return False: `from_cdk_state` has already translated the state."""
         return False
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state as it is."""
+        """Return the state unchanged."""
         return stream_state
 
 
@@ -71,10 +72,13 @@ def from_cdk_state(
     partition_field: str | None,
     keeps_global: bool = False,
 ) -> dict[str, Any]:
-    """Return a stream's state in the form of this SDK.
+    """Return a stream's state in this SDK's format.
 
-    ``partition_field`` is the one key of the stream's slices, where they have just one.
-    ``keeps_global`` keeps the cursor from which new slices begin.
+    Args:
+        state: The state, in either format.
+        cursor_field: The stream's cursor field.
+        partition_field: The only key of the stream's slices; None if there are several or none.
+        keeps_global: True to keep the global cursor, at which new slices begin.
     """
     if _is_ours(state) or not state:
         return dict(state)
@@ -98,9 +102,9 @@ def from_cdk_state(
 def translate_custom_state(
     state: Mapping[str, Any], cursor_field: str, *, by_slices: bool
 ) -> dict[str, Any]:
-    """Return the state of a stream whose cursor keeps its own, in the form of this SDK.
+    """Return the state of a stream with a custom cursor in this SDK's format.
 
-    ``by_slices`` is whether routers give it slices, each of which has a cursor.
+    ``by_slices`` is True if partition routers make the stream's slices, each with its own cursor.
     """
     if _is_ours(state) or not state:
         return dict(state)
@@ -112,7 +116,7 @@ def translate_custom_state(
 
 
 def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Return what a state has of a slice whose cursor wants this kept."""
+    """Return the state entry for the state that a custom cursor wants stored."""
     value = own.get(cursor_field)
     is_one = not isinstance(value, (Mapping, list))
     known = _position(cursor_field, value) if is_one else {}
@@ -122,7 +126,7 @@ def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
 
 
 def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Return what a cursor of others wanted kept, in its own form."""
+    """Return the state of a custom cursor from a state entry, in the cursor's own format."""
     if isinstance(own := entry.get(CURSOR_STATE), Mapping):
         return dict(own)
     value = entry.get("replication_key_value")
@@ -131,7 +135,7 @@ def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, An
 
 
 def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[str, Any]:
-    """Return the state of a stream as a cursor of others expects that of a parent."""
+    """Return a parent stream's state in the format that a custom cursor expects."""
     if not state:
         return {}
     states = [
@@ -142,7 +146,7 @@ def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[
 
 
 def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a stream's state in the form of airbyte-cdk; one that is no state of ours as it is."""
+    """Return a stream's state in airbyte-cdk's format; a state in another format unchanged."""
     if not _is_ours(state):
         return state
     if "partitions" not in state:
@@ -156,12 +160,12 @@ def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_ours(state: Mapping[str, Any]) -> bool:
-    """Return whether this SDK has kept a stream's state."""
+    """Return True if a state is in this SDK's format."""
     return bool(_OURS.intersection(state))
 
 
 def get_parent_states(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the declared streams that are parents of a declared one, and theirs."""
+    """Yield the declarations of a stream's direct and indirect parent streams."""
     own = stream.get("incremental_sync")
     for router in (*_routers(stream), own if isinstance(own, Mapping) else {}):
         for one in router.get("parent_stream_configs") or ():
@@ -171,7 +175,7 @@ def get_parent_states(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def partition_field(stream: Mapping[str, Any]) -> str | None:
-    """Return the one key of a declared stream's slices, None where there are several or none."""
+    """Return the only key of a declared stream's slices; None if there are several or none."""
     names = [name for router in _routers(stream) for name in _get_partition_fields(router)]
     return names[0] if len(names) == 1 and "{{" not in names[0] else None
 
@@ -188,7 +192,7 @@ def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
 
 
 def parse_context(partition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the context of a partition: a parent without slices leaves nothing to say."""
+    """Return the context of a partition; an empty ``parent_slice`` is omitted."""
     return {
         key: parse_context(value) if key == "parent_slice" else value
         for key, value in partition.items()
@@ -201,7 +205,7 @@ def _of_partitions(
     cursor_field: str,
     read: Callable[[Any, str], Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Translate the states of slices; one for all of them counts where it is said to."""
+    """Translate the states of slices; also the global state if ``use_global_cursor`` is set."""
     result: dict[str, Any] = {}
     if state.get("use_global_cursor") and isinstance(state.get("state"), Mapping):
         result |= read(state["state"], cursor_field)
@@ -223,7 +227,7 @@ def _of_partitions(
 
 
 def _global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Return the cursor of all slices as `GLOBAL_CURSOR`, where airbyte-cdk has kept one."""
+    """Return airbyte-cdk's global state as `GLOBAL_CURSOR`; {} without such a state."""
     found = _bookmark(state.get("state"), cursor_field)
     if not found or state.get("use_global_cursor"):
         return {}
@@ -252,7 +256,7 @@ def _get_cursor_value(cursor: Any, cursor_field: str) -> Any:
 
 
 def _closed(slices: Iterable[Any]) -> Any:
-    """Return how far the first unbroken run of windows came: nothing before it is missing."""
+    """Return the end of the first unbroken run of windows: all data before it was read."""
     first = min(
         (one for one in slices if isinstance(one, Mapping)),
         key=lambda one: str(one.get("start", "")),

@@ -1,7 +1,7 @@
-"""A declared stream as a running one: what `RESTStream` asks, answered by components.
+"""The running stream of a manifest: `RESTStream` with components for requests and responses.
 
-Rules of the room: pages, retries, sessions, secrets in errors and threads are those of every
-HTTP stream, bookmarks and checkpoints the engine's; nothing of them is done again.
+Pagination loop, retries, sessions, threads and the removal of secrets from errors are those of
+every HTTP stream. Bookmarks and checkpoints are those of the sync engine.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ _INTERRUPTS: Final[Mapping[ResponseAction, type[RestartPagination]]] = {
     ResponseAction.RESET_PAGINATION: RestartPagination,
     ResponseAction.SPLIT_REQUEST_WINDOW: SplitWindow,
 }
-"""What ends the pages of a slice, and is no failure yet."""
+"""Actions that restart the pagination of a slice, with the exceptions that signal them."""
 
 
 class _Sending(ManifestOriginStream):
-    """How requests of a stream are sent, and what becomes of answers that are errors."""
+    """A manifest stream's requests: sending, signing, caching and error handling."""
 
     _walking: PageLoop
-    """The walk through the pages of the slice in hand."""
+    """The page loop of the current slice."""
 
-    _LOG_REQUEST_METRICS = False  # slices may be thousands, with a request or two for each
+    _LOG_REQUEST_METRICS = False  # there may be thousands of slices
 
     def get_http_request_counter(self) -> metrics.Counter:
         """Return the counter of all requests of this stream."""
@@ -82,7 +82,7 @@ class _Sending(ManifestOriginStream):
         metrics.Counter.exit(self._counted)
 
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
-        """Return a request without its signature: it is signed each time that it is sent."""
+        """Return an unsigned request: it is signed each time it is sent."""
         asked = requests.Request(*args, **{"auth": lambda unsigned: unsigned, **kwargs})
         return prepare_request(self.requests_session, asked, user_agent=self.user_agent)
 
@@ -97,7 +97,7 @@ class _Sending(ManifestOriginStream):
 
     @property
     def authenticator(self) -> Auth:
-        """What puts credentials on a request; streams that declare the same share it."""
+        """The function that signs requests; streams with equal authenticators share it."""
         return self._signer
 
     @cached_property
@@ -106,7 +106,7 @@ class _Sending(ManifestOriginStream):
 
     @property
     def timeout(self) -> Any:
-        """Seconds to wait for a connection and for an answer."""
+        """Seconds to wait for a connection and for a response."""
         return self.retriever.requester.timeout or super().timeout
 
     def _send(
@@ -115,7 +115,7 @@ class _Sending(ManifestOriginStream):
         context: Context | None,
         authenticator: Auth,
     ) -> requests.Response:
-        """Send a request, unless its answer is known; the budget of the tap is waited for."""
+        """Return a request's response, sent within the API budget or taken from the cache."""
         if (known := self._known_page(context)) is not None:
             return known
 
@@ -131,7 +131,7 @@ class _Sending(ManifestOriginStream):
     def _send_once(
         self, asked: requests.PreparedRequest, context: Context | None, authenticator: Auth
     ) -> requests.Response:
-        """Send a request of its own, so that the unsigned one can be asked for again."""
+        """Sign and send a request once; update API budget and token quotas by its response."""
         budget, counters = self._host.budget, None
         if budget is not None:
             counters = get_counters(self._host)
@@ -144,16 +144,18 @@ class _Sending(ManifestOriginStream):
         return response
 
     def _may_turn(self, response: requests.Response) -> bool:
-        """Return whether a request that was too much for one token can be sent with another."""
+        """Return True if a rate-limited request can be sent again with another token."""
         if not isinstance(self._signer, TokenRotator):
             return False
         is_limited = self._verdict(response).action is ResponseAction.RATE_LIMITED
         return is_limited and self._signer.has_other(response.request)
 
     def _known_page(self, context: Context | None) -> requests.Response | None:
-        """Return the first page of a slice where it came with the parent's record.
+        """Return the first page of a slice if the parent's record contains it, else None.
 
-        What a parent holds of its children is all of them, so it serves a first sync.
+        The parent's record contains all its children, so it replaces the first page only while
+        there is
+        no bookmark.
         """
         page = getattr(context, "extra_fields", {}).get(CHILD_RESPONSE)
         if page is None or self._scope.get("next_page_token"):
@@ -171,13 +173,13 @@ class _Sending(ManifestOriginStream):
 
     @property
     def _is_kept(self) -> bool:
-        """Whether answers are kept, for children or since the manifest says so."""
+        """True if responses are cached: for child streams, or because of ``use_cache``."""
         if self._told is not None:
-            return False  # how far a job is changes
+            return False  # a job's status changes
         return self.retriever.requester.use_cache or self.name in self._host.parent_names
 
     def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
-        """Send one request of a component's own, without the stream's authentication."""
+        """Send one request for a component, without the stream's authentication."""
         before, self._scope = self._scope, scope  # a request of the stream may wait for this one
         params, as_json = request.encode_params(), bool(request.as_json)
         ready = self._built(
@@ -195,7 +197,7 @@ class _Sending(ManifestOriginStream):
         response = self._exchange(request, context, lambda asked: asked, route, follows=False)
         self._refuse_redirect(response)
         verdict = self._verdict(response)
-        if verdict.action is ResponseAction.REDUCE_PAGE_SIZE:  # it is no page
+        if verdict.action is ResponseAction.REDUCE_PAGE_SIZE:  # the request is not for a page
             raise self._error(verdict, response)
         self.validate_response(response)
         return response
@@ -203,10 +205,10 @@ class _Sending(ManifestOriginStream):
     # Errors
 
     def validate_response(self, response: requests.Response) -> None:
-        """Do what the error handler says of an answer.
+        """Carry out the error handler's action for a response.
 
         Raises:
-            RetriableAPIError, FatalAPIError: it says that the answer is an error.
+            RetriableAPIError, FatalAPIError: the action treats the response as an error.
         """
         verdict = self._verdict(response)
         if verdict.action is ResponseAction.SUCCESS:
@@ -238,15 +240,15 @@ class _Sending(ManifestOriginStream):
         return error
 
     def backoff_max_tries(self) -> int:
-        """Return how often a request is sent before its failure counts."""
+        """Return the maximum number of attempts of a request."""
         return self._handler.max_tries
 
     def backoff_jitter(self, value: float) -> float:
-        """Return a wait as it is: handlers say themselves what is random."""
+        """Return a wait unchanged: error handlers add any jitter themselves."""
         return value
 
     def backoff_wait_generator(self) -> Generator[float, Any, None]:
-        """Yield the waits that the error handler says: else 1, 2, 4 … seconds, and some more."""
+        """Yield the error handler's waits; by default 1, 2, 4 … seconds with jitter."""
         begun, limit = time.monotonic(), self._handler.max_seconds
         error = yield 0.0
         for tries in itertools.count(1):
@@ -257,9 +259,11 @@ class _Sending(ManifestOriginStream):
             error = yield random_jitter(2.0 ** (tries - 1)) if told is None else told
 
     def _check_body(self, response: requests.Response) -> None:
-        """Read JSON here, where a body that was cut off is asked for again.
+        """Parse JSON here, where the request of a truncated body is still retried.
 
-        Where an extractor reads the answer itself, nobody has said that it is JSON.
+        If the extractor reads the response itself, the body need not be JSON: then only its length
+        is
+        checked.
         """
         if hasattr(self.retriever.record_selector.extractor, "whole"):
             if not self._puts_into_files:
@@ -275,20 +279,20 @@ class _Sending(ManifestOriginStream):
 
 
 class ManifestStream(_Sending):
-    """One stream of a manifest; ``node`` is its part of the document."""
+    """A stream of a manifest; ``node`` is its part of the document."""
 
     def _prepare_for_threads(self, threads: int) -> None:
         super()._prepare_for_threads(threads)
         _ = self._selection, self._handler
 
     _failed: FailedRecords | None = None
-    """The records of the context in hand on which templates failed; None ends it with the first."""
+    """Records of the current context on which templates failed; None raises the first failure."""
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context; those on which templates fail are left out.
+        """Yield the records of a context; records on which templates fail are skipped.
 
         Raises:
-            FailedRecordsError: some were left out, and all others were read.
+            FailedRecordsError: some records were skipped; raised after all others were yielded.
         """
         failed = self._failed = FailedRecords(self.name, self.primary_keys, self.log)
         yield from super().get_records(context)
@@ -302,10 +306,10 @@ class ManifestStream(_Sending):
     def _on_failure(self) -> OnFailure | None:
         return None if self._failed is None else self._failed.add
 
-    # What a slice is asked with
+    # Requests of a slice
 
     def _seen(self, context: Context | None) -> TemplateScope:
-        """Return what templates see of a slice and the window in hand."""
+        """Return the interpolation scope of a slice and the current window."""
         if self._told is not None:
             return self._told
         cursor, window = self.incremental_sync, self.stream_interval
@@ -324,7 +328,7 @@ class ManifestStream(_Sending):
 
     @property
     def url_base(self) -> str:
-        """Nothing: a requester says whole addresses."""
+        """The empty text: requesters build complete URLs."""
         return ""
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
@@ -353,7 +357,7 @@ class ManifestStream(_Sending):
                 return
 
     def _halved(self, context: Context | None, error: SyncError) -> Iterator[Record]:
-        """Yield the records of the window in hand, half after half."""
+        """Yield the records of the current window, one half after the other."""
         splitting, cursor = self.retriever.request_window_splitting, self.incremental_sync
         if splitting is None or cursor is None or self.stream_interval is None:
             raise error
@@ -362,10 +366,10 @@ class ManifestStream(_Sending):
             self.stream_interval = window
             yield from self.request_records(context)
 
-    # A job, where that is how a slice is read
+    # Asynchronous jobs
 
     def _of_job(self, retriever: AsyncRetriever, scope: TemplateScope) -> Iterable[Record]:
-        """Return the records of a slice that a job at the source makes."""
+        """Return the records of a slice that an asynchronous job reads."""
         place = f"Stream '{self.name}'"
         if one := scope["stream_slice"]:
             place += f", slice {dump_json(dict(one), default=str)}"
@@ -376,9 +380,9 @@ class ManifestStream(_Sending):
     def asking(
         self, retriever: SimpleRetriever, scope: TemplateScope, *, into_file: bool = False
     ) -> ManifestStream:
-        """Return a copy that asks as a retriever says, and adds nothing of slices and windows.
+        """Return a copy that sends only a retriever's requests, without slices and windows.
 
-        ``scope`` is what its templates see; ``into_file`` is whether answers may be large.
+        ``scope`` is the interpolation scope; ``into_file`` is True if responses may be large.
         """
         made = self._with(retriever)
         selection = retriever.record_selector.selection()
@@ -386,10 +390,10 @@ class ManifestStream(_Sending):
         return made
 
     def answer(self) -> requests.Response:
-        """Send the one request of its retriever, and return the answer.
+        """Send the retriever's request once and return the response.
 
         Raises:
-            SyncError, requests.exceptions.RequestException: it cannot be had.
+            SyncError, requests.exceptions.RequestException: the request failed.
         """
         self._scope = scope = self._seen(None)
         asked = finalize_request(self.retriever.requester.request(scope))
@@ -407,13 +411,13 @@ class ManifestStream(_Sending):
         return response
 
     def _read_pages(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a slice for a retriever of others: several may be in hand."""
+        """Yield the records of a slice for a custom retriever, which may read several at once."""
         made = copy.copy(self)
         vars(made)["declared"] = replace(self.declared, retriever=self.retriever)
         return made.request_records(context)
 
     def get_new_paginator(self) -> Any:
-        """Return the walk through the pages of the slice in hand."""
+        """Return the page loop of the current slice."""
         scope, declared = self._scope, self.declared
         selector = self.retriever.record_selector
         walk = self.retriever.paginator.walk(scope)
@@ -442,7 +446,10 @@ class ManifestStream(_Sending):
 
     @property
     def _admits(self) -> Callable[[Record], bool] | None:
-        """What keeps records of a page, where the cursor does: those are the ones that count."""
+        """The client-side record filter of the cursor; None if the API filters the records.
+
+        Only the records that it admits count for the paginator.
+        """
         cursor, gate = self.incremental_sync, self._gate
         filters = cursor is not None and cursor.is_client_side_incremental
         return gate.admits if filters and gate is not None else None
@@ -452,7 +459,7 @@ class ManifestStream(_Sending):
         return parse
 
     def get_http_request(self, *, page: PageContext[PageToken]) -> HTTPRequest:
-        """Return the request for a page, made by the components in their order."""
+        """Return the request for a page, to which the components contribute in order."""
         assert page.next_page_token is not None  # noqa: S101 - `Pages` gives one
         turn, retriever = page.next_page_token, self.retriever
         scope = self._scope = turn.scope
@@ -467,19 +474,19 @@ class ManifestStream(_Sending):
         return finalize_request(request)
 
     def _put_slice(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Say in a request which window or slice of a cursor is asked for."""
+        """Add the cursor's current window or slice to a request."""
         if self._in_hand is None:
             super()._put_window(request)
         else:
             self._in_hand.reading.put(request, scope, self._in_hand.one)
 
     def _put_window(self, asked: HTTPRequest) -> None:
-        """Do nothing: the window was put in its place among the components."""
+        """Do nothing: `_put_slice` has added the window already."""
 
-    # What becomes of records
+    # Record selection
 
     def iterate_records(self, retriever: SimpleRetriever | AsyncRetriever) -> Iterable[Record]:
-        """Yield the records of another retriever's only slice, such as those of a schema."""
+        """Yield the records of another retriever without slices, for example a schema's."""
         return self._with(retriever).request_records(None)
 
     def _with(self, retriever: SimpleRetriever | AsyncRetriever) -> ManifestStream:
@@ -493,7 +500,7 @@ class ManifestStream(_Sending):
         return made
 
     def _select(self) -> RecordSelection:
-        """Return what makes records of documents."""
+        """Return the record selector's function from documents to records."""
         cursor = self.incremental_sync
         return self.retriever.record_selector.selection(
             self.declared.transformations,
@@ -503,7 +510,7 @@ class ManifestStream(_Sending):
 
     @cached_property
     def _selection(self) -> RecordSelection:
-        """What makes records of documents, without nulls at their top."""
+        """The function from documents to records, which drops top-level nulls."""
         select = self._select()
 
         def selected(

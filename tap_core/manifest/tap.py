@@ -1,8 +1,8 @@
-"""A manifest as a tap: its class, its streams, its check.
+"""A manifest as a tap: its class, its streams and its connection check.
 
-Rules of the room: the class is made of the manifest file alone, so that whatever a protocol
-asks of a class (settings, name, address of the documentation) needs no configuration. What
-streams share in a run hangs here: answers to parents' requests, authenticators, the budget.
+The class is made from the manifest file alone, so a protocol can read its attributes (spec, name,
+documentation URL) without a config. The tap instance holds the objects that streams share in a
+run: cached responses, authenticators, the API budget.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = ["ManifestTap", "make_tap_class"]
 
 
 class ManifestTap(Tap):
-    """A tap that is declared in a manifest; `tap_class` makes one of a file."""
+    """A tap that a manifest declares; `make_tap_class` makes its class from a file."""
 
     goes_on_after_errors = True
 
@@ -58,10 +58,10 @@ class ManifestTap(Tap):
     """The manifest, read and resolved."""
 
     consent: ClassVar[Mapping[str, Any] | None] = None
-    """How a platform gets credentials in the user's browser, where the manifest says so."""
+    """The OAuth flow that a platform runs in the user's browser; None without one."""
 
     changes: ClassVar[Mapping[str, str]]
-    """What is asked of every cursor from outside: ``cutoff``, ``boundary``, ``new_slices``."""
+    """Overrides for all cursors: ``cutoff``, ``boundary``, ``new_slices``."""
 
     names_with_state: frozenset[str] = frozenset()
     """Names of the streams that had a state when the run began."""
@@ -69,9 +69,9 @@ class ManifestTap(Tap):
     _kept: frozenset[str] | None = None
 
     def _fill_defaults(self) -> None:
-        """Fill in no default of the manifest: its templates say what stands for a missing setting.
+        """Fill in no defaults of the manifest's spec: its templates handle missing settings.
 
-        So it is in airbyte-cdk; defaults are what a form of Airbyte begins with.
+        airbyte-cdk does the same; defaults only pre-fill Airbyte's configuration form.
         """
         own: dict[str, Any] = {"properties": {}}
         self.append_builtin_config(own)
@@ -80,26 +80,26 @@ class ManifestTap(Tap):
     # Streams
 
     def discover_streams(self) -> Sequence[Stream]:
-        """Return the streams that the manifest declares, and those that its templates make.
+        """Return the manifest's own streams and those made from its stream templates.
 
         Raises:
-            DiscoveryError: what a template is filled with cannot be read.
-            ManifestError: a template cannot be filled so, or a name comes twice.
+            DiscoveryError: the data for a template cannot be read.
+            ManifestError: a template cannot be filled, or two streams have the same name.
         """
         try:
             return [*self._declared, *(stream for _, stream in self._made)]
         except BaseException:
-            self._streams = None  # none are known, and that they are none is no answer
+            self._streams = None  # discovery failed: do not cache an empty list
             raise
 
     @cached_property
     def _declared(self) -> list[ManifestStream]:
-        """The streams that stand in the manifest one by one."""
+        """The streams that the manifest declares without a template."""
         return [ManifestStream(self, node) for node in self.manifest.streams]
 
     @cached_property
     def _made(self) -> list[tuple[str, ManifestStream]]:
-        """The streams of templates, each with what the manifest calls its template."""
+        """The streams made from templates, each with the name of its template."""
         if not self.dynamic_catalog:
             return []
         from tap_core.manifest.dynamic_streams import generate_streams
@@ -110,7 +110,7 @@ class ManifestTap(Tap):
         ]
 
     def check_streams(self) -> None:
-        """Raise ConfigurationError for a stream whose start or end is no date-time."""
+        """Raise ConfigurationError if a stream's start or end is not a valid datetime."""
         for stream in self.streams.values():
             if isinstance(stream, ManifestStream):
                 stream.check_edges()
@@ -118,10 +118,10 @@ class ManifestTap(Tap):
     # The check
 
     def check_connection(self) -> None:
-        """Pull a record of each stream that the manifest's check names.
+        """Read one record of each stream that the manifest's check names.
 
         Raises:
-            ConfigurationError: it names one that is not there, or there are no streams.
+            ConfigurationError: the check names an unknown stream, or there are no streams.
         """
         node = self.manifest.tree.get("check")
         check = build_component(self.manifest, node, CheckStream | CheckDynamicStream, self.config)
@@ -137,16 +137,16 @@ class ManifestTap(Tap):
             for name in [*names, *self._names_made(templates)]:
                 if name not in self.streams:
                     raise ConfigurationError(
-                        f"The manifest's check names a stream '{name}', and has"
+                        f"The manifest's check names an unknown stream '{name}'. Known are"
                         f" {', '.join(map(repr, self.streams))}."
                     )
                 read_one_record(self.streams[name])
 
     def _check_first(self, check: CheckDynamicStream) -> None:
-        """Pull a record of each of the first streams, in the manifest's order."""
+        """Read one record of each of the first streams, in the manifest's order."""
         if not self.streams:
             raise ConfigurationError(
-                "There is no stream: neither the settings nor the API name one."
+                "There are no streams: neither the config nor the API defines one."
             )
         if check.use_check_availability:
             names = [one.name for one in (*self._declared, *(made for _, made in self._made))]
@@ -154,7 +154,10 @@ class ManifestTap(Tap):
                 read_one_record(self.streams[name])
 
     def _try_declared(self, names: Sequence[str]) -> bool:
-        """Pull a record of streams that need no template to be filled; say whether all do not."""
+        """Read one record of each stream; return False if one of them comes from a template.
+
+        In that case nothing is read.
+        """
         known = {one.name: one for one in self._declared} if self.dynamic_catalog else {}
         if not known.keys() >= set(names):
             return False
@@ -164,19 +167,19 @@ class ManifestTap(Tap):
         return True
 
     def _names_made(self, asked: Sequence[DynamicStreamCheckConfig]) -> Iterator[str]:
-        """Yield the names of the streams to try, of the templates that a check names."""
+        """Yield the names of the streams to check for the check's stream templates."""
         known = dict.fromkeys(get_template_names(self.manifest.dynamic_streams))
         for one in asked:
             if one.dynamic_stream_name not in known:
                 raise ConfigurationError(
-                    f"The manifest's check names a dynamic stream '{one.dynamic_stream_name}',"
-                    f" and has {', '.join(map(repr, known))}."
+                    "The manifest's check names an unknown dynamic stream"
+                    f" '{one.dynamic_stream_name}'. Known are {', '.join(map(repr, known))}."
                 )
             of_it = [made.name for name, made in self._made if name == one.dynamic_stream_name]
             yield from of_it[: one.stream_count]
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take a state over, also one that airbyte-cdk has stored."""
+        """Load a state, which may be in airbyte-cdk's format."""
         known = state.get("bookmarks") or {}
         self.names_with_state = frozenset(name for name, kept in known.items() if kept)
         bookmarks = {name: self._translated(name, kept or {}) for name, kept in known.items()}
@@ -186,11 +189,11 @@ class ManifestTap(Tap):
         stream = self.streams.get(name)
         if not isinstance(stream, ManifestStream) or not kept:
             return kept
-        stream.decide_anew()  # what a catalog asked of it before was asked without a state
+        stream.decide_anew()  # the catalog may have built it before the state was known
         found = stream.translated(kept)
         if stream.has_outlived(found):
             self.logger.warning(
-                "Stream '%s': its state is older than the api_retention_period: all is read anew.",
+                "Stream '%s': its state is older than the api_retention_period: full refresh.",
                 name,
             )
             self.names_with_state -= {name}
@@ -202,7 +205,7 @@ class ManifestTap(Tap):
 
     @cached_property
     def threads(self) -> int:
-        """In how many threads slices and windows may be read."""
+        """The number of threads that may read slices and windows."""
         node = self.manifest.tree.get("concurrency_level")
         if not node:
             return 1
@@ -213,7 +216,7 @@ class ManifestTap(Tap):
 
     @cached_property
     def jobs(self) -> JobLimiter:
-        """How many jobs may be under way at the source, for all streams together."""
+        """The limit on asynchronous jobs that run at the same time, over all streams."""
         from tap_core.manifest.async_jobs import JobLimiter
 
         return JobLimiter(self._most_jobs())
@@ -227,14 +230,14 @@ class ManifestTap(Tap):
             most = 0
         if most < 1:
             self.logger.warning(
-                "max_concurrent_async_job_count is %r, and no number from 1 on: one job at a time.",
+                "Invalid max_concurrent_async_job_count %r: expected 1 or more; one job at a time.",
                 node,
             )
         return max(1, most)
 
     @cached_property
     def budget(self) -> HTTPAPIBudget | None:
-        """How many requests the source takes."""
+        """The manifest's API budget, or None."""
         from tap_core.manifest.components.api_budget import HTTPAPIBudget
 
         node = self.manifest.tree.get("api_budget")
@@ -242,24 +245,24 @@ class ManifestTap(Tap):
 
     @cached_property
     def told(self) -> set[str]:
-        """What was told of oddities of the manifest: once, whoever meets them."""
+        """Warnings about the manifest that were logged; each is logged once per tap."""
         return set()
 
     @cached_property
     def answers(self) -> ResponseCache:
-        """Answers to requests for streams that are parents."""
+        """The cache of the parent streams' responses."""
         from tap_core.manifest.response_cache import ResponseCache
 
         return ResponseCache()
 
     @property
     def parent_names(self) -> frozenset[str]:
-        """Names of the streams that are parents of selected ones."""
+        """Names of the parent streams of selected streams."""
         return self._parent_names if self._kept is None else self._kept
 
     @contextmanager
     def keeping(self, names: Iterable[str]) -> Iterator[None]:
-        """Take these for the names of parents, while it is not known which streams there are."""
+        """Use these names as `parent_names` during the block, before the streams are known."""
         before, self._kept = self._kept, frozenset(names)
         try:
             yield
@@ -276,7 +279,7 @@ class ManifestTap(Tap):
         )
 
     def parent_stream(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
-        """Return the stream that reads all of a parent, one for all that declare the same."""
+        """Return the stream that reads all records of a parent; equal declarations share it."""
         for known, stream in self._parents:
             if known is node or known == node:
                 return stream
@@ -291,7 +294,7 @@ class ManifestTap(Tap):
         return []
 
     def signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return what signs requests of a stream; equal authenticators share their tokens."""
+        """Return the function that signs requests; equal authenticators share their tokens."""
         with self._signing:
             for known, auth in self._signers:
                 if known == declared:
@@ -301,7 +304,7 @@ class ManifestTap(Tap):
             return auth
 
     def origins(self, signer: Auth) -> set[Origin]:
-        """Return the origins that are known to be declared for what a signer puts on requests."""
+        """Return the origins that the manifest declares for a signer's credentials."""
         return self._origins.setdefault(id(signer), set())  # signers live as long as the tap
 
     @cached_property
@@ -318,10 +321,10 @@ class ManifestTap(Tap):
 
 
 def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type[ManifestTap]:
-    """Make the tap class of a manifest file.
+    """Return the tap class of a manifest file.
 
     Raises:
-        ManifestError: the file cannot be read, or is no manifest.
+        ManifestError: the file cannot be read, or is not a manifest.
     """
     manifest = read_manifest(path)
     members = {
@@ -340,7 +343,7 @@ def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type
 
 
 def _name(path: Path) -> str:
-    """Name a tap by its file, or by the folder where all files are called the same."""
+    """Return the tap's name, from the file name or, for a generic one, the folder's name."""
     stem = path.stem if path.stem not in {"manifest", "source", "connector"} else ""
     word = re.sub(r"[^a-z0-9]+", "-", (stem or path.resolve().parent.name).lower()).strip("-")
     return f"tap-{word.removeprefix('source-').removeprefix('tap-') or 'manifest'}"

@@ -1,9 +1,9 @@
-"""A template of streams, filled with values: a part of a document, as if it stood there.
+"""Expansion of stream templates with a components resolver's values.
 
-Rules of the room: pure; nothing is asked for. What is filled is the template as it is once
-references are resolved and parameters handed down (they stand under ``$parameters`` of each
-component), and both are done once more with the result. A linter fills what it can, and what
-it cannot know is `UNKNOWN`. (airbyte-cdk's component schema, ComponentMappingDefinition.)
+The functions are pure and send no requests. The input is the template after references were
+resolved and ``$parameters`` handed down; both steps are repeated on the result, so components
+keep their ``$parameters`` in between. A linter expands as far as possible; values that it cannot
+know are `UNKNOWN`. (airbyte-cdk's component schema, ComponentMappingDefinition.)
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TYPE: Final = "type"
 
 @dataclass(frozen=True)
 class StreamTemplate:
-    """A template of streams, and what fills it."""
+    """A stream template with the components resolver that fills it."""
 
     node: MappingNode
     """The template."""
@@ -46,16 +46,17 @@ class StreamTemplate:
     lines: Sequence[int]
     """The line of each mapping."""
     parents_win: bool = True
-    """Whether a parameter from above counts more than one of the same name below."""
+    """True if an inherited parameter overrides a component's own parameter."""
     known: Collection[str] | None = None
-    """What templates of mappings may name so that their value is known; None: everything."""
+    """Names whose values are known to the templates of mappings; None for all names."""
 
     def filled(self, scope: TemplateScope) -> MappingNode:
-        """Return the stream that the mappings make of the template in a scope.
+        """Return the stream that results from the component mappings in a scope.
 
         Raises:
             ManifestError: a template of a mapping fails, or its path leads through a plain value;
-                its ``line`` is that of the mapping.
+            the
+                error's ``line`` is the line of the mapping.
         """
         document: MappingNode = expand_parameters(self.node)
         seen = {**scope, "stream_template_config": split_template_text(to_plain(document))}
@@ -69,7 +70,7 @@ class StreamTemplate:
         )
 
     def idle(self) -> list[int]:
-        """Return which mappings, counted from 0, find nothing to change, whatever the values."""
+        """Return the indices of the mappings that can never change anything in the template."""
         document, found = expand_parameters(self.node), []
         mappings = self.resolver.components_mapping
         for number, (mapping, line) in enumerate(zip(mappings, self.lines, strict=True)):
@@ -110,7 +111,7 @@ class StreamTemplate:
         self._put(document, mapping, value, self._steps(mapping, scope), line)
 
     def _mapped(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> Any:
-        """Return what a mapping puts in; what answers and settings bring is data."""
+        """Return the value of a mapping; values from responses and the config are data."""
         reads_yaml = not self.resolver.keeps_text(mapping)
         brings_data = self.resolver.BRINGS_DATA or "config" in find_template_names(mapping.value)
         if self.known is None and brings_data:
@@ -137,7 +138,7 @@ class StreamTemplate:
         steps: list[Any],
         line: int,
     ) -> None:
-        """Put a value wherever the path leads; make what is missing, where that is asked for."""
+        """Set a value at all places of a path; create the path if the mapping says so."""
         creates = mapping.create_or_update and self.resolver.CREATES and bool(value)
         if UNKNOWN in steps:
             _blur(document, steps, creates=creates)
@@ -151,7 +152,7 @@ class StreamTemplate:
 
 
 def get_lines(resolver: Mapping[str, Any]) -> list[int]:
-    """Return the line of each mapping of a declared resolver."""
+    """Return the line of each component mapping of a declared resolver."""
     return [getattr(one, "line", 0) for one in resolver.get("components_mapping") or ()]
 
 
@@ -170,7 +171,7 @@ def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> N
 
 
 def _note(holder: Any, name: Any, line: int) -> None:
-    """Remember in which line stands what is there now."""
+    """Set the line of a changed value."""
     if isinstance(holder, MappingNode):
         holder.lines[name] = line
     elif isinstance(holder, ListNode) and int(name) < len(holder.lines):
@@ -178,7 +179,7 @@ def _note(holder: Any, name: Any, line: int) -> None:
 
 
 def _blur(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
-    """Say that nobody knows what is where a path may lead; no type of a component is put so."""
+    """Set everything that a partly unknown path may match to UNKNOWN, except types."""
     for holder, name in find_locations(["*" if step is UNKNOWN else step for step in steps])(
         document
     ):
@@ -190,11 +191,11 @@ def _blur(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
     )
     for one in holders if creates else ():
         if isinstance(one, MappingNode):
-            one[_PARAMETERS] = UNKNOWN  # which may fill any option
+            one[_PARAMETERS] = UNKNOWN  # unknown parameters may fill any option
 
 
 def _is_unknown_at(document: Any, steps: list[Any]) -> bool:
-    """Return whether a path leads into what is not known."""
+    """Return True if a path leads through an unknown value."""
     return any(
         holder[name] is UNKNOWN
         for length in range(1, len(steps))

@@ -1,9 +1,9 @@
-"""Tokens in turn: which one a request gets, and what is known of what each has left.
+"""Rotation of several API tokens by their remaining quotas.
 
-Rules of the room: what is left is asked for once, before the first request, and again behind a wait
-for the next window; in between it is counted here, and put right by what answers say. Counting is
-done under a lock, and waiting outside of it. A token whose requests nobody counts is never waited
-for. No token is in a message.
+The remaining quotas are requested once before the first request, and again after each wait for the
+next quota window. In between they are counted here and corrected by response headers. Counting
+happens under a lock, waiting outside of it. A token without quota tracking at the API is never
+waited for. Messages never contain tokens.
 """
 
 from __future__ import annotations
@@ -33,17 +33,20 @@ if TYPE_CHECKING:
 __all__ = ["TokenRotator"]
 
 _LONGEST_DELAY: Final = 10.0
-"""Seconds by which a request is held back at most, so that the last ones last."""
+"""Maximum delay in seconds of a request when all tokens are near their reserve."""
 _SHORTEST_WAIT: Final = 5.0
-"""Seconds to wait for the next window at least: what was said of its beginning may be stale."""
+"""Minimum wait in seconds for the next quota window: its reported start may be outdated."""
 _SHORT: Final = 0.1
 _SKEW: Final = timedelta(seconds=60)
-"""By how much two ends of the same window may differ."""
+"""Maximum difference between two reported ends of the same quota window."""
 
 
 @dataclass(slots=True)
 class _Left:
-    """What a token has left of a quota, until when; nothing is counted where nobody says."""
+    """A token's remaining requests of a quota, and the end of the quota's window.
+
+    If the API does not track the token's requests, nothing is counted.
+    """
 
     remaining: int
     ends: datetime
@@ -53,7 +56,7 @@ class _Left:
     def put_right(
         self, remaining: int | None, ends: datetime | None, limit: int | None, *, is_spent: bool
     ) -> None:
-        """Take what an answer says: all of a new window, of this one only what is less."""
+        """Apply a response's quota: all values of a new window, only lower ones of this window."""
         is_newer = ends is not None and ends > self.ends
         if limit and (ends is None or ends >= self.ends):
             self.limit = limit
@@ -67,10 +70,10 @@ class _Left:
 
 
 class TokenRotator:
-    """Puts a token on each request.
+    """Authenticator that adds one of several tokens to each request.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: there are no tokens.
     """
 
     def __init__(self, declared: RotatedTokens, stream: DeclarativeStreamProtocol) -> None:
@@ -78,7 +81,7 @@ class TokenRotator:
         self._stream = stream
         self._tokens = declared.known_tokens
         if not self._tokens:
-            raise ConfigurationError("There is no token: see the settings of the credentials.")
+            raise ConfigurationError("There are no tokens: check the credentials in the config.")
         self._turns = itertools.cycle(self._tokens)
         self._active = next(self._turns)
         self._left: dict[str, dict[str, _Left]] = {}
@@ -86,10 +89,10 @@ class TokenRotator:
         self._asking = threading.RLock()
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Put a token on a request, once one has a request left.
+        """Add a token to a request; wait until a token has a request left.
 
         Raises:
-            SyncError: that takes too long.
+            SyncError: the wait would exceed ``max_wait_time``.
         """
         if not self._left:
             with self._asking:
@@ -108,10 +111,10 @@ class TokenRotator:
         others = (one for one in quotas if not one.matchers)
         return next(itertools.chain(fits, others), quotas[0])
 
-    # Taking
+    # Quota accounting
 
     def _taken(self, quota: TokenQuota) -> str:
-        """Take one request of a quota, and wait for it where that is needed; return its token."""
+        """Take one request of a quota, waiting for it if necessary; return its token."""
         end: float | None = None
         while True:
             with self._counting:
@@ -132,20 +135,20 @@ class TokenRotator:
             )
             time.sleep(wait)
             with self._asking:
-                if self._is_spent(quota):  # another thread may have asked
+                if self._is_spent(quota):  # another thread may have updated the quotas
                     self._ask()
 
     def _spent(self, quota: TokenQuota) -> SyncError:
         longest = self._declared.max_wait_time
         error = SyncError(
-            f"All tokens are spent (quota {quota.name}), and there are no new requests within"
-            f" {longest}: sync again later, give more tokens, or allow to wait longer."
+            f"All tokens are spent (quota {quota.name}), and no quota is renewed within"
+            f" {longest}: sync again later, add tokens, or raise max_wait_time."
         )
         error.failure_type = "transient_error"
         return error
 
     def _next(self, quota: TokenQuota) -> str | None:
-        """Return the token of the next request, None where all are spent."""
+        """Return the token of the next request, or None if all tokens are spent."""
         for _ in self._tokens:
             token = self._active
             left = self._left[token][quota.name]
@@ -169,7 +172,7 @@ class TokenRotator:
         return (min(one.ends for one in self._of_all(quota)) - utc_now()).total_seconds()
 
     def _delay(self, quota: TokenQuota) -> float:
-        """Return by how much a request is held back where all tokens come to their reserve."""
+        """Return the seconds to delay a request when all tokens are down to their reserve."""
         declared, known = self._declared, self._of_all(quota)
         share, least = declared.budget_reserve_fraction, declared.budget_min_reserve
         if any(
@@ -180,17 +183,17 @@ class TokenRotator:
         total = sum(max(one.remaining, 0) for one in known)
         return min(max(seconds, 0.0) / total, _LONGEST_DELAY) if total > 0 else 0.0
 
-    # What is known
+    # Quota status
 
     def _ask(self) -> None:
-        """Ask for each token how many requests it has."""
+        """Request the remaining quotas of all tokens."""
         made = {token: self._asked(token) for token in self._tokens}
         with self._counting:
             self._left = made
         number = sum(any(not one.is_counted for one in known.values()) for known in made.values())
         if number:
             self._stream.log(
-                "Nobody counts the requests of %d of %d tokens.",
+                "The API reports no quotas for %d of %d tokens.",
                 *(number, len(self._tokens)),
                 level=logging.INFO,
             )
@@ -216,19 +219,19 @@ class TokenRotator:
         for name, value in found.items():
             if value is MISSING:
                 raise SyncError(
-                    f"The answer of the quota_status_source has nothing at the {name} of the quota"
-                    f" '{quota.name}'."
+                    f"The response of the quota_status_source has no value at the {name} of the"
+                    f" quota '{quota.name}'."
                 )
         ends = parse_expiry(found["reset_path"])
         if ends is None:
             raise SyncError(
-                f"The reset_path of the quota '{quota.name}' leads to no point in time."
+                f"The value at the reset_path of the quota '{quota.name}' is not a datetime."
             )
         remaining = int(found["remaining_path"])
         return _Left(remaining, ends, int(found.get("limit_path", remaining)))
 
     def hear(self, request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Learn from an answer what is left."""
+        """Update the sender's quota by a response."""
         quota = self._find_quota(request)
         codes = quota.exhaustion_status_codes
         with self._counting:
@@ -244,7 +247,7 @@ class TokenRotator:
             left.put_right(remaining, ends, limit, is_spent=is_spent)
 
     def has_other(self, request: requests.PreparedRequest) -> bool:
-        """Return whether a refused request can be sent at once with another token."""
+        """Return True if a refused request can be sent at once with another token."""
         name, sender = self._find_quota(request).name, self._find_token(request)
         with self._counting:
             left = self._left.get(sender, {}).get(name)
@@ -254,7 +257,7 @@ class TokenRotator:
             return any(one.remaining > 0 for one in others)
 
     def _find_token(self, request: requests.PreparedRequest) -> str:
-        """Return the token that is on a request."""
+        """Return the token of a signed request, or an empty text."""
         value = request.headers.get(self._declared.header)
         return next((token for token in self._tokens if self._worded(token) == value), "")
 

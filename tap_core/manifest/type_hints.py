@@ -1,7 +1,7 @@
-"""Annotations of components, as what may stand in the YAML.
+"""Type hints of component classes, converted to the values that their YAML options accept.
 
-Rules of the room: pure. A field's type hint is the only description of an option; here it is
-read once per class.
+The functions are pure. A field's type hint is the only description of an option; it is parsed
+once per class.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 INJECTED_FIELDS: Final = frozenset({"parameters", "config", "folder", "place"})
-"""Fields that the builder fills; no options."""
+"""Fields that the builder fills; they are not options."""
 
 _KINDS: Final = frozenset({"text", "value", "condition", "node", "draft"})
 _SCALARS: Final = frozenset({str, int, float, bool})
@@ -31,45 +31,45 @@ _SCALARS: Final = frozenset({str, int, float, bool})
 
 @dataclass(frozen=True)
 class FieldType:
-    """What may stand in one place."""
+    """The values that an option accepts."""
 
     components: tuple[type, ...] = ()
-    """Classes and Protocols, of which a component may be."""
+    """Accepted component classes and Protocols."""
     item: FieldType | None = None
-    """What a list holds, None where there may be no list."""
+    """Type of list items; None if lists are not accepted."""
     value: FieldType | None = None
-    """What a mapping holds that is no component."""
+    """Type of the values of a plain mapping; None if plain mappings are not accepted."""
     kind: str = ""
-    """``text``, ``value`` or ``condition``: it may vary per request; ``node``: what stands
-    there in the document, for whoever makes it when it is needed; ``draft``: the same, of what
-    is not whole yet."""
+    """``text``, ``value`` or ``condition``: an interpolated field that may vary per request;
+    ``node``: the unbuilt node, which its user builds when needed; ``draft``: the same, for an
+    incomplete node such as a stream template."""
     types: tuple[type, ...] = ()
-    """What a literal of the kind ``value`` may be, nothing for anything."""
+    """Allowed types of a literal of the kind ``value``; empty allows all."""
     scalars: frozenset[type] = frozenset()
     literals: tuple[Any, ...] = ()
     is_any: bool = False
-    """Whether it is taken as it stands."""
+    """True if any value is accepted unchanged."""
     is_optional: bool = False
     is_callable: bool = False
-    """Whether a function of the configuration will do."""
+    """True if a function from the config to the value is accepted."""
 
 
 @dataclass(frozen=True)
 class ComponentPlan:
-    """How a component class is made."""
+    """The options of a component class."""
 
     shapes: Mapping[str, FieldType]
-    """Option to what may stand there."""
+    """Field types by option."""
     required: frozenset[str]
     given: frozenset[str]
     """Fields that the builder fills."""
     ignored: frozenset[str] = field(default_factory=frozenset)
-    """Options that are accepted, and mean nothing here."""
+    """Options that are accepted but have no effect in this SDK."""
 
 
 @cache
 def get_component_plan(cls: type) -> ComponentPlan:
-    """Read the fields of a component class."""
+    """Return the plan of a component class, from its dataclass fields."""
     hints = hints_of(cls, include_extras=True)
     fields = [one for one in dataclasses.fields(cls) if one.init]
     return ComponentPlan(
@@ -91,7 +91,7 @@ def get_component_plan(cls: type) -> ComponentPlan:
 
 
 def parse_annotation(annotation: Any) -> FieldType:
-    """Read a type hint."""
+    """Return the field type of a type hint."""
     made: dict[str, Any] = {}
     for member in _members(annotation):
         _add(made, member)

@@ -1,10 +1,10 @@
-"""Values brought to the types of a schema, as ``schema_normalization: Default`` asks.
+"""Conversion of values to their schema types (``schema_normalization: Default``).
 
-Rules of the room: what is done to a value is decided once per schema. A value is changed where
-the schema names one type (beside null) and it can be read as that type; else it stays. Fields
-that the schema does not have stay, and nothing is refused: whether a record fits is not asked
-here. The rules are those of airbyte-cdk 7.39, save that digits are never lost: a fraction
-stays one of decimal digits, and a whole number where a ``number`` is asked for stays whole.
+The conversion is compiled once per schema. A value is converted if the schema has one type
+(besides null) for it and the value can be read as that type; otherwise it stays unchanged. Fields
+outside the schema stay, and no record is rejected: validation is not done here. The rules are
+those of airbyte-cdk 7.39, except that no digits are lost: a fraction stays a ``Decimal``, and an
+integer stays an integer for the type ``number``.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _FALSE: Final = frozenset({"n", "no", "f", "false", "off", "0"})
 
 
 def make_normalizer(schema: JsonSchema) -> Callable[[Record], None]:
-    """Return the function that brings the values of a record to a schema's types, in place."""
+    """Return a function that converts a record's values to their schema types, in place."""
     return _Compiler(schema).descent(schema)
 
 
 class _Compiler:
-    """Makes the functions for one schema; a definition that refers to itself is made once."""
+    """Compiler of one schema's conversion; each recursive definition is compiled once."""
 
     def __init__(self, root: JsonSchema) -> None:
         self._root = root
         self._descents: dict[int, _Convert] = {}
 
     def descent(self, schema: Any) -> _Convert:
-        """Return the function that changes what is within a value."""
+        """Return a function that converts the values within an object or list, in place."""
         schema = self._referred(schema)
         made = self._descents.get(id(schema))
         if made is None:
@@ -91,12 +91,12 @@ class _Compiler:
         return change
 
     def _descent_or_none(self, schema: Mapping[str, Any]) -> _Convert | None:
-        """Return the descent where there is something to descend to."""
+        """Return the conversion of nested values, or None if the schema has no nested values."""
         found = self._referred(schema)
         return self.descent(found) if {"properties", "items"} & found.keys() else None
 
     def _referred(self, schema: Any) -> Mapping[str, Any]:
-        """Follow references within the document; one that leads nowhere says nothing."""
+        """Return the target of a reference within the document; {} if it has no target."""
         for _ in range(len(_SIMPLE) * 10):
             path = schema.get("$ref") if isinstance(schema, Mapping) else None
             if not isinstance(path, str):
@@ -113,7 +113,7 @@ def _each(steps: list[_Convert], value: Any) -> None:
 
 
 def _conversion(schema: Mapping[str, Any]) -> _Convert | None:
-    """Return what is done to a value, None for nothing."""
+    """Return the conversion of a value, or None if it stays unchanged."""
     given = schema.get("type", [])
     types: list[Any] = given if isinstance(given, list) else [given]
     rest = [one for one in types if one != "null" or not isinstance(given, list)]
@@ -126,7 +126,7 @@ def _conversion(schema: Mapping[str, Any]) -> _Convert | None:
 
 
 def _of_list(schema: Mapping[str, Any]) -> _Convert | None:
-    """Return what makes a list of a single plain value."""
+    """Return the conversion of a single plain value to a list, or None."""
     items = schema.get("items")
     types: Any = items.get("type", ()) if isinstance(items, Mapping) else ()
     if isinstance(types, str) or not _SIMPLE.issuperset(types):

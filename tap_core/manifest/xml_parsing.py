@@ -1,9 +1,9 @@
 """XML as a document of mappings, lists and texts.
 
-Rules of the room: the result is that of the xmltodict library, which Airbyte's XmlDecoder uses:
-an element is a mapping by its attributes (``@name``) and children, its text beside them is
-``#text``; an element of text alone is that text, an empty one null; children of one name are a
-list. Entities that a document declares are not expanded, nothing outside it is read.
+The result equals that of the xmltodict library, which Airbyte's XmlDecoder uses: an element is a
+mapping of its attributes (``@name``), its children and its text (``#text``). An element with only
+text is that text, an empty element is null, and repeated children are a list. Entities that the
+document declares are not expanded, and nothing outside the document is read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TEXT: Final = "#text"
 
 
 class _Builder:
-    """The elements that are open, the innermost last: what is in each so far."""
+    """Parser callbacks; a stack of the open elements with their content so far."""
 
     def __init__(self) -> None:
         self.root: dict[str, Any] = {}
@@ -30,11 +30,11 @@ class _Builder:
         self._texts.append([])
 
     def text(self, text: str) -> None:
-        """Take a piece of the innermost element's text."""
+        """Append a piece of text to the innermost element."""
         self._texts[-1].append(text)
 
     def end(self, name: str) -> None:
-        """Close an element, and put it into the one around it."""
+        """Close an element and add it to its parent."""
         inner: Any = self._open.pop()
         text = "".join(self._texts.pop()).strip() or None
         if not inner:
@@ -45,10 +45,10 @@ class _Builder:
 
 
 def document_of_xml(body: bytes, encoding: str | None = None) -> dict[str, Any]:
-    """Return a document; ``encoding`` counts more than what the document says of itself.
+    """Return the document; ``encoding`` overrides the encoding that the XML declares.
 
     Raises:
-        xml.parsers.expat.ExpatError: it is no XML.
+        xml.parsers.expat.ExpatError: the body is not XML.
     """
     builder = _Builder()
     parser = expat.ParserCreate(encoding)
@@ -56,7 +56,7 @@ def document_of_xml(body: bytes, encoding: str | None = None) -> dict[str, Any]:
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.text
-    parser.DefaultHandler = _pass_over  # with it, entities of the document are not expanded
+    parser.DefaultHandler = _pass_over  # a default handler prevents the expansion of entities
     parser.ExternalEntityRefHandler = _leave_out
     parser.Parse(body, True)  # noqa: FBT003  (the last piece)
     return builder.root
@@ -72,9 +72,9 @@ def _add(holder: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _pass_over(_data: str) -> None:
-    """Do nothing about a part of a document that is neither element nor text."""
+    """Ignore parts of a document that are neither element nor text."""
 
 
 def _leave_out(*_reference: Any) -> int:
-    """Go on after a reference to something outside the document."""
+    """Return 1, so that parsing continues after a reference to an external entity."""
     return 1

@@ -1,7 +1,4 @@
-"""The words of the setting ``stream_maps`` that are no names of streams or properties.
-
-Rules of the room: constants only; the words are the Singer SDK's.
-"""
+"""Reserved keys of the setting ``stream_maps``, identical to the Singer SDK's."""
 
 from __future__ import annotations
 
@@ -25,4 +22,4 @@ MAPPER_KEY_PROPERTIES_OPTION = "__key_properties__"
 NULL_STRING = "__NULL__"
 
 StreamMapsDict: TypeAlias = dict[str, str | dict[str, Any] | None]
-"""The setting itself: a stream's name, or a pattern of names, to its map."""
+"""The setting ``stream_maps``: maps by stream name or name pattern."""

@@ -1,10 +1,10 @@
-"""An expression of a stream map, compiled once into a Python function of a record.
+"""Compiler from an expression of a stream map to a Python function of a record.
 
-Rules of the room: what is not in the tables here is refused, when the map is made. The
-function is built from a syntax tree of our own making: the user's names never become
-Python names, only keys of look-ups and constants, so no builtin can be named; attributes
-and the operators that could do harm go through `language`. What only a record can tell
-(a missing field, a wrong type) is an error that names the stream and the property.
+Syntax outside of the tables in this module is rejected when the map is created. The function
+is built from a newly generated syntax tree: user names become only look-up keys and
+constants, never Python names, so no builtin can be reached. Attributes and unsafe operators
+go through `tap_core.mapper.functions`. Errors that depend on the record (a missing field, a
+wrong type) name the stream and the property.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ __all__ = [
 
 
 class UnknownNameError(MapExpressionError):
-    """An expression uses a name that neither the record nor the map has."""
+    """An expression uses a name that is neither a field nor a name of the map."""
 
 
 @dataclass(frozen=True)
 class ExpressionScope:
-    """The names that an expression can use besides the fields of its record."""
+    """Names that an expression can use in addition to the fields of its record."""
 
     functions: Mapping[str, Any]
     constants: Mapping[str, Any]
     record: Sequence[str] = ("_", "record")
-    """Names of the record itself."""
+    """The names of the record itself."""
     own: str | None = None
-    """The property that ``self`` stands for, where the record has it."""
+    """The property that ``self`` refers to, if the record has it."""
 
 
 @dataclass(frozen=True)
@@ -70,22 +70,22 @@ class Expression:
     """A compiled expression."""
 
     run: Callable[[Record], Any]
-    """The value for a record; raises MapExpressionError."""
+    """Function that returns the value for a record; raises MapExpressionError."""
     mutates: bool
-    """Whether it may change its record, or a value in it."""
+    """True if the expression may change its record, or a value in it."""
 
 
 def parse_expression(text: str, what: str) -> ast.stmt:
-    """Parse the text of an expression; ``what`` names its place in a message.
+    """Parse the text of an expression; ``what`` describes its location in messages.
 
-    Of several statements the first one counts, as in the Singer SDK.
+    Only the first of several statements is used, as in the Singer SDK.
 
     Raises:
-        MapExpressionError: it is no Python.
+        MapExpressionError: the text is not valid Python.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an odd escape in a text is the user's own
+            warnings.simplefilter("ignore")  # ignore warnings about invalid escapes
             return ast.parse(text).body[0]
     except (SyntaxError, ValueError, IndexError, RecursionError, MemoryError) as error:
         reason = "it is empty" if isinstance(error, IndexError) else str(error)
@@ -95,10 +95,10 @@ def parse_expression(text: str, what: str) -> ast.stmt:
 
 
 def compile_expression(text: str, tree: ast.expr, words: ExpressionScope, what: str) -> Expression:
-    """Compile a parsed expression; ``what`` names its place in messages.
+    """Compile a parsed expression; ``what`` describes its location in messages.
 
     Raises:
-        MapExpressionError: it uses something that expressions may not use.
+        MapExpressionError: the expression uses syntax or names that are not allowed.
     """
     writer = _Writer(words)
     try:
@@ -120,7 +120,7 @@ _Failure: TypeAlias = Callable[[Exception, Record], MapExpressionError]
 
 
 def _failure(text: str, what: str, fields: set[str]) -> _Failure:
-    """Return the function that makes an error of an error."""
+    """Return a function that converts an evaluation error to a `MapExpressionError`."""
 
     def failed(error: Exception, record: Record) -> MapExpressionError:
         name = error.args[0] if isinstance(error, KeyError) and error.args else None
@@ -144,20 +144,21 @@ def run(r):
 
 
 def _compile_function(body: ast.expr, writer: _Writer, failed: _Failure) -> Callable[[Record], Any]:
-    """Put a body into a function and compile it.
+    """Compile an expression's syntax tree as the body of a function.
 
-    The builtins are there, as methods in C import by them; nothing in the body names one.
+    Python's builtins are present because C methods import through them; the body cannot name
+    them.
     """
     names = "n = r.copy()" if writer.mutates else "n = r"
     frame = ast.parse(_FRAME.format(prologue=f"{names}; c = budget()" if writer.loops else names))
     function = frame.body[0]
-    assert isinstance(function, ast.FunctionDef)  # noqa: S101 - so the text above reads
+    assert isinstance(function, ast.FunctionDef)  # noqa: S101 - given by _FRAME
     block = function.body[0]
     assert isinstance(block, ast.Try)  # noqa: S101 - the same
     block.body[-1] = ast.Return(body)
     scope = {**_HELPERS, **writer.bound, "failed": failed}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `1 is 1` and the like: what it says is what it does
+        warnings.simplefilter("ignore")  # ignore warnings about code such as `1 is 1`
         exec(compile(ast.fix_missing_locations(frame), "<stream map>", "exec"), scope)  # noqa: S102
     run: Callable[[Record], Any] = scope["run"]
     return run
@@ -185,7 +186,7 @@ _PLAIN_OPERATORS = (
     *(ast.Sub, ast.Div, ast.FloorDiv),
     *(ast.BitAnd, ast.BitOr, ast.BitXor),
 )
-"""Operators that mean in an expression what they mean in Python."""
+"""Operators that are safe in expressions and used unchanged."""
 
 _GUARDED_OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -201,41 +202,41 @@ _Write: TypeAlias = Callable[["_Writer", Any], ast.expr]
 
 @dataclass
 class _Writer:
-    """Writes the tree of our function from the tree of the user's expression."""
+    """Translator from the user's syntax tree to the safe syntax tree."""
 
     words: ExpressionScope
     bound: dict[str, Any] = field(default_factory=dict)
-    """Values that the function finds under names of ours."""
+    """Values of the function's globals, by generated name."""
     fields: set[str] = field(default_factory=set)
-    """Fields that the expression asks its record for."""
+    """Fields of the record that the expression reads."""
     loops: bool = False
     mutates: bool = False
     _locals: dict[str, str] = field(default_factory=dict)
     _made: int = 0
 
     def write(self, node: ast.AST) -> ast.expr:
-        """Write one node and all below it."""
+        """Translate a node and all its children."""
         write = _NODES.get(type(node))
         if write is None:
             raise NotAllowedError(f"{type(node).__name__} is not available in expressions")
         return write(self, node)
 
     def all(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
-        """Write several nodes."""
+        """Translate several nodes."""
         return [self.write(node) for node in nodes]
 
     def maybe(self, node: ast.expr | None) -> ast.expr | None:
-        """Write a node that may be missing."""
+        """Translate an optional node."""
         return None if node is None else self.write(node)
 
     def bind(self, value: Any) -> ast.expr:
-        """Name a value that stands outside the expression."""
+        """Bind an external value to a generated name."""
         name = f"k{len(self.bound)}"
         self.bound[name] = value
         return _load(name)
 
     def name(self, name: str) -> ast.expr:
-        """Write the look-up of a name."""
+        """Translate the look-up of a name."""
         words = self.words
         if name in self._locals:
             return _load(self._locals[name])
@@ -250,7 +251,7 @@ class _Writer:
         return self._field(name)
 
     def _field(self, name: str) -> ast.expr:
-        """Write the look-up of a record's field, or of the function of that name."""
+        """Translate the look-up of a record's field, or of the function with that name."""
         if name in self.words.functions:
             get = ast.Attribute(_load("n"), "get", ast.Load())
             return _call(get, ast.Constant(name), self.bind(self.words.functions[name]))
@@ -259,7 +260,7 @@ class _Writer:
 
     @contextmanager
     def inner(self) -> Iterator[None]:
-        """Keep the names of a comprehension to itself."""
+        """Restrict the names of a comprehension to the block."""
         outer = dict(self._locals)
         try:
             yield
@@ -267,7 +268,7 @@ class _Writer:
             self._locals = outer
 
     def target(self, node: ast.expr) -> tuple[ast.expr, Any]:
-        """Write what an item is assigned to; return it with its form (see `each`)."""
+        """Translate an assignment target; return it with its nesting form (see `iterate`)."""
         if isinstance(node, ast.Name):
             self._made += 1
             name = self._locals[node.id] = f"v{self._made}"
@@ -299,7 +300,7 @@ def _constant(_writer: _Writer, node: ast.Constant) -> ast.expr:
 def _binary(writer: _Writer, node: ast.BinOp) -> ast.expr:
     left, right = writer.write(node.left), writer.write(node.right)
     sizeless = any(_is_number(side) for side in (node.left, node.right))
-    if isinstance(node.op, ast.Mod):  # a text on the left is a format, whatever is on the right
+    if isinstance(node.op, ast.Mod):  # text on the left side is a format
         sizeless = _is_number(node.left)
     is_plain = isinstance(node.op, (ast.Add, ast.Mod)) and sizeless
     if isinstance(node.op, _PLAIN_OPERATORS) or is_plain:
@@ -318,7 +319,7 @@ def _compare(writer: _Writer, node: ast.Compare) -> ast.expr:
 
 
 def _function_called(writer: _Writer, node: ast.Call) -> ast.expr:
-    """Write what is called: a function of the table, or a method of a value."""
+    """Translate the callee: a registered function, or a method of a value."""
     if isinstance(node.func, ast.Attribute):
         return writer.write(node.func)
     if not isinstance(node.func, ast.Name):
@@ -347,7 +348,7 @@ def _attribute(writer: _Writer, node: ast.Attribute) -> ast.expr:
 
 
 def _attribute_parts(writer: _Writer, node: ast.Attribute) -> list[ast.expr]:
-    """Write a value, and the name of an attribute of it."""
+    """Translate a value and the name of its attribute."""
     reject_name(node.attr)
     writer.mutates = writer.mutates or node.attr in MUTATORS
     return [writer.write(node.value), ast.Constant(node.attr)]
@@ -363,7 +364,7 @@ def _joined(writer: _Writer, node: ast.JoinedStr) -> ast.expr:
 
 
 def _formatted(writer: _Writer, node: ast.FormattedValue) -> ast.expr:
-    """Write one part of an f-string; a conversion (``!r``) has no effect."""
+    """Translate a replacement field of an f-string; a conversion (``!r``) has no effect."""
     if node.format_spec is None:
         return writer.write(node.value)
     return _call("formatted", writer.write(node.value), writer.write(node.format_spec))
@@ -390,7 +391,7 @@ def _list(writer: _Writer, node: ast.List) -> ast.expr:
 def _comprehension(
     writer: _Writer, node: ast.ListComp | ast.GeneratorExp | ast.DictComp
 ) -> ast.expr:
-    """Write a comprehension; one in round brackets makes a list too."""
+    """Translate a comprehension; a generator expression becomes a list too."""
     writer.loops = True
     with writer.inner():
         generators = [_generator(writer, one) for one in node.generators]
@@ -401,7 +402,7 @@ def _comprehension(
 
 
 def _kept(writer: _Writer, node: ast.expr) -> ast.expr:
-    """Write what a comprehension makes in each round, so that its size counts."""
+    """Translate the element of a comprehension so that its size counts towards the limit."""
     made = writer.write(node)
     is_small = isinstance(node, (ast.Constant, ast.Compare))
     return made if is_small else _call("kept", _load("c"), made)

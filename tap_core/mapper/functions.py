@@ -1,8 +1,8 @@
-"""What expressions of stream maps may do: functions, limits, and what is out of bounds.
+"""Functions and limits of stream map expressions.
 
-Rules of the room: plain functions that compiled expressions call in the place of an
-operator or an attribute that could do harm. The bounds are simpleeval's (1.0), which the
-Singer SDK evaluates with, so that an expression means the same here and there.
+Compiled expressions call these functions in place of unsafe operators and attributes. The
+limits are those of simpleeval 1.0, which the Singer SDK uses, so that an expression behaves
+identically in both.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ __all__ = [
 ]
 
 _MAX_LENGTH = 100_000
-"""Characters or items that an expression may make in one step."""
+"""The maximum number of characters or items that an expression may create in one step."""
 
 _MAX_ROUNDS = 10_000
-"""Rounds of all comprehensions of one evaluation."""
+"""The maximum number of comprehension rounds of one evaluation."""
 
 _MAX_WEIGHT = 10_000_000
-"""Characters and items that a value may have in all, those of inner values included."""
+"""The maximum total size of a value in characters and items, including nested values."""
 
 _BOUNDS = Bounds(_MAX_LENGTH)
 _MAX_POWER = 4_000_000
@@ -62,7 +62,7 @@ _PAIR = 2
 _FEW = 100
 _LONG = 1 << 100_000
 _LEAST = -_LONG
-"""Integers from here on are multiplied with care."""
+"""Integers outside of ``_LEAST`` to ``_LONG`` are multiplied with a size check."""
 _MAX_SHIFT = 10_000
 _MAX_SHIFTED = int(sys.float_info.max)
 
@@ -70,7 +70,7 @@ _HIDDEN_PREFIXES = ("_", "func_")
 _HIDDEN = frozenset(
     ("ag_frame", "cr_frame", "exec", "format", "format_map", "gi_frame", "mro", "tb_frame")
 )
-"""Attributes by which one comes from a value to the interpreter behind it."""
+"""Attributes that give access to interpreter internals."""
 
 _FORBIDDEN = frozenset(
     (
@@ -83,7 +83,7 @@ _FORBIDDEN = frozenset(
         ),
     )
 )
-"""Functions that no expression may reach, whatever path leads there."""
+"""Functions that expressions must not reach by any path."""
 
 MUTATORS = frozenset(
     (
@@ -92,21 +92,21 @@ MUTATORS = frozenset(
         *("intersection_update", "symmetric_difference_update"),
     )
 )
-"""Methods that change the value they are called on or are given."""
+"""Methods that change their object or an argument."""
 
 PLAIN_METHODS = frozenset(
     name
     for kind in (str, bytes, int, float, list, dict, set, tuple, dt.datetime, dt.timedelta)
     for name in dir(kind)
 ) - set(GROWING_METHODS)
-"""Methods whose results are about as large as what they are made of."""
+"""Methods whose results are about as large as their inputs."""
 
 _PLAIN = frozenset((str, int, float, bool))
 _SIZELESS = frozenset((int, float, bool))
 
 
 class NotAllowedError(Exception):
-    """An expression asked for something that is out of its bounds."""
+    """An expression uses a forbidden operation or exceeds a limit."""
 
 
 # Functions
@@ -127,12 +127,12 @@ def _random_below(top: float) -> int:
 
 
 class FunctionLibrary:
-    """A module as expressions see it: its public members, and no way to its others."""
+    """Wrapper that exposes only the public members of a module to expressions."""
 
     __slots__ = ("_module",)
 
     def __init__(self, module: ModuleType) -> None:
-        """Show the public members of ``module``."""
+        """Expose the public members of ``module``."""
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
@@ -151,11 +151,11 @@ STANDARD_FUNCTIONS: dict[str, Any] = {
     "dict": dict,
     "set": set,
 }
-"""What every expression can call, an alias's too."""
+"""Functions that every expression can call, including those of aliases."""
 
 
 def map_functions() -> dict[str, Callable[..., Any]]:
-    """Return what the expressions of a stream map can call, by name."""
+    """Return the functions that stream map expressions can call, by name."""
     return {
         **STANDARD_FUNCTIONS,
         "md5": md5,
@@ -170,29 +170,29 @@ def map_functions() -> dict[str, Callable[..., Any]]:
 
 
 def reject_name(name: str) -> None:
-    """Refuse an attribute that leads out of bounds.
+    """Reject an attribute that gives access to interpreter internals.
 
     Raises:
-        NotAllowedError: it does.
+        NotAllowedError: the attribute is not allowed.
     """
     if name.startswith(_HIDDEN_PREFIXES) or name in _HIDDEN:
         raise NotAllowedError(f"the attribute '{name}' is not available to expressions")
 
 
 def reject_function(function: Any) -> None:
-    """Refuse a function that no expression may have.
+    """Reject a forbidden function.
 
     Raises:
-        NotAllowedError: it is one of those.
+        NotAllowedError: the function is forbidden.
     """
     if callable(function) and function in _FORBIDDEN:
         raise NotAllowedError("this function is forbidden in expressions")
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return an attribute, or where there is none the item of this name.
+    """Return an attribute, or the item with that name if there is no such attribute.
 
-    The name was looked at when the expression was compiled.
+    The name was already checked when the expression was compiled.
     """
     try:
         found = getattr(value, name)
@@ -215,10 +215,10 @@ def _item(value: Any, name: str) -> Any:
 
 
 def checked_size(value: Any) -> Any:
-    """Pass a value on unless it is too long.
+    """Return a value unchanged if it is not too long.
 
     Raises:
-        NotAllowedError: it is.
+        NotAllowedError: the value is too long.
     """
     if hasattr(value, "__len__") and len(value) > _MAX_LENGTH:
         raise NotAllowedError(f"a value of {len(value):,} parts is too long")
@@ -226,7 +226,7 @@ def checked_size(value: Any) -> Any:
 
 
 def add(left: Any, right: Any) -> Any:
-    """Add numbers, or join what has a length."""
+    """Add numbers, or concatenate sequences within the length limit."""
     if (
         type(left) not in _SIZELESS
         and hasattr(left, "__len__")
@@ -238,7 +238,7 @@ def add(left: Any, right: Any) -> Any:
 
 
 def multiply(left: Any, right: Any) -> Any:
-    """Multiply numbers, or repeat what has a length."""
+    """Multiply numbers, or repeat a sequence within the length limit."""
     if type(left) not in _SIZELESS or type(right) not in _SIZELESS:
         for many, times in ((left, right), (right, left)):
             if hasattr(many, "__len__") and times * len(many) > _MAX_LENGTH:
@@ -256,19 +256,19 @@ def _check_weight(size: int) -> None:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Raise to a power, neither number being too high."""
+    """Raise a number to a power within the limits on both numbers."""
     if abs(base) > _MAX_POWER or abs(exponent) > _MAX_POWER:
         raise NotAllowedError("a number is too high to be raised to a power")
     return _BOUNDS.power(base, exponent)
 
 
 def modulo(left: Any, right: Any) -> Any:
-    """Return the rest of a division, or a text with values put in."""
+    """Return the remainder of a division, or text formatted with ``%``."""
     return left % right if type(left) in _SIZELESS else _BOUNDS.modulo(left, right)
 
 
 def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call a method that may make much of little; texts in everyday use are done at once."""
+    """Call a method whose result may be large; common text methods take a fast path."""
     if value.__class__ is str and not kwargs:
         if name == "replace" and len(args) == _PAIR:
             if (len(value) + 1) * (len(args[1]) + 1) <= _MAX_LENGTH:
@@ -279,13 +279,13 @@ def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def left_shift(value: Any, bits: Any) -> Any:
-    """Shift bits to the left."""
+    """Shift an integer to the left within the limits."""
     _check_shift(value, bits)
     return value << bits
 
 
 def right_shift(value: Any, bits: Any) -> Any:
-    """Shift bits to the right."""
+    """Shift an integer to the right within the limits."""
     _check_shift(value, bits)
     return value >> bits
 
@@ -311,12 +311,12 @@ def safe_format(value: Any, form: str) -> str:
 
 
 def operation_budget() -> list[int]:
-    """Return the rounds and the parts that one evaluation has left for its comprehensions."""
+    """Return the rounds and parts that one evaluation may use for its comprehensions."""
     return [_MAX_ROUNDS, _MAX_WEIGHT]
 
 
 def kept(left: list[int], value: Any) -> Any:
-    """Pass on what a comprehension made in one round, if there is room left for it."""
+    """Return an element of a comprehension and subtract its size from the budget."""
     kind = value.__class__
     if kind not in _SIZELESS:
         left[1] -= len(value) if kind is str else weight(value, _MAX_WEIGHT)
@@ -326,11 +326,11 @@ def kept(left: list[int], value: Any) -> Any:
 
 
 _Form = tuple[Any, ...] | None
-"""What a comprehension's item is taken apart into: None stands for one name."""
+"""The unpacking form of a comprehension's target: None for one name, or a tuple of forms."""
 
 
 def iterate(left: list[int], items: Iterable[Any], form: _Form) -> Iterator[Any]:
-    """Go through the items of a comprehension as long as there are rounds left."""
+    """Yield the items of a comprehension and subtract each round from the budget."""
     for item in items:
         left[0] -= 1
         if left[0] < 0:
@@ -339,7 +339,7 @@ def iterate(left: list[int], items: Iterable[Any], form: _Form) -> Iterator[Any]
 
 
 def _taken_apart(item: Any, form: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Take as many parts of an item as there are names; more are left out."""
+    """Unpack an item into as many parts as there are names; further parts are dropped."""
     return tuple(
         part if inner is None else _taken_apart(part, inner)
         for inner, part in zip(form, item, strict=False)

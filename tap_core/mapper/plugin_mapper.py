@@ -1,8 +1,7 @@
-"""The maps of a whole plugin: which stream goes by which map, and under which names.
+"""Stream maps of a plugin: assignment of maps and names to streams.
 
-Rules of the room: the settings are read once and never changed. Each stream has a
-primary map, the first of its list, and one more for each setting that takes it as
-``__source__``.
+The settings are read once and not changed. Each stream has a primary map, the first of its
+list, and a further map for each setting that names it as ``__source__``.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ __all__ = ["PluginMapper"]
 
 
 class PluginMapper:
-    """The maps of all streams, ``stream_maps`` by the stream's own name."""
+    """Stream maps of all streams; ``stream_maps`` is indexed by the original stream name."""
 
     def __init__(self, plugin_config: Mapping[str, Any], logger: logging.Logger) -> None:
         """Read the settings.
 
         Raises:
-            StreamMapConfigError: an option has a value, or a name, that it cannot have.
-            ConfigValidationError: flattening is on and no depth is given.
+            StreamMapConfigError: an option has an invalid name or value.
+            ConfigValidationError: flattening is enabled without a depth.
         """
         self.stream_maps: dict[str, list[StreamMap]] = {}
         self.map_config: dict[str, Any] = plugin_config.get("stream_map_config") or {}
@@ -73,15 +72,15 @@ class PluginMapper:
                     f" be null, or {NULL_STRING}."
                 )
             self.default_mapper_type = RemoveRecordTransform
-            logger.info("Streams without a map of their own are left out.")
+            logger.info("Streams without a stream map are skipped.")
         for name, definition in self.stream_maps_dict.items():
             if name.startswith("__"):
                 raise StreamMapConfigError(f"Option '{name}:{definition}' is not expected.")
 
     def register_raw_streams_from_catalog(self, catalog: Catalog) -> None:
-        """Make the maps of all streams of a catalog, from what is selected of each.
+        """Create the maps of all streams of a catalog from their selected properties.
 
-        A stream that is not selected is mapped whole: its properties may be keys.
+        A deselected stream is mapped with all its properties, because they may be keys.
         """
         for entry in catalog.streams:
             mask = entry.metadata.resolve_selection()
@@ -95,12 +94,12 @@ class PluginMapper:
     def register_raw_stream_schema(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> None:
-        """Make the maps of one stream, again where its schema or keys have changed.
+        """Create the maps of a stream, or recreate them if its schema or keys have changed.
 
         Raises:
-            StreamMapConfigError: the settings make no map of this stream.
-            MapExpressionError: an expression is wrong.
-            StreamSetupError: the schema is none, or its properties cannot be flattened.
+            StreamMapConfigError: the settings are invalid for this stream.
+            MapExpressionError: an expression is invalid.
+            StreamSetupError: the schema is invalid, or its properties cannot be flattened.
         """
         if self._is_registered(stream_name, schema, key_properties):
             return
@@ -146,9 +145,9 @@ class PluginMapper:
         )
 
     def _names(self, name: str, given: Any, stream_name: str) -> tuple[str, str]:
-        """Return the stream (or pattern) that a setting maps, and the name it gives it.
+        """Return the source stream (or pattern) and the new stream name of a setting.
 
-        What says so is taken out of ``given``.
+        The options that define them are removed from ``given``.
         """
         if not isinstance(given, dict):
             return name, stream_name
@@ -189,7 +188,7 @@ class PluginMapper:
                 stream_name=stream_name,
             )
         if _is_none(given):
-            self.logger.info("Stream '%s' is left out by its map.", stream_name)
+            self.logger.info("Stream '%s' is removed by its stream map.", stream_name)
             return RemoveRecordTransform(
                 stream_alias=alias,
                 raw_schema=schema,
@@ -205,7 +204,7 @@ class PluginMapper:
 
     @staticmethod
     def _eval_stream(expr: str, stream_name: str) -> str:
-        """Return the name that an alias gives: an expression, else the text itself."""
+        """Return the stream name of an alias: the expression's value, else the text itself."""
         what = f"the {MAPPER_ALIAS_OPTION} of stream '{stream_name}'"
         if not isinstance(expr, str):
             raise StreamMapConfigError(f"{expr!r} is {what}: it must be text.")

@@ -1,7 +1,7 @@
-"""The schema of a property that an expression makes, told by how the expression begins.
+"""Schema of a mapped property, inferred from the start of its expression.
 
-Rules of the room: the prefixes and what they mean are the Singer SDK's; an expression
-that tells nothing keeps the type that the property had, else it is text.
+The prefixes and their types are those of the Singer SDK. If no prefix matches, the property
+keeps its existing type, or is text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def infer_property_schema(
 ) -> JsonSchema:
     """Return name and schema of a mapped property, nullable.
 
-    ``existing`` is the schema that it would have by itself, ``record`` the stream's.
+    ``existing`` is the property's schema before the map, ``record`` the stream's schema.
     """
     return th.Property(name, _infer_type(expression, existing, record)).to_dict()
 

@@ -1,8 +1,8 @@
-"""The maps of a stream: what becomes of its records, and under which name.
+"""Stream maps: transformation of one stream's records, schema and name.
 
-Rules of the room: everything is decided when a map is made, so a wrong map fails before
-the first record; names, signatures and results are the Singer SDK's (version 0.54). The
-raw schema that a map is given is never changed. A map knows no stream object and no tap.
+Everything is compiled when a map is created, so an invalid map fails before the first record.
+Names, signatures and results are those of the Singer SDK (version 0.54). The raw schema is
+never changed. A map has no access to streams or taps.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _Run: TypeAlias = Callable[[Record], Any]
 
 
 class StreamMap(abc.ABC):
-    """What becomes of the records of one stream, sent as ``stream_alias``."""
+    """Base class of stream maps; mapped records are sent as ``stream_alias``."""
 
     may_mutate = True
-    """Whether `transform` may change the record that it is given, or a value in it."""
+    """True if `transform` may change its argument, or a value in it."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class StreamMap(abc.ABC):
         key_properties: Sequence[str] | None,
         flattening_options: FlatteningOptions | None,
     ) -> None:
-        """Take the stream's schema and keys as they are before the map.
+        """Store the stream's schema and keys before the map.
 
         Raises:
             ValueError: flattening gives two properties the same name.
@@ -74,12 +74,12 @@ class StreamMap(abc.ABC):
 
     @property
     def flattening_enabled(self) -> bool:
-        """Whether records are flattened."""
+        """True if records are flattened."""
         options = self.flattening_options
         return options is not None and options.enabled and options.max_level > 0
 
     def flatten_schema(self, raw_schema: JsonSchema) -> JsonSchema:
-        """Return the flattened schema; without flattening the very same one."""
+        """Return the flattened schema, or the same object if flattening is disabled."""
         options = self.flattening_options
         if options is None or not self.flattening_enabled:
             return raw_schema
@@ -91,14 +91,14 @@ class StreamMap(abc.ABC):
         )
 
     def flatten_record(self, record: Record) -> Record:
-        """Return the flattened record; without flattening the very same one."""
+        """Return the flattened record, or the same object if flattening is disabled."""
         flatten = self.flattener
         flattened: Record = record if flatten is None else flatten(record)
         return flattened
 
     @property
     def flattener(self) -> _Run | None:
-        """The function that flattens a record of the transformed schema, None for none."""
+        """The function that flattens records; None if flattening is disabled."""
         options = self.flattening_options
         if options is None or not self.flattening_enabled:
             return None
@@ -114,9 +114,9 @@ class StreamMap(abc.ABC):
 
     @abc.abstractmethod
     def transform(self, record: Record) -> Record | None:
-        """Return the mapped record, flattened where that is on; None leaves it out.
+        """Return the mapped and flattened record, or None to drop it.
 
-        An override changes its record and calls ``super().transform(record)``.
+        An override modifies its record and calls ``super().transform(record)``.
         """
         return self.flatten_record(record)
 
@@ -126,49 +126,49 @@ class StreamMap(abc.ABC):
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """`transform` for many records, without the way through the classes."""
+        """A single function equivalent to `transform`, for many records."""
         return self.transform
 
 
 class DefaultStreamMap(StreamMap):
-    """A map for streams about which the settings say nothing."""
+    """Base class of the maps of streams that the settings do not mention."""
 
 
 class RemoveRecordTransform(DefaultStreamMap):
-    """Leaves out every record, and the stream with them."""
+    """Map that drops every record and thus the stream."""
 
     may_mutate = False
 
     def transform(self, record: Record) -> None:
-        """Leave the record out."""
+        """Return None to drop the record."""
 
     def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - asks for nothing
-        """Return False: nothing is kept."""
+        """Return False: no record is kept."""
         return False
 
 
 class SameRecordTransform(DefaultStreamMap):
-    """Leaves every record as it is, or only flattens it."""
+    """Map that keeps every record unchanged, or only flattens it."""
 
     may_mutate = False
 
     def transform(self, record: Record) -> Record | None:
-        """Return the record, flattened where that is on."""
+        """Return the record, flattened if flattening is enabled."""
         return super().transform(record)
 
     def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - asks for nothing
-        """Return True: everything is kept."""
+        """Return True: every record is kept."""
         return True
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """The flattener, where a subclass has no transform of its own."""
+        """The flattener, unless a subclass overrides `transform`."""
         own = type(self).transform is not SameRecordTransform.transform
         return self.transform if own else (self.flattener or _same)
 
 
 class CustomStreamMap(StreamMap):
-    """The map of a stream that the settings describe."""
+    """Map of a stream that is configured in the settings."""
 
     def __init__(
         self,
@@ -182,15 +182,22 @@ class CustomStreamMap(StreamMap):
         *,
         stream_name: str | None = None,
     ) -> None:
-        """Compile ``map_transform``: a property's name to an expression, or to null.
+        """Compile a map.
 
-        ``map_config`` is what expressions know as ``config``; ``stream_name`` is the
-        stream's own name, ``stream_alias`` the one it goes by.
+        Args:
+            stream_alias: the name of the mapped stream.
+            map_config: the value of ``config`` in expressions.
+            faker_config: seed and locale of ``fake`` in expressions.
+            raw_schema: the stream's schema before the map.
+            key_properties: the stream's keys before the map.
+            map_transform: expressions, or null to remove a property, by property name.
+            flattening_options: the flattening settings, if any.
+            stream_name: the original name of the stream.
 
         Raises:
-            MapExpressionError: an expression is none, or does what it may not.
-            StreamMapConfigError: the map cannot be, for instance without a key.
-            NotImplementedError: an ``__else__`` other than null.
+            MapExpressionError: an expression is invalid or not allowed.
+            StreamMapConfigError: the map is invalid, for example removes a key.
+            NotImplementedError: ``__else__`` is not null.
         """
         super().__init__(stream_alias, raw_schema, key_properties, flattening_options)
         self.map_config = map_config
@@ -214,17 +221,17 @@ class CustomStreamMap(StreamMap):
     # Records
 
     def transform(self, record: Record) -> Record | None:
-        """Return the mapped record, None where the filter or the map leaves nothing."""
+        """Return the mapped record, or None if it is filtered out or empty."""
         result = self._transform(record)
         return super().transform(result) if result else None
 
     def get_filter_result(self, record: Record) -> bool:
-        """Return whether the filter keeps a record."""
+        """Return True if the filter keeps a record."""
         return self._filter is None or bool(self._filter.run(record))
 
     @property
     def has_filter(self) -> bool:
-        """Whether there is anything that may not keep a record."""
+        """True if the map may drop records."""
         return self._filter is not None or self._asks_subclass
 
     @property
@@ -257,7 +264,7 @@ class CustomStreamMap(StreamMap):
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """What `transform` does, as one function."""
+        """A single function equivalent to `transform`."""
         if type(self).transform is not CustomStreamMap.transform:
             return self.transform
         change, flatten = self._transform, self.flattener
@@ -272,7 +279,7 @@ class CustomStreamMap(StreamMap):
 
     @staticmethod
     def _takes_others(rest: dict[str, Any]) -> bool:
-        """Take ``__else__`` out of a map; return whether unnamed properties stay."""
+        """Remove ``__else__`` from a map; return True if unmentioned properties are kept."""
         if MAPPER_ELSE_OPTION not in rest:
             return True
         value = rest.pop(MAPPER_ELSE_OPTION)
@@ -284,12 +291,12 @@ class CustomStreamMap(StreamMap):
 
     @property
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """What expressions can call, by name; a subclass may add to it."""
+        """The functions that expressions can call, by name; a subclass may add functions."""
         return map_functions()
 
     @cached_property
     def fake(self) -> Any:
-        """The maker of made-up values; None where the package Faker is not installed."""
+        """The Faker instance, or None if the package Faker is not installed."""
         return _faker(self.faker_config or {})
 
     def _build_filter(self, rule: Any) -> Expression:
@@ -347,7 +354,7 @@ class CustomStreamMap(StreamMap):
     # Schema
 
     def _build_schema(self, rest: Mapping[str, Any]) -> JsonSchema:
-        """Return the schema of mapped records, before it is flattened."""
+        """Return the schema of mapped records before flattening."""
         raw = self.raw_schema
         schema = copy.copy(raw) if self._others else PropertiesList().to_dict()
         properties = schema["properties"] = dict(schema.get("properties") or {})
@@ -359,7 +366,7 @@ class CustomStreamMap(StreamMap):
                     schema["required"] = [one for one in schema["required"] if one != name]
             else:
                 existing = properties.get(name) or known.get(definition)
-                record = {**raw, "properties": dict(known)}  # as far as it is mapped here
+                record = {**raw, "properties": dict(known)}  # mapped so far
                 properties.update(infer_property_schema(name, definition, existing, record))
         keys = self.transformed_key_properties or ()
         for key in keys:
@@ -380,7 +387,7 @@ def _is_none(definition: Any) -> bool:
 
 
 def _faker(settings: Mapping[str, Any]) -> Any:
-    """Make the maker of made-up values, by the settings' seed and locale."""
+    """Create a Faker instance with the seed and locale of the settings."""
     try:
         from faker import Faker
     except ModuleNotFoundError:

@@ -1,1 +1,1 @@
-"""Parsers of date-times and JSON paths."""
+"""Parsers of datetimes, JSON paths and variable-length integers."""

@@ -1,7 +1,7 @@
-"""Instants: now, and to and from the text that the wire uses.
+"""Parsing and formatting of datetimes in Singer messages.
 
-Rules of the room: every instant is aware and in UTC; a text without an offset is taken
-to be UTC, as the Singer specification has it.
+Datetimes are aware and in UTC; a text without an offset is taken as UTC, as the Singer
+specification defines.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ _FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 class NonUTCDatetimeError(Exception):
-    """A date-time was to be written as UTC and is not in UTC."""
+    """A datetime that must be written as UTC has another offset."""
 
     def __init__(self) -> None:
         super().__init__("The date-time must be in UTC to be written with a 'Z'.")
 
 
 def utc_now() -> datetime:
-    """Return the present instant, aware, in UTC."""
+    """Return the current time as an aware datetime in UTC."""
     return datetime.now(timezone.utc)
 
 
 def parse_datetime(text: str) -> datetime:
-    """Read an ISO 8601 date-time; without an offset it is taken as UTC.
+    """Parse an ISO 8601 datetime; without an offset it is taken as UTC.
 
     Raises:
-        ValueError: the text is no date-time.
+        ValueError: the text is not a datetime.
     """
     found = datetime_fromisoformat(text)
     return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found
 
 
 def strptime_to_utc(dtimestr: str) -> datetime:
-    """Read an ISO 8601 date-time and turn it to UTC."""
+    """Parse an ISO 8601 datetime and convert it to UTC."""
     return parse_datetime(dtimestr).astimezone(timezone.utc)
 
 
 def strftime(dtime: datetime, format_str: str = _FORMAT) -> str:
-    """Write a date-time of UTC, by default as ``2024-01-31T00:00:00.000000Z``.
+    """Format a datetime in UTC, by default as ``2024-01-31T00:00:00.000000Z``.
 
     Raises:
-        NonUTCDatetimeError: its offset is not zero.
+        NonUTCDatetimeError: the offset is not zero.
     """
     if dtime.utcoffset() != timedelta(0):
         raise NonUTCDatetimeError
@@ -64,34 +64,34 @@ def strftime(dtime: datetime, format_str: str = _FORMAT) -> str:
 
 
 def datetime_fromisoformat(text: str) -> datetime:
-    """Read an ISO 8601 date-time as Python 3.11 and later do; without an offset it is naive.
+    """Parse an ISO 8601 datetime as Python 3.11 does; without an offset it is naive.
 
     Raises:
-        ValueError: the text is no date-time.
+        ValueError: the text is not a datetime.
     """
     return datetime.fromisoformat(_as_python_reads(text))
 
 
 def date_fromisoformat(text: str) -> date:
-    """Read an ISO 8601 date.
+    """Parse an ISO 8601 date.
 
     Raises:
-        ValueError: the text is no date.
+        ValueError: the text is not a date.
     """
     return date.fromisoformat(text)
 
 
 def time_fromisoformat(text: str) -> time:
-    """Read an ISO 8601 time of day as Python 3.11 and later do.
+    """Parse an ISO 8601 time of day as Python 3.11 does.
 
     Raises:
-        ValueError: the text is no time.
+        ValueError: the text is not a time.
     """
     return time.fromisoformat(_as_python_reads(text))
 
 
 def _as_python_reads(text: str) -> str:
-    """Return a text as Python 3.10 reads it: without "Z", fractions with six digits."""
+    """Return a text in the form that Python 3.10 parses: no "Z", fractions of six digits."""
     if sys.version_info >= (3, 11):
         return text
     fraction = re.compile(r"\.(\d{1,6})\d*")

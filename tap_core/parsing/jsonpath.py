@@ -1,18 +1,10 @@
-"""Values of a JSON document by JSONPath: records in a page, the token of the next page.
+"""Evaluation of JSONPath expressions: records in a page, the token of the next page.
 
-Rules of the room:
-
-- What a path needs is decided once per expression. Everyday paths (a chain of names, indices
-  and wildcards, as in ``$.data.items[*]``) are walked here; all others go to jsonpath-ng, which
-  takes longer to import than a page takes to read and is imported when the first of them comes.
-- Both ways give the same values in the same order: those of jsonpath-ng 1.11 to 1.15, which
-  reads more than RFC 9535 allows (names without ``$``) and where a wildcard that meets an
-  object gives the object's values. What goes to the library (filters, slices, lists of names,
-  ``..``) means what the installed version means by it; Python 3.10 has none after 1.8.
-- One exception, singer_sdk's, and with it the same under every version: a ``[*]`` at the *end*
-  of a path asks for the elements of an array. Where it meets a single value instead, that value
-  is the only element, so a ``records_jsonpath`` of ``$[*]`` also reads an endpoint that answers
-  with one object. Null has no elements.
+- Chains of names, indices and wildcards (``$.data.items[*]``) are evaluated here. Other paths use
+  jsonpath-ng, imported on first use because the import takes longer than parsing a page.
+- Results equal those of jsonpath-ng 1.11 to 1.15: names without ``$`` are valid, and a wildcard on
+  an object gives its values. Other syntax means what the installed version (Python 3.10: 1.8) says.
+- As in singer_sdk, a final ``[*]`` on a single value gives that value, and on null nothing.
 """
 
 from __future__ import annotations
@@ -59,16 +51,16 @@ _WORDS = frozenset({"where", "wherenot"})
 
 @dataclass(frozen=True)
 class _Path:
-    """A path that is ready to be used; ``of_arrays`` when what it finds is to be unpacked."""
+    """A compiled path; ``of_arrays`` is True if the arrays that it finds are to be unpacked."""
 
     find: _Find
     of_arrays: bool
 
 
 def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iterator[Any]:
-    """Return all values that a JSONPath expression finds in a JSON document, in its order.
+    """Yield all values that a JSONPath expression matches in a JSON document, in order.
 
-    Raises jsonpath-ng's ``JSONPathError`` for an expression that is none.
+    Raises jsonpath-ng's ``JSONPathError`` for an invalid expression.
     """
     path = _parse_path(expression)
     found = path.find(input)
@@ -86,7 +78,7 @@ def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iter
 
 
 def _unpack(values: list[Any]) -> tuple[list[Any], bool]:
-    """Return the elements of arrays, and whether something else was taken as one."""
+    """Return the elements of arrays, and True if another value was taken as an element."""
     if len(values) == 1 and isinstance(values[0], list):
         return values[0], False
     found: list[Any] = []
@@ -109,7 +101,7 @@ def _parse_path(expression: str) -> _Path:
 
 
 def _by_library(expression: str) -> _Path:
-    """Leave a path to jsonpath-ng, all but a last ``[*]``."""
+    """Compile a path with jsonpath-ng, except for a final ``[*]``."""
     path = _compile_jsonpath(expression)
     arrays = _path_of_arrays(path) if expression.rstrip().endswith(_ELEMENTS) else None
     asked = arrays or path
@@ -117,7 +109,7 @@ def _by_library(expression: str) -> _Path:
 
 
 def _path_of_arrays(path: JSONPath) -> JSONPath | None:
-    """Return what stands before the ``[*]`` that ends a path, None if it does not end in one."""
+    """Return the part before a path's final ``[*]``, or None if the path does not end in it."""
     from jsonpath_ng import Child
 
     # It is shown as `[*]`, being a slice without bounds; from 1.16 on as `*`, being a wildcard.
@@ -140,11 +132,13 @@ def _compile_jsonpath(expression: str) -> JSONPath:
 
 
 def _everyday(expression: str) -> _Path | None:
-    """Return the walk along a chain of names, indices and wildcards, None for all else."""
+    """Compile a chain of names, indices and wildcards; return None for other paths."""
     steps = _parse_steps(expression)
     if steps is None:
         return None
-    alone = len(steps) == 1 and not expression.startswith("$")  # then [*] is no one's end
+    alone = len(steps) == 1 and not expression.startswith(
+        "$"
+    )  # a bare [*] is not the end of a path
     of_arrays = expression.endswith(_ELEMENTS) and not alone
     return _Path(_walk(steps[:-1] if of_arrays else steps), of_arrays)
 
@@ -191,7 +185,7 @@ def _named(name: str) -> _Step:
 
 
 def _member(value: Any, name: str) -> Any:
-    """Return a member of an object, or of whatever else can be asked as one is."""
+    """Return a member of an object or of another value that supports lookup by name."""
     try:
         return value.get(name, _ABSENT)
     except (AttributeError, TypeError):
@@ -210,7 +204,7 @@ def _at(index: int) -> _Step:
 
 
 def _elements(values: list[Any]) -> list[Any]:
-    """Take ``[*]``: the elements of arrays and the values of objects."""
+    """Return the elements of arrays and the values of objects, for ``[*]``."""
     found: list[Any] = []
     for value in values:
         if isinstance(value, dict):
@@ -221,7 +215,7 @@ def _elements(values: list[Any]) -> list[Any]:
 
 
 def _members(values: list[Any]) -> list[Any]:
-    """Take ``.*``: the same, and of whatever else has keys."""
+    """Return the values for ``.*``: like ``[*]``, and of other values that have keys."""
     found: list[Any] = []
     for value in values:
         if isinstance(value, (list, tuple)):

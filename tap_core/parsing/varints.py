@@ -1,4 +1,4 @@
-"""Numbers of seven bits a byte, the lowest first, as Thrift and Protocol Buffers write them.
+"""Variable-length integers (seven bits per byte, lowest first) of Thrift and Protocol Buffers.
 
 Source: Protocol Buffers, "Encoding"; Apache Thrift, "Compact protocol".
 """
@@ -16,10 +16,10 @@ _BITS: Final = 64
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number and where it ends.
+    """Return the integer at a position and the position after it.
 
     Raises:
-        IndexError: the data end within it.
+        IndexError: the data end within the integer.
         ValueError: it has more than 64 bits.
     """
     number = shift = 0

@@ -1,1 +1,1 @@
-"""The doors, one folder each."""
+"""Command-line entry points and protocol support, one package per protocol."""

@@ -1,6 +1,7 @@
-"""What clients must know of settings before they show them to people.
+"""Recognition of the settings that the SDK adds to a tap's own settings.
 
-Rules of the room: pure, and made from the schema of the settings alone.
+Clients that show a configuration form need to tell the two apart. Everything is derived from
+the JSON Schema of the settings.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ _COMES_WITH_THE_SDK: Final = (
 
 
 def author_settings(schema: Mapping[str, Any]) -> set[str]:
-    """Name the settings that are the SDK's: an author's of such a name says something else."""
+    """Return the names of the settings that the SDK defines.
+
+    A setting of the same name with a different definition belongs to the tap's author and is not
+    included.
+    """
     given = schema.get("properties") or {}
     return {
         name

@@ -1,9 +1,12 @@
-"""Whose fault an error is, and what to tell a person about it.
+"""Classification of errors by who can resolve them, and messages for users.
 
-Rules of the room: no library is imported to know its errors; they are told by name. An error
-that says nothing by itself is judged by the one behind it. What the user can mend (settings,
-files, credentials) is ``config_error``; what may pass by itself ``transient_error``; all else
-``system_error``: the words are the Airbyte protocol's, section "AirbyteErrorTraceMessage".
+- ``config_error``: the user can correct it (settings, files, credentials).
+- ``transient_error``: a retry may succeed.
+- ``system_error``: everything else.
+
+Errors of optional libraries are recognised by class name, so that no library is imported for
+it. An error that cannot be classified is judged by its cause.
+Source of the names: the Airbyte protocol, section "AirbyteErrorTraceMessage".
 """
 
 from __future__ import annotations
@@ -51,14 +54,14 @@ _NO_CERTIFICATE: Final = "CERTIFICATE_VERIFY_FAILED"
 _PASSING_STATUSES: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _STATUS_FIRST: Final = re.compile(r"\s*(?:HTTP )?([45]\d\d)\b")
-"""How messages of `RESTStream.response_error_message` begin, and those of many authors."""
+"""The start of messages of `RESTStream.response_error_message` and of many authors' errors."""
 _LONGEST_CHAIN: Final = 10
 
 
 def summarize_error(error: BaseException, said: str | None = None) -> str:
-    """Return what to tell a person, with what can be done where that is known.
+    """Return an error message for the user, with advice where the classification allows one.
 
-    ``said`` stands for the error's own text where that is not to be shown as it is.
+    ``said`` replaces the error's own text where that must not be shown unchanged.
     """
     kind = failure_type(error)
     said = str(error).strip() if said is None else said
@@ -66,14 +69,14 @@ def summarize_error(error: BaseException, said: str | None = None) -> str:
     if kind == CONFIG and any(is_auth_failure(each) for each in iterate_causes(error)):
         return f"The source refuses the credentials: check those in the configuration. {text}"
     if kind == TRANSIENT:
-        return f"The source does not answer as it should just now: try again later. {text}"
+        return f"The source is temporarily unavailable: try again later. {text}"
     if kind == SYSTEM:
-        return f"Something went wrong that the configuration cannot mend. {_named(error, said)}"
+        return f"Internal error, not caused by the configuration: {_named(error, said)}"
     return text
 
 
 def failure_type(error: BaseException) -> str:
-    """Return whose fault an error is: the user's, nobody's for long, or the program's."""
+    """Return ``config_error``, ``transient_error`` or ``system_error`` for an error."""
     return next(filter(None, map(_verdict, iterate_causes(error))), SYSTEM)
 
 
@@ -83,7 +86,7 @@ def _named(error: BaseException, said: str) -> str:
 
 
 def iterate_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and those behind it."""
+    """Yield an error and the chain of its causes, at most ten exceptions."""
     current: BaseException | None = error
     for _ in range(_LONGEST_CHAIN):
         if current is None:
@@ -94,7 +97,10 @@ def iterate_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _verdict(error: BaseException) -> str | None:
-    """Judge one error by itself, unless it says so; None where nothing is known."""
+    """Classify one error without its causes; None if it cannot be classified.
+
+    A valid ``failure_type`` attribute of the error takes precedence.
+    """
     if (told := getattr(error, "failure_type", None)) in _KINDS:
         return str(told)
     if isinstance(error, _CONFIG_FAULTS) or is_auth_failure(error):
@@ -105,15 +111,15 @@ def _verdict(error: BaseException) -> str | None:
 
 
 def is_auth_failure(error: BaseException) -> bool:
-    """Tell whether a source did not accept who asks."""
+    """Return True if the source rejected the credentials."""
     if get_http_status(error) in _REFUSED or _refused_by_sql(error):
         return True
-    # A token endpoint says so with other statuses too: RFC 6749, section 5.2.
+    # A token endpoint rejects credentials with status 400: RFC 6749, section 5.2.
     return _is_token_error(error) and get_http_status(error) == HTTPStatus.BAD_REQUEST
 
 
 def _refused_by_sql(error: BaseException) -> bool:
-    """Tell whether a database refused a login: SQLSTATE class 28."""
+    """Return True if a database rejected the login: SQLSTATE class 28, or a driver's message."""
     for each in (error, getattr(error, "orig", None)):
         state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
         if isinstance(state, str) and state.startswith("28"):
@@ -123,7 +129,7 @@ def _refused_by_sql(error: BaseException) -> bool:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Tell whether the same may succeed later: by its status, else by what it is called."""
+    """Return True if a retry may succeed, judged by HTTP status or else by exception class."""
     if isinstance(error, _PASSING):
         return True
     status = get_http_status(error)
@@ -140,7 +146,10 @@ def _is_token_error(error: BaseException) -> bool:
 
 
 def get_http_status(error: BaseException) -> int | None:
-    """Return the HTTP status that an error stands for."""
+    """Return the HTTP status (400 or higher) that an error reports, or None.
+
+    It is read from the error's response, its ``status`` or ``code``, or the start of its message.
+    """
     response = getattr(error, "response", None)
     candidates = [
         getattr(response, "status_code", None),

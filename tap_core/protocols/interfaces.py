@@ -1,7 +1,7 @@
-"""What protocols that ask for streams ask of a tap.
+"""Interfaces of taps and streams that the Airbyte and Fivetran protocols need.
 
-Rules of the room: Protocols, so that a door never imports the classes above it, and what two
-protocols do alike with a stream's entry in the tap's own catalog.
+They are typing Protocols, so that a protocol's package never imports the tap classes. The module
+also holds the two operations on catalog entries that both protocols share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class TapProtocol(Protocol):
-    """A tap; its class is called with these keywords, and makes it without catalog or state."""
+    """A tap whose class accepts these keyword arguments and needs neither catalog nor state."""
 
     name: str
     shared_state: bool
@@ -45,75 +45,75 @@ class TapProtocol(Protocol):
 
     @classmethod
     def get_documentation_url(cls) -> str | None:
-        """Where to read about it."""
+        """Return the URL of the tap's documentation, if it has one."""
 
     @classmethod
     def get_changelog_url(cls) -> str | None:
-        """Where to read of its changes."""
+        """Return the URL of the tap's changelog, if it has one."""
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Its settings."""
+        """The tap's settings."""
 
     @property
     def document(self) -> Any:
-        """Its state, as the engine keeps it."""
+        """The tap's state document in the engine's internal form."""
 
     @property
     def logger(self) -> logging.Logger:
-        """Where it logs."""
+        """The tap's logger."""
 
     @property
     def run(self) -> Any:
-        """The run that is going on."""
+        """The current run."""
 
     @property
     def stopped_by(self) -> int | None:
-        """The signal that asked for the end."""
+        """The number of the signal that requested a stop, or None."""
 
     @property
     def streams(self) -> Mapping[str, Any]:
-        """Its streams by name."""
+        """The tap's streams by name."""
 
     def check_connection(self) -> None:
-        """Raise an error where the source cannot be reached."""
+        """Raise an error if the source cannot be reached."""
 
     def check_streams(self) -> None:
-        """Raise an error for a stream that its settings do not allow to be read."""
+        """Raise an error for a stream that cannot be read with the tap's settings."""
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take a state over."""
+        """Load the state of an earlier sync."""
 
     def setup_mapper(self) -> None:
-        """Make the stream maps."""
+        """Create the stream maps."""
 
     def speak_by(self, outlet: Any) -> None:
-        """Let all that it says go through an outlet."""
+        """Send all output of the tap to ``outlet``."""
 
     def sync_all(self) -> None:
-        """Sync what is selected."""
+        """Sync the selected streams."""
 
     def use_catalog(self, catalog: Any) -> None:
-        """Take a catalog that was made of its streams."""
+        """Use a catalog that was built from the tap's streams."""
 
 
 class DiscoveredStream(Protocol):
-    """A stream of a tap, as far as a catalog speaks of it."""
+    """A stream with the attributes that a catalog describes."""
 
     name: str
     takes_any_replication_key: bool
 
     @property
     def tap_stream_id(self) -> str:
-        """What the tap's own catalog calls it."""
+        """The stream's ID in the Singer catalog."""
 
     @property
     def namespace(self) -> str | None:
-        """What the source keeps it in."""
+        """The namespace of the stream in the source, such as a database schema, or None."""
 
     @property
     def name_in_namespace(self) -> str:
-        """What the source calls it there."""
+        """The stream's name within its namespace."""
 
     @property
     def schema(self) -> JsonSchema:
@@ -125,32 +125,32 @@ class DiscoveredStream(Protocol):
 
     @property
     def _singer_catalog_entry(self) -> CatalogEntry:
-        """Its entry in the tap's own catalog."""
+        """The stream's entry in the tap's Singer catalog."""
 
 
 class ResumableStream(DiscoveredStream, Protocol):
-    """A stream that goes on from a state, with the catalog of the run applied."""
+    """A stream that can resume from a state, after the run's catalog was applied."""
 
     @property
     def replication_method(self) -> str:
-        """How it is read."""
+        """The replication method, such as FULL_TABLE or INCREMENTAL."""
 
     @property
     def selected(self) -> bool:
-        """Whether it is sent."""
+        """True if the stream's records are sent."""
 
     @property
     def descendent_streams(self) -> Sequence[Any]:
-        """Its children, and theirs."""
+        """The stream's child streams, and their child streams at any depth."""
 
 
 def get_catalog_entry(stream: DiscoveredStream) -> CatalogEntry:
-    """Return a stream's entry in the tap's own catalog."""
-    return stream._singer_catalog_entry  # noqa: SLF001 - a hook of authors, by singer_sdk's name
+    """Return a stream's entry in the tap's Singer catalog."""
+    return stream._singer_catalog_entry  # noqa: SLF001 - an author's hook, named by singer_sdk
 
 
 def apply_selection(node: Metadata, *, wanted: bool) -> None:
-    """Select a property or not, also one that Singer's clients always get."""
+    """Select or deselect a property, also one whose inclusion is "automatic"."""
     node.selected = wanted
     if node.inclusion == Metadata.InclusionType.AUTOMATIC and not wanted:
         node.inclusion = Metadata.InclusionType.AVAILABLE

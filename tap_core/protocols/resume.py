@@ -1,9 +1,8 @@
-"""Which streams go on from a state and which begin, when some of them are asked for anew.
+"""Decision which streams resume from their state and which restart from the beginning.
 
-Rules of the room: pure. ``bookmarks`` are the states of streams by the tap's own names for them.
-A stream that begins has to see all records of its parents, so these begin too: else what is
-below their older records would never be asked for. What such a parent has sent before need not
-be sent once more.
+``bookmarks`` are the states of streams by the tap's stream names. A child stream that restarts
+needs every record of its parent streams, so these restart too; otherwise the children of older
+parent records would be missed. Records that such a parent sent before need not be sent again.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["RestartedStreams", "find_previously_sent", "retained_bookmarks"]
 logger: logging.Logger = logging.getLogger(__name__)
 
 RestartedStreams: TypeAlias = Callable[[ResumableStream, Any], bool]
-"""Tells of a selected stream and its state, None for none, whether it begins."""
+"""Function of a selected stream and its state (or None) that returns True if it restarts."""
 
 
 def retained_bookmarks(
@@ -29,9 +28,9 @@ def retained_bookmarks(
     begins: RestartedStreams,
     in_full: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the states with which streams go on; nothing in it is shared with ``bookmarks``.
+    """Return deep copies of the states of the streams that resume.
 
-    Those ``in_full`` begin in any case, also where they are not selected.
+    The streams named in ``in_full`` restart in any case, even if they are not selected.
     """
     begun = _begun(bookmarks, streams, begins, in_full)
     fresh = begun | _parents(begun, streams).keys()
@@ -44,7 +43,10 @@ def find_previously_sent(
     begins: RestartedStreams,
     in_full: Collection[str] = (),
 ) -> dict[str, dict[str, Any]]:
-    """Return the states of the parents that begin again only for the sake of their children."""
+    """Return the states of the parent streams that restart only because a child stream does.
+
+    Each of these streams is logged with the child that causes it.
+    """
     begun = _begun(bookmarks, streams, begins, in_full)
     again = {
         name: child
@@ -62,7 +64,7 @@ def _begun(
     begins: RestartedStreams,
     in_full: Collection[str],
 ) -> set[str]:
-    """Name the streams that begin at their beginning, by themselves."""
+    """Return the names of the streams that restart for a reason other than a child stream."""
     return {
         name
         for name, stream in streams.items()
@@ -71,7 +73,7 @@ def _begun(
 
 
 def _parents(begun: Collection[str], streams: Mapping[str, ResumableStream]) -> dict[str, str]:
-    """Name the streams above those that begin, each with one of them."""
+    """Return the ancestors of restarting streams, each with the name of one such descendant."""
     found = {
         name: next((one.name for one in stream.descendent_streams if one.name in begun), None)
         for name, stream in streams.items()

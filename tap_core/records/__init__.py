@@ -1,1 +1,1 @@
-"""What is done to records: pure functions of a schema that give functions of a row."""
+"""Record processing: functions that compile a schema to a function of one record."""

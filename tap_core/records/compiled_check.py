@@ -1,8 +1,8 @@
-"""The check of a whole record as one flat function, written for its layout.
+"""Check of a whole record, compiled to one flat function for its layout.
 
-Rules of the room: what a check is not sure of it refuses, and the caller looks again with
-loops; so it can spare time and nothing else. Property names enter the source as literals,
-everything else by names of our own.
+The check returns False in all doubtful cases, and the caller then checks the record with loops,
+so the compiled check only saves time. Property names are inserted in the source as literals, all
+other names are chosen by this module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["always_false", "compile_record_check"]
 
 
 def always_false(_record: Record) -> bool:
-    """Refuse every record: the check before there is one."""
+    """Return False; the check that is used until one is compiled."""
     return False
 
 
@@ -27,11 +27,11 @@ def compile_record_check(
     allowed: Mapping[str, Collection[type]],
     checks: Mapping[str, Callable[[Any], bool]],
 ) -> Callable[[Record], bool]:
-    """Return ``fits(record) -> bool`` for dicts of these keys, in any order.
+    """Return ``fits(record) -> bool`` for dicts with these keys, in any order.
 
-    ``allowed`` are the types of each property that stays; ``checks`` are asked of values of
-    other types, but not of finite decimals, of which pages read from an API are full.
-    Properties that are in neither are deleted from a record that fits.
+    ``allowed`` are the types of each property that is kept. ``checks`` are called for values of
+    other types, but not for finite decimals, which are frequent in API responses. Properties that
+    are in neither mapping are deleted from a record that fits.
     """
     names: dict[str, Any] = {"Decimal": Decimal}
     terms = ["type(r) is dict", f"len(r) == {len(keys)}"]
@@ -50,6 +50,6 @@ def compile_record_check(
         f"        {'; '.join(drops)}\n"
         "    except KeyError: return False\n    return True\n"
     )
-    exec(source, names)  # noqa: S102 - of literals and our own words
+    exec(source, names)  # noqa: S102 - the source has only literals and names of this module
     fits: Callable[[Record], bool] = names["fits"]
     return fits

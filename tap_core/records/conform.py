@@ -1,8 +1,8 @@
-"""Bring the values of a record to what JSON can hold and the schema declares.
+"""Conversion of record values to JSON types and to the types of the schema.
 
-Rules of the room: a schema is compiled once to a function from record to record; the
-author's own object is never changed here; what a schema does not know is dropped and
-said once. The rules for each value are those that users of the Singer SDK rely on.
+A schema is compiled once to a function from record to record. The author's own object is never
+changed. Properties that are not in the schema are dropped, with one warning. The rules for each
+value are those of the Meltano Singer SDK.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ __all__ = [
 ]
 
 UnmappedCallback: TypeAlias = Callable[[tuple[str, ...]], None]
-"""Told the dotted paths of the properties that a record had and its schema has not."""
+"""Function that is called with the dotted paths of properties that are not in the schema."""
 
 _Conform: TypeAlias = Callable[[Any, list[str]], Any]
-"""From a value to its conformed value; appends the paths that were dropped."""
+"""Function from a value to its conformed value; it appends the paths that were dropped."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ZERO_BIT = b"\x00"
@@ -57,8 +57,8 @@ def compile_conformer(
 ) -> Callable[[Record], Record]:
     """Return the function that conforms one record of this schema.
 
-    ``unmapped`` is called for each record that has properties beyond the schema, with
-    their paths; it decides how often to speak.
+    ``unmapped`` is called with the paths of properties that are not in the schema, for each record
+    that has some; it decides how often to log.
     """
     if level == TypeConformanceLevel.NONE:
         return lambda record: record
@@ -77,11 +77,11 @@ def compile_conformer(
 
 
 def _refuse_fields(record: Record) -> Record:
-    """Take only empty records: by this schema nothing of another would be left."""
+    """Accept only empty records: a schema without properties would drop all values."""
     if record:
         raise DiscoveryError(
-            "The schema of the stream has no 'properties', so nothing of a record with"
-            f" {', '.join(map(repr, record))} would be sent. Declare them, or allow all by"
+            "The schema of the stream has no 'properties', so no value of a record with"
+            f" {', '.join(map(repr, record))} would be sent. Declare them, or allow all with"
             ' "additionalProperties": true.'
         )
     return record
@@ -94,12 +94,12 @@ def conform_record_data_types(
     level: TypeConformanceLevel,
     logger: logging.Logger,
 ) -> Record:
-    """Conform one record: the uncompiled form, for callers outside a sync."""
+    """Conform one record without a compiled function, for callers outside a sync."""
     return compile_conformer(schema, level, warn_once(stream_name, logger))(record)
 
 
 def warn_once(stream_name: str, logger: logging.Logger) -> UnmappedCallback:
-    """Return a function that warns of each distinct set of unknown properties once."""
+    """Return a function that warns once about each distinct set of unknown properties."""
     seen: set[tuple[str, ...]] = set()
 
     def unmapped(names: tuple[str, ...]) -> None:
@@ -131,7 +131,7 @@ def conform_primitive(value: Any, schema: JsonSchema) -> Any:
 
 
 def _text_of_bytes(value: bytes, schema: JsonSchema) -> str | bool:
-    """Return bytes as the Singer SDK has them, in hexadecimal, unless a schema says how."""
+    """Return bytes in hexadecimal, as the Singer SDK does, unless the schema has an encoding."""
     if is_boolean_type(schema):
         return value != _ZERO_BIT
     if schema.get("contentEncoding") == "base64":
@@ -140,7 +140,7 @@ def _text_of_bytes(value: bytes, schema: JsonSchema) -> str | bool:
 
 
 def _instant_text(value: date | time | timedelta) -> str:
-    """Return the ISO text of a point in time; a naive date-time is UTC."""
+    """Return the ISO 8601 text of a date, time or duration; a naive datetime is UTC."""
     if isinstance(value, datetime):
         aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
         return aware.isoformat("T", timespec="microseconds")
@@ -150,17 +150,16 @@ def _instant_text(value: date | time | timedelta) -> str:
 
 
 def is_finite(value: float | Decimal) -> bool:
-    """Tell whether JSON has a number for this; a decimal is not made a float to find out."""
+    """Return True if JSON can represent the number; a decimal is not converted to a float."""
     return value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
 
 
 def to_json_compatible(value: Any) -> Any:
-    """Copy a value so that it holds nothing but what JSON has, in exactly JSON's types.
+    """Return a copy of a value that holds only the exact types of JSON.
 
-    Inside free-form values (no declared properties) nothing is conformed, only
-    written: date-times as ``isoformat``, bytes as the text they are, named tuples as
-    objects, whatever else JSON lacks as text. A lone surrogate becomes a question mark,
-    since no UTF-8 text can hold it.
+    Values without declared properties are not conformed, only converted: date-times to
+    ``isoformat``, bytes to text, named tuples to objects, all other types to text. A lone surrogate
+    becomes a question mark, since UTF-8 cannot represent it.
     """
     kind = type(value)
     if kind is str:
@@ -177,9 +176,9 @@ def to_json_compatible(value: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """Write a value of a type that JSON does not have, or of a subtype of one that it has.
+    """Convert a value whose type is not a JSON type, or only a subtype of one.
 
-    Encoders know the exact types only: others, such as NumPy's float64, they write as text.
+    Encoders support exact types only: they write others, such as NumPy's float64, as text.
     """
     if isinstance(value, (float, Decimal)):
         exact = float if isinstance(value, float) else Decimal
@@ -194,7 +193,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _key(name: Any) -> str:
-    """Write the key of an object as JSON writers do for keys that are no text."""
+    """Return the key of an object as text, converted as JSON writers do."""
     if name is None or isinstance(name, bool):
         return "null" if name is None else str(name).lower()
     return str(_scalar(name))
@@ -224,12 +223,15 @@ def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None)
 
 
 def get_property_schema(schema: Any) -> JsonSchema:
-    """Return a property's schema; true and false, which JSON Schema has too, say nothing."""
+    """Return a property's schema; the schemas ``true`` and ``false`` become an empty dict."""
     return schema if isinstance(schema, dict) else {}
 
 
 def has_uniform_items(schema: JsonSchema) -> bool:
-    """Tell whether a schema has lists of one kind of items; one without a type has none."""
+    """Return True if a schema declares lists with one schema for all items.
+
+    A schema without a type has no such lists.
+    """
     try:
         return is_uniform_list(schema)
     except (EmptySchemaTypeError, ValueError):
@@ -237,7 +239,7 @@ def has_uniform_items(schema: JsonSchema) -> bool:
 
 
 def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
-    """Compile one property: object, uniform list or primitive, as its value turns out."""
+    """Compile one property: the value decides if it is an object, a uniform list or a primitive."""
     deep = level == TypeConformanceLevel.RECURSIVE
     has_object = bool(is_object_type(schema)) and "properties" in schema
     has_list = has_uniform_items(schema)

@@ -1,9 +1,9 @@
-"""Nested objects spread over columns: ``{"a": {"b": 1}}`` becomes ``{"a__b": 1}``.
+"""Flattening of nested objects to columns: ``{"a": {"b": 1}}`` becomes ``{"a__b": 1}``.
 
-Rules of the room: schema and options make one function of a record; what a key becomes
-is worked out once per path. What is left over (lists, objects below the last level,
-objects that the flattened schema names) is written as JSON text. The names and results
-are those of the Singer SDK (version 0.54), so that tables stay what they were.
+Schema and options are compiled to one function of a record; the column of a key is computed once
+per path. Remaining nested values (lists, objects below the last level, objects that are columns
+of the flattened schema) are written as JSON text. Names and results are those of the Meltano
+Singer SDK 0.54, so that tables keep their columns.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ DEFAULT_MAX_KEY_LENGTH = 255
 
 _UNSET = -1
 _KEYS = 4096
-"""Keys of one object that are remembered; objects of free keys must not grow for ever."""
+"""Maximum number of cached keys per object, because objects may have arbitrary keys."""
 
 _PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
 
 
 class PluginFlatteningConfig(TypedDict, total=False):
-    """The settings of flattening."""
+    """Settings of flattening."""
 
     flattening_enabled: bool
     flattening_max_depth: int
@@ -54,10 +54,10 @@ class PluginFlatteningConfig(TypedDict, total=False):
 
 @dataclass
 class FlatteningOptions:
-    """Whether and how deep to flatten; ``max_level`` 0 flattens nothing.
+    """Options of flattening; ``max_level`` 0 flattens nothing.
 
     Raises:
-        ConfigValidationError: it is enabled and no level is given.
+        ConfigValidationError: Flattening is enabled without a maximum level.
     """
 
     _: KW_ONLY
@@ -67,7 +67,7 @@ class FlatteningOptions:
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH
 
     def __post_init__(self) -> None:
-        """Ask for the level."""
+        """Check that a level is set."""
         if self.enabled and self.max_level == _UNSET:
             raise ConfigValidationError(
                 "Flattening is misconfigured",
@@ -76,7 +76,7 @@ class FlatteningOptions:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FlatteningOptions:
-        """Read the options from a plugin's settings; null is as good as missing."""
+        """Return the options from a plugin's settings; null is treated as missing."""
         given = {
             "max_level": data.get("flattening_max_depth"),
             "max_key_length": data.get("flattening_max_key_length"),
@@ -87,7 +87,7 @@ class FlatteningOptions:
 
 
 def get_flattening_options(plugin_config: Mapping[str, Any]) -> FlatteningOptions:
-    """Read the options of flattening from a plugin's settings."""
+    """Return the flattening options from a plugin's settings."""
     return FlatteningOptions.from_dict(plugin_config)
 
 
@@ -101,7 +101,7 @@ def flatten_key(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> str:
-    """Join a key to those above it; where that is too long, shorten them from the left.
+    """Join a key to its parent keys; if the result is too long, shorten them from the left.
 
     >>> flatten_key("foo", ["bar", "baz"])
     'bar__baz__foo'
@@ -136,7 +136,7 @@ def flatten_schema(
     """Return a copy of ``schema`` whose objects are flattened down to ``max_level``.
 
     Raises:
-        ValueError: two properties get the same name.
+        ValueError: Two properties get the same name.
     """
     result = deepcopy(schema)
     columns = _Columns(max_level, separator, max_key_length)
@@ -146,7 +146,7 @@ def flatten_schema(
 
 @dataclass(frozen=True)
 class _Columns:
-    """The flattened properties of objects."""
+    """Flattened properties of objects."""
 
     max_level: int
     separator: str
@@ -172,12 +172,12 @@ class _Columns:
                 yield key, column
 
     def _opens(self, definition: JsonSchema, level: int) -> bool:
-        """Tell whether an object becomes several columns."""
+        """Return True if an object becomes several columns."""
         is_object = "object" in definition.get("type", ())
         return is_object and "properties" in definition and level < self.max_level
 
     def _column(self, definition: JsonSchema) -> JsonSchema | None:
-        """Return the schema of a property that stays one column; None leaves it out."""
+        """Return the schema of a property that remains one column, or None to omit it."""
         if "type" not in definition:
             return _column_of_choices(definition)
         kinds = definition["type"]
@@ -189,8 +189,9 @@ class _Columns:
 def _column_of_choices(definition: JsonSchema) -> JsonSchema | None:
     """Return the schema of a property without a type.
 
-    Of choices (``oneOf``, ``anyOf``, as first keyword) the first one counts, where it
-    is text, a list or an object; what is no such list is text.
+    Of alternatives (``oneOf``, ``anyOf``, as the first keyword) the first one is used if it is a
+    string, an array or an object; for other types the property is omitted. A property without
+    alternatives becomes a string.
     """
     choices = next(iter(definition.values()), None)
     first = choices[0] if isinstance(choices, list) and choices else None
@@ -212,7 +213,7 @@ def flatten_record(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> Record:
-    """Flatten one record: the uncompiled form."""
+    """Flatten one record without a compiled function."""
     flatten = compile_flattener(
         flattened_schema, max_level, separator, max_key_length=max_key_length
     )
@@ -228,8 +229,8 @@ def compile_flattener(
 ) -> Callable[[Record], Record]:
     """Return the function that flattens one record to a new one.
 
-    An object is opened where its key is no column of ``flattened_schema``; without a
-    schema nothing is.
+    An object is flattened if its key is not a column of ``flattened_schema``; without a schema
+    nothing is flattened.
     """
     columns = (flattened_schema or {}).get("properties") or {}
 
@@ -250,11 +251,11 @@ def compile_flattener(
 
 
 _Place: TypeAlias = "tuple[str, _Level | None]"
-"""What a key becomes, and what an object under it is spread by; None: it stays one value."""
+"""Column name of a key, and the level of the object under it; None keeps the value whole."""
 
 
 class _Level(dict[str, _Place]):
-    """The keys of one object, each worked out when it is first seen."""
+    """Columns of the keys of one object, each computed on first access."""
 
     def __init__(
         self, path: tuple[str, ...], place: Callable[[tuple[str, ...], str], _Place]
@@ -271,7 +272,7 @@ class _Level(dict[str, _Place]):
 
 
 def _spread(values: Mapping[str, Any], level: _Level, result: Record) -> None:
-    """Put the values of one object, and of those below it, into the flat result."""
+    """Add the values of one object, and of the objects in it, to the flat result."""
     for name, value in values.items():
         key, below = level[name]
         if type(value) in _PLAIN:
@@ -283,7 +284,7 @@ def _spread(values: Mapping[str, Any], level: _Level, result: Record) -> None:
 
 
 def _as_json(value: Any) -> str:
-    """Write what is left over; text that UTF-8 cannot hold is written as in other values."""
+    """Return remaining nested values as JSON text; lone surrogates are replaced."""
     try:
         return serialize_json(value)
     except UnicodeEncodeError:

@@ -1,14 +1,11 @@
-"""Selection: leaves out of schemas and records what a catalog deselects.
+"""Selection: removes from schemas and records the properties that a catalog deselects.
 
-Rules of the room:
-
-- Pure functions of a schema, a `SelectionMask` and a record; nothing is read twice:
-  the mask becomes a tree of names once per stream, and a record is then walked only
-  where something can be deselected in it.
-- A schema is pruned where it declares an object; a record is pruned wherever a
-  property holds a dict, declared or not. Lists are left alone, also in schemas.
-- A property that the mask does not list follows its parent. A parent that is itself
-  deselected takes everything below it along.
+- All functions are pure. The mask becomes a tree of names once per stream, and a record is
+  searched only where a property can be deselected.
+- A schema is pruned where it declares an object; a record is pruned wherever a property holds
+  a dict, declared or not. Lists are not changed, also in schemas.
+- A property that the mask does not list follows its parent. A deselected parent deselects
+  everything below it.
 """
 
 from __future__ import annotations
@@ -30,16 +27,16 @@ __all__ = [
 ]
 
 RecordPruner: TypeAlias = Callable[[Record], None]
-"""Deletes the deselected properties of a record, in place."""
+"""Function that deletes the deselected properties of a record, in place."""
 
 _Tree: TypeAlias = dict[str, "_Tree | None"]
-"""Property name to the tree below it; None for a property that is deselected."""
+"""Mapping from a property name to the tree below it, or None for a deselected property."""
 
 
 def selected_schema(schema: JsonSchema, mask: SelectionMask) -> JsonSchema:
-    """Return a copy of ``schema`` without what is deselected.
+    """Return a copy of ``schema`` without deselected properties.
 
-    Deselected names leave ``required`` too, which stays as an empty list.
+    They are removed from ``required`` too, which remains as an empty list.
     """
     result = deepcopy(schema)
     _prune_schema(result, mask, ())
@@ -51,7 +48,7 @@ def get_selected_schema(
     schema: JsonSchema,
     mask: SelectionMask,
 ) -> JsonSchema:
-    """Return a copy of ``schema`` without what is deselected."""
+    """Return a copy of ``schema`` without deselected properties."""
     return selected_schema(schema, mask)
 
 
@@ -76,10 +73,10 @@ def pop_deselected_record_properties(
     mask: SelectionMask,
     breadcrumb: Breadcrumb = (),
 ) -> None:
-    """Delete what is deselected from one record, in place.
+    """Delete deselected properties from one record, in place.
 
-    ``breadcrumb`` is where the record stands in the schema. For many records of one
-    stream use `compile_pruner`.
+    ``breadcrumb`` is the position of the record in the schema. For many records of one stream use
+    `compile_pruner`.
     """
     for name, value in list(record.items()):
         path = (*breadcrumb, "properties", name)
@@ -90,10 +87,10 @@ def pop_deselected_record_properties(
 
 
 def compile_pruner(
-    schema: JsonSchema,  # noqa: ARG001 - a record may hold what its schema does not
+    schema: JsonSchema,  # noqa: ARG001 - a record may hold undeclared properties
     mask: SelectionMask,
 ) -> RecordPruner | None:
-    """Return the function that deletes what is deselected; None if nothing is.
+    """Return the function that deletes deselected properties, or None if nothing is deselected.
 
     The mask is read now: later changes of it have no effect on the function.
     """
@@ -106,7 +103,7 @@ def compile_pruner(
 
 
 def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
-    """Yield the names on the way to each deselected property, up to the first one."""
+    """Yield the path of names to each deselected property, up to its first deselected parent."""
     for breadcrumb, selected in mask.items():
         names = _names(breadcrumb)
         if selected or not names:
@@ -117,7 +114,7 @@ def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
 
 
 def _names(breadcrumb: Breadcrumb) -> tuple[str, ...]:
-    """Return the property names of a path through objects, else nothing."""
+    """Return the property names of a path through objects, else an empty tuple."""
     keywords, names = breadcrumb[::2], breadcrumb[1::2]
     through_objects = len(keywords) == len(names) and set(keywords) <= {"properties"}
     return names if through_objects else ()
@@ -160,7 +157,7 @@ def _pruner(tree: _Tree) -> RecordPruner:
 
 
 def _strict_pruner(kept: frozenset[str], prune: RecordPruner) -> RecordPruner:
-    """Return the pruner of a deselected stream: only listed properties can stay."""
+    """Return the pruner of a deselected stream, which keeps only listed properties."""
 
     def prune_strictly(record: dict[Any, Any]) -> None:
         for name in record.keys() - kept:

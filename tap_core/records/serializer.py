@@ -1,10 +1,9 @@
-"""From an author's record to the bytes of its body: the one function run per record.
+"""Serialization of an author's record to the bytes of its body: the function run per record.
 
-Rules of the room: what can be known from schema and selection is worked out once per
-layout (the order of keys that a source sends), so that a record of a known layout with
-plain values goes straight to the encoder. Everything else takes the careful way
-(`conform`), and the bytes are the same either way. Deselected properties are deleted
-from the author's record itself, because taps read it again afterwards.
+Decisions that depend on schema and selection are made once per layout (the order of keys in the
+source's records), so that a record of a known layout with plain values is encoded directly. All
+other records take the slow path (`conform`), with the same bytes. Deselected properties are
+deleted from the author's own record, because taps read it again afterwards.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ __all__ = [
 ]
 
 ENCODING_ERRORS = (UnicodeEncodeError, TypeError, ValueError, OverflowError)
-"""What an encoder raises for values that only the careful way can write."""
+"""Errors of an encoder for values that only the slow path can write."""
 
 _PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
 _BOOLEAN: frozenset[type] = frozenset((bool, NoneType))
@@ -57,39 +56,39 @@ _are_text = frozenset((str,)).issuperset
 _LAYOUTS = 64
 _SIGNATURES = 4096
 _WORTH_COMPILING = 16
-"""Records of one layout after which its check is compiled."""
+"""Number of records of one layout after which its check is compiled."""
 
 _Check: TypeAlias = Callable[[Any], bool]
-"""True when a value needs no conforming."""
+"""Predicate that is True for a value that needs no conversion."""
 
 _Signature: TypeAlias = tuple[type, ...]
-"""The types of a record's values, in its order."""
+"""Types of a record's values, in their order."""
 
 
 class _Layout(NamedTuple):
-    """What was decided for one order of keys."""
+    """Decisions for one order of keys."""
 
     drops: tuple[str, ...]
-    """Deselected properties, deleted from the record."""
+    """Deselected properties, which are deleted from the record."""
     allowed: tuple[frozenset[type], ...]
-    """For each property that stays, the types that need no conforming."""
+    """Types that need no conversion, for each property that is kept."""
     sure: tuple[frozenset[type], ...]
-    """The same without the types whose values are asked of a check."""
+    """The types in `allowed` that need no check of the value."""
     nested: tuple[tuple[str, _Check], ...]
-    """Properties whose values may be objects or lists, and the check of those."""
+    """Properties whose values may be objects or lists, with the check of such values."""
     good: set[_Signature]
-    """Signatures that were found to need no conforming, apart from nested values."""
+    """Signatures that need no conversion, apart from nested values."""
     fits: list[Callable[[Record], bool]]
-    """The compiled check of a whole record, once it is worth its making."""
+    """Compiled check of a whole record; empty until it is compiled."""
     uses: Iterator[int]
-    """Counts the records that were looked at."""
+    """Counter of the records that were checked."""
 
 
 class RecordSerializer:
     """``shape(record) -> body`` of one stream, for one thread.
 
-    A loop may spare itself the call: a record of which ``shape.fits`` says True is what
-    ``shape.encode`` takes as it is. Each call of the shape may bring another ``fits``.
+    A loop may skip the call: a record for which ``shape.fits`` returns True can be passed directly
+    to ``shape.encode``. Each call of the serializer may replace ``fits``.
     """
 
     __slots__ = ("_careful", "_find", "_known", "_layout", "encode", "fits")
@@ -100,7 +99,7 @@ class RecordSerializer:
         careful: RecordBodyEncoder,
         encode: RecordBodyEncoder,
     ) -> None:
-        """Use ``find`` for layouts, ``careful`` for records that need more than encoding."""
+        """Use ``find`` to get layouts, and ``careful`` for records that must be converted."""
         self._find = find
         self._careful = careful
         self.encode: RecordBodyEncoder = encode
@@ -126,7 +125,7 @@ class RecordSerializer:
             return self._careful(record)
 
     def _is_good(self, record: Record, layout: _Layout) -> bool:
-        """Delete what is deselected; return whether the rest needs no conforming."""
+        """Delete deselected properties; return True if all others need no conversion."""
         if next(layout.uses) == _WORTH_COMPILING:
             self.fits = _get_record_check(self._known, layout)
         for name in layout.drops:
@@ -137,17 +136,17 @@ class RecordSerializer:
         return all(check(record[name]) for name, check in layout.nested)
 
     def _turn_to(self, keys: list[str]) -> None:
-        """Take the layout of another order of keys."""
+        """Switch to the layout of another order of keys."""
         self._known, self._layout = keys, self._find(keys)
         made = self._layout.fits if self._layout is not None else []
         self.fits = made[0] if made else always_false
 
 
 class TypedRecordSerializer(RecordSerializer):
-    """The shape of a stream whose body encoder has a type for each property.
+    """Serializer of a stream whose body encoder has a type for each property.
 
-    It picks what is selected and converts that by itself, so nothing is pruned or conformed
-    before. ``careful`` takes what ``encode`` does not.
+    The encoder selects and converts properties, so records are not pruned or conformed before.
+    ``careful`` encodes the records that ``encode`` rejects.
     """
 
     __slots__ = ()
@@ -157,7 +156,7 @@ class TypedRecordSerializer(RecordSerializer):
         self.fits = _is_record
 
     def __call__(self, record: Record) -> Any:
-        """Encode one record, the careful way."""
+        """Encode one record with the slow encoder."""
         return self._careful(record)
 
 
@@ -170,10 +169,10 @@ def compile_serializer(
     encode: RecordBodyEncoder,
     unmapped: UnmappedCallback,
 ) -> RecordSerializer:
-    """Return the shape of a stream: what prunes, conforms and encodes one record.
+    """Return the serializer of a stream, which prunes, conforms and encodes one record.
 
-    ``schema`` and ``mask`` rule what is deselected, ``effective_schema`` (the
-    catalog's, where one was given) what values are conformed to.
+    ``schema`` and ``mask`` define the deselected properties. Values are conformed to
+    ``effective_schema``, which is that of the input catalog if there is one.
     """
     prune = compile_pruner(schema, mask)
     conform = compile_conformer(effective_schema, level, unmapped)
@@ -195,10 +194,10 @@ def compile_conformer_only(
     unmapped: UnmappedCallback,
     copies: bool,
 ) -> RecordSerializer:
-    """Return a shape that prunes and conforms a record, for others to go on with.
+    """Return a serializer that prunes and conforms a record without encoding it.
 
-    Its body is the record: the author's own, where nothing is to be conformed, unless
-    ``copies`` asks for one that may be changed.
+    Its body is the record: the author's own object if nothing must be converted, unless ``copies``
+    requests an object that may be changed.
     """
     prune = compile_pruner(schema, mask)
     conform = compile_conformer(effective_schema, level, unmapped)
@@ -217,10 +216,10 @@ def compile_conformer_only(
 
 
 def encode_record(record: Record, encode: RecordBodyEncoder) -> Any:
-    """Encode a record of whatever values.
+    """Encode a record with any values.
 
     Raises:
-        DataError: a value is nested too deeply, or an integer has too many digits.
+        DataError: A value is nested too deeply, or an integer has too many digits.
     """
     values = record.values()
     if _are_text(map(type, record)) and (_are_plain(map(type, values)) or _all_json(values)):
@@ -241,7 +240,7 @@ def _encode_converted(record: Record, encode: RecordBodyEncoder) -> Any:
 def make_value_check(
     schema: JsonSchema | None, level: TypeConformanceLevel
 ) -> Callable[[Any], bool]:
-    """Return what tells whether a value of a property needs no conforming."""
+    """Return a predicate that is True for values of a property that need no conversion."""
     return _build_check(schema, level) or _is_plain
 
 
@@ -254,21 +253,21 @@ def _is_record(record: Any) -> bool:
 
 
 def _get_record_check(keys: list[str], layout: _Layout) -> Callable[[Record], bool]:
-    """Return the compiled check of a layout, made once."""
+    """Return the compiled check of a layout; it is compiled once."""
     if not layout.fits:
         kept = [name for name in keys if name not in layout.drops]
         allowed = dict(zip(kept, layout.sure, strict=True))
         checks = dict(layout.nested)
         numbers = [name for name, kinds in allowed.items() if kinds is not _BOOLEAN]
-        # Where nothing is to be checked, an object or a list stays as it is (a JSON column
-        # that is declared as text): it must only be one that JSON has.
+        # A property without a check may hold an object or a list, unchanged (a JSON column
+        # that is declared as text), if it only has JSON types.
         checks |= {name: checks.get(name, _is_json) for name in numbers}
         layout.fits.append(compile_record_check(keys, allowed, checks))
     return layout.fits[0]
 
 
 def _learn(types: _Signature, allowed: tuple[frozenset[type], ...], good: set[_Signature]) -> bool:
-    """Return whether a signature needs no conforming, and remember it if so."""
+    """Return True, and store the signature, if it needs no conversion."""
     fine = all(kind in kinds for kind, kinds in zip(types, allowed, strict=True))
     if fine and len(good) < _SIGNATURES:
         good.add(types)
@@ -278,11 +277,12 @@ def _learn(types: _Signature, allowed: tuple[frozenset[type], ...], good: set[_S
 def _layout_finder(
     schema: JsonSchema, mask: SelectionMask, level: TypeConformanceLevel, *, finite: bool = False
 ) -> Callable[[list[str]], _Layout | None]:
-    """Return the function that finds, or decides, the layout of an order of keys.
+    """Return the function that finds, or computes, the layout of an order of keys.
 
-    None sends its records the careful way. A source that never repeats itself is not
-    remembered for ever. ``finite``: a number that JSON has not needs conforming too
-    (an encoder writes null for it anyway).
+    It returns None for records that need the slow path. The number of cached layouts is bounded,
+    for
+    sources with ever new orders of keys. With ``finite``, a number that JSON cannot represent
+    needs conversion too (an encoder writes null for it anyway).
     """
     properties: dict[str, JsonSchema] = schema.get("properties") or {}
     partial = {
@@ -331,7 +331,7 @@ def _build_rule(
 
 
 def _finite_check(kinds: frozenset[type], check: _Check | None) -> _Check | None:
-    """Return a check by which numbers must be finite too, wherever they stand."""
+    """Return a check that also requires all numbers, nested ones included, to be finite."""
     if kinds is _BOOLEAN:
         return check
     fits = check or _is_plain
@@ -343,7 +343,7 @@ def _finite_check(kinds: frozenset[type], check: _Check | None) -> _Check | None
 
 
 def _is_finite(value: Any) -> bool:
-    """Tell whether all numbers in a value of JSON's types are finite."""
+    """Return True if all numbers in a value of JSON types are finite."""
     if type(value) is dict:
         return all(map(_is_finite, value.values()))
     if type(value) is list:
@@ -352,7 +352,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _build_check(schema: JsonSchema | None, level: TypeConformanceLevel) -> _Check | None:
-    """Return the check that a property needs beyond being plain, None if none."""
+    """Return the check that a property needs in addition to its type, or None."""
     if not isinstance(schema, dict):
         return _is_json
     if level != TypeConformanceLevel.NONE and is_exclusive_boolean_type(schema):
@@ -363,7 +363,7 @@ def _build_check(schema: JsonSchema | None, level: TypeConformanceLevel) -> _Che
 
 
 def _nested_check(schema: JsonSchema) -> _Check | None:
-    """Return the check of a declared object or uniform list, None for anything else."""
+    """Return the check of a declared object or uniform list, or None for other schemas."""
     as_object = _object_check(schema) if is_object_type(schema) and "properties" in schema else None
     as_list = _list_check(schema["items"]) if has_uniform_items(schema) else None
     if as_object is None and as_list is None:
@@ -447,7 +447,7 @@ def _all_json(values: Iterable[Any]) -> bool:
 
 
 def _is_json(value: Any) -> bool:
-    """Return True for a value of nothing but JSON's own types, to any depth."""
+    """Return True for a value that holds only the exact types of JSON, to any depth."""
     kind = type(value)
     if kind is list:
         return _all_json(value)

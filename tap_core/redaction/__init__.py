@@ -1,4 +1,4 @@
-"""Redaction: decides what is secret, and removes it from everything that is written."""
+"""Redaction: recognizes secrets and removes them from all output."""
 
 from tap_core.redaction.config import (
     collect_secrets,

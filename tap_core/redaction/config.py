@@ -1,7 +1,7 @@
-"""Secrets of a configuration: settings that the schema marks, or whose name says so.
+"""Secrets of a configuration: settings that are secret by their schema or their name.
 
-Invariant: all inside a secret setting is secret, except what the schema itself shows (a
-default, a constant, a choice). Passwords inside of addresses and options always are.
+All values inside a secret setting are secret, except those that the schema itself contains (a
+default, a constant, an enum value). Passwords within URLs and option strings always are.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _ALTERNATIVES: Final = ("anyOf", "oneOf", "allOf")
 
 
 def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
-    """Tell whether a setting's value must not be shown: its schema or its name says so.
+    """Return True if a setting is secret by its schema or its name.
 
-    An author who writes ``"secret": false`` overrules the name.
+    An author overrides the name with ``"secret": false``.
     """
     if schema is not None:
         if any(schema.get(mark) for mark in _MARKS) or schema.get("format") == "password":
@@ -57,23 +57,23 @@ def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
 
 
 def is_showable(value: Any) -> bool:
-    """Tell whether a message about a setting may show a value: it is short and holds no secret."""
+    """Return True if a message about a setting may show a value: short and without a secret."""
     if len(repr(value)) > _LONGEST_SHOWN:
         return False
     return not isinstance(value, str) or redact_text(value) == value
 
 
 def is_secret_text(name: str, setting: Mapping[str, Any]) -> bool:
-    """Tell whether a setting is marked, or is a text whose name says so."""
+    """Return True if a setting is marked secret, or is a string with a secret name."""
     types = setting.get("type")
     is_text = "string" in (types if isinstance(types, list) else (types,))
     return is_secret(name if is_text else "", setting)
 
 
 def property_schema(schema: Mapping[str, Any], name: str) -> Any:
-    """Return the schema of a property; None where there is none.
+    """Return the schema of a property, or None if it is not described.
 
-    Where alternatives differ, one that calls the property secret counts.
+    If alternatives differ, one that marks the property as secret is returned.
     """
     known = (schema.get("properties") or {}).get(name)
     if known is not None:
@@ -91,7 +91,7 @@ def property_schema(schema: Mapping[str, Any], name: str) -> Any:
 def make_redactor(
     config: Mapping[str, Any], schema: Mapping[str, Any] | None = None
 ) -> Callable[[str], str]:
-    """Return a function that takes the secrets of a configuration out of a text.
+    """Return a function that removes the secrets of a configuration from a text.
 
     ``schema`` is the JSON Schema of the settings, which may mark some as secret.
     """
@@ -99,7 +99,7 @@ def make_redactor(
 
 
 def collect_secrets(config: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Secrets:
-    """Return the secrets of a configuration: by its JSON Schema, by names, and in addresses."""
+    """Return the secrets of a configuration: by its JSON Schema, by name, and within URLs."""
     return Secrets.from_values(_config_values(config, schema or {}))
 
 
@@ -112,7 +112,10 @@ def _config_values(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iter
 
 
 class _Place(NamedTuple):
-    """Where a value is in the configuration, and why it is secret: for all inside it, too."""
+    """Schema and name of a value in the configuration, and the reason for which it is secret.
+
+    A secret value makes all values inside it secret.
+    """
 
     schema: Mapping[str, Any]
     name: str
@@ -135,7 +138,7 @@ class _Place(NamedTuple):
 
 
 def _values(value: Any, place: _Place) -> Iterator[str]:
-    """Yield the secret texts in a value."""
+    """Yield the secret strings in a value."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _values(inner, place.inside(str(name)))
@@ -170,7 +173,7 @@ def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
 
 
 def _json_object(text: str) -> dict[str, Any] | None:
-    """Return the object that a text holds as JSON, such as the key of a service account."""
+    """Return the JSON object in a string, such as a service account key, or None."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -179,7 +182,7 @@ def _json_object(text: str) -> dict[str, Any] | None:
 
 
 def _is_shown(value: str, schema: Mapping[str, Any]) -> bool:
-    """Tell whether the schema itself shows a value."""
+    """Return True if the schema itself contains a value."""
     if value in (schema.get("default"), schema.get("const")) or value in schema.get("enum", ()):
         return True
     branches = (one for keyword in _ALTERNATIVES for one in schema.get(keyword, ()))

@@ -1,7 +1,7 @@
-"""Texts without what Fivetran keeps out of logs: URLs, request paths, query parameters, answers.
+"""Removal of data that Fivetran bans from logs: URLs, request paths, query parameters, responses.
 
-Invariant: the time is linear in the length of a text, and a second pass changes nothing. Words
-with a slash, dates and media types stay.
+The time is linear in the length of a text, and a second pass changes nothing. Other terms with a
+slash, dates and media types are kept.
 Source: Fivetran's Partner SDK development guide, "Security".
 """
 
@@ -55,7 +55,7 @@ _DEEP: Final = 2
 
 
 def remove_addresses(text: str) -> str:
-    """Return a text without URLs, paths of requests, parameters of queries, and answers."""
+    """Return a text without URLs, request paths, query parameters and response excerpts."""
     while (clean := _once(text)) != text:  # what is taken out may join what stood apart
         text = clean
     return text
@@ -83,12 +83,12 @@ def _clean(match: re.Match[str]) -> str:
 
 
 def _tail(word: str) -> str:
-    """Return the signs that end a word and belong to the sentence."""
+    """Return the punctuation at the end of a term, which belongs to the sentence."""
     return word[len(word.rstrip(_CLOSING)) :]
 
 
 def _is_address(word: str) -> bool:
-    """Tell whether a word is a user with a password, a query, or a path without a slash before."""
+    """Return True for a user with a password, a query, or a path without a leading slash."""
     user, at, host = word.partition("@")
     if at and host and ":" in user[1:]:
         return True

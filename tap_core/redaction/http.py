@@ -1,7 +1,7 @@
-"""Requests and responses as messages may show them: what was sent, excerpts of bodies.
+"""Requests and responses for messages: credentials that were sent, excerpts of bodies.
 
-Invariant: what a request carries to authenticate is secret, whatever it is called elsewhere.
-Bodies are shown only where they are short text.
+Values with which a request authenticates are secret, regardless of their names elsewhere. Bodies
+are shown only if they are short text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>", re.IGNOREC
 
 
 def collect_sent_secrets(request: requests.PreparedRequest | None) -> Secrets:
-    """Return what a request carries to authenticate: secret headers, query values, user-info."""
+    """Return the credentials in a request: secret headers, query parameters and user info."""
     if request is None:
         return Secrets()
     headers = [
@@ -66,15 +66,14 @@ def _text(value: str | bytes) -> str:
 
 
 def content_type(response: requests.Response) -> str:
-    """Return the media type of a response, without parameters; empty where it has none."""
+    """Return the media type of a response without parameters; empty if it has none."""
     return str(response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
 
 
 def body_excerpt(response: requests.Response, secrets: Secrets) -> str:
-    """Return what may be shown of a body: the start of a short text, else nothing.
+    """Return the beginning of a short text body, or an empty string.
 
-    Values of secret-looking names are hidden, in JSON by its structure; of HTML the text
-    alone is shown.
+    Values with secret names are hidden, in JSON by its structure; HTML is reduced to its text.
     """
     if not are_rows_shown():
         return ""

@@ -1,7 +1,7 @@
-"""Records of the log without secrets and control characters, whatever formatter shows them.
+"""Log records without secrets and control characters, for any formatter.
 
-Invariant: a record is cleaned when it is made, so that handlers and formatters of others, such
-as those of a user's log configuration, get it clean. A level that is off makes no record.
+A record is cleaned when it is created, so that handlers and formatters of other code, such as those
+in a user's log configuration, receive it clean. Disabled log levels create no record.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _OWN_LINES: Final = ("Traceback (", "\nThe above exception", "\nDuring handling"
 
 
 class CleanRecord(logging.LogRecord):
-    """A record whose message and traceback are shown without secrets and control characters."""
+    """A log record whose message and traceback contain no secrets and control characters."""
 
     def getMessage(self) -> str:  # noqa: N802  the name of the base class
-        """Return the message on one line; its bare text where the arguments do not fit it.
+        """Return the message on one line, unformatted if the arguments do not match it.
 
-        An error here would let `logging` print the arguments as they are.
+        An exception here would make `logging` print the arguments unredacted.
         """
         try:
             text = super().getMessage()
@@ -54,7 +54,7 @@ _classes: Final[dict[type, type[CleanRecord]]] = {logging.LogRecord: CleanRecord
 
 
 def _cleaned(kind: type[logging.LogRecord]) -> type[logging.LogRecord]:
-    """Return the class of a clean record for records of a class."""
+    """Return the clean subclass of a record class."""
     if kind not in _classes:
         _classes[kind] = type(f"Clean{kind.__name__}", (CleanRecord, kind), {})
     return _classes[kind]
@@ -68,7 +68,7 @@ _installed: Final[list[_Redact]] = []
 
 
 def install_log_redaction(redact: _Redact) -> None:
-    """Clean every record that is made from now on; once is enough."""
+    """Clean every log record that is created from now on; repeated calls have no effect."""
     if not _installed:
         _installed.append(redact)
     make = logging.getLogRecordFactory()
@@ -77,7 +77,7 @@ def install_log_redaction(redact: _Redact) -> None:
 
 
 class _CleanFactory:
-    """Makes clean records of those that another factory makes."""
+    """Record factory that cleans the records of another factory."""
 
     is_clean = True
 
@@ -85,12 +85,12 @@ class _CleanFactory:
         self._make = make
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
-        """Make a record; the arguments are those of `logging.LogRecord`."""
+        """Create a record; the arguments are those of `logging.LogRecord`."""
         return clean_record(self._make(*args, **kwargs))
 
 
 def clean_record(record: logging.LogRecord) -> logging.LogRecord:
-    """Make a record clean, in place, and return it."""
+    """Clean a record in place and return it."""
     if isinstance(record, CleanRecord):
         return record
     record.__class__ = _cleaned(type(record))
@@ -106,7 +106,7 @@ def clean_record(record: logging.LogRecord) -> logging.LogRecord:
 
 
 class RedactingFormatter(logging.Formatter):
-    """Wraps a formatter that a user chose: what it writes holds no secret."""
+    """Wrapper that removes secrets from the output of a user's formatter."""
 
     def __init__(self, inner: logging.Formatter) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class RedactingFormatter(logging.Formatter):
 
 
 def _clean_extras(record: logging.LogRecord) -> None:
-    """Escape the control characters of texts that were given as ``extra``."""
+    """Escape the control characters of strings that were passed as ``extra``."""
     for key in vars(record).keys() - _BUILTIN:
         value = vars(record)[key]
         if isinstance(value, str):
@@ -158,7 +158,7 @@ def _clean_parts(trace: traceback.TracebackException, redact: _Redact) -> Iterat
 
 
 def _mark_notes(trace: traceback.TracebackException | None) -> None:
-    """Put each note of an error on one line of its own, so that none can pass for another line."""
+    """Put each note of an error on a separate line, so that it cannot imitate another line."""
     while trace is not None:
         if notes := getattr(trace, "__notes__", None):
             marked = [f"Note: {escape_control_characters(str(note))}" for note in notes]

@@ -95,7 +95,7 @@ The last part finds addresses with a user and a password, which occur in values.
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Tell whether values of this name must not be shown."""
+    """Return True if values with this name must not be shown."""
     found = SECRET_NAME_PATTERN.search(name)
     if found is None:
         return False
@@ -103,5 +103,5 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_parameter(name: str) -> bool:
-    """Tell the same of a name in a query, a header or a body, where ``key`` and ``code`` count."""
+    """Return True for a secret name in a query, header or body, including ``key``, ``code``."""
     return name.lower() in _WHOLE or is_secret_name(name)

@@ -1,8 +1,7 @@
-"""Secrets of the plugins in this process, and texts without any of them.
+"""Secrets of all plugins in this process, and their removal from texts.
 
-Invariant: a plugin's secrets are hidden as long as the plugin exists, and those of the latest
-ones after it, because their threads may still write. Registration installs the redaction of
-the log.
+A plugin's secrets are hidden as long as the plugin exists. Those of the most recent ones stay
+hidden afterwards, since their threads may still write. Registration installs log redaction.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _REMEMBERED: Final = 32
 
 
 class _Registry:
-    """The secrets by the identity of their owner; safe for threads."""
+    """Thread-safe registry of secrets by the identity of their owner."""
 
     def __init__(self) -> None:
         # Reentrant: a finalizer may run at any allocation, also while this thread registers.
@@ -76,20 +75,20 @@ _registry: Final = _Registry()
 
 
 def register_secrets(owner: object, secrets: Secrets) -> None:
-    """Hide these secrets in everything that this process writes, while their owner exists."""
+    """Hide these secrets in all output of this process while their owner exists."""
     install_redaction()
     _registry.add(owner, secrets)
 
 
 def forget_secrets() -> None:
-    """Hide no value any more: for tests, whose plugins have nothing to do with each other."""
+    """Forget all secrets; for tests, whose plugins are independent of each other."""
     _registry.clear()
 
 
 def redact(text: str, *, by_name: bool = True) -> str:
-    """Return a text without the secrets of this process, and without what looks like one.
+    """Return a text without this process's secrets and without values that look secret.
 
-    Without ``by_name`` only known values are hidden, as befits a line of source code.
+    With ``by_name`` False only known values are hidden, as is right for lines of source code.
     """
     secrets = _registry.all()
     return secrets.hide(text) if by_name else secrets.hide_values(text)
@@ -101,17 +100,17 @@ def redact_line(text: str) -> str:
 
 
 def redact_lines(text: str) -> str:
-    """Return a text as lines for a terminal: as `redact_line`, its line feeds are kept."""
+    """Return a text as lines for a terminal: like `redact_line`, but line feeds are kept."""
     return "\n".join(map(escape_control_characters, redact(text).split("\n")))
 
 
 def install_redaction() -> None:
-    """Clean every record of the log from now on; once is enough."""
+    """Clean every log record from now on; repeated calls have no effect."""
     install_log_redaction(redact)
 
 
 def write_to_stderr(text: str) -> None:
-    """Write lines to standard error by `redact_lines`; without a reader nothing happens."""
+    """Write redacted lines to standard error; do nothing if it is closed."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.write(redact_lines(text))
         sys.stderr.flush()

@@ -1,7 +1,7 @@
-"""Values of rows in messages, and the variable by which an operator keeps them out.
+"""Row values in messages, and the variable by which an operator suppresses them.
 
-Invariant: with ``TAP_CORE_LOG_ROWS=false`` no message of the SDK about a row shows its values;
-their type and length are shown instead.
+With ``TAP_CORE_LOG_ROWS=false`` no message of the SDK shows values of rows; their type and length
+are shown instead.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ _TYPES: Final = {bool: "boolean", int: "integer", float: "number", type(None): "
 
 
 def are_rows_shown() -> bool:
-    """Tell whether messages may show values of rows."""
+    """Return True if messages may show row values."""
     return os.environ.get(LOG_ROWS, "").strip().lower() not in _OFF
 
 
 def show_value(value: Any, shown: Any = None) -> str:
-    """Return a value of a row as a message may show it: ``shown`` if given, else the value."""
+    """Return the text for a row value in a message: ``shown`` if passed, else the value.
+
+    If row values are suppressed, the text is the value's type and length.
+    """
     if are_rows_shown():
         return str(value if shown is None else shown)
     return describe_value(value)
 
 
 def describe_value(value: Any) -> str:
-    """Return the type and the length of a value, which is not shown."""
+    """Return the type and the length of a value, without the value."""
     if isinstance(value, str):
         return f"<text of {len(value):,} characters>"
     if isinstance(value, (bytes, bytearray)):

@@ -1,7 +1,7 @@
-"""Free text without secrets: by value, by the name before a value, and in addresses.
+"""Removal of secrets from free text: known values, values after secret names, and in URLs.
 
-Invariant: the time is linear in the length of the text. A known value is found as it is and
-percent-encoded, escaped (JSON, Python, HTML) or in Base64, also behind a user name.
+The time is linear in the length of the text. A known value is found verbatim, percent-encoded,
+escaped (JSON, Python, HTML) or in Base64, also after a user name.
 """
 
 from __future__ import annotations
@@ -69,22 +69,22 @@ _HEADERS: Final = re.compile(r"(?i)authorization|cookie|[a-z0-9]+(?:-[a-z0-9]+)+
 
 @dataclass(frozen=True)
 class Secrets:
-    """Values that no message shows, longest first."""
+    """Values that no message may show, longest first."""
 
     values: tuple[str, ...] = ()
 
     @classmethod
     def from_values(cls, values: Iterable[str]) -> Secrets:
-        """Return the secrets of these values, except those that are too short to be hidden."""
+        """Return the secrets with these values, except those too short to be hidden."""
         return cls(tuple(_longest_first(filter(_is_long_enough, values))))
 
     @cached_property
     def forms(self) -> tuple[str, ...]:
-        """The values in all forms in which a text may repeat them, longest first."""
+        """All encodings of the values that may occur in a text, longest first."""
         return tuple(_longest_first(form for value in self.values for form in _forms(value)))
 
     def hide(self, text: str) -> str:
-        """Return a text without these values, and without what it calls a secret itself."""
+        """Return a text without these values and without values that look secret by their name."""
         return redact_text(self.hide_values(text))
 
     def hide_values(self, text: str) -> str:
@@ -95,7 +95,7 @@ class Secrets:
         return text
 
     def __or__(self, other: Secrets) -> Secrets:
-        """Return the values of both."""
+        """Return the union of both."""
         return Secrets(tuple(_longest_first((*self.values, *other.values))))
 
 
@@ -120,7 +120,7 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def _escape_html(text: str) -> str:
-    """Return what `html.escape` does; that module takes long to import."""
+    """Return the result of `html.escape`; that module is slow to import."""
     for sign, written in _OF_HTML:
         text = text.replace(sign, written)
     return text
@@ -141,7 +141,7 @@ def _long_lines(value: str) -> Iterator[str]:
 
 
 def _base64_forms(data: bytes) -> Iterator[str]:
-    """Yield the characters of Base64 that only these bytes decide, at each of three offsets."""
+    """Yield the Base64 characters determined by these bytes alone, at each of three offsets."""
     for offset in range(3):
         skipped = (offset * 8 + 5) // 6
         bits = (offset + len(data)) * 8
@@ -158,12 +158,12 @@ _Rule: TypeAlias = Callable[..., bool]
 
 
 def redact_text(text: str) -> str:
-    """Return a text without passwords of addresses, credentials and values of secret names."""
+    """Return a text without passwords in URLs, credentials and values of secret names."""
     return _replace_named(_hide_credentials(text), _is_secret_in_text)
 
 
 def redact_parameters(text: str) -> str:
-    """Return the text of a body without values of secret names, after ``=`` and after ``:``."""
+    """Return a body's text without values of secret names, after ``=`` and after ``:``."""
     return _replace_named(text, _is_secret_in_body)
 
 
@@ -175,7 +175,7 @@ def _hide_credentials(text: str) -> str:
 
 
 def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
-    """Tell whether a value is secret: prose such as "token: expired" and "exit code: 1" is not."""
+    """Return True for a secret value; "token: expired" and "exit code: 1" are prose."""
     if name["mark"] == ":" and not is_quoted and _HEADERS.fullmatch(name["name"]) is None:
         return False
     is_in_query = name.string[name.start() - 1 : name.start()] in {"?", "&"}
@@ -201,7 +201,7 @@ def _replace_named(text: str, is_hidden: _Rule) -> str:
 
 
 def _named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, int]]:
-    """Yield where values of secret names begin and end, without their quotes."""
+    """Yield the start and end of values with secret names, without their quotes."""
     place = 0
     while (found := _NAME.search(text, place)) is not None:
         place = found.end()
@@ -228,14 +228,14 @@ def _value_span(text: str, name: re.Match[str], opening: re.Match[str] | None) -
 
 
 def _is_unescaped(backslashes: str, escapes: str) -> bool:
-    """Tell whether backslashes before a quote escape each other, so that the quote ends a value."""
+    """Return True if backslashes before a quote escape each other, so that it ends a value."""
     return not escapes and len(backslashes) % 2 == 0
 
 
 def clean_document(value: Any, clean: Callable[[str], str], *, by_name: bool = True) -> Any:
-    """Return a JSON-like value; ``clean`` changes its texts, values of secret names are hidden.
+    """Return a JSON-like value with ``clean`` applied to strings and secret names' values hidden.
 
-    Without ``by_name`` names hide nothing: they are names of streams or columns.
+    With ``by_name`` False names hide nothing, since they are names of streams or columns.
     """
     if isinstance(value, dict):
         return {
@@ -255,7 +255,7 @@ def _is_hidden(name: Any, item: Any) -> bool:
 
 
 def find_embedded_secrets(text: str) -> Iterator[str]:
-    """Yield the secrets within an address or a list of options: ``u:pw@``, ``password=pw``."""
+    """Yield the secrets within a URL or an option string: ``u:pw@``, ``password=pw``."""
     for found in _USER_INFO.finditer(text):
         user, colon, password = found[0][:-1].partition(":")
         if colon:
@@ -278,10 +278,10 @@ _SHORT: Final = {"\n": "\\n", "\r": "\\r"}
 
 
 def escape_control_characters(text: str) -> str:
-    r"""Return a text whose control characters are written as escapes: ``\n``, ``\x1b``.
+    r"""Return a text with control characters written as escapes: ``\n``, ``\x1b``.
 
     These are C0 except tab, DEL, C1, Unicode's line separators, marks of writing direction and
-    lone surrogates: what remains is one line that a terminal shows as it is.
+    lone surrogates. The result is one line that a terminal shows literally.
     """
     return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escape, text)
 

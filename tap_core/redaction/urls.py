@@ -1,6 +1,6 @@
-"""Addresses as messages may show them: without user, password and secret parameters.
+"""URLs for messages: without user, password and secret parameters.
 
-Invariant: what cannot be read as an address is hidden as a whole.
+A value that cannot be parsed as a URL is hidden as a whole.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _AUTHORITY: Final = re.compile(r"(?<=://)[^/]*@")
 
 
 def redact_url(url: str | bytes | None, *, with_query: bool = True) -> str:
-    """Return a URL without user-info and fragment; values of secret names are hidden.
+    """Return a URL without user info and fragment, and with values of secret names hidden.
 
-    Without a query, it is the address of a file or folder: its path is kept as it is.
+    With ``with_query`` False the URL is that of a file or folder; its path is kept verbatim.
     """
     text = url.decode("utf-8", "replace") if isinstance(url, bytes) else url or ""
     if not with_query:

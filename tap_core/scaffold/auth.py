@@ -1,7 +1,7 @@
-"""The ways in which a new HTTP tap can say who it is.
+"""Authentication methods of a new HTTP tap.
 
-Rules of the room: pieces of code as text, which the templates put together. Each way has
-the half of the tap and the half of the service that plays the API in the project's tests.
+Each method consists of code fragments that the templates insert: one part for the tap, one
+for the service that simulates the API in the project's tests.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ __all__ = ["AUTHENTICATION", "Authentication"]
 
 @dataclass(frozen=True)
 class Authentication:
-    """One way: what the client, the settings and the tests have of it."""
+    """Code fragments of one authentication method for the client, the settings and the tests."""
 
     imports: str = ""
-    """Name to import from `tap_core.authenticators`."""
+    """The name to import from `tap_core.authenticators`."""
     helper: str = ""
-    """Class that stands before the client's."""
+    """The source of a class to insert before the client's class."""
     member: str = ""
-    """The property of the client's class."""
+    """The source of the property in the client's class."""
     settings: str = ""
-    """Lines of the settings' schema."""
+    """The lines to insert into the settings' schema."""
     values: str = ""
-    """Those settings in the tests, as items of a dict."""
+    """The values of these settings in the tests, as dict items."""
     check: str = "True"
-    """Expression over ``headers`` by which the service in the tests lets a request in."""
+    """The expression over ``headers`` that the test service uses to accept a request."""
 
 
 def _secret(name: str, description: str) -> str:
@@ -46,7 +46,7 @@ def _member(made: str) -> str:
     return f"""
     @cached_property
     def authenticator(self) -> {name}:
-        \"\"\"What puts the tap's identity on each request.\"\"\"
+        \"\"\"The authenticator that adds the credentials to each request.\"\"\"
         return {made}
 """
 
@@ -54,11 +54,11 @@ def _member(made: str) -> str:
 _OAUTH = '''
 
 class ServiceAuthenticator(OAuthAuthenticator):
-    """Asks for an access token with the client's id and secret; renews it in time."""
+    """Gets an access token with the client's id and secret, and renews it before it expires."""
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """What the token endpoint is sent."""
+        """The body of the request to the token endpoint."""
         return {
             "grant_type": "client_credentials",
             "client_id": self.client_id,
@@ -114,4 +114,4 @@ AUTHENTICATION: dict[str, Authentication] = {
         check='headers["Authorization"] == "Bearer fresh"',
     ),
 }
-"""Name on the command line to its pieces."""
+"""Authentication methods by their name on the command line."""

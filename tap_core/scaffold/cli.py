@@ -1,7 +1,6 @@
-"""`tap-core new`: what was asked for on the command line, and what to do next.
+"""Command `tap-core new`: arguments, project creation and next steps.
 
-Rules of the room: no question is asked, so that it works in scripts; what is not given is
-the usual.
+The command is not interactive, so that it works in scripts; omitted options have defaults.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["new"]
 
 
 def new(arguments: Sequence[str]) -> int:
-    """Make a project; return the exit code."""
+    """Create a project and return the exit code."""
     given = _parser().parse_args(arguments)
     try:
         project = Project.of(given.name, given.kind, given.auth, given.pagination)
@@ -38,16 +37,16 @@ def new(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tap-core new",
-        description="Make a project whose own tests pass at once.",
+        description="Create a tap or target project with passing tests.",
         epilog="Kinds of a tap: "
         + ", ".join(KINDS["tap"])
         + ". Kinds of a target: "
         + ", ".join(KINDS["target"])
         + ".",
     )
-    parser.add_argument("name", help="of the command: tap-… or target-…")
-    parser.add_argument("--kind", help="what it reads or writes (the first of those below)")
-    parser.add_argument("--auth", help=f"of an HTTP tap: {', '.join(AUTHENTICATION)}")
-    parser.add_argument("--pagination", help=f"of a REST tap: {', '.join(PAGINATION)}")
-    parser.add_argument("--folder", help="where it goes (./NAME)")
+    parser.add_argument("name", help="name of the command: tap-… or target-…")
+    parser.add_argument("--kind", help="kind of plugin (default: the first one listed below)")
+    parser.add_argument("--auth", help=f"authentication of HTTP taps: {', '.join(AUTHENTICATION)}")
+    parser.add_argument("--pagination", help=f"pagination of REST taps: {', '.join(PAGINATION)}")
+    parser.add_argument("--folder", help="folder of the project (default: ./NAME)")
     return parser

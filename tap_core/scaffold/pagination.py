@@ -1,7 +1,8 @@
-"""The ways in which the source of a new HTTP tap can hand out its records in pages.
+"""Pagination methods of a new HTTP tap.
 
-Rules of the room: as in `auth`: text that the templates put together, with the tap's half
-and the half of the service that plays the API in the project's tests.
+Each method consists of code fragments that the templates insert, as in
+`tap_core.scaffold.auth`: one part for the tap, one for the service that simulates the API
+in the project's tests.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ __all__ = ["PAGINATION", "Pagination"]
 
 @dataclass(frozen=True)
 class Pagination:
-    """One way: what the client and the service in the tests have of it."""
+    """Code fragments of one pagination method for the client and the service in the tests."""
 
     imports: str = ""
-    """Name to import from `tap_core.pagination`."""
+    """The name to import from `tap_core.pagination`."""
     token: str = "Any"  # noqa: S105  (the name of a type)
-    """Type of what leads to the next page."""
+    """The type of the next page token."""
     member: str = ""
-    """What the client's class says of it."""
+    """The source of the method in the client's class."""
     params: str = ""
-    """Lines that put the token on a request."""
+    """The lines that add the token to the request parameters."""
     page: str = ""
-    """Body of the service's function from all rows and the query to one page and its headers."""
+    """The body of the test service's function that returns one page and its headers."""
 
 
 _PAGINATOR = """
     def get_new_paginator(self) -> {made_type}:
-        \"\"\"Lead from page to page; an empty page is the end.\"\"\"
+        \"\"\"Return the paginator; an empty page ends the pagination.\"\"\"
         return {made}
 """
 
@@ -101,4 +102,4 @@ PAGINATION: dict[str, Pagination] = {
 """,
     ),
 }
-"""Name on the command line to its pieces."""
+"""Pagination methods by their name on the command line."""

@@ -1,7 +1,6 @@
-"""What a new project is to be: its name, its kind and what its source asks for.
+"""Definition of a new project: name, kind, authentication and pagination.
 
-Rules of the room: nothing is written here. A choice that makes no sense together with
-another is refused, with those that do.
+Nothing is written here. An invalid combination is rejected with a list of the valid options.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {
     "tap": ("rest", "graphql", "sql", "other"),
     "target": ("batch", "record", "sql"),
 }
-"""What a project can be, and of which kinds; the first is the usual one."""
+"""Kinds of projects by plugin type; the first kind is the default."""
 
 _NAME: Final = re.compile(r"(tap|target)(-[a-z][a-z0-9]*)+")
 _PAGES_OF: Final = {"rest": tuple(PAGINATION), "graphql": ("cursor",)}
@@ -27,12 +26,12 @@ _NEITHER: Final = ("none",)
 
 
 class ProjectError(ValueError):
-    """The project cannot be made as it was asked for."""
+    """The project cannot be created with the chosen options."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """One project, made by `of`. ``name`` is that of its command, such as ``tap-example``."""
+    """A project, created by `of`. ``name`` is its command, such as ``tap-example``."""
 
     name: str
     kind: str
@@ -43,10 +42,10 @@ class Project:
     def of(
         cls, name: str, kind: str | None = None, auth: str | None = None, pages: str | None = None
     ) -> Project:
-        """Return a project; what is None is the usual.
+        """Return a project; None selects the default of an option.
 
         Raises:
-            ProjectError: a name or a choice that cannot be; the message says which can.
+            ProjectError: the name or an option is invalid; the message lists the valid options.
         """
         if not _NAME.fullmatch(name):
             raise ProjectError(
@@ -65,22 +64,22 @@ class Project:
 
     @property
     def what(self) -> str:
-        """``tap`` or ``target``."""
+        """The plugin type: ``tap`` or ``target``."""
         return self.name.partition("-")[0]
 
     @property
     def package(self) -> str:
-        """Name of the Python package: ``tap_example``."""
+        """The name of the Python package: ``tap_example``."""
         return self.name.replace("-", "_")
 
     @property
     def class_name(self) -> str:
-        """Name of the plugin's class: ``TapExample``."""
+        """The name of the plugin's class: ``TapExample``."""
         return "".join(word.capitalize() for word in self.name.split("-"))
 
     @property
     def source(self) -> str:
-        """Name of what is read or written, as a class begins with it: ``Example``."""
+        """The name of the source or destination as a class name prefix: ``Example``."""
         return self.class_name.removeprefix(self.what.capitalize())
 
 

@@ -1,7 +1,7 @@
-"""Templates to files: the only place that knows where they are and how they are filled.
+"""Rendering of the project templates to files.
 
-Rules of the room: a template is a file of `templates/<layer>/…` with ``.txt`` behind its
-name; ``%%word%%`` in it, and in its path, is replaced. Nothing that exists is overwritten.
+A template is a file `templates/<layer>/….txt`; ``%%word%%`` in its text and path is
+replaced. Existing files are never overwritten.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class _File:
 
 
 def write(project: Project, folder: Path) -> list[Path]:
-    """Write the project's files into a new folder; return their paths.
+    """Write the project's files into a new folder and return their paths.
 
     Raises:
-        ProjectError: the folder is there and not empty.
+        ProjectError: the folder exists and is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ProjectError(f"{folder} is there already; nothing was written.")

@@ -1,4 +1,4 @@
-"""JSON Schemas as documents: an object model, references, and a normal form."""
+"""JSON Schemas as documents: sources, references, validation and normalization."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Several schemas that hold at once, written as one.
+"""Merging of the schemas of an ``allOf`` into one schema.
 
-Rules of the room: what a record may have is never lost: properties are put together, and
-where two schemas contradict each other the later one counts. The result is no larger
-than the schemas together; they stay as they were, and it may share their inner parts.
+Properties are never lost: they are combined, and where two schemas contradict each other
+the later one wins. The result is no larger than the inputs together. The inputs are not
+changed; the result may share their inner objects.
 
 Source: JSON Schema 2020-12, Core, section 10.2.1.1 (allOf).
 """
@@ -18,7 +18,7 @@ __all__ = ["get_types", "merge_schemas"]
 
 
 def merge_schemas(schemas: Iterable[JsonSchema]) -> JsonSchema:
-    """Return one schema for what all of ``schemas`` say; of titles and such, the last."""
+    """Return one schema equivalent to all of ``schemas``; for annotations the last value wins."""
     result: JsonSchema = {}
     for schema in schemas:
         for keyword, value in schema.items():
@@ -27,7 +27,7 @@ def merge_schemas(schemas: Iterable[JsonSchema]) -> JsonSchema:
 
 
 def get_types(schema: Mapping[str, Any]) -> list[str]:
-    """Return the types that a schema names, none for a schema of any type."""
+    """Return the types that a schema names; an empty list if it names no type."""
     kind = schema.get("type", [])
     return [kind] if isinstance(kind, str) else list(kind or [])
 
@@ -35,7 +35,7 @@ def get_types(schema: Mapping[str, Any]) -> list[str]:
 def _add(result: JsonSchema, keyword: str, value: Any) -> None:
     if keyword not in result:
         result[keyword] = value
-    elif keyword == "oneOf":  # one of each list: together no longer exactly one
+    elif keyword == "oneOf":  # merged options may match more than once
         _add(result, "anyOf", [*result.pop("oneOf"), *value])
     elif keyword in _JOINED:
         result[keyword] = _JOINED[keyword](result[keyword], value)
@@ -44,14 +44,14 @@ def _add(result: JsonSchema, keyword: str, value: Any) -> None:
 
 
 def _both(one: Any, other: Any) -> Any:
-    """Join two schemas, of which either may be true or false."""
+    """Merge two schemas, either of which may be true or false."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return merge_schemas([dict(one), dict(other)])
     return other
 
 
 def _named(one: Any, other: Any) -> Any:
-    """Join two objects of schemas by name."""
+    """Merge two objects that map names to schemas."""
     if not isinstance(one, Mapping) or not isinstance(other, Mapping):
         return other
     shared = {name: _both(one[name], other[name]) for name in one.keys() & other.keys()}
@@ -59,14 +59,14 @@ def _named(one: Any, other: Any) -> Any:
 
 
 def _all(one: Any, other: Any) -> Any:
-    """Join two lists without repeats."""
+    """Return the union of two lists."""
     if not isinstance(one, list) or not isinstance(other, list):
         return other
     return [*one, *(value for value in other if value not in one)]
 
 
 def _shared(one: Any, other: Any) -> Any:
-    """Keep what both lists have; lists that share nothing contradict each other."""
+    """Return the intersection of two lists; if it is empty, the second list."""
     if not isinstance(one, list) or not isinstance(other, list):
         return other
     return [value for value in one if value in other] or other
@@ -85,12 +85,12 @@ def _type(one: Any, other: Any) -> Any:
 
 
 def _wider(one: Any, other: Any) -> Any:
-    """Let what is not false count: each part knows only its own properties."""
+    """Merge ``additionalProperties`` and ignore false: each part knows only its own properties."""
     return one if other is False else _both(one, other)
 
 
 def _or_last(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Choose among numbers; true and false are bounds of an older kind."""
+    """Return a function that chooses between numbers; booleans are flags of draft 4."""
 
     def chosen(one: Any, other: Any) -> Any:
         if isinstance(one, bool) or isinstance(other, bool):
@@ -118,4 +118,4 @@ _JOINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
     **dict.fromkeys(_HIGHER, _or_last(max)),
     **dict.fromkeys(_LOWER, _or_last(min)),
 }
-"""Keywords that two schemas may both have, and how they are joined."""
+"""Merge functions of the keywords that two schemas may share."""

@@ -1,11 +1,9 @@
-"""A stream's schema by its name: what a source of schemas is, and the attribute that asks it.
+"""Schema sources, and the descriptor that gives a stream its schema by name.
 
-Rules of the room:
-
-- A source is asked once for each key. Whoever gets a schema gets a copy of their own.
-- A stream resolves its schema once for each set of primary keys, which an input catalog
-  may change; what an author does to that dictionary stays with the stream.
-- Errors name the source and the key, and keep the error that was in the way as their cause.
+- A source is queried once per key. Each caller gets a separate copy of the schema.
+- A stream resolves its schema once per set of primary keys, which an input catalog may
+  change; an author's changes to that dictionary affect only the stream.
+- Errors name the source and the key and have the original error as their cause.
 """
 
 from __future__ import annotations
@@ -31,17 +29,17 @@ __all__ = ["KeyT", "SchemaPreprocessor", "SchemaSource", "StreamSchema"]
 
 
 class SchemaPreprocessor(Protocol):
-    """Changes a schema after it was found and before a stream has it."""
+    """Interface of objects that change a schema before a stream gets it."""
 
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return the schema as the stream shall have it; ``schema`` may be changed."""
+        """Return the schema for the stream; ``schema`` may be changed in place."""
         ...
 
 
 class SchemaSource(ABC, Generic[KeyT]):
-    """Schemas by key: override `fetch_schema`."""
+    """Base class of schema sources; subclasses override `fetch_schema`."""
 
     def __init__(self) -> None:
         self._schema_cache: dict[KeyT, JsonSchema] = {}
@@ -54,20 +52,20 @@ class SchemaSource(ABC, Generic[KeyT]):
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return the schema as the source's preprocessor makes it."""
+        """Return the schema after the source's preprocessor, if it has one."""
         if self._preprocessor is None:
             return schema
         return self._preprocessor.preprocess_schema(schema, key_properties=key_properties)
 
     @final
     def get_schema(self, key: KeyT, /, *, key_properties: Sequence[str] = ()) -> JsonSchema:
-        """Return a copy of the schema of ``key``, preprocessed.
+        """Return a preprocessed copy of the schema of ``key``.
 
         ``key_properties`` are the names of the properties that identify a record.
 
         Raises:
-            SchemaNotFoundError: there is none, or it cannot be read; its cause says why.
-            SchemaNotValidError: what is there is not a JSON object.
+            SchemaNotFoundError: the schema does not exist or cannot be read; see its cause.
+            SchemaNotValidError: the schema is not a JSON object.
         """
         if key not in self._schema_cache:
             self._schema_cache[key] = self._fetched(key)
@@ -75,10 +73,10 @@ class SchemaSource(ABC, Generic[KeyT]):
         return self.preprocess_schema(found, key_properties=key_properties)
 
     def _fetched(self, key: KeyT) -> JsonSchema:
-        """Fetch a schema, and say what was asked of whom when there is none."""
+        """Fetch a schema and convert failures to `SchemaNotFoundError`."""
         try:
             schema = cast(object, self.fetch_schema(key))
-        except Exception as ex:  # noqa: BLE001 - whatever it was, there is no schema
+        except Exception as ex:  # noqa: BLE001 - any error means "not found"
             reason = f"{type(ex).__name__}: {ex}"
             msg = f"Schema not found for '{key}' in {self!r} ({reason})"
             raise SchemaNotFoundError(msg) from _find_cause(ex)
@@ -92,16 +90,16 @@ class SchemaSource(ABC, Generic[KeyT]):
 
     @abstractmethod
     def fetch_schema(self, key: KeyT) -> JsonSchema:
-        """Find the schema of ``key``; called once for each, any exception means none."""
+        """Return the schema of ``key``; called once per key, any exception means "not found"."""
 
 
 def _find_cause(ex: Exception) -> BaseException:
-    """Return what was in the way: the error below one that only says where it happened."""
+    """Return the underlying error of an error that only reports the location."""
     return ex.__cause__ or ex if isinstance(ex, SchemaNotValidError) else ex
 
 
 class _Keyed(Protocol):
-    """What a stream must have for its schema to be found."""
+    """Interface of streams that `StreamSchema` requires."""
 
     @property
     def name(self) -> str: ...
@@ -111,7 +109,7 @@ class _Keyed(Protocol):
 
 
 class StreamSchema(Generic[KeyT]):
-    """The ``schema`` of a stream class, found in a source by ``key`` or the stream's name.
+    """Descriptor for the ``schema`` of a stream class, by ``key`` or the stream's name.
 
     >>> class Users(Stream):
     ...     name = "users"
@@ -130,7 +128,7 @@ class StreamSchema(Generic[KeyT]):
 
     @final
     def __get__(self, obj: _Keyed | None, objtype: type[Any]) -> Self | JsonSchema:
-        """Return the schema of a stream; the class itself has none, and gets this object."""
+        """Return the schema of a stream; on the class itself return this descriptor."""
         if obj is None:
             return self
         resolved = vars(obj).setdefault("_resolved_schemas", {})
@@ -145,11 +143,11 @@ class StreamSchema(Generic[KeyT]):
         stream: _Keyed,
         stream_class: type[Any],  # noqa: ARG002 - for overrides
     ) -> JsonSchema:
-        """Find the schema of a stream; asked once for each set of its primary keys.
+        """Return the schema of a stream; called once for each set of its primary keys.
 
         Raises:
-            SchemaNotFoundError: the source has none.
-            SchemaNotValidError: what the source has is not a JSON object.
+            SchemaNotFoundError: the source does not have the schema.
+            SchemaNotValidError: the schema is not a JSON object.
         """
         key = self.key or cast(KeyT, stream.name)
         return self.schema_source.get_schema(key, key_properties=stream.primary_keys or ())

@@ -1,8 +1,8 @@
-"""Schemas in files, one for each stream.
+"""Schemas in files, one file per stream.
 
-Rules of the room: the directory may be a folder, a package or anything that
-`importlib.resources` reads, so that a tap in a zip file finds its schemas too. A
-reference between files is read relative to the directory; no file is read twice.
+The directory may be a folder, a package or any other resource of `importlib.resources`, so
+that a tap in a zip file finds its schemas. References between files are relative to the
+directory; each file is read once.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["SchemaDirectory"]
 
 
 class SchemaDirectory(SchemaSource[str]):
-    """The files of a directory: ``users.json`` is the schema of ``users``.
+    """Schema source of a directory: ``users.json`` is the schema of ``users``.
 
-    ``dir_path`` is a path, a package or its dotted name, or a resource of a package. What
-    is both a folder and a package is taken as the folder. Files whose ``extension`` is
-    ``yaml`` or ``yml`` are YAML, all others JSON.
+    ``dir_path`` is a path, a package or its dotted name, or a resource of a package. A name
+    that is both a folder and a package means the folder. Files with the ``extension`` ``yaml``
+    or ``yml`` are YAML, all others JSON.
     """
 
     def __init__(
@@ -48,21 +48,21 @@ class SchemaDirectory(SchemaSource[str]):
         return f"{type(self).__name__}('{self.dir_path}')"
 
     def fetch_schema(self, key: str) -> JsonSchema:
-        """Read the file of ``key`` and those it refers to.
+        """Read the file of ``key`` and the files that it references.
 
         Raises:
             OSError: the file cannot be read.
-            ValueError: it holds no JSON.
-            SchemaNotValidError: a reference leads nowhere.
+            ValueError: the file is not valid JSON or YAML.
+            SchemaNotValidError: a reference cannot be resolved.
         """
         name = quote(f"{key}.{self.extension}")
         schema = self._read(name)
         if not has_reference(schema):
-            return cast(JsonSchema, schema)  # or no object at all: `get_schema` says so
+            return cast(JsonSchema, schema)  # `get_schema` rejects a document that is not an object
         return resolve_schema_references({"$ref": name}, cut_circles=True, retrieve=self._read)
 
     def _read(self, name: str) -> Any:
-        """Read one file by its name as a reference writes it, once."""
+        """Read a file once; ``name`` is URL-encoded as in a reference."""
         if name not in self._files:
             text = resolve_relative(self.dir_path, name).read_text(encoding="utf-8-sig")
             self._files[name] = parse_document(text, get_suffix(name))
@@ -79,7 +79,7 @@ def _directory(given: str | Path | Traversable | ModuleType) -> Path | Traversab
 
 
 def _package(name: str) -> Traversable | None:
-    """Find a package by its dotted name; what cannot be imported is none."""
+    """Return the resources of a package by its dotted name, or None if it cannot be imported."""
     if not all(part.isidentifier() for part in name.split(".")):
         return None
     try:

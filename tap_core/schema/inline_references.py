@@ -1,7 +1,7 @@
-"""Schemas as clients read them, who follow no reference.
+"""Inlining of references for clients that do not follow them.
 
-Rules of the room: pure; what is given is never changed. A reference that leads nowhere may stand
-for anything, as a schema that is wrong in one place says enough in the others.
+The functions are pure. An unresolvable reference becomes a schema that accepts anything,
+so that one error does not hide the rest of the schema.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["ANNOTATION_KEYWORDS", "inline_references"]
 ANNOTATION_KEYWORDS: Final = frozenset(
     ("title", "description", "default", "examples", "deprecated")
 )
-"""Words that say nothing of which values are valid."""
+"""Keywords without effect on validity."""
 
 
 def inline_references(json_schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a copy in which each ``$ref`` is what it points to, or may be anything."""
+    """Return a copy in which each ``$ref`` is replaced by its target, or by ``{}``."""
     resolved = _resolved(json_schema, json_schema)
     if resolved is None:
         named = json_schema.get("properties")
@@ -43,8 +43,8 @@ def inline_references(json_schema: Mapping[str, Any]) -> JsonSchema:
 
 
 def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> JsonSchema | None:
-    """Write the references of a schema out; None where one leads nowhere."""
+    """Return a schema with its references inlined, or None if one cannot be resolved."""
     try:
         return resolve_schema_references(schema, {"": dict(document)}, cut_circles=True)
     except (SchemaNotValidError, TypeError, AttributeError, ValueError, RecursionError):
-        return None  # what is no text, no address, or not there
+        return None  # not text, not an address, or not found

@@ -1,8 +1,7 @@
-"""Documents that hold schemas: read from a file, a package or the web.
+"""Loading of JSON and YAML documents from files, packages and the web.
 
-Rules of the room: JSON needs nothing; YAML needs PyYAML, an extra. Of the web only http
-and https, with a time limit. Neither what stands before the ``@`` of an address nor its
-query goes into a message.
+YAML requires PyYAML, an optional dependency. Web access is limited to http and https, with
+a timeout. Messages contain neither the credentials nor the query of a URL.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ _QUERY: Final = re.compile(r"\?[^\s'\")]*")
 
 
 def parse_document(text: str | bytes, suffix: str) -> Any:
-    """Read a document: YAML where the suffix says so, else JSON.
+    """Parse a document: YAML if the suffix says so, else JSON.
 
     Raises:
-        ValueError: it is no JSON, or no YAML.
-        UnsupportedSchemaFormatError: it is YAML, and PyYAML is not installed.
+        ValueError: the text is not valid JSON or YAML.
+        UnsupportedSchemaFormatError: the document is YAML, and PyYAML is not installed.
     """
     return _yaml(text) if suffix in {".yaml", ".yml"} else load_json(text, parse_float=float)
 
@@ -64,7 +63,7 @@ def _yaml(text: str | bytes) -> Any:
 
 
 def get_suffix(name: str) -> str:
-    """Return the suffix of a file's name or path: ``.json``, in lower case."""
+    """Return the lower-case suffix of a file name or path, such as ``.json``."""
     return posixpath.splitext(name)[1].lower()
 
 
@@ -72,14 +71,14 @@ def get_suffix(name: str) -> str:
 
 
 def load_document(location: _Location, *, redirects: bool = True) -> Any:
-    """Read the JSON or YAML document at an address or in a file.
+    """Load the JSON or YAML document of a URL or file.
 
-    Without ``redirects`` the address itself has to have the document.
+    If ``redirects`` is false, a redirect is an error.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it does not hold what its suffix or content type says.
-        UnsupportedSchemaFormatError: it is neither JSON nor YAML by name.
+        OSError: the document cannot be read.
+        ValueError: the content does not match its suffix or content type.
+        UnsupportedSchemaFormatError: the suffix is neither JSON nor YAML.
     """
     if isinstance(location, str) and location.startswith(_WEB):
         content, suffix = _fetched(location, redirects=redirects)
@@ -95,10 +94,10 @@ def load_document(location: _Location, *, redirects: bool = True) -> Any:
 
 
 def resolve_sibling(location: _Location, name: str) -> _Location:
-    """Return where a document is that another one names relative to itself.
+    """Return the location of a document that another document names by a relative path.
 
     Raises:
-        ValueError: the name is not relative, or nothing is known to be beside it.
+        ValueError: the name is not relative, or the location has no folder.
     """
     if isinstance(location, str) and location.startswith(_WEB):
         found = urljoin(location, name)
@@ -109,13 +108,13 @@ def resolve_sibling(location: _Location, name: str) -> _Location:
     file = Path(location) if isinstance(location, str) else location
     folder: Traversable | None = getattr(file, "parent", None)
     if folder is None:
-        msg = f"nothing is known to be beside '{format_location(location)}'"
+        msg = f"there is no folder of '{format_location(location)}'"
         raise ValueError(msg)
     return resolve_relative(folder, name)
 
 
 def resolve_relative(folder: Path | Traversable, name: str) -> Path | Traversable:
-    """Return the file of a folder that a reference names, as it is written in an address.
+    """Return the file of a folder that a URL-encoded relative reference names.
 
     Raises:
         ValueError: the name is not relative.
@@ -125,14 +124,14 @@ def resolve_relative(folder: Path | Traversable, name: str) -> Path | Traversabl
         raise ValueError(msg)
     for part in map(unquote, name.split("/")):
         if "/" in part or "\\" in part:
-            msg = f"'{name}' is not a path of names"
+            msg = f"'{name}' contains an encoded slash or backslash"
             raise ValueError(msg)
         folder = folder.joinpath(part)
     return folder
 
 
 def format_location(location: object) -> str:
-    """Name a location in a message, without what may be secret in it."""
+    """Return a location as text for messages, without secrets."""
     if isinstance(location, Mapping):
         return "a dictionary"
     text = str(location)
@@ -146,7 +145,7 @@ def format_location(location: object) -> str:
 
 
 def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
-    """Return what is at an address, and the suffix that its kind of document has."""
+    """Return the content of a URL and the suffix of its content type."""
     import requests
 
     from tap_core.http.transport import get_document
@@ -156,10 +155,10 @@ def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
         response.raise_for_status()
         if response.is_redirect:
             shown = format_location(address)
-            msg = f"'{shown}' is elsewhere, and only the document a tap names may be"
+            msg = f"'{shown}' redirects, which is allowed only for the document that a tap names"
             raise requests.TooManyRedirects(msg)
     except requests.RequestException as ex:
-        ex.args = (_QUERY.sub("?***", _USER.sub("//", str(ex))),)  # its text has the address
+        ex.args = (_QUERY.sub("?***", _USER.sub("//", str(ex))),)  # it contains the address
         raise
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     paths = (urlsplit(url or address).path for url in (response.url, address))
@@ -179,7 +178,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def _suffix_of_kind(kind: str) -> str | None:
-    """Tell JSON and YAML by their content types, of which OpenAPI has its own."""
+    """Return the suffix of a JSON or YAML content type, including those of OpenAPI."""
     if kind.endswith("json"):
         return ".json"
     return ".yaml" if kind.endswith("yaml") else None

@@ -1,8 +1,8 @@
-"""What a JSON Schema says of the size of its numbers: bounds, digits and places.
+"""Bounds, digits and decimal places that a JSON Schema declares for its numbers.
 
-Rules of the room: pure. Declared bounds and ``multipleOf`` are read exactly, through their
-text, because a float has already lost what we ask for. A bound that came as a float is taken
-for the 64-bit limit next to it.
+The functions are pure. Bounds and ``multipleOf`` are read exactly through their text,
+because a float has already lost precision. A float bound that equals a 64-bit limit when
+rounded is treated as that limit.
 """
 
 from __future__ import annotations
@@ -25,54 +25,54 @@ __all__ = [
 ]
 
 DECIMAL_FORMATS: Final = frozenset(("x-singer.decimal", "singer.decimal"))
-"""Formats of a string (or number) that is an exact number."""
+"""Formats of a string (or number) that holds an exact decimal."""
 
 MIN_INT64: Final = -(2**63)
 MAX_INT64: Final = 2**63 - 1
-"""The limits of 64 bits."""
+"""The limits of signed 64-bit integers."""
 
 MAX_DIGITS: Final = 38
-"""The digits of the widest decimal that tables have."""
+"""The maximum precision of table decimals."""
 
 MIN_INTEGER_DIGITS: Final = 10
-"""A step so small that fewer whole digits were left is how databases spell "numeric,
-without limit"; it says nothing of the values."""
+"""The minimum number of integer digits. A ``multipleOf`` so small that fewer remain is how
+databases express unlimited numeric types, and is ignored."""
 
 _Schema = Mapping[str, Any]
 
 
 def get_bounds(schema: _Schema) -> tuple[decimal.Decimal | None, decimal.Decimal | None]:
-    """Return the lowest and the highest value that a schema declares, None for none."""
+    """Return the lowest and the highest value that a schema declares, or None."""
     low = _bound(schema, "minimum", "exclusiveMinimum", 1)
     high = _bound(schema, "maximum", "exclusiveMaximum", -1)
     return low, high
 
 
 def get_step(schema: _Schema) -> decimal.Decimal | None:
-    """Return the ``multipleOf`` of a schema, None where it has none that is above zero."""
+    """Return the positive ``multipleOf`` of a schema, or None."""
     step = _exact(schema.get("multipleOf"))
     return step if step is not None and step > 0 else None
 
 
 def get_decimal_places(step: decimal.Decimal) -> int:
-    """Return the places after the point of a step."""
+    """Return the number of decimal places of a step."""
     exponent = step.normalize().as_tuple().exponent
     return max(-exponent, 0) if isinstance(exponent, int) else 0
 
 
 def get_integer_digits(bound: decimal.Decimal | None) -> int:
-    """Return the digits before the point that a bound has, one at least."""
+    """Return the number of integer digits of a bound, at least 1."""
     return max(bound.adjusted() + 1, 1) if bound else 1
 
 
 def parse_count(value: Any) -> int | None:
-    """Return a declared number of digits, None where it is no such number."""
+    """Return a declared number of digits, or None if it is not a non-negative integer."""
     counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return value if counts else None
 
 
 def _bound(schema: _Schema, word: str, exclusive: str, inward: int) -> decimal.Decimal | None:
-    """Return the tightest of a bound's two spellings; draft 4 says exclusive by a flag."""
+    """Return the tighter of a bound's two spellings; draft 4 marks exclusive bounds by a flag."""
     plain, strict = _exact(schema.get(word)), _exact(schema.get(exclusive))
     if plain is not None and schema.get(exclusive) is True:
         plain += inward

@@ -1,8 +1,8 @@
-"""Schemas out of an OpenAPI document.
+"""Schemas from an OpenAPI document.
 
-Rules of the room: a key is the name of a component. References are read in the whole
-document and in those beside it; a component that contains itself is cut where it would
-begin again. What is OpenAPI's own and not JSON Schema's is the normalizer's business.
+A key is the name of a component. References are resolved in the whole document and in
+documents beside it; a recursive component is cut at the recursion. The normalizer converts
+OpenAPI keywords to JSON Schema.
 
 Source: OpenAPI 2.0, 3.0.4 and 3.1.1, "Schema Object" and "Reference Object".
 """
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["OpenAPISchema"]
 
 _COMPONENTS: Final = {"v2": ("definitions",), "v3": ("components", "schemas")}
-"""Where a document keeps its schemas."""
+"""The path of a document's schemas, by major version."""
 
 
 class OpenAPISchema(SchemaSource[KeyT]):
-    """The components of an OpenAPI 2.0, 3.0 or 3.1 document, in JSON or YAML.
+    """Schema source of the components of an OpenAPI 2.0, 3.0 or 3.1 document (JSON or YAML).
 
-    ``source`` is an http or https address, a path, a resource of a package, or the
-    document itself as a dictionary. ``preprocessor`` makes JSON Schema of what is found;
-    without one an `OpenAPISchemaNormalizer` does.
+    ``source`` is an http or https URL, a path, a resource of a package, or the document itself
+    as a dictionary. ``preprocessor`` converts the schemas to JSON Schema; the default is an
+    `OpenAPISchemaNormalizer`.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class OpenAPISchema(SchemaSource[KeyT]):
         """The whole document, read once.
 
         Raises:
-            OSError: it cannot be read.
-            ValueError: it is not JSON, or not YAML.
-            UnsupportedOpenAPISpec: it is neither by name.
+            OSError: the document cannot be read.
+            ValueError: the document is not valid JSON or YAML.
+            UnsupportedOpenAPISpec: the file name is neither JSON nor YAML.
         """
         if isinstance(self.source, Mapping):
             return dict(self.source)
@@ -69,10 +69,10 @@ class OpenAPISchema(SchemaSource[KeyT]):
 
     @property
     def spec_version(self) -> Literal["v2", "v3"]:
-        """Which of the two families the document belongs to.
+        """The major version of the document: ``v2`` or ``v3``.
 
         Raises:
-            UnsupportedOpenAPISpec: it says neither ``swagger`` nor ``openapi``.
+            UnsupportedOpenAPISpec: the document has neither ``swagger`` nor ``openapi``.
         """
         if isinstance(self.spec, Mapping):
             if "swagger" in self.spec:
@@ -80,13 +80,13 @@ class OpenAPISchema(SchemaSource[KeyT]):
             if "openapi" in self.spec:
                 return "v3"
         msg = (
-            f"Unknown OpenAPI specification format: '{format_location(self.source)}' says neither"
+            f"Unknown OpenAPI specification format: '{format_location(self.source)}' has neither"
             " 'swagger' nor 'openapi'"
         )
         raise UnsupportedOpenAPISpec(msg)
 
     def get_unresolved_schema(self, key: KeyT) -> JsonSchema:
-        """Return the schema of a key with its references; by default one to a component.
+        """Return the schema of a key with its references; by default a reference to a component.
 
         Override to find schemas elsewhere, such as in the responses of a path.
         """
@@ -100,10 +100,10 @@ class OpenAPISchema(SchemaSource[KeyT]):
         return {"$ref": f"#/{'/'.join(way)}/{name}"}
 
     def resolve_schema(self, key: KeyT) -> JsonSchema:
-        """Return the schema of a key with every reference replaced by what it means.
+        """Return the schema of a key with every reference replaced by its target.
 
         Raises:
-            SchemaNotValidError: a reference leads nowhere, the key's own included.
+            SchemaNotValidError: a reference cannot be resolved, including the key's reference.
         """
         return resolve_schema_references(
             self.get_unresolved_schema(key),
@@ -117,9 +117,9 @@ class OpenAPISchema(SchemaSource[KeyT]):
         return self.resolve_schema(key)
 
     def _neighbour(self, name: str) -> Any:
-        """Read a document that stands beside this one, once."""
+        """Read a document beside this one, once."""
         if isinstance(self.source, Mapping):
-            msg = f"nothing is beside a dictionary, so '{name}' cannot be read"
+            msg = f"'{name}' cannot be read: the document is a dictionary and has no folder"
             raise ValueError(msg)  # noqa: TRY004 - the reference is wrong, not the type
         if name not in self._neighbours:
             self._neighbours[name] = load_document(

@@ -1,8 +1,7 @@
-"""What OpenAPI writes in its own words, said in those of JSON Schema.
+"""Conversion of OpenAPI keywords to JSON Schema keywords.
 
-Rules of the room: one schema at a time, what is inside it is not looked at; dictionaries
-are changed in place, and only the caller's own come in. A schema that is JSON Schema
-already comes out as it was.
+The functions convert one schema without its subschemas, in place; the caller must pass its
+own copies. Schemas that are already JSON Schema stay unchanged.
 
 Source: OpenAPI 2.0, 3.0.4 and 3.1.1, "Schema Object"; JSON Schema 2020-12, Validation.
 """
@@ -22,7 +21,7 @@ _CHOICES: Final = ("oneOf", "anyOf")
 
 
 def to_json_schema(schema: JsonSchema) -> None:
-    """Make one schema JSON Schema, but for ``nullable``, the one word left to the caller."""
+    """Convert one schema to JSON Schema, except for ``nullable``, which the caller handles."""
     _say_nullable_once(schema)
     _say_type(schema)
     _say_bounds_as_numbers(schema)
@@ -30,20 +29,20 @@ def to_json_schema(schema: JsonSchema) -> None:
 
 
 def _say_nullable_once(schema: JsonSchema) -> None:
-    """Read ``x-nullable``, which OpenAPI 2.0 documents use, where ``nullable`` is absent."""
+    """Rename ``x-nullable`` of OpenAPI 2.0 documents to ``nullable`` if that is absent."""
     vendor = schema.pop("x-nullable", None)
     if vendor is not None:
         schema.setdefault("nullable", vendor)
 
 
 def _say_type(schema: JsonSchema) -> None:
-    """Name the type: files are text, and what has properties or items has a type."""
+    """Set the type: files become text; properties, items and enums imply a type."""
     if schema.get("type") == "file":
         schema["type"] = "string"
         schema.setdefault("format", "binary")
     elif "type" in schema:
         kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        named = list(dict.fromkeys(kind or _NULL for kind in kinds))  # YAML's null is no text
+        named = list(dict.fromkeys(kind or _NULL for kind in kinds))  # YAML's null is not text
         schema["type"] = named if isinstance(schema["type"], list) else named[0]
         if not named:
             del schema["type"]
@@ -71,7 +70,7 @@ def _get_type(value: Any) -> str:
 
 
 def _say_bounds_as_numbers(schema: JsonSchema) -> None:
-    """Turn a bound and a flag beside it, as in OpenAPI 3.0, into one number."""
+    """Merge a bound and its exclusive flag (OpenAPI 3.0) into one number."""
     for flag, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(schema.get(flag), bool):
             exclusive = schema.pop(flag)
@@ -80,7 +79,7 @@ def _say_bounds_as_numbers(schema: JsonSchema) -> None:
 
 
 def _keep_lists_only(schema: JsonSchema) -> None:
-    """Leave out lists that are none: ``required: true`` belongs to parameters."""
+    """Remove ``required`` and ``examples`` that are not lists, such as ``required: true``."""
     for keyword in ("required", "examples"):
         if keyword in schema and not isinstance(schema[keyword], list):
             del schema[keyword]
@@ -92,7 +91,7 @@ def _keep_lists_only(schema: JsonSchema) -> None:
 
 
 def accepts_null(schema: Any) -> bool:
-    """Tell whether null fits a schema, as far as types and choices say."""
+    """Return True if a schema's types and choices allow null."""
     if not isinstance(schema, Mapping):
         return bool(schema)
     types = get_types(schema)
@@ -104,7 +103,7 @@ def accepts_null(schema: Any) -> bool:
 
 
 def accept_null(schema: JsonSchema) -> None:
-    """Let null fit a schema, in its types and in its choices."""
+    """Allow null in a schema's types and choices."""
     types = get_types(schema)
     if types and _NULL not in types:
         schema["type"] = [*types, _NULL]
@@ -114,7 +113,7 @@ def accept_null(schema: JsonSchema) -> None:
 
 
 def without_null(schema: Any) -> Any:
-    """Return a choice without null, or None where null was all of it."""
+    """Return a choice without null, or None if it allows only null."""
     if not isinstance(schema, Mapping) or _NULL not in get_types(schema):
         return schema
     types = [kind for kind in get_types(schema) if kind != _NULL]

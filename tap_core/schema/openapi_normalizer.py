@@ -1,12 +1,10 @@
-"""Schemas of OpenAPI documents, as streams have them.
+"""Normalization of OpenAPI schemas for streams.
 
-Rules of the room:
-
-- What an API says of itself is often not so. A property may be null unless it is part of
-  the key, and no record is refused for its ``enum`` or ``pattern``.
-- Each step is a method, so that an author can override one; each returns the schema.
-- The result is JSON Schema (drafts 7 to 2020-12), its own normal form, and no larger than
-  what came in but for the nulls.
+- API documentation is often inaccurate. Every property outside of the key becomes nullable,
+  and ``enum`` and ``pattern`` are dropped, so that no record is rejected for them.
+- Each step is a method that an author can override; each returns the schema.
+- The result is JSON Schema (drafts 7 to 2020-12). Normalizing it again changes nothing, and
+  it is no larger than the input except for the nulls.
 """
 
 from __future__ import annotations
@@ -24,18 +22,19 @@ __all__ = ["OpenAPISchemaNormalizer"]
 
 _NULL: Final = {"type": "null"}
 _NOT_CHECKED: Final = ("enum", "pattern")
-"""Keywords that are left out, and without which two choices may look alike."""
+"""Keywords that are removed; options may be equal without them."""
 
 
 class OpenAPISchemaNormalizer(SchemaPreprocessor):
-    """Makes JSON Schema of a schema from an OpenAPI document, references resolved.
+    """Preprocessor that converts an OpenAPI schema with resolved references to JSON Schema.
 
-    - ``nullable`` and ``x-nullable`` become the type ``null``; so it is for every property
-      that is not in ``key_properties``, and for the record itself where there are none
-    - ``allOf`` is merged with what stands beside it
-    - ``oneOf`` of one, or of one and null, becomes that one
-    - ``enum`` and ``pattern`` are left out
-    - what only OpenAPI 2.0 and 3.0 write, such as a true ``exclusiveMinimum``, is reworded
+    - ``nullable`` and ``x-nullable`` become the type ``null``; every property that is not in
+      ``key_properties`` allows null, and so does the record itself if there are no keys
+    - ``allOf`` is merged into the schema
+    - ``oneOf`` with one option, or with one option and null, becomes that option
+    - ``enum`` and ``pattern`` are removed
+    - keywords that only OpenAPI 2.0 and 3.0 use, such as a true ``exclusiveMinimum``, are
+      converted
     """
 
     def preprocess_schema(
@@ -47,7 +46,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     def normalize_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return a normalized copy of a schema and of all inside it."""
+        """Return a normalized copy of a schema and all its subschemas."""
         result = deepcopy(schema)
         if "allOf" in result:
             parts = result.pop("allOf")
@@ -66,7 +65,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     def handle_object(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Normalize the properties of an object; only those of the key may not be null."""
+        """Normalize the properties of an object; all except key properties become nullable."""
         schema["nullable"] = not key_properties
         properties = schema.get("properties", {})
         for name, inner in properties.items():
@@ -81,17 +80,17 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return self.normalize_schema(schema)
 
     def handle_enum(self, schema: JsonSchema) -> JsonSchema:
-        """Leave out the values that an API documents: it adds others without a word."""
+        """Remove the documented values, because APIs add further values without notice."""
         schema.pop("enum", None)
         return schema
 
     def handle_pattern(self, schema: JsonSchema) -> JsonSchema:
-        """Leave out the pattern: dialects differ, and some do not compile elsewhere."""
+        """Remove the pattern, because regular expression dialects differ."""
         schema.pop("pattern", None)
         return schema
 
     def handle_one_of(self, schema: JsonSchema) -> JsonSchema:
-        """Normalize the choices; a single one, null not counted, takes the place of all."""
+        """Normalize the options; a single option other than null replaces the ``oneOf``."""
         rest = {word: value for word, value in schema.items() if word != "oneOf"}
         choices = [self._each(choice) for choice in schema["oneOf"]]
         real = [choice for choice in choices if without_null(choice) is not None]
@@ -104,16 +103,16 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return {**rest, "oneOf": _null_once(choices)}
 
     def handle_all_of(self, subschemas: list[JsonSchema]) -> JsonSchema:
-        """Merge schemas that hold at once; they are not normalized yet."""
+        """Merge the schemas of an ``allOf``; they are not normalized yet."""
         return merge_schemas(deepcopy(part) for part in subschemas)
 
-    # Places where schemas stand
+    # Subschemas
 
     def _normalize_inside(self, schema: JsonSchema, key_properties: Sequence[str]) -> JsonSchema:
         named = ["patternProperties"]
         if "object" in get_types(schema):
             schema = self.handle_object(schema, key_properties=key_properties)
-        else:  # an API may say that something is text and has properties
+        else:  # an API may declare text with properties
             named.append("properties")
         for word in named:
             if isinstance(schemas := schema.get(word), Mapping):
@@ -131,7 +130,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
                 schema[word] = [self._each(item) for item in listed]
 
     def _each(self, schema: Any) -> Any:
-        """Normalize what may also be true or false."""
+        """Normalize a schema that may also be true or false."""
         return self.normalize_schema(dict(schema)) if isinstance(schema, Mapping) else schema
 
     def _without_checks(self, schema: JsonSchema) -> JsonSchema:
@@ -145,7 +144,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
 
 
 def _is_checked(schema: Any) -> bool:
-    """Tell whether a schema, or one inside it, has a keyword that is left out."""
+    """Return True if a schema or a subschema has a keyword that is removed."""
     if isinstance(schema, Mapping):
         return any(word in schema for word in _NOT_CHECKED) or any(
             map(_is_checked, schema.values())
@@ -154,7 +153,7 @@ def _is_checked(schema: Any) -> bool:
 
 
 def _null_once(choices: list[Any]) -> list[Any]:
-    """Let null fit one choice at most: with two it would fit none of them."""
+    """Allow null in at most one option; ``oneOf`` rejects a value that matches two."""
     if sum(map(accepts_null, choices)) <= 1:
         return choices
     real = [left for choice in choices if (left := without_null(choice)) is not None]

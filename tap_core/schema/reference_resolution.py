@@ -1,7 +1,7 @@
-"""References as singer_sdk resolves them, for taps that read their schemas that way.
+"""Reference resolution with singer_sdk's interface.
 
-Rules of the room: the schema itself is changed, which taps rely on that ignore what is
-returned; a schema that contains itself is cut, so that no tap stops over it.
+The schema is changed in place, because some taps ignore the return value; recursive schemas
+are cut, so that they are not an error.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ def resolve_schema_references(
     schema: JsonSchema,
     refs: Mapping[str, JsonSchema] | None = None,
 ) -> JsonSchema:
-    """Replace every ``$ref`` in the schema itself, and return it.
+    """Replace every ``$ref`` of a schema in place, and return the schema.
 
-    A reference to a schema that contains it is taken out: that place then accepts
-    anything. Raises SchemaNotValidError for a reference that leads nowhere.
+    A recursive reference is removed, so that its place accepts anything. Raises
+    SchemaNotValidError for a reference that cannot be resolved.
     """
     resolved = resolved_copy(schema, refs, cut_circles=True)
     schema.clear()

@@ -1,14 +1,11 @@
-"""References within and between JSON Schemas, and the form in which two are compared.
+"""Resolution of references in JSON Schemas, and a normal form for comparison.
 
-Rules of the room:
-
-- ``$ref`` is replaced by a copy of what it points to; where both have a keyword, that
-  of the target counts. ``definitions`` and ``$defs`` stay as they came.
-- Only what holds schemas is walked, so that a property may be called ``$ref`` or
-  ``items``, and ``default``, ``const`` and ``enum`` hold data and are left alone.
-- A schema that contains itself cannot be written out: it is refused, or, where asked
-  for, cut: the inner one may then be anything. So are schemas that contain each other
-  in so many ways that nobody could use what comes out.
+- ``$ref`` is replaced by a copy of its target; where both have a keyword, the target's value
+  wins. ``definitions`` and ``$defs`` are kept unchanged.
+- Only keywords that contain schemas are traversed, so a property may be named ``$ref`` or
+  ``items``, and data in ``default``, ``const`` and ``enum`` is not touched.
+- A recursive schema is an error, or is cut on request: the inner schema then accepts
+  anything. The same holds for schemas with too many references.
 
 Source: JSON Schema 2020-12, Core, sections 8.2 (references) and 10 (applicators).
 """
@@ -63,14 +60,14 @@ _UNORDERED: Final = frozenset({"enum", "required", "type"})
 _Step: TypeAlias = Callable[[JsonSchema], Any]
 
 _MOST_REFERENCES: Final = 5_000
-"""References that one schema may have when they are all written out."""
+"""The maximum number of references of one schema, counted after expansion."""
 
 _DEPTHS: Final = (8, 4, 2, 1)
-"""How many references deep a schema is followed that has more; tried in turn."""
+"""The reference depths that are tried in turn for a schema with more references."""
 
 
 class _TooManyError(Exception):
-    """There are more references than may be followed."""
+    """The schema has more references than the limit."""
 
 
 def resolve_schema_references(
@@ -80,15 +77,20 @@ def resolve_schema_references(
     cut_circles: bool = False,
     retrieve: Callable[[str], Any] | None = None,
 ) -> JsonSchema:
-    """Return the schema with every ``$ref`` replaced by what it points to.
+    """Return the schema with every ``$ref`` replaced by its target; the argument is unchanged.
 
-    ``refs`` are further documents by the name that references give them; the name ``""``
-    is the document that ``#/...`` is read in, the schema itself unless it is given.
-    ``retrieve`` returns a document that is not among them, the same one for the same
-    name; whatever it raises means that there is none. The argument is not changed.
-    Raises SchemaNotValidError for a reference that leads nowhere, and, unless
-    ``cut_circles``, for one that leads to a schema which contains it, or for more of
-    them than anybody can use; with it, the innermost are cut until it is small enough.
+    Args:
+        schema: the schema to resolve.
+        refs: further documents by the name that references use; ``""`` is the document of
+            ``#/...`` references, by default the schema itself.
+        cut_circles: cut recursive references instead of raising an error; references beyond
+            the limit are cut from the innermost.
+        retrieve: returns a document that is not in ``refs``, the same one for the same name;
+            any exception means that it does not exist.
+
+    Raises:
+        SchemaNotValidError: a reference cannot be resolved, or, without ``cut_circles``, it is
+            recursive or there are too many references.
     """
     if not has_reference(schema):
         return deepcopy(dict(schema))
@@ -97,10 +99,10 @@ def resolve_schema_references(
 
 
 def normalize(schema: Mapping[str, Any]) -> JsonSchema:
-    """Return the schema such that equal meaning gives equal dictionaries.
+    """Return a normal form such that equivalent schemas give equal dictionaries.
 
-    Keys and property names are sorted, ``type`` is a list, ``type``, ``required`` and
-    ``enum`` are sorted and without repeats, and an empty ``required`` is absent.
+    Keys and property names are sorted, ``type`` is a list, ``type``, ``required`` and ``enum``
+    are sorted without duplicates, and an empty ``required`` is removed.
     """
     form = map_subschemas(_sorted(schema), normalize)
     if isinstance(kind := form.get("type"), str):
@@ -125,7 +127,7 @@ def _as_sorted_set(values: list[Any]) -> list[Any]:
 
 
 def map_subschemas(schema: Mapping[str, Any], step: Callable[[JsonSchema], Any]) -> JsonSchema:
-    """Return a copy of the schema with ``step`` applied to the schemas right inside it."""
+    """Return a copy of the schema with ``step`` applied to its direct subschemas."""
     return {key: _mapped_value(key, value, step) for key, value in schema.items()}
 
 
@@ -146,7 +148,7 @@ def _applied(value: Any, step: _Step) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Where a schema stands: how its references are read, and which ones led here."""
+    """Resolution context of a schema: its resolver and the references that led to it."""
 
     resolver: Any
     cut_circles: bool
@@ -155,7 +157,7 @@ class _Scope:
     count: Iterator[int] = field(default_factory=itertools.count)
 
     def follow(self, reference: str) -> tuple[JsonSchema, _Scope]:
-        """Return what is pointed to, and the scope that it stands in."""
+        """Return the target of a reference and its scope."""
         from referencing.exceptions import Unresolvable
 
         if len(self.visited) >= self.deepest:
@@ -195,23 +197,23 @@ def _make_scope(
 
 
 def _as_object(schema: Any) -> JsonSchema:
-    """Write the schemas ``true`` and ``false`` as objects."""
+    """Return a schema as an object; true and false are converted."""
     if isinstance(schema, Mapping):
         return dict(schema)
     return {} if schema else {"not": {}}
 
 
 def has_reference(value: Any) -> bool:
-    """Tell whether ``$ref`` is a key anywhere, be it in data: no is never wrong."""
+    """Return True if ``$ref`` occurs as a key, even in data; False is always correct."""
     if isinstance(value, Mapping):
         return "$ref" in value or any(map(has_reference, value.values()))
     return isinstance(value, list) and any(map(has_reference, value))
 
 
 def _written_out(schema: JsonSchema, scope: _Scope) -> JsonSchema:
-    """Follow all references, or only so deep that a schema comes out that can be used.
+    """Resolve all references, or, if there are too many, only to a limited depth.
 
-    Types that name each other have as many ways through them as there are orders.
+    Schemas that reference each other have as many paths through them as there are orders.
     """
     for deepest in (sys.maxsize, *_DEPTHS) if scope.cut_circles else (sys.maxsize,):
         with contextlib.suppress(_TooManyError):
@@ -221,7 +223,7 @@ def _written_out(schema: JsonSchema, scope: _Scope) -> JsonSchema:
 
 
 def _replaced(schema: JsonSchema, scope: _Scope) -> JsonSchema:
-    """Follow the reference of a schema, and those inside it and its target."""
+    """Replace the reference of a schema and those of its subschemas and its target."""
     rest = {key: value for key, value in schema.items() if key != "$ref"}
     result = map_subschemas(rest, lambda inner: _replaced(inner, scope))
     if "$ref" in schema:

@@ -1,4 +1,4 @@
-"""A bound on schemas of others: each property takes time and memory before a row has come."""
+"""Limit on the size of schemas, because each property costs time and memory."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tap_core.limits.environment import Limit
 __all__ = ["SCHEMA_OBJECTS", "check_schema_size"]
 
 SCHEMA_OBJECTS: Final = Limit("TAP_CORE_SCHEMA_OBJECTS", 30_000)
-"""Objects of JSON in a schema: one for each property, two for one with properties of its own."""
+"""The maximum number of JSON objects in a schema: one per property, two per nested object."""
 
 
 def check_schema_size(schema: object, stream: str) -> None:
-    """Raise an error for a schema with too many properties.
+    """Check the number of objects in a schema.
 
     Raises:
-        LimitExceededError: it has.
+        LimitExceededError: the schema has too many objects.
     """
     most, count = SCHEMA_OBJECTS.whole, 0
     waiting: list[Any] = [schema]

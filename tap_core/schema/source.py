@@ -1,7 +1,4 @@
-"""Where the schemas of streams come from: directories and OpenAPI documents.
-
-Rules of the room: a face of the modules beside it, by singer_sdk's path.
-"""
+"""Compatibility import path of singer_sdk for the schema sources of `tap_core.schema`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What a JSON Schema allows, as a list of plain schemas of one type each.
+"""Decomposition of a JSON Schema into plain schemas of one type each.
 
-Rules of the room: `allOf` is one schema (each member narrows it), `anyOf`, `oneOf` and a
-list of types are several. The type null is left out: every column takes null. A schema
-that says nothing of its type is of the types that its other words are about: an object,
-an array, or those of the values that `const` or `enum` lists; else it allows any.
+`allOf` yields one variant (each member narrows it); `anyOf`, `oneOf` and a list of types
+yield several. The type null is omitted, because every column allows null. For a schema
+without a type, the type follows from its other keywords: object, array, or the types of the
+values in `const` or `enum`; otherwise any type is allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 ANY_SCHEMA = "any"
-"""The kind of a schema that does not say its type."""
+"""The kind of a schema without a type."""
 
 _Schema: TypeAlias = Mapping[str, Any]
 _Alternatives: TypeAlias = Sequence[_Schema]
@@ -32,7 +32,7 @@ _Alternatives: TypeAlias = Sequence[_Schema]
 _COMBINING = ("allOf", "anyOf", "oneOf")
 
 _KINDS_OF_WORDS: Mapping[str, type] = MappingProxyType({"format": str, "properties": Mapping})
-"""What some keywords have to be; of any other kind they say nothing, as if unknown."""
+"""Required value types of some keywords; other values are ignored."""
 
 _NUMBERS = {"integer", "number"}
 
@@ -41,16 +41,16 @@ _KIND_OF_VALUE: Mapping[type, str] = MappingProxyType(
 )
 
 _MOST_VARIANTS: Final = 1_000
-"""Combinations of alternatives that are looked at: they multiply with each further anyOf."""
+"""The maximum number of combinations of alternatives; they multiply with each anyOf."""
 
 _MORE_PROPERTIES = ("additionalProperties", "patternProperties", "unevaluatedProperties")
 
 
 def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
-    """Yield each type that the schema allows but null, with what it says of that type.
+    """Yield each type that the schema allows, except null, with the schema of that type.
 
     Raises:
-        SchemaNotValidError: it allows too many combinations of alternatives.
+        SchemaNotValidError: the schema allows too many combinations.
     """
     if not isinstance(schema, Mapping):
         if schema is not False:
@@ -67,7 +67,7 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
 
 
 def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[str, _Schema]]:
-    """Yield what a plain schema allows together with one alternative of each part."""
+    """Yield the variants of a plain schema combined with one alternative of each part."""
     while parts and len(parts[0]) == 1:  # allOf may have thousands of members
         own, inner = _taken_apart(parts[0][0])
         plain, parts = _both(plain, own), [*inner, *parts[1:]]
@@ -100,7 +100,7 @@ def _says_something(word: str, value: Any) -> bool:
 
 
 def _both(one: _Schema, other: _Schema) -> _Schema:
-    """Return the schema of what is valid under both, as far as types and names go."""
+    """Return the intersection of two schemas as far as types and names go."""
     merged = {**one, **other}
     if "type" in one and "type" in other:
         merged["type"] = _shared_types(_types(one), _types(other))
@@ -110,7 +110,7 @@ def _both(one: _Schema, other: _Schema) -> _Schema:
 
 
 def _narrowed(one: _Schema, other: _Schema) -> dict[str, Any]:
-    """Return the properties of both; those that both have must be valid under both."""
+    """Return the properties of both schemas; shared ones must be valid under both."""
     names = [name for name in other if name in one and one[name] != other[name]]
     return {**one, **other, **{name: {"allOf": [one[name], other[name]]} for name in names}}
 
@@ -129,12 +129,12 @@ def _shared_types(one: Sequence[str], other: Sequence[str]) -> list[str]:
         and not _NUMBERS.isdisjoint(other)
         and (_NUMBERS.isdisjoint(shared))
     ):
-        shared.append("integer")  # a whole number is a number
+        shared.append("integer")  # an integer is a number
     return shared
 
 
 def _kinds(schema: _Schema) -> list[str]:
-    """Return the types but null; where none is said, what the other keywords are about."""
+    """Return the types without null; without ``type``, those that other keywords imply."""
     if "type" in schema:
         return [kind for kind in _types(schema) if kind != "null"]
     if schema.get("properties"):
@@ -143,7 +143,7 @@ def _kinds(schema: _Schema) -> list[str]:
 
 
 def _kinds_of_values(schema: _Schema) -> list[str]:
-    """Return the types of the values that are listed; none where one is a list or object."""
+    """Return the types of the listed values; an empty list if one is a list or an object."""
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list):
         return []
@@ -152,13 +152,13 @@ def _kinds_of_values(schema: _Schema) -> list[str]:
 
 
 def has_constraints(schema: _Schema) -> bool:
-    """Tell whether an object's schema says that there are properties beside the declared."""
+    """Return True if an object schema allows properties other than the declared ones."""
     words = (schema.get(word) for word in _MORE_PROPERTIES)
     return any(word is not None and word is not False for word in words)
 
 
 def object_schema(schema: Any) -> _Schema:
-    """Return the one schema of the objects that a schema allows, empty where it allows none."""
+    """Return one schema for the objects that a schema allows; ``{}`` if it allows no object."""
     variants = [variant for kind, variant in split_variants(schema) if kind == "object"]
     return merge_object_variants(variants) if variants else {}
 

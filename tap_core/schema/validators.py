@@ -1,9 +1,8 @@
-"""The one place that makes validators of jsonschema, for schemas of anybody.
+"""Factory of jsonschema validators that are safe for untrusted schemas.
 
-Such a validator resolves references in its schema alone: nothing is asked for and no file is
-opened. Regular expressions are matched within the limits of `tap_core.limits.regex`. Everything
-else
-is jsonschema's, its messages included.
+Validators resolve references only within their schema: they send no requests and open no
+files. Regular expressions are matched within the limits of `tap_core.limits.regex`.
+Everything else, including messages, is jsonschema's.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def validator_class() -> type[Draft202012Validator]:
 
 
 def find_schema_errors(schema: Any) -> Iterator[tuple[list[str | int], str]]:
-    """Yield what the meta-schema of Draft 7 refuses in a schema: where it stands, and why."""
+    """Yield path and message of each error that Draft 7's meta-schema finds in a schema."""
     from jsonschema import Draft7Validator
 
     kind = bound_validator(Draft7Validator)
@@ -46,7 +45,7 @@ def find_schema_errors(schema: Any) -> Iterator[tuple[list[str | int], str]]:
 
 @cache
 def bound_validator(base: Any) -> Any:
-    """Return a validator class like ``base`` that keeps to its schema and to limits."""
+    """Return a variant of the validator class ``base`` that is restricted to its schema."""
     from jsonschema import validators
 
     known: dict[int, dict[str, Any]] = {}
@@ -65,7 +64,7 @@ def bound_validator(base: Any) -> Any:
 
 
 def _in_its_schema(original: Any) -> Any:
-    """Return a constructor that gives validators no documents but their schema."""
+    """Return a constructor that gives validators an empty registry."""
 
     def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
         from referencing import Registry
@@ -78,7 +77,7 @@ def _in_its_schema(original: Any) -> Any:
 
 
 def _telling_references(original: Any) -> Any:
-    """Return the iteration over errors in which a reference to nothing has an error of its own."""
+    """Return an `iter_errors` that reports unresolvable references as `InvalidJSONSchema`."""
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
         from referencing.exceptions import CannotDetermineSpecification, Unresolvable
@@ -99,7 +98,7 @@ def _telling_references(original: Any) -> Any:
 
 
 def _staying_bound(made: Any, original: Any) -> Any:
-    """Return what makes validators of inner schemas, whose ``$schema`` may name another draft."""
+    """Return an `evolve` that also restricts validators of subschemas with another ``$schema``."""
 
     def evolve(self: Any, **changes: Any) -> Any:
         found = original(self, **changes)
@@ -132,7 +131,7 @@ def _is_pattern(value: object) -> bool:
 
 
 def _copied(function: Any, known: dict[int, dict[str, Any]]) -> Any:
-    """Return a copy of a function of the library that matches patterns within limits."""
+    """Return a copy of a jsonschema function that matches patterns within limits."""
     if not isinstance(function, FunctionType) or not function.__module__.startswith(_OF_LIBRARY):
         return function
     made = FunctionType(
@@ -147,7 +146,7 @@ def _copied(function: Any, known: dict[int, dict[str, Any]]) -> Any:
 
 
 def _names(given: Mapping[str, Any], known: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """Return the names that the copies of a module's functions see."""
+    """Return the globals of a module's copied functions."""
     if id(given) in known:
         return known[id(given)]
     made = known[id(given)] = dict(given)

@@ -1,9 +1,7 @@
-"""YAML read as the JSON that its author meant.
+"""YAML loader that uses JSON's rules for plain scalars, as OpenAPI requires.
 
-Rules of the room: plain words are read by the JSON rules, as OpenAPI asks: ``no`` is a
-word and ``2024-01-01`` a text, not false and a date, which have no place in a schema.
-Keys are text. A document that contains itself is refused. Imported only when there is
-YAML, because PyYAML is an extra.
+``no`` is text and ``2024-01-01`` is text, not false and a date. Keys are text. A recursive
+document is rejected. The module is imported only for YAML, because PyYAML is optional.
 
 Source: OpenAPI 3.1, section 4.2 (format); YAML 1.2, section 10.2 (JSON schema).
 """
@@ -23,11 +21,12 @@ _TAG = "tag:yaml.org,2002:"
 
 
 def load_yaml(text: str | bytes) -> Any:
-    """Read one YAML document.
+    """Load one YAML document.
 
     Raises:
-        ValueError: it is not YAML, or has tags.
-        LimitExceededError: it is nested too deeply, or too large with its aliases written out.
+        ValueError: the text is not valid YAML, or has unknown tags.
+        LimitExceededError: the document is nested too deeply, or is too large with its aliases
+            expanded.
     """
     try:
         check_text(text)
@@ -37,21 +36,21 @@ def load_yaml(text: str | bytes) -> Any:
 
 
 class _NotYamlError(ValueError, yaml.YAMLError):
-    """Both what `json` raises for broken text and what PyYAML does."""
+    """Error that is both a `ValueError`, as `json` raises, and a PyYAML error."""
 
 
 class _JsonLoader(yaml.SafeLoader):
     def __init__(self, stream: str | bytes) -> None:
         super().__init__(stream)
-        self.deep_construct = True  # otherwise what contains itself would be made
+        self.deep_construct = True  # otherwise recursive documents would be constructed
 
     def construct_document(self, node: yaml.Node) -> Any:
-        """Make the document of its nodes, once they are found to be harmless."""
+        """Return the document of a node tree that has passed the checks."""
         check_nodes(node)
         return super().construct_document(node)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Make the value of a node."""
+        """Return the value of a node."""
         construct = super().construct_object
         return (
             read_scalar(node, construct)
@@ -60,7 +59,7 @@ class _JsonLoader(yaml.SafeLoader):
         )
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Make a mapping whose keys are the text that stands there."""
+        """Return a mapping whose keys are the source text."""
         self.flatten_mapping(node)
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):

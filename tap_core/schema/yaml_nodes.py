@@ -1,8 +1,8 @@
-"""YAML documents of others as nodes, with bounds on their size and without tags.
+"""Checks of untrusted YAML documents: size, nesting depth and tags.
 
-A document is counted while it is parsed, before any node of it is kept, and once more with its
-aliases written out, because whoever reads it visits an alias as often as it stands there. Tags
-beside those of YAML's core schema ask for objects of a language, and are refused.
+The nodes of a document are counted while it is parsed, before any is stored, and again with
+aliases expanded, because readers visit an alias as often as it occurs. Tags outside of
+YAML's core schema request language objects and are rejected.
 
 Source: YAML 1.2, sections 7.1 (aliases) and 10.3 (core schema).
 """
@@ -20,7 +20,7 @@ from tap_core.limits.environment import Limit
 __all__ = ["YAML_NODES", "check_nodes", "check_text", "read_scalar", "too_many_nodes"]
 
 YAML_NODES: Final = Limit("TAP_CORE_YAML_NODES", 300_000)
-"""Mappings, lists, keys and values that a document may have once all is written out."""
+"""The maximum number of nodes of a document with aliases expanded."""
 
 _DEEPEST: Final = 100
 _TAG: Final = "tag:yaml.org,2002:"
@@ -32,18 +32,19 @@ _SCALARS: Final = frozenset(
 )
 _NUMBERS: Final = frozenset({f"{_TAG}float", f"{_TAG}int"})
 _LONGEST_NUMBER: Final = 4300
-"""Characters of a number: Python reads so many digits, and one in base 60 costs their square."""
+"""The maximum length of a number in characters: Python's limit for integer digits; base 60
+numbers take quadratic time."""
 
 _SHOWN: Final = 40
 _PARSER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def check_text(text: str | bytes) -> None:
-    """Refuse a text whose document is nested too deeply or has too many nodes.
+    """Check the nesting depth and the number of nodes of a text.
 
     Raises:
-        LimitExceededError: it is.
-        yaml.YAMLError: it is no YAML.
+        LimitExceededError: a limit is exceeded.
+        yaml.YAMLError: the text is not valid YAML.
     """
     depth = count = 0
     most = YAML_NODES.whole
@@ -65,11 +66,11 @@ def check_text(text: str | bytes) -> None:
 
 
 def check_nodes(root: yaml.Node) -> None:
-    """Refuse tags of languages, and a document that is too large with its aliases written out.
+    """Check the tags of a document and its size with aliases expanded.
 
     Raises:
-        yaml.constructor.ConstructorError: there is such a tag, or an anchor within itself.
-        LimitExceededError: there are too many nodes.
+        yaml.constructor.ConstructorError: a tag is not allowed, or an anchor contains itself.
+        LimitExceededError: the document has too many nodes.
     """
     sizes: dict[int, int] = {}
     open_nodes: set[int] = set()
@@ -93,10 +94,11 @@ def check_nodes(root: yaml.Node) -> None:
 
 
 def read_scalar(node: yaml.ScalarNode, construct: Callable[[yaml.ScalarNode], Any]) -> Any:
-    """Return the value of a scalar, as a constructor of PyYAML's reads it.
+    """Return the value of a scalar, converted by a PyYAML constructor.
 
     Raises:
-        yaml.constructor.ConstructorError: its text is none of its tag, or too long a number.
+        yaml.constructor.ConstructorError: the text is invalid for its tag, or the number is
+            too long.
     """
     kind = node.tag.removeprefix(_TAG)
     if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
@@ -110,7 +112,7 @@ def read_scalar(node: yaml.ScalarNode, construct: Callable[[yaml.ScalarNode], An
 
 
 def too_many_nodes() -> LimitExceededError:
-    """Return the error of a document that is too large."""
+    """Return the error for a document with too many nodes."""
     return LimitExceededError(
         f"A YAML document may have {YAML_NODES.whole:,} nodes with its aliases and references"
         f" written out, and this one has more: shorten it, or raise {YAML_NODES.variable}."

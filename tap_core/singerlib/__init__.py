@@ -1,7 +1,7 @@
-"""The building blocks of Singer: catalog, schema, messages.
+"""Singer data structures: catalog, schema and messages.
 
-Each name is imported from its module when it is first used, so that a module of this package
-can be imported from anywhere in tap_core.
+Each name is imported from its module on first use, so that a module of this package can be imported
+from anywhere in tap_core.
 """
 
 from __future__ import annotations

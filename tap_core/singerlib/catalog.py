@@ -1,17 +1,9 @@
-"""The catalog: which streams there are, what is known of them, what is selected.
+"""The Singer catalog: streams, their metadata and their selection.
 
-Rules of the room:
-
-- A *breadcrumb* is the path to a schema node: ``()`` is the stream itself,
-  ``("properties", "a", "properties", "b")`` a nested property. The parent of a
-  breadcrumb is what is left without its last two items.
-- Whether a node is selected, the first rule that applies:
-  no metadata at all: yes; parent not selected: no; inclusion ``unsupported``: no;
-  inclusion ``automatic``: yes, whatever ``selected`` says; ``selected``;
-  ``selected-by-default``; the parent's value; for the stream itself: no.
-- Selection is decided once (`MetadataMapping.resolve_selection`); after that a
-  `SelectionMask` is only looked up.
-
+A *breadcrumb* is the path to a schema node: ``()`` is the stream, ``("properties", "a")`` a
+property. A node's selection follows the first rule that applies: no metadata: selected; parent not
+selected: no; inclusion ``unsupported``: no; ``automatic``: yes; ``selected``;
+``selected-by-default``; the parent's value; for the stream: no.
 Source: the Singer specification, "Discovery mode" and its metadata section.
 """
 
@@ -58,7 +50,7 @@ _logger = logging.getLogger(__name__)
 
 
 class SelectionMask(dict[Breadcrumb, bool]):
-    """Whether a breadcrumb is selected; one that is not listed follows its parent."""
+    """Selection by breadcrumb; a breadcrumb that is not listed follows its parent."""
 
     def __missing__(self, breadcrumb: Breadcrumb) -> bool:
         """Return the parent's value; a stream without an entry is selected."""
@@ -69,10 +61,10 @@ class SelectionMask(dict[Breadcrumb, bool]):
 
 @dataclass(slots=True)
 class Metadata:
-    """What a catalog says about one property."""
+    """Catalog metadata of one property."""
 
     class InclusionType(str, enum.Enum):
-        """Whether a node may, must or cannot be part of the output."""
+        """Inclusion of a node in the output: optional, automatic or unsupported."""
 
         AVAILABLE = "available"
         AUTOMATIC = "automatic"
@@ -84,19 +76,19 @@ class Metadata:
 
     @classmethod
     def from_dict(cls: type[_M], value: Mapping[str, Any]) -> _M:  # noqa: PYI019 - 3.10
-        """Read the ``metadata`` object of a catalog; unknown keys are not kept."""
+        """Return the metadata from a catalog's ``metadata`` object; unknown keys are dropped."""
         names = (one.name for one in fields(cls))
         return cls(**{name: value.get(name.replace("_", "-")) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the ``metadata`` object of a catalog, without what is None."""
+        """Return the ``metadata`` object of a catalog, without null values."""
         values = ((one.name, getattr(self, one.name)) for one in fields(self))
         return {name.replace("_", "-"): value for name, value in values if value is not None}
 
 
 @dataclass(slots=True)
 class StreamMetadata(Metadata):
-    """What a catalog says about a stream as a whole."""
+    """Catalog metadata of a stream as a whole."""
 
     table_key_properties: Sequence[str] | None = None
     replication_key: str | None = None
@@ -109,11 +101,11 @@ AnyMetadata: TypeAlias = Metadata | StreamMetadata
 
 
 class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
-    """The metadata of one stream by breadcrumb; a missing entry is made on look-up."""
+    """Metadata of one stream by breadcrumb; a missing entry is created on access."""
 
     @classmethod
     def from_iterable(cls, iterable: Iterable[Mapping[str, Any]]) -> MetadataMapping:
-        """Read the ``metadata`` list of a catalog entry."""
+        """Return the mapping for the ``metadata`` list of a catalog entry."""
         mapping = cls()
         for item in iterable:
             breadcrumb = tuple(item["breadcrumb"])
@@ -129,7 +121,7 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
         ]
 
     def __missing__(self, breadcrumb: Breadcrumb) -> AnyMetadata:
-        """Make an empty entry, so that it can be filled in."""
+        """Create and return an empty entry, so that it can be filled."""
         metadata = self[breadcrumb] = Metadata() if breadcrumb else StreamMetadata()
         return metadata
 
@@ -149,7 +141,7 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
         replication_method: str | None = None,
         selected_by_default: bool | None = None,
     ) -> MetadataMapping:
-        """Return the metadata that a tap gives for one of its streams.
+        """Return the metadata that a tap publishes for one of its streams.
 
         Keys and replication keys are ``automatic``, every other property is
         ``available``, nested ones included. ``replication-key`` is set only if there
@@ -178,7 +170,7 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
         schema: JsonSchema,
         automatic: Iterable[str] = (),
     ) -> None:
-        """Add the properties of ``schema`` and theirs."""
+        """Add entries for the properties of ``schema``, recursively."""
         for name, definition in (schema.get("properties") or {}).items():
             breadcrumb = (*parent, "properties", name)
             self[breadcrumb] = Metadata(
@@ -190,7 +182,7 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
                 self._describe(breadcrumb, cast("JsonSchema", definition))
 
     def resolve_selection(self) -> SelectionMask:
-        """Decide for every breadcrumb whether it is selected."""
+        """Return the selection of every breadcrumb, computed once."""
         known: dict[Breadcrumb, bool] = {}
         return SelectionMask(
             (breadcrumb, self._is_selected(breadcrumb, known)) for breadcrumb in self
@@ -205,7 +197,7 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
 
 
 def _decide(breadcrumb: Breadcrumb, metadata: AnyMetadata, parent: bool | None) -> bool:
-    """Apply the rules of the room; ``parent`` is None for the stream itself."""
+    """Return True if a node is selected; ``parent`` is None for the stream itself."""
     if parent is False:
         return False
     if metadata.inclusion == Metadata.InclusionType.UNSUPPORTED:
@@ -239,7 +231,7 @@ class CatalogEntry:
 
     @classmethod
     def from_dict(cls, stream: Mapping[str, Any]) -> CatalogEntry:
-        """Read one element of a catalog's ``streams``; unknown keys are not kept."""
+        """Return the entry for an element of a catalog's ``streams``; unknown keys are dropped."""
         return cls(
             tap_stream_id=stream["tap_stream_id"],
             stream=stream.get("stream"),
@@ -256,7 +248,7 @@ class CatalogEntry:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the element of a catalog's ``streams``, without what is not set."""
+        """Return the element of a catalog's ``streams``, without keys that are not set."""
         values = {
             "tap_stream_id": self.tap_stream_id or None,
             "database_name": self.database or None,
@@ -275,11 +267,11 @@ class CatalogEntry:
 
 
 class Catalog(dict[str, CatalogEntry]):
-    """Catalog entries by ``tap_stream_id``, in their order."""
+    """Catalog entries by ``tap_stream_id``, in catalog order."""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Catalog:
-        """Read a catalog document."""
+        """Return the catalog of a catalog document."""
         entries = map(CatalogEntry.from_dict, data.get("streams", []))
         return cls((entry.tap_stream_id, entry) for entry in entries)
 
@@ -289,11 +281,11 @@ class Catalog(dict[str, CatalogEntry]):
 
     @property
     def streams(self) -> Sequence[CatalogEntry]:
-        """The entries, in their order."""
+        """The entries in catalog order."""
         return list(self.values())
 
     def add_stream(self, entry: CatalogEntry) -> None:
-        """Add an entry; one of the same ``tap_stream_id`` is replaced."""
+        """Add an entry; replace an entry with the same ``tap_stream_id``."""
         self[entry.tap_stream_id] = entry
 
     def get_stream(self, stream_id: str) -> CatalogEntry | None:
@@ -302,7 +294,7 @@ class Catalog(dict[str, CatalogEntry]):
 
 
 def deselect_all_streams(catalog: Catalog) -> None:
-    """Set ``selected`` of every stream to false."""
+    """Set ``selected`` of every stream to False."""
     for entry in catalog.values():
         entry.metadata.root.selected = False
 
@@ -316,7 +308,8 @@ def set_catalog_stream_selected(
 ) -> None:
     """Set ``selected`` of a stream, or of the property at ``breadcrumb``.
 
-    Raises ValueError if the catalog has no such stream.
+    Raises:
+        ValueError: the catalog has no such stream.
     """
     entry = catalog.get_stream(stream_name)
     if entry is None:

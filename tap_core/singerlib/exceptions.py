@@ -1,4 +1,4 @@
-"""The import path of singer_sdk for what is wrong with messages."""
+"""Compatibility import path of singer_sdk for errors in messages."""
 
 from __future__ import annotations
 

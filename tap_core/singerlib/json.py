@@ -1,9 +1,8 @@
-"""JSON documents as text: configurations, catalogs, states and single messages.
+"""JSON text of configurations, catalogs, states and single messages.
 
-Rules of the room: numbers survive (a fraction is read as ``Decimal`` and written with
-the same digits, an integer of any size stays one). For the small documents around a
-sync, and for messages that an author writes by hand; records in bulk have their encoder
-in ``protocols``.
+Numbers are lossless: a fraction is read as ``Decimal`` and written with the same digits; an integer
+may have any size. This module serves small documents and messages that an author writes by hand;
+bulk records have a faster encoder in ``tap_core.protocols``.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 
 
 def replace_path(fields: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """Return a copy of nested fields in which a value stands at a path; an empty one is none."""
+    """Return a copy of nested fields with a value set at a path, which must not be empty."""
     if not path:
         return dict(fields)
     name, *rest = path
@@ -45,7 +44,7 @@ def replace_path(fields: Mapping[str, Any], path: Sequence[str], value: Any) -> 
 
 
 class UnreadableJSONError(json.JSONDecodeError):
-    """JSON that Python cannot hold: nested too deeply, or with a number beyond its limits."""
+    """JSON that Python cannot represent: nested too deeply, or with a number beyond its limits."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, "", 0)
@@ -55,11 +54,12 @@ class UnreadableJSONError(json.JSONDecodeError):
 
 
 def load_json(json_str: str | bytes, **kwargs: Any) -> Any:
-    """Read a JSON document; ``kwargs`` are those of :func:`json.loads`.
+    """Parse a JSON document; ``kwargs`` are those of :func:`json.loads`.
 
     Raises:
-        json.JSONDecodeError: the text is not JSON, or cannot be held (`UnreadableJSONError`).
-        UnicodeDecodeError: bytes are not text.
+        json.JSONDecodeError: the text is not JSON, or cannot be represented
+        (`UnreadableJSONError`).
+        UnicodeDecodeError: the bytes are not text.
     """
     try:
         return json.loads(json_str, **{"parse_float": Decimal, **kwargs})
@@ -81,21 +81,21 @@ def dump_json(
     sort_keys: bool = False,
     default: Callable[[Any], Any] | None = None,
 ) -> str:
-    """Write a JSON document; without ``indent`` on one line and without spaces.
+    """Return a JSON document; without ``indent`` on one line and without spaces.
 
     Raises:
-        TypeError: a value is nothing that JSON has, and ``default`` was not given.
+        TypeError: a value has no JSON form and ``default`` was not passed.
         DataError: a value is nested too deeply.
     """
     return _write(obj, default or _refuse, indent=indent, sort_keys=sort_keys)
 
 
 def serialize_json(obj: object, **kwargs: Any) -> str:
-    """Write one message: date-times as ISO 8601, what JSON does not have as its text.
+    """Return one message as JSON; datetimes as ISO 8601, values without a JSON form as text.
 
-    NaN and the infinities become null, as JSON has no such numbers. Everything beyond ASCII
-    is escaped, as in the Singer SDK: such texts become values of records, for example where
-    an array is flattened, so every character of them counts.
+    NaN and infinities become null. Non-ASCII characters are escaped, as in the Singer SDK: such
+    texts can become record values (for example flattened arrays), so each character must be the
+    same.
     """
     if not kwargs:
         try:
@@ -106,12 +106,12 @@ def serialize_json(obj: object, **kwargs: Any) -> str:
 
 
 def read_json_file(path: StrPath) -> dict[str, Any]:
-    """Read a JSON file.
+    """Return the document in a JSON file.
 
     Raises:
-        FileNotFoundError: it is not there; names a ``.template`` beside it, if any.
-        RuntimeError: no path was given.
-        TooLargeError: it is longer than the most that is read.
+        FileNotFoundError: the file does not exist; names a ``.template`` next to it, if any.
+        RuntimeError: no path was passed.
+        InputTooLargeError: the file is longer than the limit.
     """
     if not path:
         raise RuntimeError("No path of a JSON file was given.")
@@ -144,7 +144,7 @@ def _write(
 
 
 def _plain(value: Any, default: Callable[[Any], Any]) -> Any:
-    """Leave only what JSON has; decimals become raw text, so that no digit changes."""
+    """Return a value with JSON types only; decimals become raw text, which keeps all digits."""
     if value is None or isinstance(value, (bool, float)):
         return value
     if isinstance(value, (str, int)):  # enums of the two kinds included
@@ -165,7 +165,7 @@ def _raw(text: str) -> Any:
 
 
 def _key(key: Any) -> str:
-    """Name a key as the json module does: ``true``, ``null``, numbers as their text."""
+    """Return an object key as the json module writes it: ``true``, ``null``, numbers as text."""
     if isinstance(key, str):
         return str.__str__(key)
     return json.dumps(key) if key is None or isinstance(key, (bool, int, float)) else str(key)

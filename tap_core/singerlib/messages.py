@@ -1,8 +1,7 @@
-"""The Singer messages, as objects, for authors who write them by hand.
+"""Singer messages as objects, for authors who write them by hand.
 
-Rules of the room: names, fields and dictionary forms are those of singer_sdk's
-``singerlib``; a field without a value is left out of the message. Streams do not pass
-here: their rows go through the encoder.
+Names, fields and dictionary forms are those of singer_sdk's ``singerlib``; a field without a value
+is omitted from the message. Streams do not use these classes: their rows go through the encoder.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ __all__ = [
 
 
 class SingerMessageType(str, Enum):
-    """The types of messages that the specification and its extensions have."""
+    """Message types of the Singer specification and its extensions."""
 
     RECORD = "RECORD"
     SCHEMA = "SCHEMA"
@@ -44,29 +43,29 @@ class SingerMessageType(str, Enum):
 
 
 def exclude_null_dict(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a dictionary of the pairs that have a value."""
+    """Return a dictionary of the pairs whose value is not None."""
     return {key: value for key, value in pairs if value is not None}
 
 
 @dataclass
 class Message:
-    """What all messages have: a type."""
+    """Base class of messages, with the message type."""
 
     type: SingerMessageType = field(init=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as it goes on the wire, before JSON."""
+        """Return the message as a dictionary for JSON serialization."""
         return exclude_null_dict((each.name, getattr(self, each.name)) for each in fields(self))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Make a message of what came over the wire, after JSON."""
+        """Return the message for a parsed JSON object."""
         return cls(**{key: value for key, value in data.items() if key != "type"})
 
 
 @dataclass
 class RecordMessage(Message):
-    """One row of a stream.
+    """One record of a stream.
 
     ``time_extracted`` must be aware and is kept in UTC.
 
@@ -80,7 +79,7 @@ class RecordMessage(Message):
     time_extracted: datetime | None = None
 
     def __post_init__(self) -> None:
-        """Fix the type, and the zone of the time."""
+        """Set the type and convert the time to UTC."""
         self.type = SingerMessageType.RECORD
         if self.time_extracted is not None:
             if self.time_extracted.tzinfo is None:
@@ -92,7 +91,7 @@ class RecordMessage(Message):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RecordMessage:
-        """Make a message of what came over the wire; the time is read from its text."""
+        """Return the message for a parsed JSON object; the time is parsed from text."""
         extracted = data.get("time_extracted")
         return cls(
             stream=data["stream"],
@@ -102,7 +101,7 @@ class RecordMessage(Message):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message; the record is the same object, and its nulls stay."""
+        """Return the message as a dictionary; the record is not copied and keeps its nulls."""
         known = {"type": "RECORD", "stream": self.stream, "record": self.record}
         optional = (("version", self.version), ("time_extracted", self.time_extracted))
         return known | exclude_null_dict(optional)
@@ -110,10 +109,10 @@ class RecordMessage(Message):
 
 @dataclass
 class SchemaMessage(Message):
-    """The schema of a stream, what identifies its rows, and what it is bookmarked by.
+    """Schema, key properties and bookmark properties of a stream.
 
     Raises:
-        ValueError: ``bookmark_properties`` is neither a text nor a list.
+        ValueError: ``bookmark_properties`` is neither a string nor a list.
     """
 
     stream: str
@@ -122,7 +121,7 @@ class SchemaMessage(Message):
     bookmark_properties: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        """Fix the type; one bookmark property may be given as a bare text."""
+        """Set the type; a single bookmark property may be a string."""
         self.type = SingerMessageType.SCHEMA
         if isinstance(self.bookmark_properties, str):
             self.bookmark_properties = [self.bookmark_properties]
@@ -132,30 +131,30 @@ class SchemaMessage(Message):
 
 @dataclass
 class StateMessage(Message):
-    """A state that may be kept once all rows before it are safe."""
+    """A state that may be stored once all records before it are persisted."""
 
     value: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Fix the type."""
+        """Set the type."""
         self.type = SingerMessageType.STATE
 
 
 @dataclass
 class ActivateVersionMessage(Message):
-    """Rows of this stream that are not of ``version`` are no longer valid."""
+    """Message that invalidates all rows of the stream with another ``version``."""
 
     stream: str
     version: int
 
     def __post_init__(self) -> None:
-        """Fix the type."""
+        """Set the type."""
         self.type = SingerMessageType.ACTIVATE_VERSION
 
 
 @dataclass
 class SDKBatchMessage(Message):
-    """Rows that stand in files: what the files hold, and where they are."""
+    """Message that refers to batch files with records: their encoding and their locations."""
 
     stream: str
     encoding: BaseBatchFileEncoding
@@ -163,23 +162,23 @@ class SDKBatchMessage(Message):
     version: int | None = None
 
     def __post_init__(self) -> None:
-        """Fix the type; an encoding may be given as a dictionary."""
+        """Set the type; the encoding may be a dictionary."""
         self.type = SingerMessageType.BATCH
         if isinstance(self.encoding, Mapping):
             self.encoding = BaseBatchFileEncoding.from_dict(self.encoding)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message; of the encoding what has a value."""
+        """Return the message as a dictionary, with the encoding's non-null fields."""
         encoding = asdict(self.encoding, dict_factory=exclude_null_dict)
         return {**super().to_dict(), "encoding": encoding}
 
 
 def format_message(message: Message) -> str:
-    """Return a message as one line of JSON, without its end."""
+    """Return a message as one line of JSON, without a line feed."""
     return serialize_json(message.to_dict())
 
 
 def write_message(message: Message) -> None:
-    """Write a message to standard output, at once."""
+    """Write a message to standard output and flush it."""
     sys.stdout.write(f"{format_message(message)}\n")
     sys.stdout.flush()

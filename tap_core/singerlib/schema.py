@@ -1,13 +1,10 @@
-"""A JSON Schema as an object, for catalogs and for authors who like attributes.
+"""JSON Schema as an object with attributes, for catalogs and authors.
 
-Rules of the room:
-
-- `Schema.from_dict` and `Schema.to_dict` lose nothing that decides which records are valid:
-  keywords of JSON Schema that have no attribute of their own are kept in ``extras``. What
-  only annotates (``example``, ``x-…``, what is left of an OpenAPI document) is dropped, as
-  the Singer SDK does, so that catalogs and SCHEMA messages are the same.
-- ``properties`` and ``items`` hold `Schema` objects; every other keyword holds the raw
-  JSON value, which is shared with the dictionary it came from.
+- `Schema.from_dict` and `Schema.to_dict` keep all keywords that affect validity; those without an
+  attribute are in ``extras``. Annotations (``example``, ``x-…``, OpenAPI keywords) are dropped, as
+  in the Singer SDK, so that catalogs and SCHEMA messages are the same.
+- ``properties`` and ``items`` hold `Schema` objects; other keywords hold the raw JSON value, which
+  is shared with the source dictionary.
 """
 
 from __future__ import annotations
@@ -110,7 +107,7 @@ class Schema:
     extras: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> JsonSchema:
-        """Return the JSON Schema as a dictionary; keywords that are None are absent."""
+        """Return the JSON Schema as a dictionary, without keywords whose value is None."""
         result: JsonSchema = {}
         if self.properties is not None:
             result["properties"] = {
@@ -127,7 +124,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], **schema_defaults: Any) -> Schema:
-        """Read a JSON Schema; ``schema_defaults`` apply to it and all nested ones."""
+        """Return the object for a JSON Schema; ``schema_defaults`` apply to nested schemas too."""
         values: dict[str, Any] = dict(schema_defaults)
 
         def nested(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The import path of singer_sdk for instants as text."""
+"""Compatibility import path of singer_sdk for datetime functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an author of a target subclasses."""
+"""Base classes of sinks: `Sink`, `RecordSink` and `BatchSink`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["BatchSink", "RecordSink", "Sink"]
 
 
 def __getattr__(name: str) -> Any:
-    """Find what stands elsewhere now, and say so."""
+    """Return a name that has moved from its current module and emit a deprecation warning."""
     from tap_core.compat.deprecation import deprecated_import
 
     return deprecated_import(name, old=__name__, known=("SQLSink",), new="tap_core.sql")

@@ -1,7 +1,7 @@
-"""`BatchSink`: records are gathered and written together.
+"""`BatchSink`: collects records and writes them in batches.
 
-Rules of the room: singer_sdk's names and signatures; a batch is open from its first
-record until it is drained.
+Names and signatures are those of singer_sdk. A batch is open from its first record until
+it is drained.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ __all__ = ["BatchSink"]
 
 
 class BatchSink(SinkOverrides, Sink):
-    """Override `process_batch`: ``context["records"]`` holds the records of a batch."""
+    """Base class of sinks that write batches; subclasses override `process_batch`.
+
+    ``context["records"]`` holds the records of the batch.
+    """
 
     def _get_context(self, record: Record) -> dict[str, Any]:  # noqa: ARG002  a hook
         if self._pending_batch is None:
@@ -29,12 +32,12 @@ class BatchSink(SinkOverrides, Sink):
         return self._pending_batch
 
     def start_batch(self, context: dict[str, Any]) -> None:
-        """Prepare a batch; ``context`` has ``batch_id`` and ``batch_start_time``."""
+        """Prepare a batch; ``context`` contains ``batch_id`` and ``batch_start_time``."""
 
     def process_record(self, record: Record, context: dict[str, Any]) -> None:
-        """Keep a record for its batch."""
+        """Append a record to the open batch."""
         context.setdefault("records", []).append(record)
 
     @abc.abstractmethod
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Write a batch; when it returns, the records are safe."""
+        """Write a batch; the records must be durable when this method returns."""

@@ -1,9 +1,9 @@
-"""Batch files: rows that come in files, which a BATCH message names.
+"""Reader of the batch files that a BATCH message names.
 
-Rules of the room: what comes out are records as RECORD messages would have brought them:
-values of JSON's types, brought to what the schema declares (a file may hold 1 for true,
-or a point in time as Parquet keeps it), so that maps, validation and sinks need not know
-where they came from. Memory is bounded, whatever the size of a file.
+The records equal those of RECORD messages: values have JSON types and are converted to the
+declared types (a file may hold 1 for true, or a Parquet timestamp). Maps, validation and
+sinks therefore need no special case for files. Memory is bounded regardless of the file
+size.
 
 Source: the BATCH message of the Meltano Singer SDK ("Batch messages").
 """
@@ -29,13 +29,13 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def get_batch_config(config: Any) -> BatchConfig | None:
-    """Return the setting ``batch_config`` where it says a storage: files are looked for there."""
+    """Return the setting ``batch_config`` if it names a storage, else None."""
     given = config.get("batch_config") or {}
     return BatchConfig.from_dict(given) if given.get("storage") else None
 
 
 class BatchFileReader:
-    """Reads the batch files of one stream with one schema."""
+    """Reader of the batch files of one stream with one schema."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class BatchFileReader:
         config: BatchConfig | None = None,
         limits: FileLimits | None = None,
     ) -> None:
-        """Read files of ``stream``, from the storage of ``config`` where that is given."""
+        """Create a reader for ``stream``; files are opened from the storage of ``config``."""
         self._stream = stream
         self._schema = schema
         self._storage = config.storage if config is not None else None
@@ -55,8 +55,8 @@ class BatchFileReader:
         """Yield the records of a file.
 
         Raises:
-            BatchFileError: the file cannot be read, or not to its end.
-            NotImplementedError: its format or compression is not known.
+            BatchFileError: the file cannot be read completely.
+            NotImplementedError: the format or compression is not supported.
         """
         rows = read_rows(
             address, encoding, stream=self._stream, storage=self._storage, limits=self._limits
@@ -67,7 +67,7 @@ class BatchFileReader:
 
 
 def _conform(stream: str, schema: JsonSchema) -> Callable[[Record], Record]:
-    """Return what brings a record to its schema; nothing that the schema lacks is lost."""
+    """Return a function that converts a record to its schema and keeps undeclared properties."""
     opened = _opened(schema)
     shape = compile_conformer_only(
         schema=opened,
@@ -86,7 +86,7 @@ def _conform(stream: str, schema: JsonSchema) -> Callable[[Record], Record]:
 
 
 def _opened(schema: Any) -> Any:
-    """Copy a schema so that its objects allow properties beyond those declared."""
+    """Return a copy of a schema whose objects allow additional properties."""
     if not isinstance(schema, dict):
         return schema
     made = dict(schema)
@@ -99,7 +99,10 @@ def _opened(schema: Any) -> Any:
 
 
 def _dropping_nulls(schema: JsonSchema) -> Callable[[Record], Record]:
-    """Return what drops nulls that the schema does not allow: Parquet knows no absent values."""
+    """Return a function that removes nulls that the schema does not allow.
+
+    Parquet cannot represent an absent property, so such a null means "absent".
+    """
     properties = schema.get("properties") or {}
     strict = [name for name, each in properties.items() if not _admits_null(each)]
     nested = [
@@ -121,7 +124,7 @@ def _dropping_nulls(schema: JsonSchema) -> Callable[[Record], Record]:
 
 
 def _admits_null(schema: Any) -> bool:
-    """Tell whether a value may be null, as far as the schema says it in plain words."""
+    """Return True if ``type``, ``anyOf``, ``oneOf`` or ``enum`` of a schema allow null."""
     if not isinstance(schema, dict):
         return bool(schema)
     kinds = schema.get("type")

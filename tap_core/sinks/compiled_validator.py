@@ -1,9 +1,9 @@
-"""A schema as one Python function that says "certainly valid" or "not sure".
+"""Compiler from a JSON Schema to one Python function: "certainly valid" or "not sure".
 
-Rules of the room: pure, and one-sided. The function is never sure of a value that
-jsonschema's Draft 2020-12 validator refuses; whatever it is not sure of (a keyword it does
-not know, a value of an unusual class, a branch it cannot decide) is for that validator.
-Keywords that the validator does not know have no effect here either.
+The compiled function is pure and conservative: it never accepts a value that jsonschema's
+Draft 2020-12 validator rejects. It returns False for every case that it cannot decide (an
+unsupported keyword, a value of an unusual class, an ambiguous branch); the caller then asks
+jsonschema. Keywords that jsonschema does not know have no effect here either.
 
 Source: JSON Schema 2020-12, Core and Validation.
 """
@@ -19,11 +19,11 @@ from tap_core.limits.regex import compile_pattern
 __all__ = ["FormatChecker", "compile_validator"]
 
 FormatChecker = Callable[[object, str], bool]
-"""Whether a value fits a format, as the format checker in use has it."""
+"""Function of a value and a format name that returns True if the value has that format."""
 
 
 class _Missing:
-    """The class of a property that is not there."""
+    """Type of the marker for an absent property."""
 
 
 _MISSING: Final = _Missing()
@@ -78,16 +78,16 @@ _UNSURE: Final = ["return False"]
 def compile_validator(
     schema: Any, *, formats: Collection[str] = (), conforms: FormatChecker | None = None
 ) -> Callable[[Any], bool]:
-    """Return a function of a value: True where the value certainly fits the schema.
+    """Return a function that returns True if a value is certainly valid.
 
-    ``formats`` are those that ``conforms`` knows; all others are not checked. The
-    function may raise on odd values, which means that it is not sure.
+    ``formats`` are the formats that ``conforms`` checks; other formats are ignored. The
+    function may raise on unusual values, which means that it is not sure.
     """
     writer = _Writer(formats, conforms)
     try:
         name = writer.function(schema)
         source = "\n".join(writer.source)
-        exec(source, writer.names)  # noqa: S102 - of literals and our own words
+        exec(source, writer.names)  # noqa: S102 - source of literals and generated names
     except (RecursionError, MemoryError, SyntaxError):  # nested beyond what Python compiles
         return _never_sure
     check: Callable[[Any], bool] = writer.names[name]
@@ -103,7 +103,7 @@ def _only_once(items: list[Any]) -> bool:
 
 
 class _Writer:
-    """Writes functions that take a value; each line that ends in doubt returns False."""
+    """Generator of the validation functions' source; undecidable cases return False."""
 
     def __init__(self, formats: Collection[str], conforms: FormatChecker | None) -> None:
         self.source: list[str] = []
@@ -119,7 +119,7 @@ class _Writer:
         self._variables = 0
 
     def function(self, schema: Any) -> str:
-        """Write a function for a schema and return its name."""
+        """Generate a function for a schema and return its name."""
         value = self._variable()
         return self._function(value, self._checks(schema, value))
 
@@ -129,7 +129,7 @@ class _Writer:
         return name
 
     def _bind(self, value: Any) -> str:
-        """Give a constant a name that the functions can use."""
+        """Bind a constant to a name that the generated functions can use."""
         name = f"c{len(self.names)}"
         self.names[name] = value
         return name
@@ -143,10 +143,10 @@ class _Writer:
             self._classes[classes] = self._bind(classes)
         return self._classes[classes]
 
-    # What a schema asks of any value
+    # Keywords for values of any class
 
     def _checks(self, schema: Any, value: str) -> list[str]:
-        """Return lines that go on only where the value certainly fits."""
+        """Return source lines that return False unless the value is certainly valid."""
         if schema is True:
             return []
         if not isinstance(schema, dict) or not schema.keys().isdisjoint(_NOT_UNDERSTOOD):
@@ -166,12 +166,15 @@ class _Writer:
         return lines + self._format(schema, value) + self._branches(schema, value)
 
     def _asked(self, schema: dict[str, Any]) -> set[str]:
-        """Return the words that have an effect; a format that is not checked has none."""
+        """Return the supported keywords of a schema; an unchecked ``format`` is excluded."""
         words = schema.keys() & _UNDERSTOOD
         return words if schema.get("format") in self._formats else words - {"format"}
 
     def _enumerated(self, schema: dict[str, Any], value: str) -> list[str]:
-        """Compare values with their classes: JSON tells 1 from true, and Python does not."""
+        """Return lines for ``enum`` and ``const``; they compare values together with their classes.
+
+        JSON distinguishes 1 from true, Python does not.
+        """
         allowed = [schema["enum"]] if "enum" in schema else []
         allowed += [[schema["const"]]] if "const" in schema else []
         lines = []
@@ -198,7 +201,7 @@ class _Writer:
             lines.append(f"if not ({calls}): return False")
         return lines
 
-    # What it asks of values of one class
+    # Keywords for values of one class
 
     def _text(self, schema: dict[str, Any], value: str) -> list[str]:
         lines = self._length(schema, value, "minLength", "maxLength")
@@ -214,7 +217,7 @@ class _Writer:
             if word in schema
         ]
         divisor = schema.get("multipleOf")
-        if isinstance(divisor, float):  # jsonschema rounds in ways of its own
+        if isinstance(divisor, float):  # jsonschema rounds differently
             return _UNSURE
         if divisor is not None:
             lines.append(f"if {value} % {self._bind(divisor)}: return False")
@@ -276,7 +279,7 @@ class _Writer:
         ]
 
     def _flat(self, item: str, body: list[str]) -> list[str]:
-        """Put what is nested into a function of its own: Python's nesting has a limit."""
+        """Move nested blocks into a separate function, because Python limits nesting depth."""
         if not any(line.endswith(":") for line in body):
             return body
         return [f"if not {self._function(item, body)}({item}): return False"]
@@ -290,7 +293,7 @@ class _Writer:
 
 
 def _allowed(schema: dict[str, Any]) -> frozenset[type]:
-    """Return the classes that the type allows; without one, all that JSON has."""
+    """Return the Python classes that ``type`` allows; all JSON classes if it is not set."""
     if "type" not in schema:
         return _EVERYDAY
     names = schema["type"]
@@ -299,7 +302,7 @@ def _allowed(schema: dict[str, Any]) -> frozenset[type]:
 
 
 def _exclusive(branches: list[Any]) -> bool:
-    """Whether no value can be of the types of two branches."""
+    """Return True if no value can match the types of two branches."""
     if not all(isinstance(branch, dict) and "type" in branch for branch in branches):
         return False
     classes = [_allowed(branch) for branch in branches]

@@ -1,9 +1,9 @@
-"""`Sink`: what a target does with the records of one stream.
+"""`Sink`: base class for writing the records of one stream.
 
-Rules of the room: public members, signatures and hooks are singer_sdk's (version 0.54), so
-that authors move by changing an import. What a record goes through is decided once per
-sink, by `lane`; a hook that nobody overrides costs nothing. A sink knows its target only
-as a place of settings and logs.
+Public members, signatures and hooks are those of singer_sdk (version 0.54), so that a
+target migrates by changing an import. `tap_core.sinks.pipeline` decides once per sink which
+steps a record passes; a hook that is not overridden costs nothing. A sink uses its target
+only for settings and logging.
 """
 
 from __future__ import annotations
@@ -46,45 +46,45 @@ __all__ = [
 
 
 class TargetProtocol(Protocol):
-    """A target, as far as its sinks know it."""
+    """Interface of a target as used by its sinks."""
 
     @property
     def logger(self) -> logging.Logger:
-        """The log of the target."""
+        """The logger of the target."""
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Its settings."""
+        """The settings of the target."""
 
     @property
     def initialized_at(self) -> int:
-        """When it was made, in milliseconds since 1970."""
+        """The creation time of the target, in milliseconds since 1970."""
 
 
 class Sink(abc.ABC):
-    """The base of `BatchSink` and `RecordSink`; subclass one of these.
+    """Base class of `BatchSink` and `RecordSink`; authors subclass one of these.
 
-    One sink stands for one stream with one schema: where the schema changes, the old sink
-    is drained and cleaned up, and a new one made and set up.
+    A sink serves one stream with one schema. When the schema changes, a new sink is created and
+    set up, and the old sink is drained and cleaned up.
     """
 
     logger: logging.Logger
 
     MAX_SIZE_DEFAULT = 10000
-    """The most records of a batch, where neither settings nor author say another number."""
+    """The default maximum number of records per batch."""
 
     MAX_BYTES: ClassVar[int | None] = None
-    """The most bytes of a batch, as its records came in JSON; no limit unless set."""
+    """The maximum size of a batch in bytes of JSON input; None for no limit."""
 
     validate_field_string_format = False
-    """Whether the formats of texts (``date-time``, ``email``, …) are validated."""
+    """True if string formats (``date-time``, ``email``, …) are validated."""
 
     fail_on_record_validation_exception: bool = True
-    """Whether a record that does not fit its schema ends the run, or is only logged."""
+    """True if an invalid record ends the run; False if it is only logged."""
 
     whole_batch_files: bool = False
-    """Whether each batch file is a batch, however large; otherwise its records are taken
-    like any others, and memory is bounded."""
+    """True if each batch file is one batch, regardless of its size; if False, its records
+    are batched like all others, and memory is bounded."""
 
     def __init__(
         self,
@@ -93,10 +93,10 @@ class Sink(abc.ABC):
         schema: JsonSchema,
         key_properties: Sequence[str] | None,
     ) -> None:
-        """Take a stream's schema; the ``_sdc_`` columns are added to it or removed in place.
+        """Store a stream's schema; ``_sdc_`` columns are added to it or removed from it in place.
 
         Raises:
-            InvalidJSONSchema: the schema is none.
+            InvalidJSONSchema: the schema is not a valid JSON Schema.
         """
         self.logger = target.logger.getChild(stream_name)
         self.sync_started_at: int = target.initialized_at
@@ -131,46 +131,46 @@ class Sink(abc.ABC):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The settings of the target, read only."""
+        """The settings of the target, read-only."""
         return MappingProxyType(self._config)
 
     @property
     def batch_config(self) -> BatchConfig | None:
-        """Where batch files are and what they hold, if the settings say it."""
+        """The location and encoding of batch files, or None if the settings name no storage."""
         return get_batch_config(self.config)
 
     @property
     def batch_limits(self) -> FileLimits:
-        """The limits on batch files that are read."""
+        """The limits on the batch files that the sink reads."""
         return FileLimits.from_config(self.config)
 
     @property
     def include_sdc_metadata_properties(self) -> bool:
-        """Whether rows get the ``_sdc_`` columns."""
+        """True if rows get the ``_sdc_`` columns."""
         return bool(self.config.get("add_record_metadata", False))
 
     @property
     def process_activate_version_messages(self) -> bool:
-        """Whether ACTIVATE_VERSION has an effect."""
+        """True if the sink processes ACTIVATE_VERSION messages."""
         return bool(self.config.get("process_activate_version_messages", True))
 
     @property
     def datetime_error_treatment(self) -> DatetimeErrorTreatmentEnum:
-        """What becomes of a date or time that cannot be read."""
+        """The treatment of dates and times that cannot be parsed."""
         return DatetimeErrorTreatmentEnum.ERROR
 
     @property
     def key_properties(self) -> Sequence[str]:
-        """The properties that identify a record; override it to name them as the target does."""
+        """The properties that identify a record; override to return the target's column names."""
         return self._key_properties
 
     @cached_property
     def validate_schema(self) -> bool:
-        """Whether records are checked against the schema."""
+        """True if records are validated against the schema."""
         return bool(self.config.get("validate_records", True))
 
     def get_validator(self) -> BaseJSONSchemaValidator | None:
-        """Make what checks the records; None checks nothing."""
+        """Return the validator of the records, or None to disable validation."""
         if not self.validate_schema:
             return None
         return JSONSchemaValidator(self.schema, validate_formats=self.validate_field_string_format)
@@ -179,12 +179,12 @@ class Sink(abc.ABC):
 
     @property
     def current_size(self) -> int:
-        """How many records wait to be drained; where it is 0 there is nothing to drain."""
+        """The number of records that wait to be drained; 0 means that there is nothing to drain."""
         return self._batch_records_read
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to drain."""
+        """True if the sink must be drained."""
         limit = self.MAX_BYTES
         if limit is not None and self._batch_bytes_read >= limit:
             return True
@@ -192,12 +192,12 @@ class Sink(abc.ABC):
 
     @property
     def batch_size_rows(self) -> int | None:
-        """The setting ``batch_size_rows``."""
+        """The value of the setting ``batch_size_rows``."""
         return self._batch_size_rows
 
     @property
     def max_size(self) -> int:
-        """The most records of a batch."""
+        """The maximum number of records per batch."""
         rows = self.batch_size_rows
         return self.MAX_SIZE_DEFAULT if rows is None else rows
 
@@ -205,41 +205,41 @@ class Sink(abc.ABC):
 
     @property
     def record_counter_metric(self) -> metrics.Counter:
-        """What counts the records."""
+        """The counter of the records."""
         return self._record_counter
 
     @property
     def batch_processing_timer(self) -> metrics.Timer:
-        """What times the batches."""
+        """The timer of the batches."""
         return self._batch_timer
 
     def get_sink_record_counter(self) -> metrics.Counter:
-        """Make what counts the records."""
+        """Create the counter of the records."""
         return metrics.record_counter(self.stream_name)
 
     def get_batch_processing_timer(self) -> metrics.Timer:
-        """Make what times the batches."""
+        """Create the timer of the batches."""
         tags: dict[str, Any] = {metrics.Tag.STREAM: self.stream_name}
         return metrics.Timer(metrics.Metric.BATCH_PROCESSING_TIME, tags)
 
     @final
     def tally_record_read(self, count: int = 1) -> None:
-        """Count records that came in; the SDK does it."""
+        """Count records that were received; called by the SDK."""
         self._total_records_read += count
         self._batch_records_read += count
 
     @final
     def tally_record_written(self, count: int = 1) -> None:
-        """Count records that were written; the SDK does it after a batch or a record."""
+        """Count records that were written; called by the SDK after each batch or record."""
         self._total_records_written += count
 
     @final
     def tally_duplicate_merged(self, count: int = 1) -> None:
-        """Count records that were merged into others; for authors to call."""
+        """Count records that were merged into others; called by the author's sink."""
         self._total_dupe_records_merged += count
         self._batch_dupe_records_merged += count
 
-    # What happens to a record before it is processed
+    # Steps before a record is processed
 
     def _get_context(self, record: Record) -> dict[str, Any]:  # noqa: ARG002  a hook
         return {}
@@ -259,10 +259,10 @@ class Sink(abc.ABC):
         remove_metadata(record)
 
     def _validate_and_parse(self, record: Record) -> Record:
-        """Check a record and replace texts by dates, in place.
+        """Validate a record and parse its dates and times in place.
 
         Raises:
-            InvalidRecord: it does not fit, and that is to end the run.
+            InvalidRecord: the record is invalid and `fail_on_record_validation_exception` is true.
         """
         if self._validator is not None:
             try:
@@ -275,7 +275,7 @@ class Sink(abc.ABC):
         return record
 
     def _refuse(self, error: InvalidRecord) -> None:
-        """Log a record that does not fit, and raise the error unless it is tolerated."""
+        """Log an invalid record, and raise the error unless invalid records are tolerated."""
         self.logger.error("Record validation failed: %s", error.error_message)
         if self.fail_on_record_validation_exception:
             raise error
@@ -287,7 +287,7 @@ class Sink(abc.ABC):
         parse_datetimes_lenient(record, date_fields(schema), treatment, self.logger)
 
     def _warn_of_strangers(self, record: Record, schema: JsonSchema) -> None:
-        """Name, once, each field that the schema does not have."""
+        """Log a warning, once per field, for fields that the schema does not declare."""
         if schema.get("additionalProperties", False):
             return
         for name in record.keys() - schema["properties"].keys() - self._warned_missing_fields:
@@ -296,10 +296,10 @@ class Sink(abc.ABC):
                 self._warned_missing_fields.add(name)
 
     def _singer_validate_message(self, record: Record) -> None:
-        """Check that a record has its keys.
+        """Check that a record contains its key properties.
 
         Raises:
-            MissingKeyPropertiesError: it has not.
+            MissingKeyPropertiesError: a key property is missing.
         """
         if any(name not in record for name in self._key_properties):
             raise MissingKeyPropertiesError(
@@ -310,29 +310,29 @@ class Sink(abc.ABC):
     def _after_process_record(self, context: dict[str, Any]) -> None:
         self.logger.debug("Processed record: %s", context)
 
-    # What authors override
+    # Methods that authors override
 
     def preprocess_record(self, record: Record, context: dict[str, Any]) -> Record:  # noqa: ARG002
-        """Return the record as it is to be processed."""
+        """Return the record to process; override to change records first."""
         return record
 
     @abc.abstractmethod
     def process_record(self, record: Record, context: dict[str, Any]) -> None:
-        """Write a record, or keep it in ``context`` for its batch."""
+        """Write a record, or store it in ``context`` for its batch."""
 
     @abc.abstractmethod
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Write what was kept; when it returns, the records are safe."""
+        """Write the stored records; they must be durable when this method returns."""
         raise NotImplementedError("No handling exists for process_batch().")
 
     def start_drain(self) -> dict[str, Any]:
-        """Take the open batch out, and return its context."""
+        """Detach the open batch and return its context."""
         self._context_draining = self._pending_batch or {}
         self._pending_batch = None
         return self._context_draining
 
     def mark_drained(self) -> None:
-        """Note that the batch is written."""
+        """Record that the batch was written and reset its counters."""
         self.drained_state = self._draining_state
         self._draining_state = None
         self._context_draining = None
@@ -343,29 +343,29 @@ class Sink(abc.ABC):
         self._batch_dupe_records_merged = 0
 
     def activate_version(self, new_version: int) -> None:  # noqa: ARG002  a hook
-        """Let only the rows of a version count; everything before it is drained."""
+        """Delete or deactivate rows of older versions; all earlier records are drained first."""
         self.logger.warning(
             "ACTIVATE_VERSION message received but not implemented by this target. Ignoring."
         )
 
     def setup(self) -> None:
-        """Prepare; called once, after the sink is made."""
+        """Prepare the sink; called once after it is created."""
         self.logger.debug("Setting up %s", self.stream_name)
 
     def clean_up(self) -> None:
-        """Put away what `setup` prepared; called once, after the last drain."""
+        """Release the resources of the sink; called once after the last drain."""
         self.logger.debug("Cleaning up %s", self.stream_name)
         self.record_counter_metric.exit()
 
     def process_batch_files(self, encoding: BaseBatchFileEncoding, files: Sequence[str]) -> None:
-        """Process files of records, each as one batch whose context holds ``records``.
+        """Process batch files, each as one batch whose context contains ``records``.
 
-        Called for sinks that override it or ask for `whole_batch_files`; for others the
-        records of the files, with their maps, are taken like those of RECORD messages.
+        Called only for sinks that override this method or set `whole_batch_files`. For other sinks
+        the records of the files pass the stream maps and the same steps as RECORD messages.
 
         Raises:
             BatchFileError: a file cannot be read.
-            NotImplementedError: its format is not known.
+            NotImplementedError: the format of a file is not supported.
         """
         reader = BatchFileReader(
             self.stream_name, self.schema, self.batch_config, self.batch_limits
@@ -378,7 +378,7 @@ class Sink(abc.ABC):
             self.process_batch(context)
 
     def _admitted(self, record: Record, context: dict[str, Any]) -> Record:
-        """Take a record of a file through the steps before processing."""
+        """Return a record of a batch file after all steps that precede its processing."""
         if self.include_sdc_metadata_properties:
             message = record_message(self.stream_name, record, None, None)
             self._add_sdc_metadata_to_record(record, message, context)

@@ -1,8 +1,8 @@
-"""Dates, times and date-times of a record: from text to Python's values.
+"""Parsing of the dates, times and date-times of records.
 
-Rules of the room: which properties are dates is decided once per schema. Only properties
-of the record itself are read, nested ones stay text; what cannot be read is treated as
-the sink says, in the order of the record.
+The date properties are determined once per schema. Only top-level properties are parsed;
+nested ones stay text. Values that cannot be parsed get the sink's error treatment, in the
+order of the record's properties.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
 
 @dataclass(frozen=True)
 class DatetimeField:
-    """A property that holds a ``date-time``, a ``date`` or a ``time``."""
+    """A property of format ``date-time``, ``date`` or ``time``."""
 
     name: str
     kind: str
@@ -38,7 +38,7 @@ class DatetimeField:
 
 
 def date_fields(schema: JsonSchema) -> tuple[DatetimeField, ...]:
-    """Return the properties of a schema that are dates."""
+    """Return the date, time and date-time properties of a schema."""
     kinds = (
         (name, get_datelike_property_type(known) if isinstance(known, dict) else None)
         for name, known in schema["properties"].items()
@@ -47,11 +47,11 @@ def date_fields(schema: JsonSchema) -> tuple[DatetimeField, ...]:
 
 
 def parse_datetimes(record: Record, fields: tuple[tuple[str, _Reader], ...]) -> None:
-    """Replace texts by dates, in place.
+    """Replace the text of date properties by parsed values, in place.
 
     Raises:
-        ValueError: one cannot be read; those before it are replaced already.
-        TypeError: one is no text.
+        ValueError: a text cannot be parsed; earlier properties are already replaced.
+        TypeError: a value is not text.
     """
     for name, read in fields:
         text = record.get(name)
@@ -65,12 +65,12 @@ def parse_datetimes_lenient(
     treatment: DatetimeErrorTreatmentEnum,
     logger: logging.Logger,
 ) -> None:
-    """Replace texts by dates in the record's order, and treat what is no date.
+    """Parse date properties in the record's order and apply ``treatment`` to invalid values.
 
-    Values that `parse_datetimes` has replaced already stay.
+    Values that `parse_datetimes` has already replaced are kept.
 
     Raises:
-        ValueError: a text is no date, and the treatment is to end with an error.
+        ValueError: a text cannot be parsed, and the treatment is to raise an error.
     """
     by_name = {field.name: field for field in fields}
     for name, value in list(record.items()):
@@ -96,9 +96,9 @@ def _read(
 
 
 def _mended(text: Any) -> Any:
-    """Write an ISO 8601 text as Python 3.10 reads it: an offset for Z, six digits or none.
+    """Rewrite ISO 8601 text for Python 3.10: "+00:00" for Z, six fraction digits or none.
 
-    What is no text stays, for `fromisoformat` to refuse.
+    Values that are not text are returned unchanged; `fromisoformat` rejects them.
     """
     if not isinstance(text, str):
         return text

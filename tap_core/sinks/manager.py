@@ -1,9 +1,9 @@
-"""The sinks of a target: made, drained and put away, and the states that wait for them.
+"""`SinkManager`: creates, drains and cleans up the sinks of a target and emits its states.
 
-Rules of the room: a state leaves as soon as every record before it, of every sink, is
-drained, and never sooner. A sink that is replaced is drained when its successor is set up,
-before that gets a row: a target that begins its file anew in `Sink.setup` keeps all rows.
-Where one drain fails, the others end what they have begun.
+A state is emitted as soon as all earlier records of all sinks are drained, and never
+before. A replaced sink is drained after `Sink.setup` of its successor and before the
+successor gets a row, so a target that truncates its file in `Sink.setup` keeps all rows.
+If one drain fails, drains that have started are completed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _MAX_PARALLELISM: Final = 8
 
 
 class SinkManager(SignalHandler, abc.ABC):
-    """What a target is beside reading: its sinks, its drains and its states."""
+    """Base class of targets that manages sinks, drains and states."""
 
     _MAX_RECORD_AGE_IN_MINUTES: float = 5.0
-    """How long a record may wait to be drained, also while no input comes."""
+    """The maximum time a record waits to be drained, even while no input arrives."""
 
     default_sink_class: type[Sink]
-    """The sinks of streams for which `get_sink_class` does not choose others."""
+    """The sink class of streams, unless `get_sink_class` returns another."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -52,7 +52,7 @@ class SinkManager(SignalHandler, abc.ABC):
 
     @property
     def max_parallelism(self) -> int:
-        """How many sinks are drained side by side."""
+        """The maximum number of sinks that are drained concurrently."""
         return _MAX_PARALLELISM if self._max_parallelism is None else self._max_parallelism
 
     @max_parallelism.setter
@@ -69,12 +69,12 @@ class SinkManager(SignalHandler, abc.ABC):
     ) -> Sink:
         """Return the sink of a stream.
 
-        With a schema, the sink is made if there is none, or if schema or keys have
-        changed; then the old one is drained once the new one is set up, and cleaned up at
-        the end.
+        If a schema is passed, the sink is created if it does not exist or if the schema or the keys
+        have changed. A replaced sink is drained after the new sink is set up, and cleaned up at the
+        end of the run.
 
         Raises:
-            KeyError: there is none, and no schema was given.
+            KeyError: the sink does not exist and no schema was passed.
         """
         if schema is None:
             return self._sinks_active[stream_name]
@@ -94,17 +94,17 @@ class SinkManager(SignalHandler, abc.ABC):
         return successor
 
     def _retire(self, sink: Sink) -> None:
-        """Drain a sink that gets no more records, and put it away."""
+        """Drain a sink that gets no more records and schedule its clean-up."""
         self.drain_one(sink)
         self._release()
         self._lanes.pop(sink, None)
         self._sinks_to_clear.append(sink)
 
     def get_sink_class(self, stream_name: str) -> type[Sink]:
-        """Choose the class of a stream's sink.
+        """Return the sink class of a stream.
 
         Raises:
-            ValueError: nothing says which.
+            ValueError: `default_sink_class` is not set.
         """
         found: type[Sink] | None = getattr(self, "default_sink_class", None)
         if found is None:
@@ -115,7 +115,7 @@ class SinkManager(SignalHandler, abc.ABC):
         return found
 
     def sink_exists(self, stream_name: str) -> bool:
-        """Whether a stream has a sink."""
+        """Return True if a stream has a sink."""
         return stream_name in self._sinks_active
 
     @final
@@ -125,7 +125,7 @@ class SinkManager(SignalHandler, abc.ABC):
         schema: JsonSchema,
         key_properties: Sequence[str] | None = None,
     ) -> Sink:
-        """Make the sink of a stream, and set it up."""
+        """Create the sink of a stream and set it up."""
         sink = self._sinks_active[stream_name] = self._made(stream_name, schema, key_properties)
         return sink
 
@@ -162,7 +162,7 @@ class SinkManager(SignalHandler, abc.ABC):
         if state == self._newest_state:
             return
         self._newest_state = state
-        if len(state) > len(b"false") or decode_state(state):  # what is empty is no state
+        if len(state) > len(b"false") or decode_state(state):  # ignore empty states
             self._watermark.arrived(state)
             self._release()
 
@@ -171,7 +171,7 @@ class SinkManager(SignalHandler, abc.ABC):
         return None if self._newest_state is None else decode_state(self._newest_state)
 
     def _release(self) -> None:
-        """Let the newest state go that is covered."""
+        """Emit the newest state whose records are all drained, if there is one."""
         if not self._watermark.is_waiting:
             return
         for sink in list(self._watermark.holders):
@@ -193,15 +193,15 @@ class SinkManager(SignalHandler, abc.ABC):
     # Drains
 
     def process_endofpipe(self) -> None:
-        """Drain everything; called at the end of the input."""
+        """Drain all sinks; called at the end of the input."""
         self.drain_all(is_endofpipe=True)
 
     @final
     def drain_all(self, *, is_endofpipe: bool = False) -> None:
-        """Drain all sinks, and at the end of the input clean them up.
+        """Drain all sinks, and clean them up at the end of the input.
 
-        Where one fails, the others end what they have begun, and what is covered then is
-        released before the error goes on.
+        If one drain fails, drains that have started are completed, and the covered state is emitted
+        before the error is raised.
         """
         try:
             self._drain_all(self._sinks_to_clear, 1)
@@ -261,7 +261,7 @@ class SinkManager(SignalHandler, abc.ABC):
         self._last_full_drain_at = time.monotonic()
 
     def _handle_max_record_age(self) -> None:
-        """Drain all sinks where a record may have waited for too long."""
+        """Drain all sinks if a record may have waited longer than the maximum age."""
         if not any(sink.current_size for sink in self._watermark.holders):
             self._reset_max_record_age()
         elif self._max_record_age_in_minutes > self._MAX_RECORD_AGE_IN_MINUTES:
@@ -272,15 +272,15 @@ class SinkManager(SignalHandler, abc.ABC):
             self.drain_all()
 
     def _wind_up(self) -> None:
-        """End in an orderly way without a new drain."""
-        self.logger.info("Stopping on a signal: nothing new is drained.")
+        """Clean up after a signal without starting another drain."""
+        self.logger.info("Stopping on a signal: no further drain is started.")
         self._release()
         if not self._has_ended:
             self._clean_up()
 
 
 def _write_line(line: bytes) -> None:
-    """Write to standard output as it stands now: tests and runners may have replaced it."""
+    """Write a line to the current `sys.stdout`, which tests and runners may have replaced."""
     below = getattr(sys.stdout, "buffer", None)
     if below is None:
         sys.stdout.write(f"{line.decode()}\n")

@@ -1,7 +1,6 @@
-"""Events as the messages that authors' hooks take, and the bodies of records as dicts.
+"""Conversion of events to the Singer messages that author hooks receive.
 
-Rules of the room: fractions become `Decimal` and integers keep all their digits, as in
-singer_sdk, whose hooks these are.
+Fractions become `Decimal` and integers keep all digits, as in singer_sdk.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ def record_message(
 
 
 def decode_record(body: bytes) -> Record:
-    """Read a record; fractions become `Decimal`, integers keep their digits, up to 4,300.
+    """Decode a record; fractions become `Decimal`, integers keep up to 4,300 digits.
 
     Raises:
-        UnreadableRecordError: Python cannot hold it.
+        UnreadableRecordError: Python cannot represent the record.
     """
     try:
         record = _decode(body)
-        if record.__class__ is str:  # half of a letter, which only Python's own reader takes
+        if record.__class__ is str:  # a lone surrogate, which only Python's own parser accepts
             record = load_json(record)
     except (msgspec.MsgspecError, RecursionError, InvalidOperation):
         record = _read_with_care(body)
@@ -59,7 +58,7 @@ def decode_record(body: bytes) -> Record:
 
 
 def _read_with_care(body: bytes) -> Any:
-    """Read what only Python's own reader takes, or says in words why it does not."""
+    """Decode JSON that only Python's own parser accepts, or raise an error with the reason."""
     try:
         return load_json(body)
     except ValueError as error:
@@ -71,10 +70,10 @@ def _unreadable(error: ValueError) -> UnreadableRecordError:
 
 
 def decode_state(body: bytes) -> Any:
-    """Read a state.
+    """Decode a state.
 
     Raises:
-        InvalidInputLine: Python cannot hold it.
+        InvalidInputLine: Python cannot represent the state.
     """
     try:
         return load_json(body)
@@ -97,7 +96,7 @@ def schema_message(event: SchemaEvent) -> dict[str, Any]:
 
 
 def _with_decimals(value: Any) -> Any:
-    """Copy, with decimals for floats: decimals of records are measured against them."""
+    """Return a copy with `Decimal` for floats, because records hold decimals to compare with."""
     if isinstance(value, dict):
         return {key: _with_decimals(item) for key, item in value.items()}
     if isinstance(value, list):

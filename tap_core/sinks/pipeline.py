@@ -1,8 +1,8 @@
-"""One record's way through a sink, decided once per sink.
+"""Compiled processing steps of a record in a sink, selected once per sink.
 
-Rules of the room: the steps and their order are singer_sdk's: context, ``_sdc_`` columns,
-validation, dates, the author's own preparation, keys, processing. A step that nobody
-overrides is done here directly; where an author overrides a step, the author's is called.
+The steps and their order are those of singer_sdk: context, ``_sdc_`` columns, validation,
+date parsing, `preprocess_record`, key check, processing. A step that the author does not
+override is inlined; otherwise the author's method is called.
 """
 
 # ruff: noqa: SLF001  the hooks of a sink have an underscore, authors override them
@@ -31,20 +31,20 @@ _Take: TypeAlias = Callable[[Record, str | None, int | None], bool]
 
 @dataclass(frozen=True)
 class RecordPipeline:
-    """A sink with the way into it.
+    """A sink with its compiled processing function.
 
-    ``take(record, time_extracted, version)`` brings one record in, changes it, and
-    returns whether the sink is full then.
+    ``take(record, time_extracted, version)`` processes one record, may modify it, and returns
+    True if the sink is full afterwards.
     """
 
     sink: Sink
     take: _Take
     weighs: bool
-    """Whether somebody must add to ``sink._batch_bytes_read`` what a record weighs."""
+    """True if the caller must add each record's size to ``sink._batch_bytes_read``."""
 
 
 def compile_pipeline(sink: Sink) -> RecordPipeline:
-    """Decide what the records of a sink go through; its schema is final from now on."""
+    """Return the pipeline of a sink; the sink's schema must not change afterwards."""
     enrich = _enrich(sink) if sink.include_sdc_metadata_properties else None
     check = _check(sink, strips=enrich is None)
     preprocess = sink.preprocess_record if _overrides(sink, "preprocess_record") else None
@@ -96,7 +96,7 @@ def _enrich(sink: Sink) -> Callable[[Record, str | None, int | None, _Context], 
 
 
 def _check(sink: Sink, *, strips: bool) -> _Step:
-    """Make the step that removes ``_sdc_`` columns (``strips``), validates and reads dates."""
+    """Return the step that removes ``_sdc_`` columns (if ``strips``), validates, parses dates."""
     strip = sink._remove_sdc_metadata_from_record
     own_strip = strips and _overrides(sink, "_remove_sdc_metadata_from_record")
     own_check = _overrides(sink, "_validate_and_parse")
@@ -114,7 +114,7 @@ def _check(sink: Sink, *, strips: bool) -> _Step:
 
 def _compiled_check(sink: Sink, *, strips: bool) -> _Step:
     known = frozenset(sink.schema["properties"])
-    if strips:  # so that they are strangers, and go
+    if strips:  # treated as undeclared, so that they are removed
         known -= set(METADATA_COLUMNS)
     strip = sink._remove_sdc_metadata_from_record if strips else _nothing
     validate = _validate(sink)
@@ -153,7 +153,7 @@ def _validate(sink: Sink) -> _Step:
                 return
         except LimitExceededError:
             raise
-        except Exception:  # noqa: BLE001, S110  an odd value: jsonschema knows what to say
+        except Exception:  # noqa: BLE001, S110  an unusual value: jsonschema decides
             pass
         ask(record)
 
@@ -218,7 +218,7 @@ def _is_full(sink: Sink) -> Callable[[], bool]:
 
 
 def _fixed_limit(sink: Sink) -> int | None:
-    """Return the limit where it is a number of records that stays the same."""
+    """Return the maximum number of records if it is constant, else None."""
     kind = type(sink)
     if _overrides(sink, "is_full") or sink.MAX_BYTES is not None:
         return None

@@ -1,7 +1,7 @@
-"""`RecordSink`: each record is written by itself.
+"""`RecordSink`: writes each record individually.
 
-Rules of the room: singer_sdk's names and signatures. A record is safe when
-`process_record` returns, so nothing ever waits to be drained.
+Names and signatures are those of singer_sdk. A record is durable when `process_record`
+returns, so no record waits to be drained.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["RecordSink"]
 
 
 class RecordSink(SinkOverrides, Sink):
-    """Override `process_record`."""
+    """Base class of sinks that write single records; subclasses override `process_record`."""
 
     current_size = 0
 
@@ -26,12 +26,12 @@ class RecordSink(SinkOverrides, Sink):
 
     @final
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Do nothing: there are no batches."""
+        """Do nothing: a `RecordSink` has no batches."""
 
     @final
     def start_batch(self, context: dict[str, Any]) -> None:
-        """Do nothing: there are no batches."""
+        """Do nothing: a `RecordSink` has no batches."""
 
     @abc.abstractmethod
     def process_record(self, record: Record, context: dict[str, Any]) -> None:
-        """Write a record; when it returns, the record is safe."""
+        """Write a record; it must be durable when this method returns."""

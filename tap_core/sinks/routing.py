@@ -1,10 +1,10 @@
-"""Where the records of a stream go: through its stream maps, or straight into its sink.
+"""Routing of a stream's records to its sinks, directly or through stream maps.
 
-Rules of the room: decided once per schema. Without maps and flattening there is no mapper
-at all, and a route costs nothing. Records of files go the way of all others.
+Routes are determined once per schema. Without stream maps and flattening no mapper is
+created, and routing costs nothing. Records of batch files use the same routes.
 """
 
-# ruff: noqa: SLF001  what a sink counts has an underscore, and its target counts
+# ruff: noqa: SLF001  the target updates the private counters of its sinks
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ __all__ = ["StreamRoute", "StreamRouter"]
 
 @dataclass(frozen=True)
 class StreamRoute:
-    """Where records of a stream go: a sink's name, and what is done to them before."""
+    """Destination of a stream's records: the sink's name and an optional transformation."""
 
     alias: str
     transform: Callable[[Record], Record | None] | None = None
 
 
 class StreamRouter(SinkManager, abc.ABC):
-    """What a target is beside reading: stream maps before its sinks."""
+    """Base class of targets that applies stream maps before the sinks."""
 
     _mapper_is_due = False
-    """Whether the mapper, which nothing has needed so far, is made when it is asked for."""
+    """True if the mapper is created on first access."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -46,7 +46,7 @@ class StreamRouter(SinkManager, abc.ABC):
         self._raw_schemas: dict[str, tuple[JsonSchema, Sequence[str] | None]] = {}
 
     def setup_mapper(self) -> None:
-        """Make the mapper; without maps and flattening not before somebody asks for it."""
+        """Create the mapper, or defer it to first use if maps and flattening are not configured."""
         if self.config.get("stream_maps") or self.config.get("flattening_enabled"):
             super().setup_mapper()
         else:
@@ -54,7 +54,7 @@ class StreamRouter(SinkManager, abc.ABC):
 
     @property
     def mapper(self) -> PluginMapper:
-        """The stream maps.
+        """The stream maps of the target.
 
         Raises:
             MapperNotInitialized: `setup_mapper` was not called.
@@ -70,7 +70,7 @@ class StreamRouter(SinkManager, abc.ABC):
         self._mapper = mapper
 
     def _register(self, name: str, schema: JsonSchema, keys: Sequence[str] | None) -> None:
-        """Make the routes of a stream, and the sinks at their ends."""
+        """Create the routes of a stream and their sinks."""
         self._raw_schemas[name] = (copy.deepcopy(schema), keys)
         if self._mapper is None and self._mapper_is_due:
             self._routes[name] = (StreamRoute(name),)
@@ -95,7 +95,7 @@ class StreamRouter(SinkManager, abc.ABC):
             return (StreamRoute(stream_name),)
         return routes
 
-    # Records on their routes
+    # Delivery of records
 
     def _weighs(self, route: StreamRoute) -> bool:
         sink = self._sinks_active.get(route.alias)
@@ -134,7 +134,10 @@ class StreamRouter(SinkManager, abc.ABC):
         routes: tuple[StreamRoute, ...],
         take: Callable[[Record, int], None],
     ) -> None:
-        """Give the records of a file to ``take``, each with its bytes if they count; then drain."""
+        """Pass each record of a file to ``take``, then drain the sinks.
+
+        ``take`` also gets the record's size in bytes, or 0 if no sink limits its batch by bytes.
+        """
         sinks = [self.get_sink(route.alias) for route in routes]
         weighs = any(map(self._weighs, routes))
         schema, _ = self._raw_schemas.get(stream, (sinks[0].original_schema, None))
@@ -149,7 +152,7 @@ class StreamRouter(SinkManager, abc.ABC):
 
 
 def _transform(stream_map: Any) -> Callable[[Record], Record | None] | None:
-    """Return what a map does to records; None where it leaves them as they are."""
+    """Return the transformation of a stream map, or None if it does not change records."""
     from tap_core.mapper.stream_maps import SameRecordTransform
 
     if type(stream_map) is SameRecordTransform and not stream_map.flattening_enabled:

@@ -1,8 +1,8 @@
-"""Whether a JSON document is certainly a JSON Schema, told without a library.
+"""Fast check that a JSON document is certainly a valid JSON Schema.
 
-Rules of the room: one-sided like `compiled`: True only for documents that the meta-schema
-of Draft 2020-12 accepts, formats included; False means "ask jsonschema", whose import takes
-longer than the whole start of a target.
+The check is conservative, as in `tap_core.sinks.compiled_validator`: True only for
+documents that the meta-schema of Draft 2020-12 accepts, formats included. False means "use
+jsonschema", whose import takes longer than the whole start of a target.
 
 Source: the meta-schema of JSON Schema 2020-12.
 """
@@ -23,7 +23,7 @@ _DIALECT: Final = re.compile(r"https?://json-schema\.org/[\w./-]*#?", re.ASCII)
 
 
 def is_valid_schema(schema: Any) -> bool:
-    """Whether a document is certainly a valid schema."""
+    """Return True if a document is certainly a valid schema."""
     try:
         return _is_schema(schema)
     except (RecursionError, re.error):
@@ -42,7 +42,7 @@ def _fits(word: str, value: Any) -> bool:
     rule = _RULES.get(word)
     if rule is not None:
         return rule(value)
-    # A word that the meta-schema does not know may stand for anything.
+    # The meta-schema accepts any value for an unknown keyword.
     return not word.startswith("$") and word not in _OTHER_WORDS
 
 

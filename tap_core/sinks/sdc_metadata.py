@@ -1,8 +1,8 @@
-"""The columns that a target adds to each row: ``_sdc_extracted_at`` and its like.
+"""Metadata columns that a target adds to each row, such as ``_sdc_extracted_at``.
 
-Rules of the room: names, types and meaning are singer_sdk's ("Record metadata" in the
-documentation of the Meltano SDK), because dashboards and transformations read them. All
-functions change what they are given.
+Names, types and meaning are those of singer_sdk ("Record metadata" in the documentation of
+the Meltano SDK), because dashboards and transformations read them. All functions modify
+their arguments in place.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _INSTANTS: Final = (
 _NUMBERS: Final = ("_sdc_sequence", "_sdc_table_version", "_sdc_sync_started_at")
 
 METADATA_COLUMNS: Final = (*_INSTANTS, *_NUMBERS)
-"""All of them, in the order in which they are added."""
+"""All metadata columns, in the order in which they are added."""
 
 
 def add_metadata_columns(schema: JsonSchema) -> None:
-    """Add the columns to a schema; raises InvalidJSONSchema as `_properties` does."""
+    """Add the metadata columns to a schema; raises InvalidJSONSchema as `_properties` does."""
     properties = _properties(schema)
     for name in _INSTANTS:
         properties[name] = {"type": ["null", "string"], "format": "date-time"}
@@ -45,7 +45,7 @@ def add_metadata_columns(schema: JsonSchema) -> None:
 
 
 def remove_metadata_columns(schema: JsonSchema) -> None:
-    """Remove the columns from a schema, if a tap sent them; raises as `_properties` does."""
+    """Remove metadata columns sent by a tap from a schema; raises as `_properties` does."""
     remove_metadata(_properties(schema))
 
 
@@ -53,7 +53,7 @@ def _properties(schema: JsonSchema) -> dict[str, Any]:
     """Return the properties of a schema.
 
     Raises:
-        InvalidJSONSchema: they are not an object.
+        InvalidJSONSchema: ``properties`` is not an object.
     """
     properties = schema["properties"]
     if not isinstance(properties, dict):
@@ -68,7 +68,7 @@ def add_metadata(
     batch_start: datetime | None,
     sync_started_at: int,
 ) -> None:
-    """Fill the columns of a record from its message; ``sync_started_at`` is in milliseconds."""
+    """Set the metadata columns of a record; ``sync_started_at`` is in milliseconds."""
     now = datetime.now(timezone.utc)
     record["_sdc_extracted_at"] = message.get("time_extracted")
     record["_sdc_received_at"] = now.isoformat()
@@ -80,6 +80,6 @@ def add_metadata(
 
 
 def remove_metadata(record: Record) -> None:
-    """Remove the columns from a record, if a tap sent them."""
+    """Remove metadata columns sent by a tap from a record."""
     for name in METADATA_COLUMNS:
         record.pop(name, None)

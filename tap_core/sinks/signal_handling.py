@@ -1,8 +1,7 @@
-"""Signals: noted when they come, looked at between messages.
+"""Deferred handling of termination signals between messages.
 
-Rules of the room: a handler notes the signal and ends a wait for input, nothing else: what
-is being written is never interrupted, and never entered again. A second signal ends the
-process at once.
+The signal handler only records the signal and wakes a wait for input. A write in progress
+is neither interrupted nor re-entered. A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["SignalHandler"]
 
 
 class SignalHandler(PluginBase):
-    """A plugin that ends in an orderly way while it listens."""
+    """Plugin that shuts down in an orderly way on a signal while it reads input."""
 
     def __init__(self, **settings: Any) -> None:
         self._signals: list[int] = []
@@ -35,7 +34,7 @@ class SignalHandler(PluginBase):
 
     @contextlib.contextmanager
     def _heeding_signals(self) -> Iterator[WakeupPipe]:
-        """Note signals instead of ending at once, and let them end a wait for input."""
+        """Defer termination signals within the block and let them wake a wait for input."""
         if self._wake_up is not None:
             yield self._wake_up
             return
@@ -47,7 +46,7 @@ class SignalHandler(PluginBase):
                 self._wake_up = None
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Note the first signal; end at once on the second."""
+        """Record the first signal; end the process at once on the second."""
         if self._wake_up is None:
             super()._handle_termination(signum, frame)
             return

@@ -1,6 +1,6 @@
-"""The import path of earlier versions of singer_sdk for what is in `tap_core.sql` now.
+"""Compatibility import path of singer_sdk; nothing is defined here.
 
-Rules of the room: the name is found when it is asked for, with a warning.
+The names are defined in `tap_core.sql`. Each access emits a deprecation warning.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ from tap_core.compat.deprecation import deprecated_import
 
 
 def __getattr__(name: str) -> Any:
-    """Find the name where it is now, and say so."""
+    """Return a name from its current module and emit a deprecation warning."""
     return deprecated_import(name, old=__name__, known=("SQLSink",), new="tap_core.sql")

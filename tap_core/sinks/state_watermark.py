@@ -1,8 +1,8 @@
-"""Which state may leave: the newest whose records are all drained.
+"""Selection of the newest state whose records are all drained.
 
-Rules of the room: pure. States are counted as they come; a holder (a sink) that has
-records remembers how many states had come before the first of them, and holds back all
-that came later. Between two states that no holder tells apart only the newer is kept.
+The module is pure. States are numbered as they arrive. A holder (a sink) with undrained
+records stores the number of states that arrived before its first record, and blocks all
+later states. Of consecutive states that no holder separates, only the newest is kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Holder = TypeVar("_Holder", bound=Hashable)
 
 
 class StateWatermark(Generic[_Holder]):
-    """States that wait for the records before them; a state is its bytes."""
+    """Queue of states, as bytes, that wait until their records are drained."""
 
     def __init__(self) -> None:
         self._seen = 0
@@ -25,30 +25,30 @@ class StateWatermark(Generic[_Holder]):
 
     @property
     def holders(self) -> KeysView[_Holder]:
-        """Who has records that are not safe, at any moment; the view is alive."""
+        """A live view of the holders that have undrained records."""
         return self._since.keys()
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a state is held back."""
+        """True if a state is waiting."""
         return bool(self._waiting)
 
     def began(self, holder: _Holder) -> None:
-        """Note that a holder has records; those it had before count on."""
+        """Register that a holder has undrained records; an earlier registration is kept."""
         self._since.setdefault(holder, self._seen)
 
     def settled(self, holder: _Holder) -> None:
-        """Note that all records of a holder are safe."""
+        """Register that all records of a holder are drained."""
         self._since.pop(holder, None)
 
     def arrived(self, state: bytes) -> None:
-        """Take a state that covers everything before it."""
+        """Add a state that covers all records before it."""
         self._seen += 1
         self._waiting.append((self._seen, state))
         self._thin_out()
 
     def take(self) -> bytes | None:
-        """Return the newest state that is covered, once; None where there is none."""
+        """Remove and return the newest state whose records are all drained, or None."""
         reached = min(self._since.values(), default=self._seen)
         covered = [state for number, state in self._waiting if number <= reached]
         self._waiting = self._waiting[len(covered) :]
@@ -56,7 +56,7 @@ class StateWatermark(Generic[_Holder]):
         return covered[-1] if covered else None
 
     def _thin_out(self) -> None:
-        """Drop each state that cannot be covered without the next one being covered too."""
+        """Drop each state that always becomes ready at the same time as its successor."""
         starts = set(self._since.values())
         kept = [
             (number, state)

@@ -1,8 +1,8 @@
-"""Whether a record fits its schema: jsonschema's verdicts, mostly without jsonschema.
+"""Validation of records against their schema, with the results of jsonschema.
 
-Rules of the room: `compiled` says what certainly fits; whatever it is not sure of goes to
-jsonschema's Draft 2020-12 validator, whose message is the one that is raised. jsonschema
-is imported only then.
+The function of `tap_core.sinks.compiled_validator` accepts certainly valid records. All
+others go to jsonschema's Draft 2020-12 validator, whose message is raised. jsonschema is
+imported only then.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ __all__ = ["BaseJSONSchemaValidator", "JSONSchemaValidator"]
 
 
 class BaseJSONSchemaValidator(abc.ABC):
-    """A validator for the records of one stream; authors may bring their own."""
+    """Base class for validators of one stream's records; authors may provide their own."""
 
     def __init__(self, schema: JsonSchema) -> None:
         self.schema = schema
 
     @abc.abstractmethod
     def validate(self, record: Record) -> None:
-        """Check a record.
+        """Validate a record.
 
         Raises:
-            InvalidRecord: it does not fit.
+            InvalidRecord: the record does not match the schema.
         """
 
 
 class JSONSchemaValidator(BaseJSONSchemaValidator):
-    """Validates as jsonschema does.
+    """Validator with the results of jsonschema.
 
-    Formats are checked with ``validate_formats``, by ``format_checker`` or else by all
-    that jsonschema finds installed. The schema is compiled for the first record, so a
-    sink may change it while it is set up, and not later.
+    If ``validate_formats`` is true, formats are checked by ``format_checker``, by default with
+    all formats that jsonschema finds installed. The schema is compiled at the first record; a
+    sink may change it during setup, but not later.
 
     Raises:
-        InvalidJSONSchema: the schema is none.
+        InvalidJSONSchema: the schema is not a valid JSON Schema.
     """
 
     def __init__(
@@ -71,33 +71,33 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
 
     @cached_property
     def certain_check(self) -> Callable[[Any], bool]:
-        """The schema as a function: True where a value certainly fits; it may raise."""
+        """The compiled check: returns True if a value is certainly valid; it may raise."""
         if not self._validate_formats:
             return compile_validator(self.schema)
         checker = self._checker()
         return compile_validator(self.schema, formats=checker.checkers, conforms=checker.conforms)
 
     def validate(self, record: Record) -> None:
-        """Check a record.
+        """Validate a record.
 
         Raises:
-            InvalidRecord: it does not fit; the message is jsonschema's.
+            InvalidRecord: the record does not match the schema; the message is jsonschema's.
         """
         try:
             if self.certain_check(record):
                 return
         except LimitExceededError:
             raise
-        except Exception:  # noqa: BLE001, S110  an odd value: jsonschema knows what to say
+        except Exception:  # noqa: BLE001, S110  an unusual value: jsonschema decides
             pass
         self.ask(record)
 
     def ask(self, record: Record) -> None:
-        """Let jsonschema decide.
+        """Validate a record with jsonschema.
 
         Raises:
-            InvalidRecord: the record does not fit.
-            InvalidJSONSchema: a reference of the schema leads out of it, or nowhere.
+            InvalidRecord: the record does not match the schema.
+            InvalidJSONSchema: a reference leads out of the schema or cannot be resolved.
             LimitExceededError: a pattern of the schema takes too long.
         """
         from jsonschema import ValidationError
@@ -131,9 +131,9 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
 
 
 def _without_value(error: Any) -> str:
-    """Return what jsonschema says of a value, with its type and length in place of the value."""
+    """Return jsonschema's message with the value's type and length in place of the value."""
     path = "".join(f"[{part!r}]" for part in error.absolute_path)
-    if error.validator in {"required", "dependentRequired"}:  # this names fields alone
+    if error.validator in {"required", "dependentRequired"}:  # the message names only fields
         return str(error.message)
     value = describe_value(error.instance)
     return f"{value} does not fit {error.validator} {error.validator_value!r} (record{path})"

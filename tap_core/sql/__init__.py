@@ -1,4 +1,4 @@
-"""What an author of a SQL tap or target subclasses; each is imported when it is asked for."""
+"""Base classes for SQL taps and targets; each is imported on first access."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["SQLConnector", "SQLSink", "SQLStream", "SQLTap", "SQLTarget"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the tap's half or the target's, for those who ask."""
+    """Import the classes of SQL taps or targets on first access."""
     if name == "SQLStream":
         from tap_core.sql.stream import SQLStream
 

@@ -1,8 +1,8 @@
-"""Columns made to fit a stream: added, renamed, widened.
+"""Adding, renaming and altering columns so that a table matches a stream's schema.
 
-Rules of the room: what is there is looked at before anything is changed, and what need not
-change is left alone. Each change is a transaction of its own. A column is never fed values
-that it would round or cut without a word.
+The current columns are read before any change, and a column is altered only if necessary.
+Each change runs in a separate transaction. A column never receives values that it would
+silently round or truncate.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ _Name: TypeAlias = str | FullyQualifiedName
 
 
 class ColumnDDL(CatalogDiscovery):
-    """The part of a connector that makes and changes columns: see `SQLConnector`."""
+    """Base class of `SQLConnector` that adds and alters columns."""
 
     allow_column_add: bool = True
-    """Whether columns may be added to a table that is there."""
+    """True if columns may be added to an existing table."""
 
     allow_column_rename: bool = True
-    """Whether columns may be renamed."""
+    """True if columns may be renamed."""
 
     allow_column_alter: bool = False
-    """Whether the type of a column may be changed."""
+    """True if the type of a column may be changed."""
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
-        """Open a connection whose statements are committed together, or not at all."""
+        """Open a connection whose statements are committed together or rolled back."""
         with self._connect() as connection, connection.begin():
-            connection.execution_options(stream_results=False)  # such cursors only read
+            connection.execution_options(stream_results=False)  # server-side cursors can only read
             yield connection
 
     def _overrides(self, *names: str) -> bool:
-        """Whether an author has one of these methods of their own."""
+        """Return True if an author overrides one of these methods."""
         return any(
             name in vars(self) or getattr(type(self), name) is not getattr(ColumnDDL, name)
             for name in names
         )
 
     def _fitting_type(self, known: Any) -> _Type:
-        """Return the column's type; the schemas true and false say nothing of it."""
+        """Return the column type of a property; the schemas true and false count as empty."""
         schema: JsonSchema = known if isinstance(known, dict) else {}
         return adapt_type(self.to_sql_type(schema), self._dialect)
 
     def column_exists(self, full_table_name: _Name, column_name: str) -> bool:
-        """Tell whether a table has a column."""
+        """Return True if a table has a column."""
         return column_name in self.get_table_columns(full_table_name)
 
     def prepare_column(self, full_table_name: _Name, column_name: str, sql_type: _Type) -> None:
-        """Add a column, or make the one that is there fit."""
+        """Add a column, or alter the existing one so that it can hold ``sql_type``."""
         if self.column_exists(full_table_name, column_name):
             self._adapt_column_type(full_table_name, column_name=column_name, sql_type=sql_type)
         else:
@@ -106,11 +106,11 @@ class ColumnDDL(CatalogDiscovery):
             connection.execute(statement)
 
     def _adapt_column_type(self, full_table_name: _Name, column_name: str, sql_type: _Type) -> None:
-        """Make a column hold a further type beside its own.
+        """Alter a column so that it holds a second type in addition to its current type.
 
         Raises:
-            NotImplementedError: it must change, and `allow_column_alter` is false.
-            ValueError: no type holds both.
+            NotImplementedError: the column must be altered, and `allow_column_alter` is false.
+            ValueError: no type can hold both.
         """
         current = self._get_column_type(full_table_name, column_name)
         sql_type = adapt_type(sql_type, self._dialect)
@@ -131,7 +131,7 @@ class ColumnDDL(CatalogDiscovery):
             connection.execute(self._alter_statement(full_table_name, column_name, wanted))
 
     def _is_same(self, current: _Type, sql_type: _Type) -> bool:
-        """Whether two types have the same name, in general or in this database."""
+        """Return True if two types have the same generic name or the same name in this database."""
         if str(current) == str(sql_type):
             return True
         return bool(self._spelled(current) == self._spelled(sql_type))
@@ -139,13 +139,13 @@ class ColumnDDL(CatalogDiscovery):
     def _spelled(self, sql_type: _Type) -> str:
         try:
             return sql_type.compile(dialect=self._dialect)
-        except (sa.exc.CompileError, NotImplementedError):  # what was reflected has no name
+        except (sa.exc.CompileError, NotImplementedError):  # a reflected type without a name
             return str(sql_type)
 
     def _type_for_both(self, current: _Type, new: _Type) -> _Type:
-        """Return what `merge_sql_types` says, unless values would be lost by it.
+        """Return the result of `merge_sql_types`, or ``new`` if the merged type would lose values.
 
-        SQLite's columns take any value as it is, so nothing is lost there.
+        SQLite columns store any value unchanged, so SQLite is exempt.
         """
         if self._dialect.name != "sqlite" and (
             loses_precision(current, new) or (self.allow_column_alter and is_wider(current, new))
@@ -154,7 +154,7 @@ class ColumnDDL(CatalogDiscovery):
         return self.merge_sql_types([current, new])
 
     def _alter_statement(self, table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
-        """Return the author's statement, or what standard and database know."""
+        """Return the author's ALTER statement, or PostgreSQL's, or the standard one."""
         if self._overrides("get_column_alter_ddl"):
             return self.get_column_alter_ddl(
                 table_name=table_name, column_name=column_name, column_type=column_type
@@ -174,23 +174,26 @@ class ColumnDDL(CatalogDiscovery):
         )
 
     def _get_column_type(self, full_table_name: _Name, column_name: str) -> _Type:
-        """Return the type that a column has.
+        """Return the type of a column.
 
         Raises:
-            KeyError: there is no such column.
+            KeyError: the column does not exist.
         """
         column = self.get_table_columns(full_table_name).get(column_name)
         if column is None:
             raise KeyError(f"Column `{column_name}` does not exist in table `{full_table_name}`.")
         return column.type
 
-    # Types that meet
+    # Merging of types
 
     def merge_sql_types(self, sql_types: Sequence[_Type]) -> _Type:
-        """Return the type for values of several; the first is the one that a column has.
+        """Return a type that holds the values of several types.
+
+        Args:
+            sql_types: the types; the first is the current type of the column.
 
         Raises:
-            ValueError: there are no types, or none of them will do.
+            ValueError: ``sql_types`` is empty, or no type holds all values.
         """
         if not sql_types:
             raise ValueError("Expected at least one member in `sql_types` argument.")
@@ -206,16 +209,15 @@ class ColumnDDL(CatalogDiscovery):
         raise ValueError(f"Unable to merge sql types: {', '.join(map(str, (first, second)))}")
 
     def _sort_types(self, sql_types: Iterable[_Type]) -> Sequence[_Type]:
-        """Return types from the one that holds most to the one that holds least.
+        """Return types sorted from the most general to the most specific.
 
-        Text first, then date-times, fractions, whole numbers and the others; longer ones
-        before shorter ones.
+        The order is text, date-times, fractions, integers, others; longer types come first.
         """
         return sorted(sql_types, key=type_rank, reverse=True)
 
     @staticmethod
     def remove_collation(column_type: _Type) -> str | None:
-        """Take the collation out of a type and return it, None where there is none."""
+        """Remove the collation from a type and return it; None if it has no collation."""
         collation: str | None = getattr(column_type, "collation", None) or None
         if collation:
             column_type.collation = None  # type: ignore[attr-defined]
@@ -223,11 +225,11 @@ class ColumnDDL(CatalogDiscovery):
 
     @staticmethod
     def update_collation(column_type: _Type, collation: str | None) -> None:
-        """Put a collation into a type that can have one."""
+        """Set the collation of a type that supports one."""
         if collation and hasattr(column_type, "collation"):
             column_type.collation = collation
 
-    # Statements that databases spell differently
+    # Statements whose syntax depends on the database
 
     def get_column_add_ddl(self, table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
         """Return the statement that adds a column; override it for another syntax."""
@@ -271,7 +273,7 @@ def _ddl(statement: str, context: dict[str, object]) -> sa.DDL:
 
 
 def _will_do(option: _Type, current: _Type) -> bool:
-    """Whether a column of type ``current`` may become an ``option``."""
+    """Return True if a column of type ``current`` may become ``option``."""
     if not is_text(option):
         return str(option) == str(current)
     length = getattr(option, "length", None) or 0

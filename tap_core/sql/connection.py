@@ -1,7 +1,7 @@
-"""How a database is reached, and the words between its types and names and ours.
+"""Database connections, and the conversion of types and names between database and Singer.
 
-Rules of the room: one engine per connector, made late, by the one method that an author
-overrides. Passwords are in no message: see `access`.
+A connector has one engine, created on first use by `create_engine`, which authors override.
+Passwords appear in no message: see `tap_core.sql.connection_errors`.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ __all__ = ["ConnectionManager"]
 
 
 class ConnectionManager:
-    """The half of a connector that knows the database and its words: see `SQLConnector`."""
+    """Base class of `SQLConnector` that provides the engine, names and types."""
 
     max_varchar_length: int | None = None
-    """How long text columns may be declared; None for no limit."""
+    """The maximum declared length of text columns; None for no limit."""
 
     sql_to_jsonschema_converter: type[SQLToJSONSchema] = SQLToJSONSchema
-    """From column types to JSON Schema: say a subclass of your own."""
+    """The converter class from column types to JSON Schema; replace it by a subclass."""
 
     jsonschema_to_sql_converter: type[JSONSchemaToSQL] = JSONSchemaToSQL
-    """From JSON Schema to column types: say a subclass of your own."""
+    """The converter class from JSON Schema to column types; replace it by a subclass."""
 
     _cached_engine: sa.Engine | None = None
 
     def __init__(
         self, config: dict[str, Any] | None = None, sqlalchemy_url: str | None = None
     ) -> None:
-        """Take the settings of the tap or target; nothing is connected yet."""
+        """Store the settings of the tap or target; no connection is opened."""
         self._config: dict[str, Any] = config or {}
         self._sqlalchemy_url: str | None = sqlalchemy_url or None
         self._tables_prepared: dict[str, bool] = {}
@@ -70,23 +70,23 @@ class ConnectionManager:
 
     @property
     def logger(self) -> logging.Logger:
-        """Where the connector logs."""
+        """The logger of the connector."""
         return logging.getLogger("sqlconnector")
 
     # The database
 
     @property
     def sqlalchemy_url(self) -> str:
-        """The database's URL, with its password: not for logs."""
+        """The database URL including its password; it must not be logged."""
         if not self._sqlalchemy_url:
             self._sqlalchemy_url = self.get_sqlalchemy_url(self.config)
         return self._sqlalchemy_url
 
     def get_sqlalchemy_url(self, config: dict[str, Any]) -> str:
-        """Return the database's URL; override to make it from settings of your own.
+        """Return the database URL; override to build it from other settings.
 
         Raises:
-            ConfigValidationError: there is no setting ``sqlalchemy_url``.
+            ConfigValidationError: the setting ``sqlalchemy_url`` is missing.
         """
         if "sqlalchemy_url" not in config:
             raise ConfigValidationError("Could not find or create 'sqlalchemy_url' for connection.")
@@ -94,7 +94,7 @@ class ConnectionManager:
         return url
 
     def create_engine(self) -> sa.Engine:
-        """Make the engine; override to make it differently, call `_engine` to have it."""
+        """Create the engine; override to change its options, use `_engine` to get the instance."""
         url = parse_url(self.sqlalchemy_url)
         try:
             return sa.create_engine(
@@ -109,7 +109,7 @@ class ConnectionManager:
 
     @property
     def _engine(self) -> sa.Engine:
-        """The engine, made on first use."""
+        """The engine, created on first use."""
         if self._cached_engine is None:
             with translate_url_errors():
                 self._cached_engine = install_error_translation(self.create_engine())
@@ -117,21 +117,21 @@ class ConnectionManager:
 
     @property
     def _dialect(self) -> Dialect:
-        """The database's dialect."""
+        """The SQLAlchemy dialect of the database."""
         return self._engine.dialect
 
     @contextmanager
     def _connect(self) -> Iterator[sa.Connection]:
-        """Open a connection whose results stream from the server where it can do that."""
+        """Open a connection that streams results from the server if the driver supports it."""
         with self._engine.connect().execution_options(stream_results=True) as connection:
             yield connection
 
     def serialize_json(self, obj: object) -> str:
-        """Write a value of a JSON column; override for JSON of your own."""
+        """Return the JSON text of a JSON column's value; override for another encoding."""
         return dump_json(obj)
 
     def deserialize_json(self, json_str: str) -> object:
-        """Read a value of a JSON column; override for JSON of your own."""
+        """Return the value of a JSON column's text; override for another decoding."""
         return load_json(json_str)
 
     # Names
@@ -143,7 +143,7 @@ class ConnectionManager:
         db_name: str | None = None,
         delimiter: str = ".",
     ) -> FullyQualifiedName:
-        """Return a table's whole name, quoted where the database needs quotes.
+        """Return the fully qualified name of a table, quoted where the database requires it.
 
         Raises:
             ValueError: all parts are empty.
@@ -161,19 +161,19 @@ class ConnectionManager:
         category=SingerSDKPendingDeprecationWarning,
     )
     def quote(self, name: str) -> str:
-        """Return a name with each of its parts quoted where the database needs quotes."""
+        """Return a name with each of its parts quoted where the database requires it."""
         return ".".join(map(self._dialect.identifier_preparer.quote, name.split(".")))
 
     # Types
 
     @cached_property
     def sql_to_jsonschema(self) -> SQLToJSONSchema:
-        """What makes JSON Schema of column types."""
+        """The converter from column types to JSON Schema."""
         return self.sql_to_jsonschema_converter.from_config(self.config)
 
     @cached_property
     def jsonschema_to_sql(self) -> JSONSchemaToSQL:
-        """What makes column types of JSON Schema."""
+        """The converter from JSON Schema to column types."""
         return self.jsonschema_to_sql_converter.from_config(
             self.config, max_varchar_length=self.max_varchar_length
         )
@@ -181,12 +181,12 @@ class ConnectionManager:
     def to_jsonschema_type(
         self, sql_type: str | TypeEngine[Any] | type[TypeEngine[Any]] | Any
     ) -> JsonSchema:
-        """Return the JSON Schema of a column type; override for types of your own.
+        """Return the JSON Schema of a column type; override to support further types.
 
-        Names and classes of types are deprecated.
+        Passing a type's name or class instead of an instance is deprecated.
 
         Raises:
-            ValueError: that is no type.
+            ValueError: ``sql_type`` is not a SQL type.
         """
         if isinstance(sql_type, TypeEngine):
             schema: JsonSchema = self.sql_to_jsonschema.to_jsonschema(sql_type)
@@ -205,10 +205,10 @@ class ConnectionManager:
         return th.to_jsonschema_type(sql_type)
 
     def to_sql_type(self, jsonschema_type: JsonSchema) -> TypeEngine[Any]:
-        """Return the column type of a property; override for types of your own."""
+        """Return the column type of a property; override to support further types."""
         return self.jsonschema_to_sql.to_sql_type(jsonschema_type)
 
-    # What authors should no longer use
+    # Deprecated members
 
     @deprecated(
         "`SQLConnector.create_sqlalchemy_connection` is deprecated: make a child class of the"
@@ -216,7 +216,7 @@ class ConnectionManager:
         category=SingerSDKPendingDeprecationWarning,
     )
     def create_sqlalchemy_connection(self) -> sa.Connection:
-        """Open a connection (deprecated: `_connect` closes it too)."""
+        """Open a connection (deprecated; unlike `_connect` it must be closed by the caller)."""
         return self._engine.connect().execution_options(stream_results=True)
 
     @deprecated(

@@ -1,7 +1,7 @@
-"""A database that cannot be reached: one clear sentence, and no password in it.
+"""Clear errors for unreachable databases, without passwords.
 
-Rules of the room: whatever leaves an engine as an error passes here. A password is taken
-out of the driver's own words too, because tracebacks print them.
+Every error that leaves an engine passes through this module. Passwords are removed from the
+driver's message too, because tracebacks print it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _HIDDEN = "***"
 
 
 class DatabaseUnreachableError(ConfigurationError, exc.OperationalError):
-    """No connection: nobody answers there, or the database refuses the user.
+    """No connection: the server does not respond, or the database rejects the user.
 
-    Also an `sqlalchemy.exc.OperationalError`, so that ``except`` clauses of connectors
+    It is also an `sqlalchemy.exc.OperationalError`, so that ``except`` clauses of connectors
     keep working; ``orig`` is the driver's error.
     """
 
     def __init__(self, message: str, orig: BaseException) -> None:
-        """Keep the sentence and the driver's error."""
+        """Store the message and the driver's error."""
         exc.OperationalError.__init__(self, None, None, orig)
         self.message = message
         self.args = (message,)
@@ -43,18 +43,18 @@ class DatabaseUnreachableError(ConfigurationError, exc.OperationalError):
 
 
 def install_error_translation(engine: sa.Engine) -> sa.Engine:
-    """Have the engine say which database refused a connection, without the password."""
-    if isinstance(engine, sa.Engine):  # an author's own may be anything that works as one
+    """Make an engine raise `DatabaseUnreachableError` for refused connections, and return it."""
+    if isinstance(engine, sa.Engine):  # an author may return any similar object
         event.listen(engine, "handle_error", _say_where)
     return engine
 
 
 @contextmanager
 def translate_url_errors() -> Iterator[None]:
-    """Turn what SQLAlchemy says of a URL that is none, which may show it, into words.
+    """Translate SQLAlchemy's errors for invalid URLs, which may show the URL's password.
 
     Raises:
-        ConfigurationError: the URL cannot be read, or names a database that is not known.
+        ConfigurationError: the URL is invalid, or its dialect is not known.
     """
     try:
         yield
@@ -62,15 +62,15 @@ def translate_url_errors() -> Iterator[None]:
         raise ConfigurationError(f"The database's URL cannot be used: {error}") from None
     except exc.ArgumentError as error:
         if "URL" not in str(error):
-            raise  # of an author's own engine: about its other arguments
+            raise  # an error about other arguments of an author's engine
         raise _unreadable_url() from None
 
 
 def parse_url(text: str | sa.URL) -> sa.URL:
-    """Read a database's URL.
+    """Parse a database URL.
 
     Raises:
-        ConfigurationError: it is none; the URL is not shown, as it may hold a password.
+        ConfigurationError: the URL is invalid; the message omits it because of its password.
     """
     try:
         return sa.make_url(text)
@@ -87,7 +87,7 @@ def _unreadable_url() -> ConfigurationError:
 
 
 def _say_where(context: sa.engine.ExceptionContext) -> BaseException | None:
-    """Return the error to raise for a refused connection, None to leave another as it is."""
+    """Return the error to raise for a refused connection; None keeps any other error."""
     original, engine = context.original_exception, context.engine
     if engine is None or context.connection is not None:
         return None
@@ -106,7 +106,7 @@ def _say_where(context: sa.engine.ExceptionContext) -> BaseException | None:
 
 
 def _without(secret: str, text: str) -> str:
-    """Return a text with the secret, however it was written in a URL, taken out."""
+    """Return a text with all URL encodings of the secret masked."""
     for form in {secret, quote(secret, safe=""), quote_plus(secret)} - {""}:
         text = text.replace(form, _HIDDEN)
     return text

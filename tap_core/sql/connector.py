@@ -1,7 +1,7 @@
-"""`SQLConnector`: what a SQL tap or target knows of its database.
+"""`SQLConnector`: access of a SQL tap or target to its database.
 
-Rules of the room: this class is the sum of its parts: how the database is reached
-(`connection`), what it has (`discovery`), how tables are made to fit (`tables`).
+The class combines connections (`tap_core.sql.connection`), discovery
+(`tap_core.sql.discovery`) and DDL (`tap_core.sql.column_ddl`, `tap_core.sql.table_ddl`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = [
 
 
 class SQLConnector(TableDDL):
-    """A database: connections, discovery, and tables that fit streams.
+    """Connector to a database: connections, discovery and DDL.
 
-    Override `get_sqlalchemy_url` to make the URL from settings of your own, `create_engine`
-    to connect in another way, ``sql_to_jsonschema_converter`` and
-    ``jsonschema_to_sql_converter`` for types.
+    Override `get_sqlalchemy_url` to build the URL from other settings, `create_engine` to
+    connect differently, and ``sql_to_jsonschema_converter`` or ``jsonschema_to_sql_converter``
+    to convert types differently.
     """

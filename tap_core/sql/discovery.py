@@ -1,9 +1,8 @@
-"""What a database has: tables, views, columns and keys, as entries of a catalog.
+"""Discovery of tables, views, columns and keys as catalog entries.
 
-Rules of the room: the tables of a schema are asked for all at once. Where that fails,
-because one of them cannot be read, each is asked for by itself, and the odd one is said
-and left out. What an author overrides is called for every table, with singer_sdk's
-arguments.
+All tables of a schema are reflected with one query. If that fails because one table cannot
+be read, each table is reflected separately, and unreadable ones are logged and skipped.
+Methods that an author overrides are called for every table, with singer_sdk's arguments.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ _Key: TypeAlias = tuple[str | None, str]
 
 
 class CatalogDiscovery(ConnectionManager):
-    """The half of a connector that knows what is there: see `SQLConnector`."""
+    """Base class of `SQLConnector` that discovers tables and views."""
 
-    # What the catalog is made of; each may be overridden
+    # Sources of the catalog; each may be overridden
 
     def get_schema_names(self, engine: sa.Engine, inspected: sa.Inspector) -> list[str]:  # noqa: ARG002
-        """Return the schemas to discover; override to take fewer."""
+        """Return the schemas to discover; override to restrict them."""
         return inspected.get_schema_names()
 
     @deprecated("This method is deprecated.", category=SingerSDKPendingDeprecationWarning)
@@ -61,9 +60,9 @@ class CatalogDiscovery(ConnectionManager):
         inspected: sa.Inspector,
         schema_name: str,
     ) -> list[tuple[str, bool]]:
-        """Return the tables and views of a schema, each with whether it is a view.
+        """Return (name, is_view) for each table and view of a schema.
 
-        An override of it decides what is discovered.
+        If this method is overridden, discovery is restricted to its result.
         """
         tables = [(name, False) for name in inspected.get_table_names(schema=schema_name)]
         return tables + [(name, True) for name in self._view_names(inspected, schema_name)]
@@ -80,10 +79,10 @@ class CatalogDiscovery(ConnectionManager):
         reflected_pk: ReflectedPrimaryKeyConstraint | None = None,
         reflected_indices: list[ReflectedIndex] | None = None,
     ) -> CatalogEntry:
-        """Return the catalog entry of one table or view from what the database said of it.
+        """Return the catalog entry of one table or view from its reflected metadata.
 
-        The key is the primary key; where the database knows none at all, the first unique
-        index. The replication method is the user's choice and stays empty.
+        The key is the primary key, or the first unique index if the database reports no primary
+        key. The replication method is left empty for the user to choose.
         """
         stream = f"{schema_name}-{table_name}" if schema_name else table_name
         keys = _keys(reflected_pk, reflected_indices or [])
@@ -114,10 +113,10 @@ class CatalogDiscovery(ConnectionManager):
     ) -> list[dict[str, Any]]:
         """Return the catalog entries of all tables and views, as dicts.
 
-        ``reflect_indices=False`` spares the database the question for unique indexes.
+        ``reflect_indices=False`` skips the query for unique indexes.
 
         Raises:
-            DatabaseUnreachableError: there is no connection.
+            DatabaseUnreachableError: the database cannot be reached.
         """
         engine = self._engine
         inspected = sa.inspect(engine)
@@ -142,11 +141,11 @@ class CatalogDiscovery(ConnectionManager):
     def parse_full_table_name(
         self, full_table_name: str | FullyQualifiedName
     ) -> tuple[str | None, str | None, str]:
-        """Return (database, schema, table); override for names of other parts."""
+        """Return (database, schema, table); override for names with other parts."""
         return split_name(full_table_name)
 
     def table_exists(self, full_table_name: str | FullyQualifiedName) -> bool:
-        """Tell whether there is such a table."""
+        """Return True if the table exists."""
         _, schema, table = self.parse_full_table_name(full_table_name)
         return sa.inspect(self._engine).has_table(table, schema)
 
@@ -155,7 +154,7 @@ class CatalogDiscovery(ConnectionManager):
         full_table_name: str | FullyQualifiedName,
         column_names: Collection[str] | None = None,
     ) -> dict[str, sa.Column[Any]]:
-        """Return a table's columns by name, in its order, or those of them that are named.
+        """Return a table's columns by name, in table order; only ``column_names`` if passed.
 
         Names are compared without regard to case.
         """
@@ -174,20 +173,20 @@ class CatalogDiscovery(ConnectionManager):
         full_table_name: str | FullyQualifiedName,
         column_names: Collection[str] | None = None,
     ) -> sa.Table:
-        """Return a table with all its columns, or those of them that are named."""
+        """Return a table with all its columns, or only with ``column_names`` if passed."""
         columns = self.get_table_columns(
             full_table_name=full_table_name,
-            column_names=column_names,  # what overrides of singer_sdk's taps call them
+            column_names=column_names,  # the names that overrides in singer_sdk taps use
         ).values()
         _, schema, table = self.parse_full_table_name(full_table_name)
         return sa.Table(table, sa.MetaData(), *columns, schema=schema)
 
-    # How it is asked
+    # Reflection
 
     def _discover_entries(
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str, reflect_indices: bool
     ) -> Iterator[CatalogEntry]:
-        """Yield the entries of one schema: its tables, then its views."""
+        """Yield the catalog entries of one schema: its tables, then its views."""
         ask = _Question(self, inspected, schema)
         primary_keys = ask.inspect_all(
             inspected.get_multi_pk_constraint, inspected.get_pk_constraint
@@ -216,7 +215,7 @@ class CatalogDiscovery(ConnectionManager):
     def _listed(
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str
     ) -> Collection[tuple[str, bool]] | None:
-        """Return what an override of `get_object_names` lists, None where there is none."""
+        """Return the result of an overridden `get_object_names`, else None."""
         own = getattr(type(self), "get_object_names", None)
         if own is CatalogDiscovery.get_object_names:
             return None
@@ -240,7 +239,7 @@ class CatalogDiscovery(ConnectionManager):
         ).to_dict()
 
     def _view_names(self, inspected: sa.Inspector, schema: str) -> list[str]:
-        """Return the views of a schema, none where the database does not know views."""
+        """Return the views of a schema; an empty list if the dialect cannot list views."""
         try:
             return inspected.get_view_names(schema=schema)
         except NotImplementedError:
@@ -249,19 +248,19 @@ class CatalogDiscovery(ConnectionManager):
 
     @cached_property
     def _view_warning(self) -> None:
-        """Say once that views cannot be told."""
+        """Log once that the dialect cannot list views."""
         self.logger.warning(
             "Provider does not support get_view_names(). Streams list may be incomplete or"
             " `is_view` may be unpopulated."
         )
 
     def _warn_no_view_detection(self) -> None:
-        """Say, the first time only, that views cannot be told."""
+        """Log, on the first call only, that the dialect cannot list views."""
         _ = self._view_warning
 
 
 class _Question:
-    """One schema being asked about: everything at once, or, where that fails, one by one."""
+    """Reflection of one schema: all tables at once, or one by one if that fails."""
 
     def __init__(self, connector: CatalogDiscovery, inspected: sa.Inspector, schema: str) -> None:
         self._connector = connector
@@ -274,7 +273,7 @@ class _Question:
         of_one: Callable[..., _T],
         kind: ObjectKind = ObjectKind.TABLE,
     ) -> Mapping[Any, _T]:
-        """Return the answer for each table (or view, by ``kind``) that has one."""
+        """Return the reflected metadata of each readable table (or view, by ``kind``)."""
         try:
             return of_all(schema=self._schema, kind=kind)
         except DatabaseUnreachableError:
@@ -289,7 +288,7 @@ class _Question:
         return {key: answer for key, answer in answers.items() if answer is not None}
 
     def _one(self, of_one: Callable[..., _T], name: str) -> _T | None:
-        """Return the answer for one table, None (and a warning) where it has none."""
+        """Return the reflected metadata of one table; log a warning and return None if it fails."""
         try:
             return of_one(name, schema=self._schema)
         except DatabaseUnreachableError:
@@ -304,7 +303,7 @@ class _Question:
             return None
 
     def _names(self, kind: ObjectKind) -> list[str]:
-        """Return the names of the tables, or of the views, materialized ones included."""
+        """Return the names of the tables, or of the views including materialized ones."""
         if kind is ObjectKind.TABLE:
             return self._inspected.get_table_names(schema=self._schema)
         names = self._connector._view_names(self._inspected, self._schema)  # noqa: SLF001
@@ -317,7 +316,7 @@ class _Question:
 def _keys(
     primary: ReflectedPrimaryKeyConstraint | None, indices: Sequence[ReflectedIndex]
 ) -> list[str]:
-    """Return the primary key's columns; where none is known, the first unique index's."""
+    """Return the primary key's columns, else those of the first unique index."""
     if primary and "constrained_columns" in primary:
         return list(primary["constrained_columns"])
     unique = (index["column_names"] for index in indices if index.get("unique", False))

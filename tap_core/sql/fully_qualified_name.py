@@ -1,7 +1,6 @@
-"""What a table is called: the parts of its name, joined as a database wants them.
+"""Fully qualified table names, joined and quoted for a database.
 
-Rules of the room: a name is made of its parts and keeps them; nothing here asks a
-database.
+A name keeps its parts; this module sends no queries.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ __all__ = ["FullyQualifiedName", "split_name"]
 class FullyQualifiedName(UserString):
     """Database, schema and table as one text, such as ``db.public.users``.
 
-    With a dialect each part is quoted where that database needs quotes. Override
-    `prepare_part` to write a part differently.
+    If a dialect is passed, each part is quoted where that database requires it. Override
+    `prepare_part` to format a part differently.
 
     Raises:
         ValueError: all parts are empty.
@@ -34,7 +33,7 @@ class FullyQualifiedName(UserString):
         delimiter: str = ".",
         dialect: Dialect | None = None,
     ) -> None:
-        """Join the parts that are given, from the database down to the table."""
+        """Join the non-empty parts: database, schema, table."""
         self.table = table
         self.schema = schema
         self.database = database
@@ -50,14 +49,14 @@ class FullyQualifiedName(UserString):
         super().__init__(delimiter.join(parts))
 
     def prepare_part(self, part: str) -> str:
-        """Return one part as it stands in SQL."""
+        """Return one part as it is written in SQL."""
         return self.dialect.identifier_preparer.quote(part) if self.dialect else part
 
 
 def split_name(full_table_name: str | FullyQualifiedName) -> tuple[str | None, str | None, str]:
-    """Return (database, schema, table) of a name; parts that it does not have are None.
+    """Return (database, schema, table) of a name, with None for missing parts.
 
-    A text is cut at its dots: ``table``, ``schema.table`` or ``database.schema.table``.
+    A text is split at its dots: ``table``, ``schema.table`` or ``database.schema.table``.
 
     Raises:
         ValueError: the text has more than three parts.

@@ -1,7 +1,7 @@
-"""Names of streams and properties made fit for a database.
+"""Conversion of stream and property names to database identifiers.
 
-Rules of the room: pure. The names that come out are singer_sdk's, so that a table which it
-made is found again; where it knows none, one is made that stays the same.
+The functions are pure. Results equal those of singer_sdk, so that a table created by it is
+found again; where singer_sdk has no result, a deterministic name is used.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _LETTERS: Final = dict(zip(string.digits, string.ascii_lowercase, strict=False))
 
 
 def conform_name(name: str) -> str:
-    """Return a name of lower case letters, digits and underscores that starts with no digit.
+    """Return a name of lower-case letters, digits and underscores without a leading digit.
 
-    A name of which nothing would be left is spelled in code points: ``u65e5_u672c``.
+    A name without any allowed character is spelled as code points: ``u65e5_u672c``.
     """
     plain = _DROPPED.sub("", name).lower().strip().translate(_UNDERSCORES)
     if not plain:
@@ -32,7 +32,7 @@ def conform_name(name: str) -> str:
 
 
 def replace_leading_digit(string: str) -> str:
-    """Replace a digit at the start by a letter: 0 by a, 1 by b and so on."""
+    """Replace a leading digit by a letter: 0 by a, 1 by b and so on."""
     return _LETTERS.get(string[:1], string[:1]) + string[1:]
 
 
@@ -44,10 +44,10 @@ def snakecase(string: str) -> str:
 
 
 def check_name_clashes(conformed: Mapping[str, str]) -> None:
-    """Check that no two names become one.
+    """Check that conformed names are unique.
 
     Raises:
-        ConformedNameClashException: some do; all of them are named.
+        ConformedNameClashException: names clash; the message lists all of them.
     """
     if len(set(conformed.values())) == len(conformed):
         return

@@ -1,8 +1,8 @@
-"""Rows into a table: an INSERT with as few steps per record as there can be.
+"""Bulk INSERT with minimal work per record.
 
-Rules of the room: names, order and what becomes of which value are decided once; per record
-there is one call that takes its values out. Where SQLAlchemy would hand the rows to the
-driver one by one anyway, the driver gets them all at once and SQLAlchemy none.
+Column names, column order and value conversions are determined once; each record then needs
+one call that extracts its values. If SQLAlchemy would pass the rows one by one to the
+driver's ``executemany``, the driver is called directly.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ __all__ = ["BulkInsert", "RowExtractor", "make_extractor", "prepare_insert"]
 
 _Row: TypeAlias = list[Any]
 RowExtractor: TypeAlias = Callable[[Record], _Row]
-"""Takes the values of a record out, in the order of the columns; what it lacks is None."""
+"""Extracts the values of a record in column order; missing values are None."""
 
 
 @dataclass(frozen=True)
 class _Native:
-    """A statement in the driver's own words."""
+    """An INSERT statement compiled for the driver."""
 
     text: str
     keys: tuple[str, ...] | None
-    """What the driver calls the values; None where it goes by their order."""
+    """The driver's parameter names; None if its parameters are positional."""
 
     words: tuple[tuple[int, TypeDecorators], ...]
     processors: tuple[tuple[int, Callable[[Any], Any]], ...]
@@ -38,14 +38,14 @@ class _Native:
 
 @dataclass(frozen=True)
 class BulkInsert:
-    """An INSERT, and how to run it."""
+    """An INSERT statement that can be run for many rows."""
 
     statement: sa.Executable
     columns: tuple[str, ...]
     native: _Native | None
 
     def run(self, connection: sa.Connection, rows: list[_Row]) -> int:
-        """Insert rows, some values replaced in place; return how many the database counts."""
+        """Insert rows and return the database's row count; some values are replaced in place."""
         if self.native is None:
             named = [dict(zip(self.columns, row, strict=True)) for row in rows]
             return connection.execute(self.statement, named).rowcount
@@ -56,7 +56,7 @@ class BulkInsert:
 def prepare_insert(
     statement: sa.Executable, columns: Sequence[str], dialect: Dialect
 ) -> BulkInsert:
-    """Compile an INSERT of ours; any other statement is left to SQLAlchemy."""
+    """Compile an INSERT for the driver; other statements are run by SQLAlchemy."""
     native = None
     if isinstance(statement, sa.Insert) and _takes_rows_one_by_one(dialect):
         native = _native(statement, columns, dialect)
@@ -66,10 +66,10 @@ def prepare_insert(
 def make_extractor(
     properties: Sequence[str], columns: Sequence[str], conform: Callable[[Record], Record]
 ) -> RowExtractor:
-    """Return what takes values out of records whose properties are the columns, renamed.
+    """Return a function that extracts the values of a record, in column order.
 
-    A record with other properties is conformed by itself: one of them may have the column's
-    name.
+    A record with undeclared properties is conformed separately, because one of them may have
+    the name of a column.
     """
     known, wanted, names = frozenset(properties), tuple(properties), tuple(columns)
 
@@ -82,7 +82,7 @@ def make_extractor(
 
 
 def _takes_rows_one_by_one(dialect: Dialect) -> bool:
-    """Whether SQLAlchemy would call the driver's ``executemany`` and do nothing else."""
+    """Return True if SQLAlchemy would only call the driver's ``executemany``."""
     many_at_once = getattr(dialect, "use_insertmanyvalues_wo_returning", False)
     return not many_at_once and dialect.bind_typing is not BindTyping.SETINPUTSIZES
 
@@ -102,7 +102,7 @@ def _native(statement: sa.Insert, columns: Sequence[str], dialect: Dialect) -> _
 
 
 def _speak(native: _Native, rows: Iterable[_Row]) -> None:
-    """Replace the values that the driver would not take, in place."""
+    """Convert, in place, the values that the driver does not accept."""
     for place, words in native.words:
         word_of = words.get
         for row in rows:

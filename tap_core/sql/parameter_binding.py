@@ -1,9 +1,9 @@
-"""How the values of records reach a driver: as they are, but for those that it would not take.
+"""Conversion of record values that the database driver does not accept.
 
-Rules of the room: decided once per column, from what its property may hold, its type and the
-database. A value that the driver takes is not touched, and what an author has taught the
-driver goes before what stands here. Instants lose nothing: where a column has no place for
-an offset, they are written in UTC.
+Conversions are chosen once per column from its JSON Schema, its type and the database.
+Accepted values stay unchanged, and adapters that an author registers with the driver take
+precedence. Datetimes lose no information: if a column stores no offset, they are converted
+to UTC.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tap_core.types import JsonSchema
 __all__ = ["TextFallback", "TypeDecorators", "get_python_types", "make_binder"]
 
 TypeDecorators: TypeAlias = Mapping[type, Callable[[Any], Any]]
-"""By the class of a value, what the driver gets in its place."""
+"""Conversion functions by the class of a value."""
 
 _ALL: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _NESTED: Final = frozenset({"object", "array"})
@@ -29,7 +29,7 @@ _NUMBERS: Final = frozenset({"number", "integer"})
 
 
 class TextFallback(sa.types.UserDefinedType[Any]):
-    """The type of a bound value of which some are written in other words."""
+    """Bind type that converts the values of certain classes."""
 
     cache_ok = False
 
@@ -37,7 +37,7 @@ class TextFallback(sa.types.UserDefinedType[Any]):
         self.words = words
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # noqa: ARG002
-        """Return what SQLAlchemy does to each value."""
+        """Return the function that SQLAlchemy applies to each value."""
         words = self.words
 
         def spoken(value: Any) -> Any:
@@ -53,9 +53,9 @@ def make_binder(
     dialect: Dialect,
     dump: Callable[[object], str],
 ) -> sa.types.TypeEngine[Any]:
-    """Return the type that the values of a property are bound with.
+    """Return the SQLAlchemy type that binds the values of a property.
 
-    ``dump`` writes objects and arrays for columns that hold text.
+    ``dump`` serializes objects and arrays for text columns.
     """
     kinds = get_python_types(schema)
     if kinds & _NESTED and (own := _own_binding(column_type, dialect)):
@@ -72,7 +72,7 @@ def make_binder(
 
 
 def get_python_types(schema: Any) -> frozenset[str]:
-    """Return the JSON types that a property may have; all where nothing says which."""
+    """Return the JSON types that a property may have; all types if the schema does not say."""
     if not isinstance(schema, dict):
         return _ALL
     if isinstance(named := schema.get("type"), str):
@@ -86,8 +86,8 @@ def get_python_types(schema: Any) -> frozenset[str]:
 def _own_binding(
     column_type: sa.types.TypeEngine[Any], dialect: Dialect
 ) -> sa.types.TypeEngine[Any] | None:
-    """Return the column's own type where that knows what to do with objects and arrays."""
-    if isinstance(column_type, sa.JSON):  # a null is the database's, not JSON's
+    """Return the column's type if it can bind objects and arrays, else None."""
+    if isinstance(column_type, sa.JSON):  # None becomes the SQL NULL, not the JSON null
         return column_type.adapt(type(column_type), none_as_null=True)
     if isinstance(column_type, (sa.ARRAY, sa.TypeDecorator)):
         return column_type
@@ -97,11 +97,11 @@ def _own_binding(
     return column_type if knows else None
 
 
-# What single databases need
+# Rules of specific databases
 
 
 def _sqlite_words(kinds: frozenset[str]) -> dict[type, Callable[[Any], Any]]:
-    """Return the words for what Python's driver refuses, or takes with a warning."""
+    """Return conversions for values that Python's SQLite driver rejects or warns about."""
     words: dict[type, Callable[[Any], Any]] = {}
     if "string" in kinds:
         words = {datetime: _spaced, date: date.isoformat, time: time.isoformat}
@@ -115,7 +115,7 @@ def _spaced(instant: datetime) -> str:
 
 
 def _is_taught(dialect: Dialect, kind: type) -> bool:
-    """Whether an author has registered an adapter of their own for a class."""
+    """Return True if an author has registered an adapter for a class."""
     driver: Any = dialect.dbapi
     known = getattr(driver, "adapters", {})
     adapter = known.get((kind, getattr(driver, "PrepareProtocol", None)))
@@ -127,7 +127,7 @@ def _lacks_zone(column_type: sa.types.TypeEngine[Any]) -> bool:
 
 
 def _in_utc(instant: datetime) -> datetime:
-    """Return an instant without offset; one that has none stays as it is."""
+    """Return a datetime in UTC without offset; naive datetimes stay unchanged."""
     if instant.tzinfo is None:
         return instant
     return instant.astimezone(timezone.utc).replace(tzinfo=None)

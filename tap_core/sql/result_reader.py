@@ -1,9 +1,9 @@
-"""From a database's result to records: pages of rows, and one expression per row.
+"""Conversion of a database result to records, in pages of rows.
 
-Rules of the room: never more than one page of rows is held, and a page is small where
-rows are wide. Values stay the database's own, unless the records are known to go
-straight to the encoder: then those that JSON has not are written as the conformed record
-would have them, column by column, so that they pass the compiled check.
+At most one page of rows is in memory, and pages are small where rows are wide. Values keep
+the driver's types, unless the records are known to go straight to the encoder: then types
+that JSON lacks are converted to text as in `tap_core.records.conform`, column by column, so
+that the records pass the compiled check.
 """
 
 from __future__ import annotations
@@ -42,44 +42,44 @@ __all__ = [
 ]
 
 FIRST_PAGE_ROWS = 10
-"""Rows of the first page, whose width nobody knows yet."""
+"""Rows of the first page, fetched before the row width is known."""
 
 MAX_PAGE_ROWS = 1000
 PAGE_BYTES = 1 << 18
-"""What a page's values should come to: few enough to be still in the processor's cache, where
-a row costs a fifth less, when they are encoded."""
+"""The target size of a page in bytes. The values are then still in the processor's cache when
+they are encoded, which makes a row a fifth cheaper."""
 
 MAX_PAGE_BYTES = 4 << 20
-"""The same where the database is far away and each page is waited for."""
+"""The target size of a page in bytes if fetching dominates, as with a remote database."""
 
 _FAR_AWAY = 3
-"""How much longer than they are worked on pages may be waited for, taken all together."""
+"""The ratio of total fetch time to total processing time above which pages grow."""
 
 _SAMPLED_ROWS = 8
 
 ColumnProcessor: TypeAlias = Callable[[Any], Any]
-"""From a value of the driver's to that of a column's type."""
+"""Converts a driver value to the value of the column's type."""
 
 RowReader: TypeAlias = Callable[[Iterable[Any]], list["Record"]]
-"""From a page of rows to as many records."""
+"""Converts a page of rows to records, one per row."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class DriverText(NamedTuple):
-    """Values of a column that are written as text."""
+    """Rule for the values of a column that are converted to text."""
 
     kinds: frozenset[type]
-    """Their types, exactly; or, where ``others``, the types that stay as they are."""
+    """The exact types to convert; if ``others`` is true, the types to keep unchanged."""
     expression: str
-    """How: an expression of our own words in which VALUE stands for the value."""
+    """The Python expression of the conversion; VALUE is replaced by the value."""
     others: bool = False
 
 
 def iterate_pages(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[Any]]]:
-    """Yield a result in pages, each fetched when the one before is used up.
+    """Yield the pages of a result; each page is fetched when the previous one is consumed.
 
-    Their rows are the driver's own: what `get_processors` says is still to be done to them.
+    The rows are the driver's rows: the caller must still apply `get_processors`.
     """
     fetch, size, waited, worked = _get_fetch(result), FIRST_PAGE_ROWS, 0.0, 0.0
     asked = perf_counter()
@@ -94,20 +94,24 @@ def iterate_pages(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[An
 
 
 def get_processors(result: sa.CursorResult[Any]) -> Sequence[ColumnProcessor | None]:
-    """Return what SQLAlchemy's types make of the values of each column; empty for nothing."""
+    """Return SQLAlchemy's result processors by column; empty if no conversion is needed."""
     metadata = _get_metadata(result)
     return () if metadata is None else metadata._processors  # noqa: SLF001 - see below
 
 
 def _get_fetch(result: sa.CursorResult[Any]) -> Callable[[int], Sequence[Sequence[Any]]]:
-    """Return what fetches so many rows: of SQLAlchemy's rows three objects would be made each."""
+    """Return a function that fetches a number of rows, without SQLAlchemy's objects if possible.
+
+    SQLAlchemy would create three objects per row.
+    """
     return result.fetchmany if _get_metadata(result) is None else result._fetchmany_impl  # noqa: SLF001
 
 
 def _get_metadata(result: Any) -> Any:
-    """Return what a result knows of its columns, None where its rows are not the driver's.
+    """Return the column metadata of a result, or None if its rows are not the driver's rows.
 
-    These are SQLAlchemy's inner names, the same from 2.0 to 2.1; without them its own rows do.
+    The attributes are private to SQLAlchemy and equal in 2.0 and 2.1; without them SQLAlchemy's
+    rows are used.
     """
     metadata = getattr(result, "_metadata", None)
     is_known = hasattr(result, "_fetchmany_impl") and getattr(metadata, "_processors", None)
@@ -115,7 +119,7 @@ def _get_metadata(result: Any) -> Any:
 
 
 def _width(page: Sequence[Sequence[Any]]) -> int:
-    """Return the greatest size, in bytes, of a few rows of a page."""
+    """Return the maximum size, in bytes, of a sample of a page's rows."""
     step = len(page) // _SAMPLED_ROWS or 1
     return max(sum(map(getsizeof, row)) for row in page[::step])
 
@@ -125,10 +129,10 @@ def compile_row_reader(
     texts: Mapping[str, DriverText] | None = None,
     processors: Sequence[ColumnProcessor | None] = (),
 ) -> RowReader:
-    """Return the function from rows to records with these names, in their order.
+    """Return a function from rows to records with these property names, in column order.
 
-    ``texts`` says for some columns which values are written as text, and how;
-    ``processors`` what is to be done to the values before, by column, or is empty.
+    ``texts`` contains the text rules by column name. ``processors`` contains SQLAlchemy's
+    result processors by column position, or is empty.
     """
     known: dict[str, Any] = {"epoch": _EPOCH, "plain": _as_plain}
     items = []
@@ -143,12 +147,12 @@ def compile_row_reader(
         items.append(f"{name!r}: {value}")
     targets = "".join(f"v{number}, " for number in range(len(names)))
     source = f"lambda rows: [{{{', '.join(items)}}} for ({targets}) in rows]"
-    reader: RowReader = eval(source, known)  # noqa: S307 - of literals and our own words
+    reader: RowReader = eval(source, known)  # noqa: S307 - source of literals and generated names
     return reader
 
 
 def _written(text: DriverText, number: int, value: str) -> str:
-    """Return the expression that writes a value where it must be written."""
+    """Return the expression that converts a value to text if its type requires it."""
     name = value if value == f"v{number}" else f"w{number}"
     asked = value if name == value else f"({name} := {value})"
     word = "not in" if text.others else "in"
@@ -159,9 +163,9 @@ def _written(text: DriverText, number: int, value: str) -> str:
 def get_text_columns(
     columns: Mapping[str, sa.Column[Any]], properties: Mapping[str, JsonSchema]
 ) -> dict[str, DriverText]:
-    """Return which values of which columns become text, by the columns' types.
+    """Return the text rules of the columns, by the columns' types.
 
-    Only columns that the schema has: what it lacks is not conformed but dropped.
+    Columns that the schema lacks are skipped, because their values are dropped.
     """
     found = {}
     for name, column in columns.items():
@@ -172,7 +176,7 @@ def get_text_columns(
 
 
 def infer_value_type(column_type: Any) -> type:
-    """Return the type of a column's values, `object` where the column's type does not say."""
+    """Return the Python type of a column's values, or `object` if it is not known."""
     try:
         kind: type = column_type.python_type
     except NotImplementedError:
@@ -181,7 +185,7 @@ def infer_value_type(column_type: Any) -> type:
 
 
 def _get_text_rule(column_type: Any, schema: JsonSchema) -> DriverText | None:
-    """Return which values of a column are written, and how; None where all are plain."""
+    """Return the text rule of a column, or None if JSON has all of its types."""
     kind = infer_value_type(column_type)
     if kind is bytes and is_boolean_type(schema):
         return DriverText(frozenset((bytes,)), r"VALUE != b'\x00'")
@@ -193,14 +197,14 @@ def _get_text_rule(column_type: Any, schema: JsonSchema) -> DriverText | None:
 
 
 def _as_plain(value: Any) -> Any:
-    """Return a value of a database's own type, such as an address, as conforming has it."""
+    """Return the JSON value of a database-specific type, such as a network address."""
     return to_json_compatible(conform_primitive(value, {}))
 
 
 _NUMBERS: frozenset[type] = frozenset((int, float, bool, Decimal))
 
 _STAYS: frozenset[type] = frozenset((str, int, float, bool, type(None), Decimal, dict, list))
-"""Types that the encoder knows; what is in objects and lists is for the conformer."""
+"""Types that the encoder supports; the conformer handles the contents of objects and lists."""
 
 _EXPRESSIONS: dict[type, str] = {
     datetime: "(VALUE.isoformat('T', 'microseconds') if VALUE.tzinfo"
@@ -211,5 +215,5 @@ _EXPRESSIONS: dict[type, str] = {
     bytes: "VALUE.hex()",
     UUID: "str(VALUE)",
 }
-"""What `tap_core.records.conform` makes of a value, as an expression: a call for each value
-would cost as much again."""
+"""The results of `tap_core.records.conform` as expressions; a call per value would double the
+cost."""

@@ -1,9 +1,9 @@
-"""`SQLSink`: the rows of one stream into one table.
+"""`SQLSink`: writes the rows of one stream into one table.
 
-Rules of the room: public members, signatures and hooks are singer_sdk's (version 0.54). A
-batch is written in one transaction, and `process_batch` returns after its commit. Names are
-conformed once per stream; where an author conforms records, the author's method is called
-for each.
+Public members, signatures and hooks are those of singer_sdk (version 0.54). A batch is
+written in one transaction, and `process_batch` returns after its commit. Names are
+conformed once per stream; if an author overrides `conform_record`, it is called for each
+record.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _Name: TypeAlias = str | FullyQualifiedName
 
 @dataclass(frozen=True)
 class _Plan:
-    """What was decided for a table and a schema."""
+    """Cached insert plan for a table and a schema."""
 
     table: str
     schema: JsonSchema
@@ -52,16 +52,19 @@ class _Plan:
 
 
 class SQLSink(BatchSink, Generic[_C]):
-    """Say ``connector_class``; rows are inserted, override `process_batch` to merge them."""
+    """Base class of SQL sinks; subclasses set ``connector_class``.
+
+    Rows are inserted; override `process_batch` to merge them.
+    """
 
     connector_class: type[_C]
-    """The connector of sinks that are given none."""
+    """The connector class of sinks that are created without a connector."""
 
     soft_delete_column_name = "_sdc_deleted_at"
-    """The column that says since when a row is deleted."""
+    """The column with the time at which a row was marked as deleted."""
 
     version_column_name = "_sdc_table_version"
-    """The column that says to which version of the table a row belongs."""
+    """The column with the table version of a row."""
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class SQLSink(BatchSink, Generic[_C]):
         key_properties: Sequence[str] | None,
         connector: _C | None = None,
     ) -> None:
-        """Take a stream's schema; without ``connector`` the target's is used."""
+        """Create the sink of a stream; the default ``connector`` is the target's."""
         self._connector: _C = connector or self._shared_connector(target)
         self._plan: _Plan | None = None
         super().__init__(target, stream_name, schema, key_properties)
@@ -87,25 +90,25 @@ class SQLSink(BatchSink, Generic[_C]):
 
     @property
     def connector(self) -> _C:
-        """What knows the database."""
+        """The connector to the database."""
         return self._connector
 
     @property
     def connection(self) -> sa.Connection:
-        """A new connection (deprecated, as the connector's is)."""
+        """A new connection (deprecated, as in the connector)."""
         return self.connector.connection
 
     # Names
 
     @cached_property
     def default_target_schema(self) -> str | None:
-        """The setting ``default_target_schema``."""
+        """The value of the setting ``default_target_schema``."""
         found: str | None = self.config.get("default_target_schema")
         return found
 
     @property
     def table_name(self) -> str:
-        """The table's name: what stands after the last dash of the stream's."""
+        """The table's name: the part of the stream's name after its last dash."""
         return self.conform_name(self.stream_name.rpartition("-")[2], "table")
 
     @property
@@ -118,19 +121,19 @@ class SQLSink(BatchSink, Generic[_C]):
 
     @property
     def database_name(self) -> str | None:
-        """The database, for targets that write to several; None here."""
+        """The database, for targets that write to several databases; None by default."""
         return None
 
     @property
     def full_table_name(self) -> FullyQualifiedName:
-        """The whole name of the table."""
+        """The fully qualified name of the table."""
         return self.connector.get_fully_qualified_name(
             table_name=self.table_name, schema_name=self.schema_name, db_name=self.database_name
         )
 
     @property
     def full_schema_name(self) -> FullyQualifiedName:
-        """The whole name of the schema."""
+        """The fully qualified name of the schema."""
         return self.connector.get_fully_qualified_name(
             schema_name=self.schema_name, db_name=self.database_name
         )
@@ -141,10 +144,10 @@ class SQLSink(BatchSink, Generic[_C]):
         return [self.conform_name(key, "column") for key in super().key_properties]
 
     def conform_name(self, name: str, object_type: str | None = None) -> str:  # noqa: ARG002
-        """Return a name as the database has it; override for names of other kinds.
+        """Return a name as a database identifier; override for other naming rules.
 
-        ``object_type`` is ``database``, ``schema``, ``table`` or ``column``; properties of a
-        schema come without it.
+        ``object_type`` is ``database``, ``schema``, ``table`` or ``column``, and not set for the
+        properties of a schema.
         """
         return conform_name(name)
 
@@ -153,37 +156,37 @@ class SQLSink(BatchSink, Generic[_C]):
         check_name_clashes(conformed_property_names)
 
     def _conformed(self, names: Iterable[str]) -> dict[str, str]:
-        """Return names with what they become.
+        """Return a mapping of names to conformed names.
 
         Raises:
-            ConformedNameClashException: two become one.
+            ConformedNameClashException: two names conform to the same name.
         """
         conformed = {name: self.conform_name(name) for name in names}
         self._check_conformed_names_not_duplicated(conformed)
         return conformed
 
     def conform_schema(self, schema: JsonSchema) -> JsonSchema:
-        """Return a schema whose properties are called as the columns are.
+        """Return a schema whose properties have the names of the columns.
 
         Raises:
-            ConformedNameClashException: two would be called the same.
+            ConformedNameClashException: two properties conform to the same name.
         """
         properties = schema["properties"]
         renamed = {new: properties[name] for name, new in self._conformed(properties).items()}
         return {**schema, "properties": renamed}
 
     def conform_record(self, record: Record) -> Record:
-        """Return a record whose properties are called as the columns are.
+        """Return a record whose properties have the names of the columns.
 
         Raises:
-            ConformedNameClashException: two would be called the same.
+            ConformedNameClashException: two properties conform to the same name.
         """
         return {new: record[name] for name, new in self._conformed(record).items()}
 
     # Writing
 
     def setup(self) -> None:
-        """Make schema and table, or make the table fit."""
+        """Create the schema and the table, or adapt the existing table."""
         if self.schema_name:
             self.connector.prepare_schema(self.schema_name)
         self.connector.prepare_table(
@@ -194,7 +197,7 @@ class SQLSink(BatchSink, Generic[_C]):
         )
 
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Insert a batch; override to load it in another way, or to merge it."""
+        """Insert a batch; override to load it differently, or to merge it."""
         self.bulk_insert_records(
             full_table_name=self.full_table_name,
             schema=self.schema,
@@ -204,10 +207,10 @@ class SQLSink(BatchSink, Generic[_C]):
     def generate_insert_statement(
         self, full_table_name: _Name, schema: JsonSchema
     ) -> str | sa.Executable:
-        """Return the INSERT that takes the columns of a schema by their names.
+        """Return the INSERT statement with the conformed property names as parameters.
 
-        Override it to return another, such as one that updates rows which are there. A text
-        is deprecated.
+        Override it to return another statement, such as one that updates existing rows. Returning
+        text is deprecated.
         """
         properties = self.conform_schema(schema)["properties"]
         types = self._column_types(full_table_name, properties)
@@ -222,7 +225,7 @@ class SQLSink(BatchSink, Generic[_C]):
     def _column_types(
         self, full_table_name: _Name, properties: JsonSchema
     ) -> dict[str, sa.types.TypeEngine[Any]]:
-        """Return the columns' types, as the table has them where it matters: for instants."""
+        """Return the columns' types; for datetimes the types of the existing table."""
         types = {name: self.connector.to_sql_type(known) for name, known in properties.items()}
         instants = [field.name for field in date_fields({"properties": properties})]
         if instants and self.connector._dialect.name != "sqlite":  # noqa: SLF001
@@ -236,12 +239,12 @@ class SQLSink(BatchSink, Generic[_C]):
     def bulk_insert_records(
         self, full_table_name: _Name, schema: JsonSchema, records: Iterable[Record]
     ) -> int | None:
-        """Insert records in one transaction; return how many the database counted.
+        """Insert records in one transaction and return the database's row count.
 
-        A property that a record lacks is null; one that the schema lacks is left out.
+        A property that a record lacks becomes null; a property that the schema lacks is dropped.
 
         Raises:
-            UnstorableValueError: the database cannot hold a value; nothing is inserted.
+            UnstorableValueError: the database cannot store a value; no row is inserted.
         """
         plan = self._plan_for(full_table_name, schema)
         records = [*records]
@@ -262,17 +265,17 @@ class SQLSink(BatchSink, Generic[_C]):
     def _unstorable(
         self, reason: BaseException, plan: _Plan, records: list[Record]
     ) -> UnstorableValueError:
-        """Return the error for a batch that was refused, with the value where it is found."""
+        """Return the error for a rejected batch, with the rejected value if it can be found."""
         cell = None
         with (
-            suppress(Exception),  # the first error is the one to tell
+            suppress(Exception),  # the first error is the one to report
             self.connector._transaction() as connection,  # noqa: SLF001
         ):
             cell = find_cell(connection, plan.insertion, [*map(plan.pick, records)])
         return unstorable(self.stream_name, self.connector._dialect.name, reason, cell)  # noqa: SLF001
 
     def _plan_for(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
-        """Return the plan of the batch before, if table and schema are the same."""
+        """Return the cached plan if table and schema are unchanged, else a new one."""
         table, plan = str(full_table_name), self._plan
         if plan is None or plan.table != table or plan.schema is not schema:
             plan = self._plan = self._made_plan(full_table_name, schema)
@@ -302,7 +305,7 @@ class SQLSink(BatchSink, Generic[_C]):
         return make_extractor(tuple(schema["properties"]), columns, conform)
 
     def _overrides(self, *names: str) -> bool:
-        """Whether an author has one of these methods of their own."""
+        """Return True if an author overrides one of these methods."""
         return any(
             name in vars(self) or getattr(type(self), name) is not getattr(SQLSink, name)
             for name in names
@@ -311,20 +314,20 @@ class SQLSink(BatchSink, Generic[_C]):
     def merge_upsert_from_table(
         self, target_table_name: str, from_table_name: str, join_keys: list[str]
     ) -> int | None:
-        """Merge one table into another by its keys; for authors to write and to call.
+        """Merge one table into another by its keys; not called by the SDK, authors implement it.
 
         Raises:
-            NotImplementedError: always, here.
+            NotImplementedError: always, unless overridden.
         """
         raise NotImplementedError
 
     # Versions
 
     def activate_version(self, new_version: int) -> None:
-        """Delete the rows of older versions, or mark them as deleted; the sink is drained.
+        """Delete the rows of older versions or mark them as deleted, after the sink is drained.
 
-        Where the rows of this run carry no version, old ones cannot be told from new ones,
-        and none is touched.
+        If the rows of this run have no version column, no row is changed, because old and new rows
+        cannot be distinguished.
         """
         if not self.connector.table_exists(self.full_table_name):
             return
@@ -356,7 +359,7 @@ class SQLSink(BatchSink, Generic[_C]):
         zoned = isinstance(there, sa.DateTime) and there.timezone
         now = datetime.now(timezone.utc)
         statement = sa.text(
-            f"UPDATE {table} SET {deleted} = :now"  # noqa: S608 - names of ours, quoted
+            f"UPDATE {table} SET {deleted} = :now"  # noqa: S608 - only quoted names
             f" WHERE {version} < :version AND {deleted} IS NULL"
         ).bindparams(
             sa.bindparam(

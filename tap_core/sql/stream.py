@@ -1,8 +1,8 @@
 """`SQLStream`: a table or a view as a stream.
 
-Rules of the room: what the stream is stands in its catalog entry, which may change until
-the sync begins. The database filters, orders and limits; rows come through a cursor on
-its side, a page at a time.
+The catalog entry defines the stream; it may change until the sync begins. The database
+filters, orders and limits the rows, which are read page by page through a server-side
+cursor.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ __all__ = ["SQLStream"]
 
 
 class SQLStream(Stream, abc.ABC):
-    """A table or a view; say your own ``connector_class``.
+    """Base class of SQL streams; subclasses set ``connector_class``.
 
-    Override `apply_query_filters` to filter or order in another way, `build_query` for
-    another query, `get_records` to read rows by other means than SQLAlchemy.
+    Override `apply_query_filters` to filter or order differently, `build_query` for another
+    query, and `get_records` to read rows without SQLAlchemy.
     """
 
     connector_class: type[SQLConnector] = SQLConnector
-    """The class of the connector that is made where none is given."""
+    """The connector class of streams that are created without a connector."""
 
     takes_any_replication_key: bool = True
-    """Any column that grows as rows change will do."""
+    """True: any column whose values increase when rows change can be the replication key."""
 
     estimates_by_count: bool = True
-    """Whether the database is asked how many rows a sync will have, by ``COUNT(*)`` over its query,
-    under protocols that have a word for it (Airbyte's ESTIMATE)."""
+    """True if the rows of a sync are counted by ``COUNT(*)`` over its query, under protocols with
+    an estimate message (Airbyte's ESTIMATE)."""
 
     supports_nulls_first: bool = False
-    """Whether the database knows ``NULLS FIRST``."""
+    """True if the database supports ``NULLS FIRST``."""
 
     _cached_schema: JsonSchema | None = None
 
@@ -72,17 +72,17 @@ class SQLStream(Stream, abc.ABC):
         catalog_entry: dict[str, Any],
         connector: SQLConnector | None = None,
     ) -> None:
-        """Make the stream of a catalog entry, with a connector of its own if none is given."""
+        """Create the stream of a catalog entry; by default with a new connector."""
         self._connector: SQLConnector = connector or self.connector_class(dict(tap.config))
         self.catalog_entry = catalog_entry
         self._read_entry: tuple[dict[str, Any], CatalogEntry] | None = None
         super().__init__(tap=tap, schema=self.schema, name=self.tap_stream_id)
 
-    # What the catalog entry says
+    # Properties from the catalog entry
 
     @property
     def _singer_catalog_entry(self) -> CatalogEntry:
-        """The catalog entry, read again when it was changed."""
+        """The parsed catalog entry, refreshed when `catalog_entry` changes."""
         if self._read_entry is None or self._read_entry[0] != self.catalog_entry:
             entry = copy.deepcopy(self.catalog_entry)
             self._read_entry = entry, CatalogEntry.from_dict(entry)
@@ -90,27 +90,27 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def connector(self) -> SQLConnector:
-        """What reaches the database."""
+        """The connector to the database."""
         return self._connector
 
     @property
     def metadata(self) -> MetadataMapping:
-        """Singer metadata by breadcrumb."""
+        """The Singer metadata by breadcrumb."""
         return self._singer_catalog_entry.metadata
 
     @cached_property
     def schema(self) -> JsonSchema:
-        """JSON Schema of a row."""
+        """The JSON Schema of a row."""
         return self._singer_catalog_entry.schema.to_dict()
 
     @property
     def tap_stream_id(self) -> str:
-        """What names the stream in catalog and state, such as ``public-users``."""
+        """The stream's identifier in catalog and state, such as ``public-users``."""
         return self._singer_catalog_entry.tap_stream_id
 
     @property
     def primary_keys(self) -> Sequence[str]:
-        """Names of the columns that identify a row."""
+        """The names of the columns that identify a row."""
         return self._singer_catalog_entry.metadata.root.table_key_properties or []
 
     @primary_keys.setter
@@ -120,19 +120,19 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def namespace(self) -> str | None:
-        """The database schema that the table is in."""
+        """The database schema of the table."""
         return self._singer_catalog_entry.metadata.root.schema_name
 
     @property
     def name_in_namespace(self) -> str:
-        """The table's own name; that of the stream where a schema alone does not tell it apart."""
+        """The table's name, or the stream's name if schema and table do not identify the table."""
         entry = self._singer_catalog_entry
         is_told_apart = self.namespace and entry.table and not entry.database
         return entry.table if is_told_apart and entry.table else self.name
 
     @property
     def fully_qualified_name(self) -> FullyQualifiedName:
-        """The table's whole name.
+        """The fully qualified name of the table.
 
         Raises:
             ValueError: the catalog entry has no ``table_name``.
@@ -151,14 +151,14 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def is_sorted(self) -> bool:
-        """True for incremental streams: the database orders them."""
+        """True for incremental streams, because the database orders their rows."""
         return self.replication_method == REPLICATION_INCREMENTAL
 
     def apply_catalog(self, catalog: Catalog) -> None:
-        """Take the entry of an input catalog for the stream's own; without one it is not read.
+        """Use the stream's entry of an input catalog; a stream without an entry is deselected.
 
         Raises:
-            InvalidReplicationKeyException: the replication key is no column.
+            InvalidReplicationKeyException: the replication key is not a column.
         """
         entry = catalog.get_stream(self.tap_stream_id)
         if entry is not None:
@@ -181,7 +181,7 @@ class SQLStream(Stream, abc.ABC):
     def apply_query_filters(
         self, query: sa.Select[Any], table: sa.Table, *, context: Context | None = None
     ) -> sa.Select[Any]:
-        """Order by the replication key, from where the last sync ended (inclusive)."""
+        """Order by the replication key and start at the last bookmark (inclusive)."""
         if self.replication_key:
             column = table.columns[self.replication_key]
             order = column.asc()
@@ -192,7 +192,7 @@ class SQLStream(Stream, abc.ABC):
         return query
 
     def apply_query_limit(self, query: sa.Select[Any]) -> sa.Select[Any]:
-        """Ask for one row more than `ABORT_AT_RECORD_COUNT`, so that more of them show."""
+        """Limit the query to `ABORT_AT_RECORD_COUNT` + 1 rows, so that an excess is detected."""
         if self.ABORT_AT_RECORD_COUNT is not None:
             return query.limit(self.ABORT_AT_RECORD_COUNT + 1)
         return query
@@ -200,7 +200,7 @@ class SQLStream(Stream, abc.ABC):
     def build_query(self, *, context: Context | None = None) -> sa.Select[Any]:
         """Return the query of a sync: the selected columns, filtered, ordered and limited."""
         names = self.get_selected_schema()["properties"]
-        if names and self.replication_key:  # rows are ordered by it, sent or not
+        if names and self.replication_key:  # the query orders by it even if it is not selected
             names = {**names, self.replication_key: {}}
         table = self.connector.get_table(
             full_table_name=self.fully_qualified_name, column_names=names.keys()
@@ -209,10 +209,10 @@ class SQLStream(Stream, abc.ABC):
         return self.apply_query_limit(query)
 
     def get_records(self, context: Context | None) -> Iterator[Record]:
-        """Yield the rows, in the order of the replication key where there is one.
+        """Yield the rows, ordered by the replication key if there is one.
 
         Raises:
-            NotImplementedError: a context was given: tables have no partitions.
+            NotImplementedError: a context was passed, but tables have no partitions.
         """
         if context:
             raise NotImplementedError(f"Stream '{self.name}' does not support partitioning.")
@@ -220,39 +220,39 @@ class SQLStream(Stream, abc.ABC):
         texts = get_text_columns(_columns(query), self._conformed_properties())
         with self.connector._connect() as connection:  # noqa: SLF001 - plugins override it
             result = connection.execute(query, execution_options=_streaming(connection))
-            with result:  # whoever stops early must not leave a cursor open
+            with result:  # closes the cursor if the consumer stops early
                 read = compile_row_reader(list(result.keys()), texts, get_processors(result))
                 for page in iterate_pages(result):
                     yield from read(page)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Count the rows that the query of this sync has.
+        """Return the row count of this sync's query.
 
-        Nothing is counted where `estimates_by_count` is False, or `get_records` is an author's.
+        None if `estimates_by_count` is False or if the author overrides `get_records`.
         """
         if not self.estimates_by_count or self._reads_by_itself:
             return None
-        self._write_starting_replication_value(None)  # the query begins there
+        self._write_starting_replication_value(None)  # the query starts at this value
         rows = self.build_query().order_by(None).subquery()
         with self.connector._connect() as connection:  # noqa: SLF001 - plugins override it
             return connection.execute(sa.select(sa.func.count()).select_from(rows)).scalar(), None
 
     @property
     def _reads_by_itself(self) -> bool:
-        """Whether an author has a `get_records` of his own."""
+        """True if an author overrides `get_records`."""
         return getattr(self.get_records, "__func__", None) is not SQLStream.get_records
 
     def _conformed_properties(self) -> Mapping[str, JsonSchema]:
-        """Return the properties whose values nobody sees before they are encoded.
+        """Return the properties whose values go straight to the encoder.
 
-        None, as soon as somebody may look: an override, a stream map, a child, a caller
-        outside of a sync.
+        The result is empty if other code may see the values: an override, a stream map, a child
+        stream, or a caller outside of a sync.
         """
         plan = get_plan(self)
         if (
             self._reads_by_itself
             or self.TYPE_CONFORMANCE_LEVEL == TypeConformanceLevel.NONE
-            or self._tap.run._source is not plan  # noqa: SLF001 - whose rows the engine collects
+            or self._tap.run._source is not plan  # noqa: SLF001 - the stream that the engine reads
             or not plan.compiled
             or plan.mapped is not None
             or isinstance(plan.shape, TypedRecordSerializer)
@@ -265,29 +265,29 @@ class SQLStream(Stream, abc.ABC):
 
 
 def _streaming(connection: sa.Connection) -> dict[str, Any]:
-    """Return the options for a cursor on the database's side, unless an author chose."""
+    """Return the options of a server-side cursor, unless an author has set them."""
     chosen = connection.get_execution_options()
     return {"stream_results": True, "max_row_buffer": MAX_PAGE_ROWS, **chosen}
 
 
 def _columns(query: sa.Select[Any]) -> dict[str, Any]:
-    """Return what a query selects, by the names of its result."""
+    """Return the columns of a query by their names in its result."""
     return {str(column.key): column for column in getattr(query, "selected_columns", ())}
 
 
 def _as_column_has_it(value: Any, column: sa.Column[Any]) -> Any:
-    """Return a bookmark as its column's type has it: JSON keeps instants and ids as text."""
+    """Return a bookmark converted to its column's type; JSON stores datetimes and UUIDs as text."""
     read = _READERS.get(infer_value_type(column.type))
     if read is None or not isinstance(value, str):
         return value
     try:
         return read(value, column)
-    except ValueError:  # the database may still know what it means
+    except ValueError:  # the database may still be able to interpret it
         return value
 
 
 def _read_instant(value: str, column: sa.Column[Any]) -> datetime:
-    """Read a date-time; for a column without zones it is the naive one of UTC."""
+    """Parse a date-time; for a column without time zone the result is naive UTC."""
     found = parse_instant(value)
     if found is None:
         raise ValueError(value)
@@ -309,4 +309,4 @@ _READERS: dict[type, Callable[[str, sa.Column[Any]], Any]] = {
     date: _read_date,
     UUID: _read_uuid,
 }
-"""How text of a bookmark is read for a column whose values are of a type."""
+"""Parsers of bookmark text by the type of the column's values."""

@@ -1,7 +1,7 @@
-"""The writing half of a SQL connector: schemas and tables made to fit a stream.
+"""Creation of schemas and tables that match a stream.
 
-Rules of the room: a table that fits costs one look at its columns. Nothing here reads or
-writes rows, but for the removal of old versions.
+For a table that already matches, only its columns are read. The module does not read or
+write rows, except that it deletes old versions.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ _Name: TypeAlias = str | FullyQualifiedName
 
 
 class TableDDL(ColumnDDL):
-    """The half of a connector that makes and changes: see `SQLConnector`."""
+    """Base class of `SQLConnector` that creates and adapts schemas and tables."""
 
     allow_merge_upsert: bool = False
-    """Whether the sink can merge by key; for the author's own use."""
+    """True if the sink can merge by key; not used by the SDK."""
 
     allow_overwrite: bool = False
-    """Whether the load method ``overwrite`` is supported; for the author's own use."""
+    """True if the load method ``overwrite`` is supported; not used by the SDK."""
 
     allow_temp_tables: bool = True
-    """Whether there are temporary tables; for the author's own use."""
+    """True if the database supports temporary tables; not used by the SDK."""
 
     # Schemas
 
     def schema_exists(self, schema_name: str) -> bool:
-        """Tell whether the database has a schema."""
+        """Return True if the database has a schema."""
         return schema_name in sa.inspect(self._engine).get_schema_names()
 
     def create_schema(self, schema_name: str) -> None:
-        """Make a schema."""
+        """Create a schema."""
         with self._transaction() as connection:
             connection.execute(CreateSchema(schema_name))
 
     def prepare_schema(self, schema_name: str) -> None:
-        """Make a schema unless it is there."""
+        """Create a schema unless it exists."""
         if not self.schema_exists(schema_name):
             self.create_schema(schema_name)
 
@@ -60,12 +60,12 @@ class TableDDL(ColumnDDL):
         partition_keys: list[str] | None = None,  # noqa: ARG002 - for overrides
         as_temp_table: bool = False,
     ) -> None:
-        """Make a table with a column for each property.
+        """Create a table with a column for each property.
 
-        Keys that are no properties are left out of its primary key.
+        Keys that are not properties are omitted from the primary key.
 
         Raises:
-            NotImplementedError: a temporary table is asked for: override to make one.
+            NotImplementedError: ``as_temp_table`` is true; override to support temporary tables.
             RuntimeError: the schema has no ``properties``.
         """
         if as_temp_table:
@@ -76,7 +76,7 @@ class TableDDL(ColumnDDL):
             )
         properties = schema["properties"]
         _, schema_name, table_name = self.parse_full_table_name(full_table_name)
-        # A column that counts by itself would give rows without a key one of their own.
+        # An autoincrement column would generate keys for rows without a key.
         columns = [
             sa.Column(name, self._fitting_type(known), autoincrement=False)
             for name, known in properties.items()
@@ -95,9 +95,9 @@ class TableDDL(ColumnDDL):
         partition_keys: list[str] | None = None,
         as_temp_table: bool = False,
     ) -> None:
-        """Make a table, or make the one that is there fit.
+        """Create a table, or adapt the existing one.
 
-        With the load method ``overwrite`` it is made anew, once per connector.
+        With the load method ``overwrite`` the table is dropped and recreated once per connector.
         """
         name = str(full_table_name)
         overwrites = self.config.get("load_method") == TargetLoadMethods.OVERWRITE
@@ -123,7 +123,10 @@ class TableDDL(ColumnDDL):
         table.drop(self._engine, checkfirst=True)
 
     def _prepare_columns(self, full_table_name: _Name, properties: JsonSchema) -> None:
-        """Call `prepare_column` for each column; the SDK's own only where one must change."""
+        """Call `prepare_column` for each column that must change.
+
+        If an author overrides `prepare_column`, it is called for every column.
+        """
         asks_always = self._overrides("prepare_column", "_adapt_column_type", "column_exists")
         there = {} if asks_always else self.get_table_columns(full_table_name)
         for name, known in properties.items():
@@ -138,15 +141,15 @@ class TableDDL(ColumnDDL):
         full_table_name: _Name,  # noqa: ARG002 - a hook
         primary_keys: Sequence[str],  # noqa: ARG002
     ) -> None:
-        """Make the key of a table fit; override to do it."""
+        """Adapt the primary key of a table; does nothing unless overridden."""
         self.logger.debug("Primary key adaptation is not implemented")
 
-    # Rows of other versions
+    # Rows of old versions
 
     def delete_old_versions(
         self, *, full_table_name: _Name, version_column_name: str, current_version: int
     ) -> None:
-        """Delete the rows whose version is smaller; rows without a version stay."""
+        """Delete rows with a smaller version; rows without a version are kept."""
         column = self._dialect.identifier_preparer.quote(version_column_name)
         statement = sa.text(f"DELETE FROM {full_table_name} WHERE {column} < :version").bindparams(  # noqa: S608
             sa.bindparam("version", current_version, sa.BigInteger())

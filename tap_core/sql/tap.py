@@ -1,7 +1,7 @@
-"""`SQLTap`: every table of a database is a stream.
+"""`SQLTap`: a tap with a stream for every table of a database.
 
-Rules of the room: one connector serves discovery and all streams; without an input
-catalog the database is asked, and asked once.
+Discovery and all streams share one connector. Without an input catalog the database is
+queried for its tables once.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ __all__ = ["SQLTap"]
 
 
 class SQLTap(Tap):
-    """A tap of a database: say ``name``, ``config_jsonschema`` and ``default_stream_class``."""
+    """Base class of SQL taps; set ``name``, ``config_jsonschema`` and ``default_stream_class``."""
 
     default_stream_class: type[SQLStream]
-    """The class of the streams, and by its ``connector_class`` that of the connector."""
+    """The class of the streams; its ``connector_class`` is the class of the connector."""
 
     dynamic_catalog: bool = True
-    """Discovery asks the database, and so needs a valid configuration."""
+    """True: discovery queries the database and therefore needs a valid configuration."""
 
     exclude_schemas: Sequence[str] = []
-    """Database schemas that discovery leaves out, such as those of the system."""
+    """Database schemas that discovery skips, such as system schemas."""
 
     _tap_connector: SQLConnector | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take what `tap_core.Tap` takes."""
+        """Accept the arguments of `tap_core.Tap`."""
         self._catalog_dict: dict[str, Any] | None = None
         super().__init__(*args, **kwargs)
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add ``use_singer_decimal`` to the settings, and what every tap has."""
+        """Add ``use_singer_decimal`` and the settings of every tap."""
         merge_missing_config_jsonschema(SQL_TAP_USE_SINGER_DECIMAL, config_jsonschema)
         super().append_builtin_config(config_jsonschema)
 
@@ -56,7 +56,7 @@ class SQLTap(Tap):
 
     @property
     def catalog_dict(self) -> dict[str, Any]:
-        """The catalog as a dict: the one given, else what the database has, asked once."""
+        """The catalog as a dict: the input catalog, else the discovered one (cached)."""
         if self._catalog_dict is None:
             if self.input_catalog:
                 return self.input_catalog.to_dict()
@@ -68,7 +68,7 @@ class SQLTap(Tap):
         return self._catalog_dict
 
     def discover_streams(self) -> Sequence[Stream]:
-        """Return a stream for each entry of the catalog."""
+        """Return a stream for each catalog entry."""
         return [
             self.default_stream_class(tap=self, catalog_entry=entry, connector=self.tap_connector)
             for entry in self.catalog_dict["streams"]

@@ -1,7 +1,7 @@
-"""`SQLTarget`: a target whose sinks are tables of one database.
+"""`SQLTarget`: a target whose sinks write to tables of one database.
 
-Rules of the room: public members and signatures are singer_sdk's (version 0.54). One
-connector, and so one pool of connections, serves all sinks.
+Public members and signatures are those of singer_sdk (version 0.54). All sinks share one
+connector and therefore one connection pool.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["SQLTarget"]
 
 
 class SQLTarget(Target):
-    """A target: say ``name``, ``config_jsonschema`` and ``default_sink_class``."""
+    """Base class of SQL targets; set ``name``, ``config_jsonschema`` and ``default_sink_class``."""
 
     _target_connector: SQLConnector | None = None
 
     default_sink_class: type[SQLSink[Any]]
-    """The sinks of streams for which `get_sink_class` does not choose others."""
+    """The sink class of streams, unless `get_sink_class` returns another."""
 
     capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
         *Target.capabilities,
@@ -48,13 +48,13 @@ class SQLTarget(Target):
 
     @property
     def target_connector(self) -> SQLConnector:
-        """The connector that the sinks share, made when it is first asked for."""
+        """The connector that the sinks share, created on first access."""
         if self._target_connector is None:
             self._target_connector = self.default_sink_class.connector_class(dict(self.config))
         return self._target_connector
 
     def _connector_for(self, kind: type[SQLConnector]) -> SQLConnector:
-        """Return the one connector of a kind: it knows which tables it has emptied."""
+        """Return the shared connector of a class; it remembers which tables it has recreated."""
         if kind is getattr(getattr(self, "default_sink_class", None), "connector_class", None):
             return self.target_connector
         if kind not in self._other_connectors:
@@ -63,7 +63,7 @@ class SQLTarget(Target):
 
     @property
     def max_parallelism(self) -> int:
-        """How many sinks are drained side by side; SQLite has one writer at a time."""
+        """The maximum number of concurrent drains; 1 for SQLite, which has one writer at a time."""
         if self._max_parallelism is None and any(map(_is_in_sqlite, self._sinks_active.values())):
             return 1
         return super().max_parallelism
@@ -74,7 +74,7 @@ class SQLTarget(Target):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings that every SQL target has, and those of its capabilities."""
+        """Add the settings of every SQL target, and those of its capabilities."""
         for settings, capability in (
             (TARGET_SCHEMA_CONFIG, TargetCapabilities.TARGET_SCHEMA),
             (TARGET_HARD_DELETE_CONFIG, TargetCapabilities.HARD_DELETE),
@@ -90,7 +90,7 @@ class SQLTarget(Target):
         schema: JsonSchema,
         key_properties: Sequence[str] | None = None,
     ) -> Sink:
-        """Make the sink of a stream, and set it up; the same as `add_sink`."""
+        """Create the sink of a stream and set it up; the same as `add_sink`."""
         return self.add_sink(stream_name, schema, key_properties)
 
     def get_sink(
@@ -101,10 +101,10 @@ class SQLTarget(Target):
         schema: JsonSchema | None = None,
         key_properties: Sequence[str] | None = None,
     ) -> Sink:
-        """Return the sink of a stream; with a schema, make it if needed.
+        """Return the sink of a stream; if a schema is passed, create the sink if necessary.
 
         Raises:
-            RecordsWithoutSchemaException: there is none, and no schema was given.
+            RecordsWithoutSchemaException: the sink does not exist and no schema was passed.
         """
         if schema is None:
             self._assert_sink_exists(stream_name)
@@ -113,7 +113,7 @@ class SQLTarget(Target):
         )
 
     def _overrides(self, hook: str) -> bool:
-        """Whether an author has a hook of their own; what stands here is the SDK's."""
+        """Return True if an author overrides a hook; overrides of `SQLTarget` do not count."""
         own = getattr(type(self), hook) is not getattr(SQLTarget, hook)
         return own and super()._overrides(hook)
 

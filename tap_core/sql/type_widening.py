@@ -1,6 +1,6 @@
-"""Which column types hold the values of others, and which a database has.
+"""Comparison of column types: generality, loss of precision and database support.
 
-Rules of the room: pure; types are compared as kinds of values, not by name.
+The functions are pure and compare types by the kind of their values, not by name.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _RANKS: Final[tuple[tuple[tuple[type, ...], int], ...]] = (
 )
 
 _WITHOUT_DATETIME: Final = frozenset({"cockroachdb", "postgresql", "redshift"})
-"""Databases that call a date-time TIMESTAMP and know no other name for it."""
+"""Databases that support TIMESTAMP, but not the type name DATETIME."""
 
 
 def adapt_type(sql_type: _Type, dialect: Dialect) -> _Type:
-    """Return a type, or where the database does not have it the one that it has instead."""
+    """Return a type, or its replacement if the database does not support it."""
     if type(sql_type) is sa.DATETIME and dialect.name in _WITHOUT_DATETIME:
         return sa.DateTime(timezone=sql_type.timezone)
     return sql_type
 
 
 def type_rank(sql_type: _Type) -> tuple[int, int]:
-    """Return how much a type holds, as a key to sort by; the length is the second part."""
+    """Return a sort key (rank, length); more general types have a higher rank."""
     length = int(getattr(sql_type, "length", None) or 0)
     python_type = _python_type(sql_type)
     for kinds, number in _RANKS:
@@ -45,12 +45,12 @@ def type_rank(sql_type: _Type) -> tuple[int, int]:
 
 
 def is_text(sql_type: _Type) -> bool:
-    """Whether a column of this type holds text."""
+    """Return True if a column of this type holds text."""
     return isinstance(_plain(sql_type), sa.String)
 
 
 def loses_precision(current: _Type, new: _Type) -> bool:
-    """Whether a column would round or cut the values of another type without an error."""
+    """Return True if a column would silently round or truncate the values of another type."""
     before, after = _plain(current), _plain(new)
     if isinstance(before, sa.Integer):
         return isinstance(after, (sa.Numeric, sa.Float))
@@ -58,7 +58,7 @@ def loses_precision(current: _Type, new: _Type) -> bool:
 
 
 def is_wider(current: _Type, new: _Type) -> bool:
-    """Whether another type takes what a column has, and more than it would take."""
+    """Return True if the new type holds all values of the current type and more."""
     before, after = _plain(current), _plain(new)
     if isinstance(before, sa.Integer) and isinstance(after, sa.Integer):
         return _get_byte_size(after) > _get_byte_size(before)
@@ -68,7 +68,7 @@ def is_wider(current: _Type, new: _Type) -> bool:
 
 
 def _get_length(text: _Type) -> float:
-    """Return the longest text that a type takes; without a limit infinity."""
+    """Return the maximum text length of a type; infinity if it has no limit."""
     return getattr(text, "length", None) or math.inf
 
 
@@ -79,7 +79,7 @@ def _get_byte_size(whole: sa.Integer) -> int:
 
 
 def _plain(sql_type: _Type) -> _Type:
-    """Return the type below an author's decorations."""
+    """Return the type that an author's `TypeDecorator` wraps."""
     return sql_type.impl_instance if isinstance(sql_type, sa.TypeDecorator) else sql_type
 
 

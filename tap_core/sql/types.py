@@ -1,7 +1,7 @@
-"""Between the types of a database's columns and JSON Schema, both ways.
+"""Conversion between database column types and JSON Schema, in both directions.
 
-Rules of the room: a rule is a method or a registered handler that an author can replace;
-what no rule fits is text. Names and verdicts are those of the Singer SDK's SQL types.
+Each rule is a method or a registered handler that an author can replace; types without a
+rule become text. Names and results are those of the Singer SDK's SQL types.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ JSONtoSQLHandler: TypeAlias = type[TypeEngine[Any]] | Callable[[JsonSchema], Typ
 
 
 class SQLToJSONSchema:
-    """From a column's SQLAlchemy type to JSON Schema.
+    """Converter from a column's SQLAlchemy type to JSON Schema.
 
-    Override a method, or register one of your own for a further type::
+    Override a method, or register a method for a further type::
 
         class MyTypes(SQLToJSONSchema):
             @functools.singledispatchmethod
@@ -39,17 +39,17 @@ class SQLToJSONSchema:
     """
 
     def __init__(self, *, use_singer_decimal: bool = False) -> None:
-        """Declare numbers as text of format ``x-singer.decimal`` where asked."""
+        """Declare numbers as ``x-singer.decimal`` text if ``use_singer_decimal`` is true."""
         self.use_singer_decimal = use_singer_decimal
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> SQLToJSONSchema:
-        """Return one for a tap's settings; override to read settings of your own."""
+        """Return a converter for a tap's settings; override to use further settings."""
         return cls(use_singer_decimal=config.get("use_singer_decimal", False))
 
     @singledispatchmethod
     def to_jsonschema(self, column_type: TypeEngine[Any]) -> JsonSchema:  # noqa: ARG002
-        """Return the JSON Schema of a type: the registered method's, else text."""
+        """Return the JSON Schema of a type by its registered method; text by default."""
         return _schema(th.StringType)
 
     @to_jsonschema.register
@@ -69,12 +69,12 @@ class SQLToJSONSchema:
 
     @to_jsonschema.register
     def integer_to_jsonschema(self, column_type: sqltypes.Integer) -> JsonSchema:  # noqa: ARG002
-        """Return the schema of a whole number."""
+        """Return the schema of an integer."""
         return _schema(th.IntegerType)
 
     @to_jsonschema.register
     def float_to_jsonschema(self, column_type: sqltypes.Float[Any]) -> JsonSchema:  # noqa: ARG002
-        """Return the schema of a binary fraction."""
+        """Return the schema of a floating-point number."""
         return self._number()
 
     @to_jsonschema.register
@@ -82,19 +82,19 @@ class SQLToJSONSchema:
         self,
         column_type: sqltypes.Numeric[Any],  # noqa: ARG002
     ) -> JsonSchema:
-        """Return the schema of a decimal fraction."""
+        """Return the schema of a decimal number."""
         return self._number()
 
     @to_jsonschema.register
     def string_to_jsonschema(self, column_type: sqltypes.String) -> JsonSchema:
-        """Return the schema of text, with its greatest length where the column has one."""
+        """Return the schema of text, with the column's maximum length if it has one."""
         if column_type.length:
             return dict(th.StringType(max_length=column_type.length).type_dict)
         return _schema(th.StringType)
 
     @to_jsonschema.register
     def boolean_to_jsonschema(self, column_type: sqltypes.Boolean) -> JsonSchema:  # noqa: ARG002
-        """Return the schema of true and false."""
+        """Return the schema of a boolean."""
         return _schema(th.BooleanType)
 
     def _number(self) -> JsonSchema:
@@ -106,15 +106,15 @@ def _schema(kind: type[th.JSONTypeHelper[Any]]) -> JsonSchema:
 
 
 class JSONSchemaToSQL:
-    """From a property's JSON Schema to the SQLAlchemy type of its column.
+    """Converter from a property's JSON Schema to the SQLAlchemy type of its column.
 
-    What decides, in this order: ``x-sql-datatype``, the ``format`` of text, ``type``,
-    the first option of ``anyOf`` that is not null, `fallback_type`. Each can be changed
-    by registering a handler.
+    The first match decides: ``x-sql-datatype``, the ``format`` of text, ``type``, the first
+    option of ``anyOf`` that is not null, `fallback_type`. Registered handlers replace the
+    defaults.
     """
 
     def __init__(self, *, max_varchar_length: int | None = None) -> None:
-        """Know the usual types and formats; text is at most ``max_varchar_length`` long."""
+        """Register the default handlers; text is limited to ``max_varchar_length``."""
         self._max_varchar_length = max_varchar_length
         self._type_mapping: dict[str, JSONtoSQLHandler] = {
             "string": self._handle_string_type,
@@ -130,7 +130,7 @@ class JSONSchemaToSQL:
             "date": sqltypes.DATE,
             "uuid": sqltypes.UUID,
             "email": lambda _: sqltypes.VARCHAR(254),  # RFC 5321, section 4.5.3.1
-            "uri": lambda _: sqltypes.VARCHAR(2083),  # the longest that browsers take
+            "uri": lambda _: sqltypes.VARCHAR(2083),  # the maximum of common browsers
             "hostname": lambda _: sqltypes.VARCHAR(253),  # RFC 1035, section 2.3.4
             "ipv4": lambda _: sqltypes.VARCHAR(15),
             "ipv6": lambda _: sqltypes.VARCHAR(45),
@@ -146,30 +146,30 @@ class JSONSchemaToSQL:
         *,
         max_varchar_length: int | None,
     ) -> JSONSchemaToSQL:
-        """Return one for a target's settings; override to read settings of your own."""
+        """Return a converter for a target's settings; override to use further settings."""
         return cls(max_varchar_length=max_varchar_length)
 
     @property
     def fallback_type(self) -> type[TypeEngine[Any]]:
-        """The type of what nothing else fits."""
+        """The column type used if no rule matches."""
         return self._fallback_type
 
     @fallback_type.setter
     def fallback_type(self, value: type[TypeEngine[Any]]) -> None:
         self._fallback_type = value
 
-    # What an author registers
+    # Handlers that an author registers
 
     def register_type_handler(self, json_type: str, handler: JSONtoSQLHandler) -> None:
-        """Say the column type of a JSON type, such as ``object``."""
+        """Register the column type of a JSON type, such as ``object``."""
         self._type_mapping[json_type] = handler
 
     def register_format_handler(self, format_name: str, handler: JSONtoSQLHandler) -> None:
-        """Say the column type of text of a ``format``."""
+        """Register the column type of a text ``format``."""
         self._format_handlers[format_name] = handler
 
     def register_sql_datatype_handler(self, sql_datatype: str, handler: JSONtoSQLHandler) -> None:
-        """Say the column type of an ``x-sql-datatype``, which wins over all else.
+        """Register the column type of an ``x-sql-datatype``, which overrides all other rules.
 
         >>> from sqlalchemy.types import SMALLINT
         >>> to_sql = JSONSchemaToSQL()
@@ -179,7 +179,7 @@ class JSONSchemaToSQL:
         """
         self._sql_datatype_mapping[sql_datatype] = handler
 
-    # What an author overrides
+    # Methods that an author overrides
 
     def to_sql_type(self, schema: JsonSchema) -> TypeEngine[Any]:
         """Return the column type of a property."""
@@ -191,18 +191,18 @@ class JSONSchemaToSQL:
         return self.fallback_type()
 
     def handle_multiple_types(self, types: Sequence[str]) -> TypeEngine[Any]:  # noqa: ARG002
-        """Return the type of a property that may be of several, null not counted: text."""
+        """Return the column type of a property with several types other than null: text."""
         return sqltypes.VARCHAR()
 
     def handle_raw_string(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the type of text without a format that is known."""
+        """Return the column type of text without a known format."""
         length: int | None = schema.get("maxLength")
         if length and self._max_varchar_length:
             length = min(length, self._max_varchar_length)
         return sqltypes.VARCHAR(length)
 
     def _get_type_from_schema(self, schema: JsonSchema) -> TypeEngine[Any] | None:
-        """Return the type by the rules that come before ``anyOf``, None where none fits."""
+        """Return the type by the rules that precede ``anyOf``, or None if no rule matches."""
         if name := schema.get("x-sql-datatype"):
             if handler := self._sql_datatype_mapping.get(name):
                 return self._invoke_handler(handler, schema)
@@ -223,18 +223,18 @@ class JSONSchemaToSQL:
         return self._invoke_handler(known, schema) if known else None
 
     def _handle_format(self, schema: JsonSchema) -> TypeEngine[Any] | None:
-        """Return the type that goes with the ``format``, None where it is not known."""
+        """Return the type of the ``format``, or None if it is not known."""
         handler = self._format_handlers.get(schema.get("format", ""))
         return self._invoke_handler(handler, schema) if handler else None
 
     def _handle_string_type(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the type of text: by its format, else by its length."""
+        """Return the type of text by its format, else by its length."""
         return self._handle_format(schema) or self.handle_raw_string(schema)
 
     def _handle_singer_decimal(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the type of a decimal that travels as text."""
+        """Return the type of a decimal that is encoded as text."""
         return sqltypes.DECIMAL(schema.get("precision"), schema.get("scale"))
 
     def _invoke_handler(self, handler: JSONtoSQLHandler, schema: JsonSchema) -> TypeEngine[Any]:
-        """Make the type: of a class without arguments, by a function from the schema."""
+        """Return the type of a handler: an instance of a class, or the result of a function."""
         return handler() if isinstance(handler, type) else handler(schema)

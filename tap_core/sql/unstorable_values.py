@@ -1,8 +1,8 @@
-"""A value that the database or its driver refuses: found among the rows of a batch, and named.
+"""Search for the value of a batch that the database or its driver rejects.
 
-A driver says what is wrong, seldom of which row and column. The rows are tried again in halves
-until one value is left, each trial in a savepoint that is rolled back, so only where a rollback
-is known to take rows back.
+Drivers describe the error, but seldom its row and column. The rows are inserted again in
+halves until one value remains. Each trial runs in a savepoint that is rolled back, so the
+search runs only on databases where a rollback is known to remove rows.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from tap_core.sql.insert import BulkInsert
 __all__ = ["Cell", "UnstorableValueError", "find_cell", "find_driver_error", "unstorable"]
 
 _OF_VALUES: Final = (ArithmeticError, TypeError, ValueError)
-"""What drivers raise for values beside their own errors: SQLAlchemy passes these on as they are."""
+"""Built-in errors that drivers raise for values; SQLAlchemy passes them on unchanged."""
 
 _ROLLS_BACK: Final = frozenset({"postgresql", "sqlite"})
 _SHOWN: Final = 60
 
 
 class UnstorableValueError(DataError, exc.DataError):
-    """The database cannot hold a value of a record.
+    """The database cannot store a value of a record.
 
-    Also an `sqlalchemy.exc.DataError`, so that ``except`` clauses of sinks keep working;
+    It is also an `sqlalchemy.exc.DataError`, so that ``except`` clauses of sinks keep working;
     ``orig`` is the driver's error.
     """
 
     def __init__(self, message: str, orig: BaseException) -> None:
-        """Keep the message and the driver's error."""
+        """Store the message and the driver's error."""
         exc.DataError.__init__(self, None, None, orig)
         self.message = message
         self.args = (message,)
@@ -44,14 +44,14 @@ class UnstorableValueError(DataError, exc.DataError):
 
 
 class Cell(NamedTuple):
-    """A value of a row, with the name of its column."""
+    """A value of a row with the name of its column."""
 
     column: str
     value: Any
 
 
 def find_driver_error(error: Exception) -> BaseException | None:
-    """Return the error of the driver behind an error, None where it is not about a value."""
+    """Return the driver's error behind an error, or None if it does not concern a value."""
     if isinstance(error, exc.DataError):
         return error.orig
     if isinstance(error, exc.DBAPIError):
@@ -63,7 +63,7 @@ def find_driver_error(error: Exception) -> BaseException | None:
 def unstorable(
     stream: str, dialect: str, reason: BaseException, cell: Cell | None
 ) -> UnstorableValueError:
-    """Return the error that says which value of a stream cannot be stored, and what to do."""
+    """Return the error that names the unstorable value's stream and column and the remedy."""
     name = type(reason).__name__
     said = f"{name}: {' '.join(str(reason).split())}" if are_rows_shown() else name
     where = f"its column '{cell.column}': {_shown(cell.value)}" if cell else "one of its columns"
@@ -78,9 +78,9 @@ def unstorable(
 def find_cell(
     connection: sa.Connection, insertion: BulkInsert, rows: Sequence[list[Any]]
 ) -> Cell | None:
-    """Return the first value that is refused even when the rest of its row is null.
+    """Return the first value that is rejected even if the rest of its row is null.
 
-    None is returned where there is no such value, and where the database might keep a trial.
+    Return None if there is no such value, or if the database might keep a trial's rows.
     """
     if connection.dialect.name not in _ROLLS_BACK:
         return None
@@ -89,7 +89,7 @@ def find_cell(
         trial = connection.begin_nested()
         try:
             insertion.run(connection, [row.copy() for row in some])
-        except Exception as error:  # noqa: BLE001  of another kind, such as a null in a key
+        except Exception as error:  # noqa: BLE001  an unrelated error, such as a null in a key
             return find_driver_error(error) is not None
         finally:
             trial.rollback()
@@ -108,7 +108,7 @@ def find_cell(
 def _find_row(
     rows: Sequence[list[Any]], refuses: Callable[[Sequence[list[Any]]], bool]
 ) -> list[Any]:
-    """Return the first row that is refused, given that one of them is."""
+    """Return the first rejected row; the caller guarantees that there is one."""
     while len(rows) > 1:
         half = len(rows) // 2
         rows = rows[:half] if refuses(rows[:half]) else rows[half:]
@@ -120,6 +120,6 @@ def _shown(value: Any) -> str:
         return describe_value(value)
     try:
         text = repr(value)
-    except ValueError:  # an integer of more digits than Python writes
+    except ValueError:  # an integer with more digits than Python converts to text
         return describe_value(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

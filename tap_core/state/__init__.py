@@ -1,4 +1,4 @@
-"""State: what a tap remembers from one sync to the next, and when it may be kept."""
+"""State of a tap: the bookmarks kept between syncs, and the rules for writing them."""
 
 from __future__ import annotations
 

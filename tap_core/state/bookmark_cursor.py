@@ -1,12 +1,10 @@
-"""The position of one partition while its records come.
+"""Position of one partition while its records are read.
 
-Rules of the room:
-
-- `Cursor.advance` is called per record and is the price of state: nearly always it is one
-  comparison of two values of the same type and form. Whatever is not so simple goes the
-  slow way, through `Order`, and gives the same answer as if it had always gone there.
-- The state dict moves only at `settle`. Who lets anybody look at it settles first. What
-  others write into it is respected at the next `settle`, or at once after `reload`.
+- `BookmarkCursor.advance` is called for each record and determines the cost of state: nearly
+  always it is one comparison of two values of the same type and format. All other values take
+  the slow path through `ReplicationKeyComparator`, with the same result.
+- The state dict only changes in `settle`, which must be called before other code reads it.
+  Changes by other code are respected at the next `settle`, or immediately after `reload`.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _FULL_FORM = re.compile(
     r"(?P<zone>Z|[+-]\d\d:\d\d)?)?",
     re.ASCII,
 )
-# Two texts of this form, of one length and one zone, sort as their instants do.
+# Two texts of this format, with equal length and zone, sort like their points in time.
 
 _DATE_LENGTH = 10
 _UP_TO_SECONDS = 19
@@ -41,14 +39,14 @@ _FRACTION = 20
 
 
 class BookmarkCursor:
-    """Follows the replication key through the records of one state dict.
+    """Cursor that follows the replication key through the records of one state dict.
 
-    ``is_sorted`` is whether the *state* is kept as for a sorted stream.
-    ``on_first_marker`` is called when the state gets progress markers.
+    ``is_sorted`` is True if the *state* is handled as for a sorted stream. ``on_first_marker`` is
+    called when the state gets progress markers.
 
-    A loop may spare itself the call of `advance`: a text of ``form_length`` characters
-    with ":" at 16, ``form_gap`` at 10 and ``form_zone`` at its end, that is not smaller
-    than ``latest``, is the next ``latest``.
+    A loop may skip the call of `advance`: a text of ``form_length`` characters with ":" at 16,
+    ``form_gap`` at 10 and ``form_zone`` at its end, that is not smaller than ``latest``, is the
+    next ``latest``.
     """
 
     __slots__ = (
@@ -105,10 +103,11 @@ class BookmarkCursor:
         self.reload()
 
     def advance(self, value: Any) -> None:
-        """Take in the replication key value of one record.
+        """Advance to the replication key value of one record.
 
-        Raises InvalidStreamSortException, and stays where it is, when the value is smaller
-        than the one before in a sorted stream.
+        Raises:
+            InvalidStreamSortException: The stream is sorted and the value is smaller than the one
+                before. The cursor is unchanged.
         """
         try:
             if type(value) is self._kind:
@@ -134,14 +133,14 @@ class BookmarkCursor:
                             return
                     elif self._skips_smaller:
                         return
-        except TypeError:  # one date-time with an offset and one without
+        except TypeError:  # a datetime with an offset and one without
             pass
         self._weigh(value)
 
     def settle(self) -> bool:
-        """Write what `advance` took into the state dict; return whether anything was written.
+        """Write the position into the state dict; return True if the state dict changed.
 
-        Where somebody else wrote a later value in the meantime, that one stays.
+        If other code has written a later value in the meantime, that value is kept.
         """
         if not self._is_open:
             return False
@@ -164,7 +163,7 @@ class BookmarkCursor:
         return True
 
     def reload(self) -> None:
-        """Go on from what the state dict says now; what was not settled is forgotten."""
+        """Reset the cursor to the state dict; a position that was not settled is discarded."""
         place = self._place()
         self._is_open = place is not None
         self._opens = False
@@ -177,17 +176,17 @@ class BookmarkCursor:
         self._take(latest)
 
     def _place(self) -> dict[str, Any] | None:
-        """Return where the position is kept; None before the first marker."""
+        """Return the dict that holds the position, or None before the first marker."""
         return self.state if self._is_sorted else get_progress_markers(self.state)
 
     def _is_mine(self, place: dict[str, Any] | None) -> bool:
-        """Return whether the state says what this cursor read there, or wrote."""
+        """Return True if the state holds the value that this cursor read or wrote."""
         if place is None:
             return self._opens
         return place.get("replication_key_value") is self._stored
 
     def _is_beyond(self, place: dict[str, Any]) -> bool:
-        """Return whether the latest value may replace one that somebody else wrote."""
+        """Return True if the latest value may replace a value that other code wrote."""
         theirs = place.get("replication_key_value")
         return (
             theirs is None
@@ -197,7 +196,7 @@ class BookmarkCursor:
         )
 
     def _weigh(self, value: Any) -> None:
-        """Take a value or refuse it, whatever it is."""
+        """Accept or reject a value of any type."""
         if not self._is_open:
             self._open()
         if not self._order.is_usable(value):
@@ -221,7 +220,7 @@ class BookmarkCursor:
         )
 
     def _take(self, value: Any) -> None:
-        """Make a value the latest, and learn which values compare with it at once."""
+        """Set the latest value, and determine the values that can be compared with it directly."""
         self.latest = value
         self._length = 0
         self.form_length = -1
@@ -230,7 +229,7 @@ class BookmarkCursor:
             self._kind = type(value)
 
     def _is_simple(self, value: Any) -> bool:
-        """Return whether values of this one's type (and form) compare as `Order` would."""
+        """Return True if direct comparison of values of this type and format is correct."""
         if not self._order.is_plain(value):
             return False
         if isinstance(value, str):
@@ -239,7 +238,7 @@ class BookmarkCursor:
                 kind is ValueKind.INSTANT and self._has_full_form(value)
             )
         if isinstance(value, dt.datetime):
-            # Python compares date-times of one zone by the clock on the wall.
+            # Python compares datetimes that share a tzinfo by local time, ignoring the offset.
             return value.tzinfo is None or type(value.tzinfo) is dt.timezone
         return type(value) in {int, float, dt.date}
 
@@ -256,7 +255,7 @@ class BookmarkCursor:
         return True
 
     def _is_moment(self, text: str) -> bool:
-        """Return whether a text of the form is a date-time: its digits may be any."""
+        """Return True if a text of the known format is a valid date-time."""
         try:
             dt.datetime.fromisoformat(text[:_UP_TO_SECONDS])
         except ValueError:

@@ -1,19 +1,17 @@
-"""What stands in the state of one stream or partition, and how it may change.
+"""Contents of the state of one stream or partition, and the allowed changes.
 
-Rules of the room:
-
-- A *state dict* is the entry of one stream, or of one partition, in a state document.
-  Its words and its shape are singer_sdk's, so either side resumes what the other wrote.
+- A *state dict* is the entry of one stream, or of one partition, in a state document. Its
+  format is that of singer_sdk, so either SDK can resume from a state of the other.
 - ``replication_key_value`` is a bookmark: every record up to it was sent.
-- ``progress_markers`` hold the highest value of an unsorted stream while it runs. They say
-  nothing about what is complete: they are wiped when a sync starts and become the bookmark
-  only when the stream, or the partition, has ended.
-- ``replication_key_signpost`` is the moment (or log position) at which the sync began. No
+- ``progress_markers`` hold the highest value of an unsorted stream during a sync. They do not
+  show completeness: they are deleted when a sync starts and become the bookmark only when the
+  stream, or the partition, has ended.
+- ``replication_key_signpost`` is the time (or log position) at which the sync began. No
   marker is promoted beyond it: a record changed after that may have been missed.
-- ``progress_tracking`` is the older word for ``progress_markers`` and is read as such.
+- ``progress_tracking`` is the older name of ``progress_markers`` and is read as such.
 
-The functions have the names and arguments of ``singer_sdk.helpers._state``. They scan the
-list of partitions; `StateDocument` is what a sync uses instead.
+The functions have the names and arguments of ``singer_sdk.helpers._state``. They search the
+list of partitions linearly; a sync uses `StateDocument` instead.
 """
 
 from __future__ import annotations
@@ -68,10 +66,10 @@ SIGNPOST_MARKER = "replication_key_signpost"
 STARTING_MARKER = "starting_replication_value"
 
 NOT_RESUMABLE = "Progress is not resumable if interrupted."
-"""The note that stands beside markers; tools look for these very words."""
+"""Note stored with progress markers; other tools search for exactly this text."""
 
 ASSUMED_UNSORTED = (
-    "The stream is taken as unsorted: if it is interrupted, it starts again where it started."
+    "The stream is treated as unsorted: an interrupted sync starts again from its beginning."
 )
 
 _OLD_PROGRESS_MARKERS = "progress_tracking"
@@ -83,7 +81,7 @@ _PLAIN = make_comparator(None)
 logger: logging.Logger = logging.getLogger(__name__)
 
 
-# Finding the state of a stream or a partition
+# Lookup of the state of a stream or partition
 
 
 def get_state_if_exists(
@@ -94,7 +92,8 @@ def get_state_if_exists(
 ) -> Any | None:
     """Return the state dict of a stream or partition, or one value of it; None if absent.
 
-    Raises ValueError when two entries have this context.
+    Raises:
+        ValueError: Two entries have this context.
     """
     state = tap_state.get("bookmarks", {}).get(tap_stream_id)
     if state is not None and state_partition_context:
@@ -107,7 +106,7 @@ def get_state_if_exists(
 def get_state_partitions_list(
     tap_state: TapState | dict[str, Any], tap_stream_id: str
 ) -> list[dict[str, Any]] | None:
-    """Return the partitions of a stream as its state has them; None when it has none."""
+    """Return the partitions in the state of a stream, or None if it has none."""
     state = get_state_if_exists(tap_state, tap_stream_id) or {}
     partitions: list[dict[str, Any]] | None = state.get("partitions")
     return partitions
@@ -118,9 +117,10 @@ def get_writeable_state_dict(
     tap_stream_id: str,
     state_partition_context: Context | None = None,
 ) -> dict[str, Any]:
-    """Return the state dict of a stream or partition; made, and put in its place, if absent.
+    """Return the state dict of a stream or partition; create it if absent.
 
-    Raises ValueError when two entries have this context, or when there is no state at all.
+    Raises:
+        ValueError: Two entries have this context, or there is no state document.
     """
     if tap_state is None:
         raise ValueError("There is no state document to write to.")
@@ -142,13 +142,13 @@ def write_stream_state(
     get_writeable_state_dict(tap_state, tap_stream_id, state_partition_context)[key] = val
 
 
-# The start of a sync
+# Start of a sync
 
 
 def reset_state_progress_markers(
     stream_or_partition_state: dict[str, Any],
 ) -> dict[str, Any] | None:
-    """Wipe the markers of an earlier, unfinished sync; return them without their note."""
+    """Delete the markers of an earlier, unfinished sync; return them without their note."""
     markers = get_progress_markers(stream_or_partition_state) or {}
     stream_or_partition_state.pop(PROGRESS_MARKERS, None)
     markers.pop(PROGRESS_MARKER_NOTE, None)
@@ -158,23 +158,23 @@ def reset_state_progress_markers(
 def write_replication_key_signpost(
     stream_or_partition_state: dict[str, Any], new_signpost_value: Any
 ) -> None:
-    """Set the value beyond which this sync may not move the bookmark."""
+    """Set the value beyond which this sync must not move the bookmark."""
     stream_or_partition_state[SIGNPOST_MARKER] = to_json_compatible(new_signpost_value)
 
 
 def write_starting_replication_value(
     stream_or_partition_state: dict[str, Any], initial_value: Any
 ) -> None:
-    """Set the value from which this sync starts; None is written too."""
+    """Set the value from which this sync starts; None is written as well."""
     stream_or_partition_state[STARTING_MARKER] = to_json_compatible(initial_value)
 
 
 def get_starting_replication_value(stream_or_partition_state: dict[str, Any] | None) -> Any | None:
-    """Return the value from which this sync started, as it was written at its start."""
+    """Return the value from which this sync started, as stored at its start."""
     return (stream_or_partition_state or {}).get(STARTING_MARKER)
 
 
-# While records come
+# Progress during a sync
 
 
 def increment_state(
@@ -188,9 +188,12 @@ def increment_state(
 ) -> None:
     """Move the bookmark (sorted) or the markers (unsorted) to the value of one record.
 
-    ``order`` compares values by the type in the schema; without it text is compared as text.
-    Raises InvalidStreamSortException for a smaller value in a sorted stream, and KeyError
-    when the record lacks the key. `Cursor` does the same for many records at less cost.
+    ``order`` compares values by the type in the schema; without it, text is compared as text.
+    `BookmarkCursor` does the same for many records at less cost.
+
+    Raises:
+        InvalidStreamSortException: The stream is sorted and the value is smaller.
+        KeyError: The record has no replication key.
     """
     progress = stream_or_partition_state
     if not is_sorted:
@@ -199,7 +202,7 @@ def increment_state(
         )
     old = progress.get("replication_key_value")
     if progress.get("replication_key") != replication_key:
-        old = None  # a value of another key says nothing about this one
+        old = None  # a value of another key cannot be compared
     new = (order or _PLAIN).kept(latest_record[replication_key])
     if order is not None and not order.is_usable(new):
         order.tell_unusable(new)
@@ -215,7 +218,7 @@ def increment_state(
 def open_progress_markers(
     state: dict[str, Any], on_first_marker: Callable[[], object] | None
 ) -> dict[str, Any]:
-    """Return the markers of a state dict, made if absent; ``on_first_marker`` hears of it."""
+    """Return the markers of a state dict; create them, and call ``on_first_marker``, if absent."""
     markers = get_progress_markers(state)
     if markers is None:
         markers = state[PROGRESS_MARKERS] = {PROGRESS_MARKER_NOTE: NOT_RESUMABLE}
@@ -225,9 +228,9 @@ def open_progress_markers(
 
 
 def get_progress_markers(state: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the markers of a state dict, None if it has none; the old name is made the new.
+    """Return the markers of a state dict, or None; the older name is replaced by the new one.
 
-    What stands in their place and is no object is dropped.
+    A value of the markers that is not an object is deleted.
     """
     if _OLD_PROGRESS_MARKERS in state:
         state.setdefault(PROGRESS_MARKERS, state.pop(_OLD_PROGRESS_MARKERS))
@@ -239,7 +242,7 @@ def get_progress_markers(state: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
-    """Say which value broke the order that a sorted stream promises."""
+    """Return the error text that names the values out of order."""
     return (
         f"Unsorted data detected in stream: by '{replication_key}', '{new}' came after '{old}'. "
         "Set is_sorted = False if the source does not send its records in order."
@@ -247,9 +250,9 @@ def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
 
 
 def _tell(order: ReplicationKeyComparator | None, sentence: str) -> None:
-    """Warn once for all that share an order; where there is none, every time.
+    """Log a warning, once per comparator, or every time if there is no comparator.
 
-    What is declared has windows that it goes on from.
+    Nothing is logged for streams with a declared cursor, which resume from their windows.
     """
     if order is None:
         logger.warning(sentence)
@@ -257,11 +260,11 @@ def _tell(order: ReplicationKeyComparator | None, sentence: str) -> None:
         order.tell_once(sentence, sentence)
 
 
-# The end of a stream or partition
+# End of a stream or partition
 
 
 def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool:
-    """Return whether there are markers that an interruption would lose."""
+    """Return True if there are markers that an interruption would lose."""
     return (
         PROGRESS_MARKERS in stream_or_partition_state
         or _OLD_PROGRESS_MARKERS in stream_or_partition_state
@@ -269,16 +272,17 @@ def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool
 
 
 def is_final(stream_or_partition_state: Mapping[str, Any]) -> bool:
-    """Return whether there is nothing to promote and nothing that was for the run."""
+    """Return True if the state has no markers and no values that belong to a single run."""
     return stream_or_partition_state.keys().isdisjoint(_OF_A_RUN)
 
 
 def finalize_state_progress_markers(
     stream_or_partition_state: dict[str, Any], *, order: ReplicationKeyComparator | None = None
 ) -> dict[str, Any] | None:
-    """Make the markers the bookmark, no further than the signpost; drop what was for the run.
+    """Promote the markers to the bookmark, up to the signpost; delete values of a single run.
 
-    Returns what was in the markers and was not promoted, None if nothing.
+    Returns:
+        The markers that were not promoted, or None.
     """
     stream_or_partition_state.pop(STARTING_MARKER, None)
     return promote_progress_markers(stream_or_partition_state, order=order)
@@ -287,7 +291,7 @@ def finalize_state_progress_markers(
 def promote_progress_markers(
     state: dict[str, Any], *, order: ReplicationKeyComparator | None = None
 ) -> dict[str, Any] | None:
-    """Do what `finalize_state_progress_markers` does, for a context that goes on."""
+    """Promote the markers like `finalize_state_progress_markers`, for a context that continues."""
     signpost = state.pop(SIGNPOST_MARKER, None)
     markers = get_progress_markers(state) or {}
     if "replication_key" in markers and "replication_key_value" in markers:
@@ -301,7 +305,7 @@ def promote_progress_markers(
 def advance_bookmark(
     state: dict[str, Any], key: str, value: Any, order: ReplicationKeyComparator
 ) -> None:
-    """Make a value the bookmark, unless the order is a declared one and it would be lowered."""
+    """Set the bookmark; with a declared order, never to a smaller value."""
     old = state.get("replication_key_value") if state.get("replication_key") == key else None
     if order.is_declared and order.is_usable(old) and not order.newer_or_equal(value, old):
         return
@@ -319,7 +323,7 @@ def log_sort_error(
     record_count: int,
     partition_record_count: int,
 ) -> None:
-    """Log at which record, and in which partition, the order broke."""
+    """Log the record, and the partition, at which a sort error occurred."""
     where = (state_partition_context, partition_record_count)
     log_fn(sort_error_text(ex, stream_name, current_context, record_count, where))
 
@@ -331,7 +335,7 @@ def sort_error_text(
     count: int,
     partition: tuple[Context | None, int],
 ) -> str:
-    """Make the sentence for `log_sort_error`; ``partition`` is its context and own count."""
+    """Return the text for `log_sort_error`; ``partition`` is its context and record count."""
     words = [f"Sorting error detected in '{stream}' on record #{count}"]
     if partition[1] != count:
         words.append(f", partition record #{partition[1]} of {partition[0]}")

@@ -1,10 +1,10 @@
-"""How often a state goes out.
+"""Frequency of states.
 
-Rules of the room: a state after every ``STATE_MSG_FREQUENCY`` records, and the last one of
-a stream or tap, always go out; nobody asks here. The extra ones, at the end of a partition
-or of a child's context, may take up a small share of the bytes of rows written since the
-sync began, after a first allowance so that small syncs get all of them. A source that is
-slow gets one every few seconds all the same: a state costs nothing while it is awaited.
+States after every ``STATE_MSG_FREQUENCY`` records, and the last state of a stream or tap, are
+always written and not decided here. Additional states, at the end of a partition or of a
+child's context, may use a small share of the bytes of rows written since the start of the
+sync, after an initial allowance so that small syncs get all of them. A slow source gets one
+every few seconds in any case, when a state costs no time.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["CheckpointPolicy"]
 
 
 class CheckpointPolicy:
-    """Decides whether an extra state is due.
+    """Policy that decides if an additional state is due.
 
-    ``share`` is bytes of state per byte of rows, ``allowance`` in bytes, ``seconds`` the
-    longest wait for a state that is asked for. With n partitions of equal size the extra
-    states cost O(n) bytes, where one per partition would cost O(n²).
+    ``share`` is bytes of state per byte of rows, ``allowance`` is in bytes, ``seconds`` is the
+    longest wait for a requested state. With n partitions of equal size the additional states cost
+    O(n) bytes, where one per partition would cost O(n²).
     """
 
     __slots__ = ("_clock", "_credit", "_seconds", "_share", "_since")
@@ -44,14 +44,14 @@ class CheckpointPolicy:
         self._credit += nbytes * self._share
 
     def due(self, state_size_estimate: int) -> bool:
-        """Return whether an extra state of about this many bytes may go out now."""
+        """Return True if an additional state of about this many bytes may be written now."""
         return self._credit >= state_size_estimate or self._clock() - self._since >= self._seconds
 
     def is_overdue(self, seconds: float) -> bool:
-        """Return whether the last state went out so long ago."""
+        """Return True if the last state is at least this many seconds old."""
         return self._clock() - self._since >= seconds
 
     def wrote(self, nbytes: int) -> None:
-        """Count the bytes of a state that went out, whatever was the reason."""
+        """Count the bytes of a state that was written for any reason."""
         self._credit = max(0.0, self._credit - nbytes)
         self._since = self._clock()

@@ -1,13 +1,11 @@
-"""Which of two replication key values is the later one.
+"""Comparison of two replication key values.
 
-Rules of the room:
-
-- The property's schema decides: date-times and dates are instants (a date is its midnight,
-  a value without an offset is UTC), numbers are numbers, everything else is text.
-- A comparison never raises. Values that cannot be read as the schema says are compared as
-  text, with one warning per stream.
-- What is compared may come from a record (a Python object) or from a state (its JSON), of
-  an earlier version of the tap too, so every mixture must have an answer.
+- The schema of the property decides: date-times and dates are points in time (a date is its
+  midnight, a value without an offset is UTC), numbers are numbers, all else is text.
+- A comparison never raises. Values that do not match the schema are compared as text, with
+  one warning per stream.
+- Values come from a record (a Python object) or from a state (JSON), also of an earlier
+  version of the tap, so every combination must have a result.
 """
 
 from __future__ import annotations
@@ -40,11 +38,11 @@ logger: logging.Logger = logging.getLogger(__name__)
 NULL_VALUE = "The replication key of a record is null: its value does not move the bookmark."
 
 ParsedInstant: TypeAlias = tuple[dt.datetime, str]
-"""A moment: an aware date-time, and the digits of its fraction beyond microseconds."""
+"""A timezone-aware datetime, and the digits of its fraction beyond microseconds."""
 
 
 class ValueKind(Enum):
-    """As what the values of a replication key are compared."""
+    """Type as which the values of a replication key are compared."""
 
     INSTANT = "a point in time"
     NUMBER = "a number"
@@ -53,50 +51,50 @@ class ValueKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicationKeyComparator:
-    """Compares the values of one stream's replication key; made by `make_comparator`."""
+    """Comparator of one stream's replication key values; created by `make_comparator`."""
 
     kind: ValueKind
     _told: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def newer_or_equal(self, new: Any, old: Any) -> bool:
-        """Return whether ``new`` is at or after ``old``."""
+        """Return True if ``new`` is at or after ``old``."""
         left, right = self._comparable(new, old)
         return bool(left >= right)
 
     @property
     def is_declared(self) -> bool:
-        """Whether the form of values was declared, so that others are passed over.
+        """True if a cursor declares the format of the values; other values are then ignored.
 
-        A bookmark of such a stream is never lowered.
+        The bookmark of such a stream never decreases.
         """
         return False
 
     def is_usable(self, value: Any) -> bool:
-        """Return whether a value can be a bookmark."""
+        """Return True if a value can be a bookmark."""
         return not is_missing(value)
 
     def tell_unusable(self, value: Any) -> None:  # noqa: ARG002  for orders that read values
-        """Warn of a value that cannot be a bookmark, once."""
+        """Warn once about a value that cannot be a bookmark."""
         self.tell_once(NULL_VALUE, NULL_VALUE)
 
     def is_plain(self, value: Any) -> bool:  # noqa: ARG002  for orders that read values
-        """Return whether values of this one's type and form may sort as they are."""
+        """Return True if values of this value's type and format sort correctly without parsing."""
         return True
 
     def kept(self, value: Any) -> Any:
-        """Return a value as a state holds it."""
+        """Return a value in the form stored in the state."""
         return to_json_compatible(value)
 
     def minimum(self, first: Any, second: Any) -> Any:
-        """Return the earlier of two values as it was given; ``first`` when they are equal."""
+        """Return the earlier of two values, unchanged; ``first`` if they are equal."""
         return first if self.newer_or_equal(second, first) else second
 
     def maximum(self, first: Any, second: Any) -> Any:
-        """Return the later of two values as it was given; ``first`` when they are equal."""
+        """Return the later of two values, unchanged; ``first`` if they are equal."""
         return first if self.newer_or_equal(first, second) else second
 
     def tell_once(self, topic: str, message: str, *args: Any) -> None:
-        """Log a warning, but once per topic for all that share this order."""
+        """Log a warning once per topic, for all users of this comparator."""
         if topic not in self._told:
             self._told.add(topic)
             logger.warning(message, *args)
@@ -122,10 +120,10 @@ class ReplicationKeyComparator:
 
 
 def _of_one_kind(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return a float beside a decimal as the decimal that its text spells.
+    """Convert a float compared with a decimal to the decimal that its text represents.
 
-    A state keeps 49.49 of a decimal column as a number, which is read as the nearest
-    float; that one is a little more or less than the column's 49.49.
+    A state stores 49.49 of a decimal column as a number, which is read as the nearest float; that
+    float is slightly more or less than the column's 49.49.
     """
     if isinstance(left, Decimal) and isinstance(right, float):
         return left, Decimal(repr(right))
@@ -135,7 +133,7 @@ def _of_one_kind(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def make_comparator(property_schema: Any) -> ReplicationKeyComparator:
-    """Return the order for the values of a property with this JSON Schema; None means text."""
+    """Return the comparator for a property with this JSON Schema; None compares text."""
     kinds = set(_kinds(property_schema))
     if ValueKind.INSTANT in kinds:
         return ReplicationKeyComparator(ValueKind.INSTANT)
@@ -145,7 +143,7 @@ def make_comparator(property_schema: Any) -> ReplicationKeyComparator:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value is none at all: None, or a number that JSON writes as null."""
+    """Return True for None and for a number that JSON writes as null (NaN)."""
     if isinstance(value, Decimal):
         return value.is_nan()
     return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124  NaN
@@ -168,7 +166,7 @@ def _kinds(schema: Any) -> Iterator[ValueKind]:
             yield from _kinds(part)
 
 
-# Reading values
+# Parsing of values
 
 _DATE_TIME = re.compile(
     r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"
@@ -176,17 +174,17 @@ _DATE_TIME = re.compile(
     r"(?: ?(?P<zone>[Zz]|(?P<sign>[+-])(?P<zone_hour>\d\d)(?::?(?P<zone_minute>\d\d))?))?)?",
     re.ASCII,
 )
-# ISO 8601 as sources really write it: hours of one digit, a space, offsets without a colon,
-# any number of digits in the fraction. `datetime.fromisoformat`, which is asked first, cuts
-# fractions at six digits and reads more or less of the others in each version of Python.
+# ISO 8601 as sources write it: hours of one digit, a space, offsets without a colon,
+# any number of digits in the fraction. `datetime.fromisoformat`, which is tried first, cuts
+# fractions at six digits and supports a different subset in each version of Python.
 
-_MICROSECONDS = 26  # where the sixth digit of a fraction ends
+_MICROSECONDS = 26  # position after the sixth digit of a fraction
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def parse_instant(value: Any) -> ParsedInstant | None:
-    """Return the moment that a date, a date-time or its ISO 8601 text stands for, else None."""
+    """Return the point in time of a date, a date-time or its ISO 8601 text, else None."""
     if isinstance(value, dt.datetime):
         return _utc(value), ""
     if isinstance(value, dt.date):
@@ -195,7 +193,7 @@ def parse_instant(value: Any) -> ParsedInstant | None:
 
 
 def parse_number(value: Any) -> int | float | Decimal | None:
-    """Return the number that a value is or spells, else None."""
+    """Return the number in a value or its text, else None."""
     if isinstance(value, int):
         return value
     if isinstance(value, (float, Decimal)):
@@ -284,9 +282,9 @@ def _parse_zone(found: re.Match[str]) -> dt.timezone:
 
 
 def _instant_of_rare_text(text: str) -> ParsedInstant | None:
-    """Read the basic and ordinal forms of ISO 8601, such as ``20210102T030405Z``.
+    """Parse the basic and ordinal forms of ISO 8601, such as ``20210102T030405Z``.
 
-    Bare digits are left alone: they may as well be a count of seconds.
+    Text of digits only is rejected, because it may be a count of seconds.
     """
     if not text[:8].isdigit() or text.isdigit():
         return None

@@ -1,16 +1,15 @@
-"""The state document of a tap: its dict, and its text at the price of what changed.
+"""State document of a tap: its dict, and its JSON text encoded incrementally.
 
-Rules of the room:
-
-- The dict is the truth and keeps its form; authors hold references to it and to parts of
-  it. Nothing here ever rebinds or copies it.
-- Text is kept per partition. Who changes a state dict says so (`touch`); what an author may
-  change unseen is made anew at every `encode` (`share`) until the sync ends (`unshare`).
-- Entries that were appended and lists that were replaced are noticed without being told.
-- Everything at the top of the document beside ``bookmarks`` is written too.
-- Threads may share a document. ``lock`` is held while its text is made, and by whoever changes
-  a state dict, from the word that it changes to the change itself: text made in between would
-  be taken for the newest.
+- The dict is authoritative and keeps its shape; authors hold references to it and to parts of
+  it. This module never replaces or copies it.
+- Text is cached per partition. Code that changes a state dict calls `touch`. Parts that an
+  author may change without notice (`share`) are encoded at every `encode` until the sync ends
+  (`unshare`).
+- Appended entries and replaced lists are detected.
+- All other top-level keys of the document besides ``bookmarks`` are written too.
+- Threads may share a document. ``lock`` is held while its text is made, and by code that
+  changes a state dict, from the call of `touch` to the end of the change: text made in between
+  would be cached as current.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _BYTES_OF_A_CHANGE = 100
 
 
 class StateDocument:
-    """Wraps ``tap_state``, which stays the caller's own dict and may be filled later."""
+    """State document around ``tap_state``, the caller's dict, which may be filled later."""
 
     def __init__(self, tap_state: TapState | dict[str, Any]) -> None:
         self.tap_state: dict[str, Any] = cast(dict[str, Any], tap_state)
@@ -43,19 +42,22 @@ class StateDocument:
         self._touched = 0
         self._given: bytes | None = None
         self.runs: int = 0
-        """How many syncs have begun on this document."""
+        """Number of syncs started with this document."""
 
-    # Finding state dicts
+    # Lookup of state dicts
 
     def stream_state(self, stream_id: str) -> dict[str, Any]:
-        """Return the state dict of a stream, made if absent."""
+        """Return the state dict of a stream; create it if absent."""
         with self.lock:
             return self._text(stream_id).state
 
     def context_state(self, stream_id: str, partition_context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition, made if absent; of the stream for no context.
+        """Return the state dict of a context, created if absent; O(1).
 
-        O(1). Raises ValueError when the document has two entries for the context.
+        Without a context it is the state dict of the stream.
+
+        Raises:
+            ValueError: The document has two entries for the context.
         """
         with self.lock:
             text = self._text(stream_id)
@@ -68,17 +70,17 @@ class StateDocument:
             return entry
 
     def has_partition(self, stream_id: str, partition_context: Context) -> bool:
-        """Return whether a partition has an entry; O(1), raises as `context_state` does."""
+        """Return True if a partition has an entry. O(1); raises like `context_state`."""
         return self._text(stream_id).index(add=False).position(partition_context) is not None
 
     def partitions(self, stream_id: str) -> list[dict[str, Any]] | None:
-        """Return the list of a stream's partitions, None when its state has none."""
+        """Return the list of a stream's partitions, or None if its state has none."""
         state = self.tap_state.get("bookmarks", {}).get(stream_id) or {}
         found: list[dict[str, Any]] | None = state.get("partitions")
         return found
 
     def reset_progress_markers(self) -> None:
-        """Wipe what an unfinished sync left; the first step of a sync."""
+        """Delete the markers of an unfinished sync; the first step of a sync."""
         for state in self.tap_state.get("bookmarks", {}).values():
             partitions = state.get("partitions") if isinstance(state, dict) else None
             for entry in (state, *(partitions or ())):
@@ -88,7 +90,7 @@ class StateDocument:
         self.refresh()
 
     def replace(self, state: Mapping[str, Any]) -> None:
-        """Let the document say what another one does, as at the start of a run."""
+        """Replace the contents of the document, as at the start of a run."""
         with self.lock:
             self.tap_state.clear()
             self.tap_state.update(copy.deepcopy(dict(state)))
@@ -96,25 +98,25 @@ class StateDocument:
             self.runs += 1
             self.refresh()
 
-    # What changed
+    # Change tracking
 
     def change(self, stream_id: str, partition_context: Context | None = None) -> dict[str, Any]:
-        """Return a state dict as `context_state` does, for a change that is made at once."""
+        """Return a state dict like `context_state`, for an immediate change by the caller."""
         with self.lock:
             self._touched += 1
             return self._text(stream_id).change(partition_context)
 
     def touch(self, stream_id: str, partition_context: Context | None = None) -> None:
-        """Say that a state dict was changed."""
+        """Mark a state dict as changed."""
         with self.lock:
             self._touched += 1
             self._text(stream_id).touch(partition_context)
 
     def share(self, stream_id: str | None = None, partition_context: Context | None = None) -> None:
-        """Say that someone holds this state dict, so that it may change at any time.
+        """Mark a state dict as referenced by other code, which may change it at any time.
 
-        Without a stream: the whole document. A stream's dict contains its partitions'.
-        A partition that is not there yet is made.
+        Without a stream, the whole document is marked. The dict of a stream contains those of its
+        partitions. A missing partition is created.
         """
         with self.lock:
             if stream_id is None:
@@ -123,29 +125,29 @@ class StateDocument:
                 self._text(stream_id).share(partition_context)
 
     def unshare(self) -> None:
-        """End every `share`: from now on changes are told by `touch` again."""
+        """Undo every `share`; from now on changes must be reported with `touch`."""
         if self._is_shared():
             self._all_shared = False
             self._streams = {}
             self._touched += 1
 
     def refresh(self) -> None:
-        """Forget all kept text and every index: the dict may have been changed anywhere."""
+        """Discard all cached text and indexes, because the dict may have changed anywhere."""
         with self.lock:
             self._touched += 1
             for text in self._streams.values():
                 text.refresh()
 
-    # Text
+    # Encoding
 
     @property
     def encoded_bytes(self) -> int:
-        """Bytes of JSON made afresh until now; kept text that was only joined does not count."""
+        """Total bytes of JSON encoded so far, without cached text that was only joined."""
         return self._encoder.made
 
     @property
     def size_estimate(self) -> int:
-        """About how many bytes the next text has, without making it."""
+        """Estimated size of the next text in bytes."""
         return len(self._given or b"") + self._touched * _BYTES_OF_A_CHANGE
 
     def encode(self) -> bytes:
@@ -154,7 +156,7 @@ class StateDocument:
             return b"".join(chain.from_iterable(self._pieces()))
 
     def encode_if_changed(self) -> bytes | None:
-        """Return what `encode` does, or None when that is what this returned the last time."""
+        """Return the result of `encode`, or None if it equals the last result of this method."""
         with self.lock:
             if self._given is not None and not self._touched and not self._is_shared():
                 return None
@@ -167,7 +169,7 @@ class StateDocument:
 
     def _pieces(self) -> Iterator[Iterable[bytes]]:
         before = b"{"
-        for key, value in list(self.tap_state.items()):  # authors may add to it meanwhile
+        for key, value in list(self.tap_state.items()):  # authors may add keys in the meantime
             if key == "bookmarks" and isinstance(value, dict):
                 yield (before, b'"bookmarks":')
                 yield from self._bookmarks(value)

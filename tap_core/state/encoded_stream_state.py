@@ -1,8 +1,7 @@
-"""The text of one stream's state, kept in pieces: what surrounds its partitions, and each.
+"""Cached JSON text of one stream's state: one piece per partition and the text around them.
 
-Rules of the room: a piece is made when it is first asked for and again after it was said to
-have changed. The pieces of partitions after the first begin with their comma, so that the
-text of the whole is one join of what is kept.
+A piece is encoded when it is first needed and after each change. The pieces of all partitions
+but the first start with a comma, so that the whole text is one join of cached pieces.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _PARTITIONS = "partitions"
 
 
 class EncodedStreamState:
-    """Keeps the index and the text of one stream's state dict."""
+    """Partition index and cached text of one stream's state dict."""
 
     __slots__ = (
         "_encoder",
@@ -45,7 +44,7 @@ class EncodedStreamState:
         self.refresh()
 
     def refresh(self) -> None:
-        """Forget the index and all text."""
+        """Discard the index and all cached text."""
         self._index: PartitionIndex | None = None
         self._outside: tuple[bytes, bytes] | None = None
         self._entries: list[Any] | None = None
@@ -53,7 +52,7 @@ class EncodedStreamState:
         self._stale: set[int] = set()
 
     def index(self, *, add: bool) -> PartitionIndex:
-        """Return the index of the stream's partitions; ``add`` makes the list if it is absent."""
+        """Return the index of the stream's partitions; ``add`` creates a missing list."""
         entries = self.state.get(_PARTITIONS)
         if entries is None:
             entries = []
@@ -64,7 +63,7 @@ class EncodedStreamState:
         return self._index
 
     def change(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition, or the stream's, marked as changed."""
+        """Return the state dict of a partition, or of the stream, marked as changed."""
         if not context:
             self._outside = None
             return self.state
@@ -74,14 +73,14 @@ class EncodedStreamState:
         return index.entries[position]
 
     def touch(self, context: Context | None) -> None:
-        """Mark the piece of a partition as changed, or what surrounds them."""
+        """Mark a partition as changed, or the text around the partitions."""
         if not context:
             self._outside = None
         elif (position := self.index(add=False).position(context)) is not None:
             self._stale.add(position)
 
     def share(self, context: Context | None) -> None:
-        """Make a piece afresh at every `encode`; without a context all of them."""
+        """Encode a partition at every `encode`; without a context, encode everything."""
         if context:
             self._shared_positions.add(self.index(add=True).position_or_add(context))
         else:
@@ -89,11 +88,11 @@ class EncodedStreamState:
 
     @property
     def is_shared(self) -> bool:
-        """Return whether anything is made afresh at every `encode`."""
+        """True if any part is encoded at every `encode`."""
         return self._shared or bool(self._shared_positions)
 
     def encode(self, *, everything: bool = False) -> Iterable[bytes]:
-        """Return the pieces whose join is the JSON text of the state dict."""
+        """Return the pieces that together are the JSON text of the state dict."""
         if everything or self._shared:
             self.refresh()
         entries = self.state.get(_PARTITIONS)
@@ -122,7 +121,7 @@ class EncodedStreamState:
         return self._outside
 
     def _renew(self, entries: list[Any]) -> None:
-        """Bring the pieces up to the list."""
+        """Update the cached pieces to the current list."""
         if entries is not self._entries or len(self._pieces) > len(entries):
             self._start_list(entries)
         for position in chain(self._stale, self._shared_positions):
@@ -137,9 +136,9 @@ class EncodedStreamState:
         return b"," + text if position else text
 
     def _start_list(self, entries: list[Any]) -> None:
-        """Drop what is known by position, now that the list is another one.
+        """Discard the cache of positions after the list was replaced.
 
-        What was shared by position is somewhere else, so everything counts as shared.
+        Shared partitions may have moved, so the whole stream is marked as shared.
         """
         self._shared = self._shared or (bool(self._shared_positions) and bool(self._pieces))
         self._entries = entries

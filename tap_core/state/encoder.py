@@ -1,9 +1,9 @@
-"""Values of a state document to JSON text.
+"""JSON encoding of the values in a state document.
 
-Rules of the room: compact, on one line, in ASCII, keys in the order of the dict; what JSON
-cannot hold is written as singer_sdk writes it (date-times in ISO 8601, decimals as numbers,
-NaN and infinity as null, anything else as its ``str``), because old states and authors'
-own values are in the document too.
+The text is compact, on one line, in ASCII, with keys in the order of the dict. Values that JSON
+does not support are written as singer_sdk does (date-times in ISO 8601, decimals as numbers, NaN
+and infinity as null, anything else as its ``str``), because the document also holds old states
+and the author's own values.
 """
 
 from __future__ import annotations
@@ -19,17 +19,21 @@ __all__ = ["Encoder", "encode_value"]
 
 
 def encode_value(value: Any) -> bytes:
-    """Return the JSON text of a value, as ASCII bytes. Raises TypeError for odd keys."""
+    """Return the JSON text of a value as ASCII bytes.
+
+    Raises:
+        TypeError: The type of a key is not supported.
+    """
     try:
         return _FAST.encode(value).encode()
-    except ValueError:  # NaN, infinity or a Decimal is somewhere in it
+    except ValueError:  # the value contains NaN, infinity or a Decimal
         return _careful(value).encode()
 
 
 def _default(value: Any) -> Any:
-    """Write what the json module does not know; ValueError asks for the careful way."""
+    """Convert a value that the json module does not support; ValueError selects `_careful`."""
     if isinstance(value, Decimal):
-        raise ValueError("a Decimal")  # noqa: TRY004  the value is fine, only not here
+        raise ValueError("a Decimal")  # noqa: TRY004  the value is valid; the caller uses `_careful`
     if isinstance(value, Mapping):
         return dict(value)
     return _to_text(value)
@@ -55,12 +59,12 @@ def _careful(value: Any) -> str:
 
 
 def _key(key: Any) -> str:
-    """Return the text of a key as the json module makes it from numbers and None too."""
+    """Return the JSON text of a key, converted like the json module does for other types."""
     return _FAST.encode({key: 0})[1:-3]
 
 
 class Encoder:
-    """`encode_value` with a count of the bytes it made, so that costs can be tested."""
+    """`encode_value` with a counter of the encoded bytes, so that tests can check the costs."""
 
     __slots__ = ("made",)
 
@@ -74,5 +78,5 @@ class Encoder:
         return text
 
     def members(self, members: Mapping[str, Any]) -> bytes:
-        """Return the JSON text of an object without its braces: ``"a":1,"b":2``."""
+        """Return the JSON text of an object without braces: ``"a":1,"b":2``."""
         return self.value(members)[1:-1]

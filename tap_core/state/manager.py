@@ -1,13 +1,12 @@
-"""What one stream does with its state: where it stands, from where it starts, when it ends.
+"""State manager of one stream: its starting values, its bookmarks and their finalization.
 
-Rules of the room:
-
-- A stream is sorted *for its state* when it says so and has no ``state_partitioning_keys``
-  of its own: several contexts that share one bookmark do not come in order.
-- Signposts stand at every state dict that gets progress markers, partitions included, and
-  never in a sorted stream, whose bookmark is exact.
-- Whatever changes a state dict here tells the document.
-- Which partitions have an entry in it is for `limit` to say; all others are asked of it.
+- A stream is sorted *for its state* if it is declared sorted and has no
+  ``state_partitioning_keys``: contexts that share one bookmark do not come in order.
+- Each state dict that gets progress markers has a signpost, partitions included; a sorted
+  stream has none, because its bookmark is exact.
+- Every change of a state dict in this module is reported to the document.
+- `PartitionLimit` decides which partitions have an entry in the document, and holds the state
+  of all others.
 - Constructor keywords and methods are those of singer_sdk's ``StreamStateManager``.
 """
 
@@ -38,7 +37,7 @@ _Found = TypeVar("_Found")
 def _at_once(
     method: Callable[Concatenate[_Manager, _Given], _Found],
 ) -> Callable[Concatenate[_Manager, _Given], _Found]:
-    """Let no text of the document be made while a method changes what it told of."""
+    """Hold the document's lock during a method, so that no text is made during its change."""
 
     @functools.wraps(method)
     def guarded(self: _Manager, *args: _Given.args, **kwargs: _Given.kwargs) -> _Found:
@@ -49,11 +48,11 @@ def _at_once(
 
 
 class StreamStateManager:
-    """The state of one stream. ``is_flushed`` belongs to whoever writes STATE messages.
+    """State of one stream. ``is_flushed`` is managed by the writer of STATE messages.
 
-    ``document`` is shared by the streams of a tap; without it one is made for ``tap_state``.
-    ``order`` compares the values of the replication key; without it as text.
-    ``partition_limit`` is how many partitions may have a bookmark of their own.
+    ``document`` is shared by the streams of a tap; without it one is created for ``tap_state``.
+    ``order`` compares the values of the replication key; without it they are compared as text.
+    ``partition_limit`` is the maximum number of partitions with their own bookmark.
     """
 
     def __init__(
@@ -83,46 +82,46 @@ class StreamStateManager:
         self._partition_limit = partition_limit
         self._limit: tuple[int, PartitionLimit] | None = None
 
-    # Where the state stands
+    # State dicts
 
     @property
     def is_sorted(self) -> bool:
-        """Whether the bookmark itself moves with the records."""
+        """True if the bookmark itself advances with the records."""
         return self._is_sorted and self.state_partitioning_keys is None
 
     @property
     def stream_state(self) -> dict[str, Any]:
-        """The state dict of the stream, made if absent."""
+        """State dict of the stream; created if absent."""
         return self.document.stream_state(self.stream_name)
 
     @_at_once
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict for a context: its partition's, or the stream's for none."""
+        """Return the state dict of a context's partition, or of the stream without a context."""
         return self._get_state(context, self.document.context_state)
 
     def get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the part of a context by which state is kept; None for no context."""
+        """Return the part of a context that identifies its bookmark; None without a context."""
         keys = self.state_partitioning_keys
         if context is None or keys is None:
             return context
         return {key: value for key, value in context.items() if key in keys}
 
     def get_state_partitions(self) -> list[dict[str, Any]] | None:
-        """Return the partitions in the state; None when there are none."""
+        """Return the partitions in the state, or None if it has none."""
         return self.document.partitions(self.stream_name)
 
     def touch(self, context: Context | None = None) -> None:
-        """Say that the state dict for a context was changed from outside."""
+        """Mark the state dict of a context as changed by other code."""
         self.document.touch(self.stream_name, self.get_state_partition_context(context))
 
     @_at_once
     def share(self, context: Context | None = None) -> None:
-        """Say that someone holds the state dict for a context, and may change it."""
+        """Mark the state dict of a context as referenced by other code, which may change it."""
         partition = self.get_state_partition_context(context)
         if not partition or not self._limit_of_run.is_beyond(partition):
             self.document.share(self.stream_name, partition)
 
-    # The start of a context
+    # Start of a context
 
     @_at_once
     def write_starting_replication_value(
@@ -133,11 +132,11 @@ class StreamStateManager:
         config: Mapping[str, Any],
         compare_start_date_fn: Callable[[str, str], str] | None = None,
     ) -> None:
-        """Write down from which value this context starts: bookmark or ``start_date``.
+        """Store the value from which this context starts: the bookmark or ``start_date``.
 
-        A bookmark of another replication key does not count. Where both are there
-        ``compare_start_date_fn(bookmark, start_date)`` decides; without it the bookmark
-        does. Nothing is written for full-table streams.
+        A bookmark of another replication key is ignored. If both values exist,
+        ``compare_start_date_fn(bookmark, start_date)`` decides; without it the bookmark is used.
+        Nothing is stored for FULL_TABLE streams.
         """
         self._visit(context)
         if replication_method == REPLICATION_FULL_TABLE:
@@ -155,7 +154,7 @@ class StreamStateManager:
     def get_starting_replication_value(
         self, context: Context | None, replication_method: str
     ) -> Any | None:
-        """Return what `write_starting_replication_value` wrote; None for full-table streams."""
+        """Return the value stored by `write_starting_replication_value`; None for FULL_TABLE."""
         state = self.get_context_state(context)
         if replication_method == REPLICATION_FULL_TABLE:
             return None
@@ -168,7 +167,7 @@ class StreamStateManager:
         *,
         context: Context | None = None,
     ) -> None:
-        """Set the value beyond which no marker of this context may be promoted.
+        """Set the value beyond which no marker of this context is promoted.
 
         Nothing is written without a value, or for a sorted stream.
         """
@@ -176,7 +175,7 @@ class StreamStateManager:
             return
         bookmarks.write_replication_key_signpost(self._change(context), value)
 
-    # While records come
+    # Progress during a sync
 
     @_at_once
     def cursor(
@@ -187,11 +186,10 @@ class StreamStateManager:
         on_first_marker: Callable[[], object] | None = None,
         state: dict[str, Any] | None = None,
     ) -> BookmarkCursor:
-        """Return what follows the replication key through the records of a context.
+        """Return a cursor that follows the replication key through the records of a context.
 
-        ``state`` is a state dict that it moves instead of the context's own.
-
-        That the stream is taken as unsorted is warned of once, or told by ``on_first_marker``.
+        ``state`` is a state dict to use instead of the context's own. If the stream is handled as
+        unsorted, ``on_first_marker`` is called, or a warning is logged once.
         """
         return BookmarkCursor(
             self.get_context_state(context) if state is None else state,
@@ -208,7 +206,8 @@ class StreamStateManager:
     ) -> None:
         """Move the bookmark or the markers to the value of one record.
 
-        Raises InvalidStreamSortException when the value is smaller in a sorted stream.
+        Raises:
+            InvalidStreamSortException: The stream is sorted and the value is smaller.
         """
         bookmarks.increment_state(
             self._change(context),
@@ -219,11 +218,11 @@ class StreamStateManager:
             order=self.order,
         )
 
-    # The end
+    # End of a context or stream
 
     @_at_once
     def finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Promote the markers of one state dict."""
+        """Promote the markers of one state dict to its bookmark."""
         state = self.stream_state if state is None else state
         bookmarks.finalize_state_progress_markers(state, order=self.order)
         self.document.touch(self.stream_name, state.get("context"))
@@ -246,9 +245,9 @@ class StreamStateManager:
     def close_window(
         self, context: Context | None, *, replication_key: str, until: str | None = None
     ) -> None:
-        """Promote the markers of a context that goes on: all up to here is complete.
+        """Promote the markers of a context that continues, because everything so far is complete.
 
-        With ``until`` the bookmark is at least that. It is never lowered.
+        With ``until`` the bookmark is at least that value. It never decreases.
         """
         state = self._change(context)
         bookmarks.promote_progress_markers(state, order=self.order)
@@ -258,12 +257,12 @@ class StreamStateManager:
 
     @_at_once
     def replace_bookmark(self, context: Context | None, value: Any) -> None:
-        """Write the bookmark of a context in another form."""
+        """Write the bookmark of a context in another format."""
         self._change(context)["replication_key_value"] = value
 
     @property
     def reads_everything(self) -> bool:
-        """Whether every context of this run so far was read from its beginning."""
+        """True if every context of this run so far was read from its beginning."""
         return bool(self._limit_of_run.reads_everything)
 
     @_at_once
@@ -274,11 +273,16 @@ class StreamStateManager:
         saw_all: bool = True,
         keeps: Callable[[Context], bool] | None = None,
     ) -> bool:
-        """Bring the partitions to the form in which they are kept; return whether any changed.
+        """Finalize the partitions in the state; return True if any of them changed.
 
-        To be called when all partitions of a run have ended. ``saw_all`` is whether they
-        are all that there are. Then ``keeps`` is asked for each partition that was not
-        read, and those for which it returns False are forgotten.
+        Call this after all partitions of a run have ended.
+
+        Args:
+            replication_key: Replication key of the stream, or None.
+            saw_all: True if the run has read all partitions of the source. Only then is ``keeps``
+                used.
+            keeps: Function that is called for each partition that was not read; those for which
+                it returns False are removed.
         """
         limit, state = self._limit_of_run, self.stream_state
         limit.finish_all(ended=self.state_partitioning_keys is not None, order=self.order)
@@ -295,7 +299,7 @@ class StreamStateManager:
         return pruned or changed
 
     def is_state_non_resumable(self, context: Context | None = None) -> bool:
-        """Return whether an interruption now would lose the progress of a context."""
+        """Return True if an interruption now would lose the progress of a context."""
         return bookmarks.is_state_non_resumable(self.get_context_state(context))
 
     def log_sort_error(
@@ -306,7 +310,7 @@ class StreamStateManager:
         record_count: int,
         partition_record_count: int,
     ) -> None:
-        """Log at which record, and in which partition, the order broke."""
+        """Log the record, and the partition, at which a sort error occurred."""
         bookmarks.log_sort_error(
             ex=ex,
             log_fn=self._logger.error,
@@ -318,12 +322,12 @@ class StreamStateManager:
         )
 
     def _change(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict for a context, which is about to be changed."""
+        """Return the state dict of a context for an immediate change."""
         return self._get_state(context, self.document.change)
 
     @property
     def _limit_of_run(self) -> PartitionLimit:
-        """The rule of this run: each begins with what the state says then."""
+        """Partition limit of the current run, created from the state at its start."""
         if self._limit is None or self._limit[0] != self.document.runs:
             state = bookmarks.get_state_if_exists(self.document.tap_state, self.stream_name) or {}
             limit = PartitionLimit(self.stream_name, state, self._partition_limit, self.order)
@@ -335,7 +339,7 @@ class StreamStateManager:
         context: Context | None,
         take: Callable[[str, Context | None], dict[str, Any]],
     ) -> dict[str, Any]:
-        """Take the state dict for a context from the document, or from beyond the limit."""
+        """Return the state dict of a context, from the document or from beyond the limit."""
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         if not partition or limit.is_idle or self._has_entry(partition):
             return take(self.stream_name, partition)
@@ -376,11 +380,11 @@ class StreamStateManager:
             self.finalize_state(self._change(context))
 
     def _tell_unsorted(self) -> None:
-        if not self.order.is_declared:  # else its windows are what it goes on from
+        if not self.order.is_declared:  # a declared stream resumes from its windows
             self.order.tell_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)
 
     def _tell_start(self, value: Any) -> None:
-        """Log the start; for the contexts after the first only where someone wants every detail."""
+        """Log the starting value; for contexts after the first, at DEBUG level."""
         if value is None:
             return
         level = logging.DEBUG if self._told_start else logging.INFO
@@ -389,7 +393,7 @@ class StreamStateManager:
 
 
 def _later_start(bookmark: Any, start_date: Any, compare: Callable[[str, str], str] | None) -> Any:
-    """Return from where to start; an empty or zero bookmark is none, as in singer_sdk."""
+    """Return the starting value; an empty or zero bookmark is ignored, as in singer_sdk."""
     if not start_date:
         return bookmark or None
     if not bookmark:

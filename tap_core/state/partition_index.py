@@ -1,13 +1,11 @@
-"""Finding the entry of a partition in the list that a state document keeps.
+"""Index of the list of partitions in a state document.
 
-Rules of the room:
-
-- In the document a stream's partitions are a list of ``{"context": {...}, ...}``; that
-  stays so. The index beside it makes finding one O(1), whatever their number.
-- Two contexts are the same partition when Python's ``==`` says so (1 and 1.0 are, 1 and "1"
-  are not), or when they are the same once written to the document and read back.
-- The list is the truth. Entries that somebody else appended are taken into the index; when
-  it was changed in another way the index is made anew.
+- In the document the partitions of a stream are a list of ``{"context": {...}, ...}``; this
+  does not change. The index finds an entry in O(1), for any number of partitions.
+- Two contexts are the same partition if they are equal with Python's ``==`` (1 and 1.0 are, 1
+  and "1" are not), or if they are equal after writing to the document and reading back.
+- The list is authoritative. Entries appended by other code are added to the index; after any
+  other change of the list the index is rebuilt.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ _TWICE = -1
 
 
 def freeze_context(context: Context) -> Hashable:
-    """Return a key that is equal for equal contexts, nested ones included.
+    """Return a hashable key that is equal for equal contexts, nested ones included.
 
     Raises:
-        StateFileError: it is nested too deeply.
+        StateFileError: The context is nested too deeply.
     """
     if _PLAIN.issuperset(map(type, context.values())):
         return frozenset(context.items())
@@ -41,7 +39,7 @@ def freeze_context(context: Context) -> Hashable:
 
 
 class PartitionIndex:
-    """Finds entries of one ``partitions`` list by their context.
+    """Index of one ``partitions`` list by context.
 
     Entries without a context are kept and never found.
     """
@@ -60,9 +58,10 @@ class PartitionIndex:
         self._reset()
 
     def position(self, context: Context) -> int | None:
-        """Return where the partition stands in the list; None when it is not there.
+        """Return the position of the partition in the list, or None if it is absent.
 
-        Raises ValueError when two entries have this context.
+        Raises:
+            ValueError: Two entries have this context.
         """
         recent = self._recent
         if (
@@ -78,16 +77,16 @@ class PartitionIndex:
         return position
 
     def find(self, context: Context) -> dict[str, Any] | None:
-        """Return the entry of a partition, or None; raises as `position` does."""
+        """Return the entry of a partition, or None; raises like `position`."""
         position = self.position(context)
         return None if position is None else self.entries[position]
 
     def find_or_add(self, context: Context) -> dict[str, Any]:
-        """Return the entry of a partition, appended if absent; raises as `position` does."""
+        """Return the entry of a partition, appended if absent; raises like `position`."""
         return self.entries[self.position_or_add(context)]
 
     def position_or_add(self, context: Context) -> int:
-        """Return where the partition stands, appended if absent; raises as `position` does."""
+        """Return the position of the partition, appended if absent; raises like `position`."""
         position = self.position(context)
         if position is not None:
             return position
@@ -100,7 +99,7 @@ class PartitionIndex:
         position = self._positions.get(key)
         if position is None or (position != _TWICE and self._stands(position, key, context)):
             return position
-        self._reset()  # what was moved in the list may look as if it were there twice
+        self._reset()  # a moved entry may look like a duplicate
         self._catch_up()
         return self._checked(self._positions.get(key), context)
 
@@ -112,7 +111,7 @@ class PartitionIndex:
         self._recent_entry = {}
 
     def _catch_up(self) -> None:
-        """Take in what was appended; start again when the list was changed otherwise."""
+        """Index the appended entries; rebuild the index if the list changed in another way."""
         entries, count = self.entries, self._count
         known = not count or (
             count <= len(entries) and entries[0] is self._first and entries[count - 1] is self._last
@@ -123,7 +122,7 @@ class PartitionIndex:
             self._reset()
             count = 0
         twice = [self._add(position) for position in range(count, len(entries))]
-        if count and any(twice):  # entries were moved, perhaps, and stand where others stood
+        if count and any(twice):  # entries may have been moved to other positions
             self._reset()
             for position in range(len(entries)):
                 self._add(position)
@@ -131,7 +130,7 @@ class PartitionIndex:
         self._first, self._last = (entries[0], entries[-1]) if entries else (None, None)
 
     def _add(self, position: int) -> bool:
-        """Note where an entry stands; return whether its context was there before."""
+        """Index the position of an entry; return True if its context was indexed before."""
         context = _get_context(self.entries[position])
         if context is None:
             return False
@@ -170,7 +169,7 @@ def _frozen(value: Any) -> Hashable:
 
 
 def _as_read_back(value: Any) -> Hashable:
-    """Return what a value that JSON cannot hold is after a trip through the document."""
+    """Return a value that JSON does not support as it would be read back from the document."""
     for kind, read_back in _READ_BACK:
         if isinstance(value, kind):
             return read_back(value)

@@ -1,21 +1,20 @@
-"""Which partitions have a bookmark of their own, and the one that all others share.
+"""Limit of the number of partitions with their own bookmark, and the bookmark of all others.
 
-Rules of the room:
+- Up to ``limit`` partitions have an entry in the state. Further partitions are *beyond*: their
+  state dict is in memory while they are synced and is never written.
+- The first partition beyond sets ``partition_limit_reached`` in the stream's state. From then
+  on a partition without an entry starts from the stream's own bookmark; without such a
+  bookmark it starts from the beginning.
+- The stream's bookmark changes only when the stream has ended, and then replaces the entries.
+  It is the minimum of the bookmarks of all known partitions: all entries, the partitions
+  beyond, and, unless this run has visited every partition, the previous stream bookmark. If
+  one of them has no bookmark there is no minimum: the first entries are kept and all other
+  partitions start from the beginning.
+- Therefore no partition is ever read from a later position than its own.
+- When every partition has an entry again (after the limit was raised), flag and bookmark are
+  removed.
 
-- Up to ``limit`` partitions have an entry in the state. One that comes when there are as
-  many is *beyond*: its state dict lives in memory while it is synced and is never written.
-- The first partition beyond leaves the word ``partition_limit_reached`` in the stream's
-  state. From then on a partition without an entry starts from the stream's own bookmark;
-  where there is none, from the beginning.
-- That bookmark changes only when the stream has ended, and then replaces the entries. It
-  is the minimum over the bookmarks of all partitions that anybody knows of: the entries,
-  visited or not, those beyond, and, unless this run has visited every partition that
-  there is, the bookmark that stood for those of earlier runs. Where one of them has no
-  bookmark there is no minimum: then the first entries stay and the others begin anew.
-- So whatever state a run leaves, no partition is read from a later place than its own.
-- When every partition has an entry again (the limit was raised), word and bookmark go.
-
-Nothing here reads a record or knows the document; `StreamStateManager` asks.
+This module reads no records and no documents; `StreamStateManager` uses it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from tap_core.types import Context
 __all__ = ["LIMIT_REACHED", "PartitionLimit", "resolve_limit", "retain_entries"]
 
 LIMIT_REACHED = "partition_limit_reached"
-"""Stands in a stream's state when there are partitions without an entry."""
+"""Key in a stream's state that is set when some partitions have no entry."""
 
 _BOOKMARK = ("replication_key", "replication_key_value")
 
@@ -41,25 +40,25 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def resolve_limit(stream: str, declared: Any, configured: Any) -> int | None:
-    """Return the smaller of an author's limit and a user's; None for no limit.
+    """Return the smaller of the author's and the user's limit, or None for no limit.
 
     Raises:
-        ConfigurationError: one of them is no number above zero.
+        ConfigurationError: One of them is not an integer of at least 1.
     """
     limits = [limit for limit in (declared, configured) if limit is not None]
     for limit in limits:
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise ConfigurationError(
-                f"Stream '{stream}': state_partition_limit is {limit!r}. It is a whole number of"
+                f"Stream '{stream}': state_partition_limit is {limit!r}. It must be an integer of"
                 " at least 1, or None for no limit."
             )
     return min(limits, default=None)
 
 
 class PartitionLimit:
-    """The rule for one stream during one run.
+    """Partition limit of one stream during one run.
 
-    ``state`` is the state dict of the stream as it is when the run begins.
+    ``state`` is the state dict of the stream at the start of the run.
     """
 
     def __init__(
@@ -73,23 +72,23 @@ class PartitionLimit:
         self._visited: set[Hashable] = set()
         self._lowest = _Lowest(order)
         self.was_passed = False
-        """Whether a partition of this run is beyond, or too many had an entry before."""
+        """True if a partition of this run is beyond the limit, or too many had an entry before."""
         self.reads_everything: bool | None = None
-        """Whether every context of this run was read from its beginning; None before any."""
+        """True if every context of this run was read from its beginning; None before the first."""
 
-    # Where a partition's state is
+    # State of a partition
 
     @property
     def is_idle(self) -> bool:
-        """Whether every partition has an entry that begins empty, as without a limit."""
+        """True if every partition has an entry that starts empty, as without a limit."""
         return self.limit is None and not self._shared
 
     def has_room(self, entries: int) -> bool:
-        """Return whether a partition may get an entry where there are so many."""
+        """Return True if a partition may get an entry in addition to this number of entries."""
         return self.limit is None or entries < self.limit
 
     def beyond(self, context: Context) -> dict[str, Any]:
-        """Return the state dict of a partition that gets no entry; made if absent."""
+        """Return the state dict of a partition without an entry; create it if absent."""
         state = self._beyond.setdefault(freeze_context(context), {})
         if not state:
             state["context"] = dict(context)
@@ -97,13 +96,13 @@ class PartitionLimit:
         return state
 
     def pass_limit(self, state: dict[str, Any], partitions: int) -> None:
-        """Mark the stream's state, and warn: there are so many partitions, at least."""
+        """Mark the stream's state and log a warning; ``partitions`` is their number so far."""
         self.was_passed = True
         state[LIMIT_REACHED] = True
         logger.warning(
             "Stream '%s' has more partitions (%d so far) than state_partition_limit = %d."
-            " Those beyond the limit get no bookmark of their own: when the stream has ended,"
-            " one bookmark, the oldest of all partitions, stands for all of them, and the next"
+            " Partitions beyond the limit get no separate bookmark: when the stream has ended,"
+            " one bookmark, the oldest of all partitions, replaces all of them, and the next"
             " run reads every partition from there. No record is lost; some are sent again.",
             self._stream,
             partitions,
@@ -111,11 +110,11 @@ class PartitionLimit:
         )
 
     def begin(self, entry: dict[str, Any]) -> None:
-        """Let a new entry start from where the partitions without one start."""
+        """Start a new entry from the bookmark that partitions without an entry share."""
         entry.update(self._shared)
 
     def is_beyond(self, context: Context) -> bool:
-        """Return whether a partition is beyond and not finished yet."""
+        """Return True if a partition is beyond the limit and not finished yet."""
         return freeze_context(context) in self._beyond
 
     def visit(self, context: Context) -> None:
@@ -123,13 +122,13 @@ class PartitionLimit:
         self._visited.add(freeze_context(context))
 
     def was_visited(self, context: Context) -> bool:
-        """Return whether this run has read a partition, or begun to."""
+        """Return True if this run has read a partition, or has started to."""
         return freeze_context(context) in self._visited
 
-    # The end of partitions
+    # End of partitions
 
     def finish(self, state: dict[str, Any]) -> None:
-        """Keep of a partition beyond, which is final now, what the shared bookmark needs."""
+        """Add the final state of a partition beyond the limit to the shared bookmark."""
         context = state.get("context")
         if not self._beyond or not context:
             return
@@ -139,7 +138,7 @@ class PartitionLimit:
             self._lowest.add(state)
 
     def finish_all(self, *, ended: bool, order: ReplicationKeyComparator) -> None:
-        """Finish what is left beyond; only what has ``ended`` is promoted."""
+        """Finish all remaining partitions beyond; promote their markers if they have ``ended``."""
         for state in list(self._beyond.values()):
             if ended:
                 finalize_state_progress_markers(state, order=order)
@@ -148,9 +147,9 @@ class PartitionLimit:
             self.finish(state)
 
     def close(self, state: dict[str, Any], *, replication_key: str | None, saw_all: bool) -> bool:
-        """Bring the stream's state to its final form; return whether it changed.
+        """Finalize the stream's state; return True if it changed.
 
-        ``saw_all`` is whether this run has visited every partition that there is.
+        ``saw_all`` is True if this run has visited every partition of the source.
         """
         entries = state.get("partitions") or []
         if self.was_passed or not self.has_room(len(entries) - 1):
@@ -179,12 +178,12 @@ class PartitionLimit:
         _drop(state, (*_BOOKMARK, "partitions"))
         if lowest is not None:
             state.update(zip(_BOOKMARK, (replication_key, lowest), strict=True))
-        else:  # as many as the limit lets, and they are there: it was passed
+        else:  # the limit was exceeded, so there are at least `limit` entries
             state["partitions"] = entries[: self.limit]
 
 
 class _Lowest:
-    """The minimum of bookmarks, of which all must be values of one key."""
+    """Minimum of several bookmarks, which must all be values of one key."""
 
     def __init__(self, order: ReplicationKeyComparator) -> None:
         self._order = order
@@ -192,7 +191,7 @@ class _Lowest:
         self._value: Any = None
 
     def add(self, state: dict[str, Any]) -> None:
-        """Take in the bookmark of a state dict, or that it has none."""
+        """Add the bookmark of a state dict, or note that it has no bookmark."""
         key, value = (state.get(name) for name in _BOOKMARK)
         if is_missing(value) or value == "":
             key = None
@@ -203,7 +202,7 @@ class _Lowest:
         self._keys.add(key)
 
     def of(self, key: str | None) -> Any:
-        """Return the minimum; None when anything had no value of this key."""
+        """Return the minimum, or None if any state dict had no value of this key."""
         return self._value if key is not None and self._keys == {key} else None
 
 
@@ -212,7 +211,7 @@ def retain_entries(
     rule: PartitionLimit,
     keeps: Callable[[Context], bool],
 ) -> list[dict[str, Any]]:
-    """Return the entries that stay; ``keeps`` is asked for those that were not visited."""
+    """Return the entries to keep; ``keeps`` is called for those that were not visited."""
     return [
         entry
         for entry in entries

@@ -1,14 +1,12 @@
-"""Reading a state file.
+"""Reader of state files.
 
-Rules of the room:
-
-- A state file is one JSON document, or lines of which each is one (what
-  ``tap | target > state.json`` leaves). The last whole line is the state.
-- A last line that is cut off is left out with a warning: its writer died in it. Any other
-  line that is no state is an error with file and line, never an empty state: that would
-  silently read everything again.
-- A STATE message, and the wrapping in which Meltano keeps states, are taken off.
-- Numbers come back as they stand: a float where that gives the same text, else a Decimal.
+- A state file is one JSON document, or several lines of JSON (the output of
+  ``tap | target > state.json``). The last complete line is the state.
+- A truncated last line is skipped with a warning: its writer was interrupted. Any other line
+  that is not a state is an error with file and line, never an empty state, which would cause
+  a full read without notice.
+- A STATE message, and the wrapper in which Meltano stores states, are unwrapped.
+- Numbers keep their text: a float if it gives the same text, else a Decimal.
 """
 
 from __future__ import annotations
@@ -27,9 +25,14 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def read_state(text: str | bytes, source: str) -> dict[str, Any]:
-    """Return the state that a file holds; ``{}`` for an empty file or ``null``.
+    """Return the state in a file; ``{}`` for an empty file or ``null``.
 
-    ``source`` names the file in messages. Raises StateFileError.
+    Args:
+        text: Contents of the file.
+        source: Name of the file in messages.
+
+    Raises:
+        StateFileError: The contents are not a state.
     """
     content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     content = content.removeprefix(b"\xef\xbb\xbf").rstrip(b" \t\r\n\0")
@@ -45,7 +48,7 @@ def read_state(text: str | bytes, source: str) -> dict[str, Any]:
 
 
 def _last_whole_line(content: bytes, source: str, fault: ValueError) -> tuple[Any, int]:
-    """Return the last line that is JSON, and its number. The first has to be JSON too."""
+    """Return the last line that is JSON, with its number. The first line must be JSON too."""
     lines = [(n, line) for n, line in enumerate(content.split(b"\n"), 1) if line.strip(b" \t\r\0")]
     try:
         parse_json(lines[0][1])
@@ -73,11 +76,11 @@ def _fault(source: str, line: int, fault: ValueError) -> StateFileError:
 
 
 def _unwrap(found: Any, where: str) -> dict[str, Any]:
-    """Take off what may stand around a state."""
+    """Remove the wrappers around a state."""
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise StateFileError(f"{where}: a state is a JSON object, not {type(found).__name__}.")
+        raise StateFileError(f"{where}: a state must be a JSON object, not {type(found).__name__}.")
     if found.get("type") == "STATE" and "value" in found:
         return _unwrap(found["value"], where)
     if "singer_state" in found:
@@ -86,16 +89,17 @@ def _unwrap(found: Any, where: str) -> dict[str, Any]:
 
 
 def parse_json(text: bytes) -> Any:
-    """Read a JSON document; NaN and the infinities, which JSON has not, become null.
+    """Parse a JSON document; NaN and infinity, which JSON does not have, become null.
 
-    Raises ValueError: it is none.
+    Raises:
+        ValueError: The text is not JSON.
     """
     try:
         return json.loads(text, parse_float=_number, parse_constant=lambda _: None)
     except RecursionError as fault:
-        raise ValueError("it is nested too deeply") from fault
+        raise ValueError("the document is nested too deeply") from fault
     except ArithmeticError as fault:
-        raise ValueError("a number in it has too large an exponent") from fault
+        raise ValueError("the exponent of a number is too large") from fault
 
 
 def _number(text: str) -> float | Decimal:
@@ -104,9 +108,12 @@ def _number(text: str) -> float | Decimal:
 
 
 def check_bookmarks(state: Mapping[str, Any]) -> None:
-    """Raise StateFileError, with the place, unless bookmarks are objects with lists of partitions.
+    """Check that bookmarks are objects with lists of partitions.
 
-    An entry of such a list that has no context is kept, and never found.
+    An entry of such a list without a context is kept and never found.
+
+    Raises:
+        StateFileError: A value has the wrong type; the error names its place.
     """
     bookmarks = _expect(state.get("bookmarks"), Mapping, "bookmarks")
     for stream, bookmark in (bookmarks or {}).items():
@@ -118,4 +125,4 @@ def _expect(value: Any, kind: type, place: str) -> Any:
     if value is None or isinstance(value, kind):
         return value
     name = "a list" if kind is list else "an object"
-    raise StateFileError(f"State, {place}: this is not {name} but {type(value).__name__}.")
+    raise StateFileError(f"State, {place}: expected {name}, found {type(value).__name__}.")

@@ -1,8 +1,8 @@
-"""Where a replication key stands in a record: at its top, or inside of objects.
+"""Lookup of a replication key in a record, at the top level or nested.
 
-Rules of the room: pure. A key is one text, since that is what a state and a catalog hold; the
-names on the way to a value are joined by dots. Which names those are is read from the schema
-alone: a property whose name has dots in it comes before a way into an object.
+The functions are pure. A key is one string, since that is what a state and a catalog hold; the
+property names of a nested key are joined by dots. The path is derived from the schema alone: a
+property whose name contains dots takes precedence over a nested property.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["copy_path", "get_definition", "make_getter", "parse_path"]
 
 
 def parse_path(key: str, schema: Any) -> tuple[str, ...]:
-    """Return the names on the way to a key; the key alone where the schema knows no other."""
+    """Return the property names on the path to a key; only the key if the schema has no path."""
     return _way(key, schema) or (key,)
 
 
@@ -33,15 +33,15 @@ def _way(key: str, schema: Any) -> tuple[str, ...]:
 
 
 def get_definition(path: tuple[str, ...], schema: Any) -> Any | None:
-    """Return what a schema says of the value at the end of a path, None for nothing."""
+    """Return the schema of the value at the end of a path, or None."""
     return reduce(lambda known, name: _properties(known).get(name), path, schema)
 
 
 def make_getter(path: tuple[str, ...]) -> Callable[[Record], Any]:
-    """Return the function that finds a value in a record.
+    """Return a function that looks up a value in a record.
 
-    An object on the way that is null has a null there. The function raises KeyError where a
-    name is missing, or what it should be found in is no object.
+    It returns None if an object on the path is null, and raises KeyError if a name is missing or
+    its parent is not an object.
     """
 
     def find(record: Mapping[str, Any]) -> Any:
@@ -58,7 +58,7 @@ def make_getter(path: tuple[str, ...]) -> Callable[[Record], Any]:
 
 
 def copy_path(path: tuple[str, ...], record: Record) -> Record:
-    """Return a copy of a record of which something on a path may be deleted."""
+    """Return a copy of a record in which the objects on a path are copied too."""
     copy = dict(record)
     inner = copy.get(path[0])
     if len(path) > 1 and isinstance(inner, dict):
@@ -67,7 +67,7 @@ def copy_path(path: tuple[str, ...], record: Record) -> Record:
 
 
 def _properties(schema: Any) -> Mapping[str, Any]:
-    """Return what an object consists of; of several variants, those of the first that has some."""
+    """Return the properties of an object schema, or of its first variant that has properties."""
     if not isinstance(schema, Mapping):
         return {}
     found = schema.get("properties")
@@ -78,5 +78,5 @@ def _properties(schema: Any) -> Mapping[str, Any]:
 
 
 def _listed(value: Any) -> list[Any]:
-    """Return a list as it is, and none for anything else."""
+    """Return a list unchanged, and an empty list for any other value."""
     return value if isinstance(value, list) else []

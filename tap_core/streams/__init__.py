@@ -1,4 +1,4 @@
-"""What an author subclasses; streams of HTTP APIs are imported when they are asked for."""
+"""Base classes of streams; `RESTStream` and `GraphQLStream` are imported on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["GraphQLStream", "RESTStream", "Stream"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs an HTTP client, for those who ask."""
+    """Import the classes that need an HTTP client when they are first accessed."""
     if name == "RESTStream":
         from tap_core.streams.rest import RESTStream
 

@@ -1,4 +1,4 @@
-"""The state manager, where the Singer SDK has it."""
+"""Compatibility import path of the Meltano Singer SDK for `StreamStateManager`."""
 
 from __future__ import annotations
 

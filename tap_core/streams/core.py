@@ -1,9 +1,10 @@
-"""`Stream`: what an author subclasses.
+"""`Stream`: base class of all streams.
 
-Rules of the room: public members, signatures and underscore hooks are the Singer SDK's
-(version 0.54), so that a tap changes one import line. Bodies are thin: the work is in
-`sync`, `records` and `state`, which know streams by a Protocol only. A class that
-overrides one of `sync.plan.HOOKS` runs in the hook lane, all others in the compiled one.
+Public members, signatures and underscore hooks are those of the Meltano Singer SDK 0.54, so
+that a tap migrates by changing an import. The methods delegate to `tap_core.sync`,
+`tap_core.records` and `tap_core.state`, which know streams only by a Protocol. A class that
+overrides one of `sync.plan.OVERRIDABLE_HOOKS` takes the compatibility path, all others take
+the fast path.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ __all__ = [
 
 
 class Stream(StreamOverrides, StatefulStream, abc.ABC):
-    """A stream of records: override `get_records`, say name, schema and keys.
+    """Base class of a stream of records.
+
+    Define ``name``, ``schema``, ``primary_keys`` and, for incremental syncs, ``replication_key``,
+    and override `get_records`. For HTTP APIs use `RESTStream` or `GraphQLStream`.
 
     >>> class Users(Stream):
     ...     name = "users"
@@ -76,29 +80,29 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
     """
 
     STATE_MSG_FREQUENCY: int = 10_000
-    """Records after which a state is written."""
+    """Number of records after which a state is written."""
 
     ABORT_AT_RECORD_COUNT: int | None = None
-    """Records after which the sync is aborted; for tests of a connection."""
+    """Number of records after which the sync is aborted, for connection tests; None: no limit."""
 
     _is_read_by_one: bool = False
-    """Whether its contexts are counted at the source, so that one process reads all of them."""
+    """True if one process must read all contexts, because the source counts the stream's jobs."""
 
     max_parallel_partitions: int = 1
-    """In how many threads contexts may be synced; more than 1 says that this stream, and
-    what it uses, is safe to run in threads. A user's setting of this name can lower it."""
+    """Number of threads that may sync contexts. Set it above 1 only if this stream, and the code it
+    uses, is thread-safe. The user's setting of the same name can lower it."""
 
     adds_context: bool = True
-    """Whether what its context says is added to a record that lacks it, as in the Singer SDK."""
+    """True if values of the context are added to records that lack them, as in the Singer SDK."""
 
     context: Context | None = None
-    """The context that is being synced, read-only; change it in `preprocess_context`."""
+    """Context that is being synced, read-only; change it in `preprocess_context`."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
     _stream_version: int | None = None
     _stream_maps: list[StreamMap] | None = None
     _origin: Stream | None = None
-    """For a worker's copy: the stream that it was made of."""
+    """Original stream of a worker's copy; None for the original itself."""
 
     def __init__(
         self,
@@ -106,47 +110,95 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
         schema: StrPath | JsonSchema | Schema | None = None,
         name: str | None = None,
     ) -> None:
-        """Make a stream of ``tap``; ``schema`` and ``name`` override the class's own."""
+        """Initialize the stream of a tap.
+
+        Args:
+            tap: Tap that the stream belongs to.
+            schema: JSON Schema of the records; replaces the ``schema`` of the class.
+            name: Name of the stream; replaces the ``name`` of the class.
+        """
         super().__init__(tap, schema, name)
         self.child_streams: list[Stream] = []
         self._sync_costs: dict[str, int] = {}
 
-    # What an author overrides
+    # Methods that authors override
 
     @abc.abstractmethod
     def get_records(
         self, context: Context | None
     ) -> Iterable[Record | tuple[Record, Context | None]]:
-        """Yield the records of a context (None where the stream has no partitions)."""
+        """Yield the records of one context.
+
+        Every stream must implement this method; HTTP streams inherit an implementation.
+
+        Args:
+            context: Partition or parent context to read; None if the stream has no partitions.
+
+        Returns:
+            Records as dicts from property name to value.
+
+        Example:
+            def get_records(self, context):
+                yield from self.client.list_users(since=self.get_starting_timestamp(context))
+        """
 
     def post_process(
         self,
         row: Record,
         context: Context | None = None,  # noqa: ARG002 - for overrides
     ) -> Record | None:
-        """Change a record after it was pulled; None leaves it out."""
+        """Change a record after it was pulled, or drop it.
+
+        The default returns the record unchanged. Override it to rename, convert, add or remove
+        properties.
+
+        Args:
+            row: Record, which may be changed in place.
+            context: Context of the record, or None.
+
+        Returns:
+            The record to write, or None to drop it.
+
+        Example:
+            def post_process(self, row, context=None):
+                row["email"] = row["email"].lower()
+                return row
+        """
         return row
 
     def preprocess_context(self, context: Context) -> Context:
-        """Change a context before it is used and frozen."""
+        """Return the context to use; override it to change a context before it is frozen."""
         return context
 
     def get_child_context(self, record: Record, context: Context | None) -> Context | None:
-        """Return the context in which a record's children are synced, None for none.
+        """Return the context in which the children of a record are synced.
 
-        By default the stream's own context, else the record.
+        The default returns the stream's own context if there is one, else the whole record.
+        Override it in every parent stream, to pass only the values that its children need. To sync
+        the children several times per record, override `generate_child_contexts` instead.
+
+        Args:
+            record: Record of this stream, after `post_process`.
+            context: Context of this stream, or None.
+
+        Returns:
+            The child context, or None to skip the children of this record.
 
         Raises:
-            NotImplementedError: there is no context, and a child keeps a bookmark for
-                each: say what tells them apart.
+            NotImplementedError: There is no context, and a child keeps one bookmark per context,
+                so the keys of the context must be defined.
+
+        Example:
+            def get_child_context(self, record, context):
+                return {"user_id": record["id"]}
         """
         if context is None:
             for child in self.child_streams:
                 if child.state_partitioning_keys is None:
                     parent = type(self).__name__
                     msg = (
-                        f"'{self.name}' has the child stream '{child.name}', and nothing says"
-                        f" what context a record gives it. Define {parent}.get_child_context(),"
+                        f"'{self.name}' has the child stream '{child.name}', but no definition of"
+                        f" the context that a record gives it. Define {parent}.get_child_context(),"
                         f" or {type(child).__name__}.state_partitioning_keys."
                     )
                     raise NotImplementedError(msg)
@@ -155,30 +207,46 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
     def generate_child_contexts(
         self, record: Record, context: Context | None
     ) -> Iterable[Context | None]:
-        """Yield the contexts in which a record's children are synced."""
+        """Yield the contexts in which the children of a record are synced.
+
+        The default yields the result of `get_child_context`. Override it to sync the children
+        several times, or not at all, for one record.
+
+        Args:
+            record: Record of this stream, after `post_process`.
+            context: Context of this stream, or None.
+
+        Yields:
+            A child context, or None to skip the children.
+
+        Example:
+            def generate_child_contexts(self, record, context):
+                for year in record["years"]:
+                    yield {"user_id": record["id"], "year": year}
+        """
         yield self.get_child_context(record=record, context=context)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return about how many rows and how many bytes a sync will bring, as far as known.
+        """Return the estimated number of rows and bytes of a sync, as a pair; None if unknown.
 
-        Asked before the first record, under protocols that have a word for it (Airbyte's
-        ESTIMATE), unless `Tap.estimate_sync` knows the total. By default nothing is known.
+        Called before the first record under protocols with estimates (Airbyte's ESTIMATE), unless
+        `Tap.estimate_sync` returns a total. The default returns None.
         """
         return None
 
     def update_estimate(self, rows: int | None = None, nbytes: int | None = None) -> None:
-        """Tell about how many rows and bytes this stream brings in this sync, from its first on.
+        """Update the estimated total of rows and bytes of this stream in the current sync.
 
-        Call it while the stream is synced, as often as more is known: the last one counts.
-        Without effect under protocols that have no word for it.
+        Call it during the sync of the stream as often as needed; the last call counts. It has no
+        effect under protocols without estimates.
         """
         emit_stream_estimate(self, rows, nbytes)
 
     def get_batch_config(self, config: Mapping[str, Any]) -> BatchConfig | None:
-        """Return where rows go as files and what these hold; None for RECORD messages.
+        """Return the settings of batch files, or None to write RECORD messages.
 
         Raises:
-            ConfigurationError: the setting lacks something.
+            ConfigurationError: The setting ``batch_config`` is incomplete.
         """
         given = config.get("batch_config")
         if not given:
@@ -190,10 +258,10 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
     def get_batches(
         self, batch_config: BatchConfig, context: Context | None = None
     ) -> Iterable[tuple[BaseBatchFileEncoding, list[str]]]:
-        """Yield the files of one batch after the other, with what they hold.
+        """Yield the batches of the stream, each as an encoding and a list of files.
 
-        Override it for sources that export files themselves. Rows that an override
-        pulls (`_sync_records`) must stand in the next batch that it yields.
+        Override it for sources that can export files. If an override pulls rows with
+        `_sync_records`, the rows must be part of the next batch that it yields.
         """
         from tap_core.batch.batchers import Batcher
 
@@ -202,22 +270,22 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
             yield batch_config.encoding, manifest
 
     def log_sync_costs(self) -> None:
-        """Log what the sync of this stream cost, where the stream counts that."""
+        """Log the costs of this stream's sync, if the stream counts costs."""
         if self._sync_costs:
             self.log("Total Sync costs for stream %s: %s", self.name, self._sync_costs)
 
     def get_record_counter(
         self, *, endpoint: str | None = None, log_interval: float = metrics.DEFAULT_LOG_INTERVAL
     ) -> metrics.Counter:
-        """Return the counter of this stream's records."""
+        """Return the metric that counts this stream's records."""
         return metrics.record_counter(self.name, endpoint=endpoint, log_interval=log_interval)
 
     def get_batch_counter(self) -> metrics.Counter:
-        """Return the counter of this stream's batches."""
+        """Return the metric that counts this stream's batches."""
         return metrics.batch_counter(self.name)
 
     def get_sync_timer(self) -> metrics.Timer:
-        """Return the timer of this stream's sync."""
+        """Return the metric that times this stream's sync."""
         return metrics.sync_timer(self.name)
 
     # Parents and children
@@ -225,30 +293,30 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
     @final
     @property
     def has_selected_descendents(self) -> bool:
-        """Whether a child, or a child of one, is selected."""
+        """True if a child stream, or a descendant of one, is selected."""
         return any(child.selected or child.has_selected_descendents for child in self.child_streams)
 
     @final
     @property
     def descendent_streams(self) -> list[Stream]:
-        """All children, and theirs."""
+        """All child streams and their descendants."""
         return [
             *self.child_streams,
             *(below for child in self.child_streams for below in child.descendent_streams),
         ]
 
     def _prepare_for_threads(self, threads: int) -> None:
-        """Make what the copies of this stream, one for each of so many threads, will share."""
+        """Create the objects that the copies of this stream in ``threads`` threads share."""
 
-    # Running; the names with an underscore are hooks that some taps override
+    # Running; the underscore methods are hooks that some taps override
 
     @final
     def sync(self, context: Context | None = None) -> None:
-        """Sync this stream: all partitions, or one context."""
+        """Sync this stream: all of its partitions, or only ``context`` if it is not None."""
         sync_stream(self, context)
 
     def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:
-        """Promote the progress markers of this stream and its selected children."""
+        """Promote the progress markers of this stream and its selected children to bookmarks."""
         if state:
             self._finalize_state(state)
         else:
@@ -264,11 +332,11 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
     def _sync_records(
         self, context: Context | None = None, *, write_messages: bool = True
     ) -> Iterator[Record]:
-        """Sync the records of one sync and yield each."""
+        """Sync the records of one sync and yield each record."""
         return sync_records_with_hooks(self, context, write_messages=write_messages)
 
     def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None:
-        """Write the batches that `get_batches` makes, each with a state behind it."""
+        """Write the batches that `get_batches` yields, each followed by a state."""
         with self.get_batch_counter() as counter:
             for encoding, manifest in self.get_batches(batch_config, context):
                 counter.increment()
@@ -282,7 +350,7 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
         child_context: Context | None = None,
         partition_context: Context | None = None,
     ) -> None:
-        """Add what the context says to a record, and sync its children."""
+        """Add the values of the context to a record, and sync its children."""
         if self.adds_context:
             for key, value in (partition_context or {}).items():
                 record.setdefault(key, value)
@@ -290,29 +358,29 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
             sync_child_contexts(self, record, child_context)
 
     def _sync_children(self, child_context: Context | None) -> None:
-        """Sync the selected children in one context."""
+        """Sync the selected children with one context."""
         sync_children(self, child_context)
 
     def _check_max_record_limit(self, current_record_index: int) -> None:
-        """End the sync when `ABORT_AT_RECORD_COUNT` is reached."""
+        """Abort the sync when `ABORT_AT_RECORD_COUNT` is reached."""
         check_record_limit(self, current_record_index)
 
     def _abort_sync(self, abort_reason: Exception) -> None:
-        """Write the state that there is and end the sync."""
+        """Write the current state and abort the sync."""
         abort_sync(self, abort_reason)
 
     # Messages
 
     @property
     def stream_maps(self) -> list[StreamMap]:
-        """What becomes of this stream's records; the first is the primary map.
+        """Stream maps of this stream; the first is the primary map.
 
         Raises:
-            MapperNotInitialized: the tap was made without `setup_mapper`.
+            MapperNotInitialized: The tap was created with ``setup_mapper=False``.
         """
         if self._stream_maps is None:
             mapper = self._tap.mapper
-            if self.name not in mapper.stream_maps:  # the input catalog does not have it
+            if self.name not in mapper.stream_maps:  # the stream is not in the input catalog
                 mapper.register_raw_stream_schema(
                     self.name, self.effective_schema, list(self.primary_keys or [])
                 )
@@ -320,7 +388,7 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
         return self._stream_maps
 
     def _generate_schema_messages(self) -> Iterator[SchemaMessage]:
-        """Yield the SCHEMA of this stream, one for each name that it goes by."""
+        """Yield the SCHEMA messages of this stream, one for each output name."""
         for event in get_plan(self).describes:
             yield SchemaMessage(
                 event.stream.name,
@@ -330,7 +398,7 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
             )
 
     def _write_schema_message(self) -> None:
-        """Write the SCHEMA, unless it is the one written last in this run."""
+        """Write the SCHEMA message, unless it is the one written last in this run."""
         if is_overridden(self, "_generate_schema_messages") or is_overridden(
             self._tap, "write_message"
         ):
@@ -341,10 +409,10 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
                 self._tap.run.describe(event)
 
     def _generate_record_messages(self, record: Record) -> Iterator[RecordMessage]:
-        """Yield the RECORDs of a record: pruned (in place), conformed, and mapped."""
+        """Yield the RECORD messages of a record, which is pruned in place, conformed and mapped."""
         if is_key_deselected(self):
             path = self.replication_path
-            record = copy_path(path, record)  # the bookmark needs the key of the author's
+            record = copy_path(path, record)  # the bookmark needs the key in the author's record
         pop_deselected_record_properties(record, self.schema, self.mask)
         conformed = conform_record_data_types(
             stream_name=self.name,
@@ -354,7 +422,7 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
             logger=self.logger,
         )
         if conformed is record:
-            conformed = dict(record)  # a map may change it, and it is the author's
+            conformed = dict(record)  # a map may change the record, which belongs to the author
         for name, transform in get_transforms(self):
             mapped = transform(conformed)
             if mapped is not None:
@@ -366,7 +434,7 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
                 )
 
     def _write_record_message(self, record: Record) -> None:
-        """Write a record behind those before it."""
+        """Write a record after the records before it."""
         if is_overridden(self, "_generate_record_messages") or is_overridden(
             self._tap, "write_message"
         ):
@@ -379,29 +447,29 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
     def _generate_batch_messages(
         self, encoding: BaseBatchFileEncoding, manifest: list[str]
     ) -> Iterator[SDKBatchMessage]:
-        """Yield the BATCHes of some files, one for each name that the stream goes by."""
+        """Yield the BATCH messages of a list of files, one for each output name."""
         for event in get_plan(self).describes:
             yield SDKBatchMessage(event.stream.name, encoding, manifest, self._stream_version)
 
     def _write_batch_message(self, encoding: BaseBatchFileEncoding, manifest: list[str]) -> None:
-        """Name files behind the rows and files before them."""
+        """Write the BATCH messages of files, after all rows and files before them."""
         for message in self._generate_batch_messages(encoding, manifest):
             self._tap.write_message(message)
         self.state_manager.is_flushed = False
 
     def _write_activate_version_message(self, full_table_version: int) -> None:
-        """Say which version of the table counts, under each name that it goes by."""
+        """Write ACTIVATE_VERSION for each output name."""
         for event in get_plan(self).describes:
             self._tap.write_message(ActivateVersionMessage(event.stream.name, full_table_version))
 
     def _write_state_message(self) -> None:
-        """Write the state, if it changed since it was written last."""
+        """Write the state, if it changed since the last write."""
         _ = self.state_manager.stream_state  # a stream that was synced has an entry
         self._tap.run.checkpoint(owed=True)
         self.state_manager.is_flushed = True
 
     def _log_metric(self, point: metrics.Point[Any]) -> None:
-        """Log one measurement."""
+        """Log one metric point."""
         metrics.log(self.metrics_logger, point=point)
 
 

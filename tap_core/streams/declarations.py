@@ -1,8 +1,8 @@
-"""What a stream is: its name, schema, keys, catalog entry and selection.
+"""Declared properties of a stream: name, schema, keys, catalog entry and selection.
 
-Rules of the room: this half of `Stream` is what an author declares and what a catalog
-changes; nothing here reads a record or writes an event. Whoever changes what the
-compiled plan was made from makes the plan stale.
+This base class of `Stream` holds the author's declarations and the changes by a catalog. It
+reads no records and writes no events. Setting a property that the compiled plan depends on
+discards the plan.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ __all__ = ["StreamDeclarations"]
 
 
 class StreamDeclarations:
-    """The declared half of a stream: see `tap_core.Stream`."""
+    """Declarations of a stream: see `tap_core.Stream`."""
 
     name: str
-    """Name of the stream; in Singer the ``stream`` of its messages."""
+    """Name of the stream, required; the ``stream`` of its Singer messages."""
 
     selected_by_default: bool = True
-    """Whether the stream is synced when no catalog says otherwise."""
+    """True if the stream is synced without an entry in a catalog."""
 
     TYPE_CONFORMANCE_LEVEL: TypeConformanceLevel = TypeConformanceLevel.RECURSIVE
-    """How deep values are converted to what the schema declares."""
+    """Nesting depth to which values are converted to the types of the schema."""
 
     parent_stream_type: ClassVar[Any] = None
-    """The class of the parent stream; a child is synced once for each of its records."""
+    """Class of the parent stream, or None; a child is synced once for each record of its parent."""
 
     takes_any_replication_key: bool = False
-    """Whether whoever configures a sync may name the replication key, as for a table."""
+    """True if the user may choose the replication key in the catalog, as for a database table."""
 
     ignore_parent_replication_key: bool = False
-    """True when a parent's replication key does not move with its children's changes:
-    the parent is then read in full as soon as this stream is selected."""
+    """True if a change of this stream does not change the parent's replication key. The parent is
+    then read in full if this stream is selected."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class StreamDeclarations:
         schema: StrPath | JsonSchema | Schema | None = None,
         name: str | None = None,
     ) -> None:
-        """Make a stream of ``tap``; ``schema`` and ``name`` override the class's own.
+        """Initialize the stream of ``tap``; ``schema`` and ``name`` replace those of the class.
 
         Raises:
-            ValueError: there is no name, or the schema is of no known type.
-            FileNotFoundError: the schema is a path and there is no such file.
+            ValueError: The stream has no name, or the schema has an unsupported type.
+            FileNotFoundError: The schema is a path and the file does not exist.
         """
         if name:
             self.name = name
@@ -105,7 +105,7 @@ class StreamDeclarations:
             self._take_schema(self.schema_filepath)
 
     def _take_schema(self, schema: object) -> None:
-        """Keep a schema given as a dict, a `Schema` or (deprecated) a file."""
+        """Store a schema from a dict, a `Schema` or (deprecated) a file path."""
         if isinstance(schema, Schema):
             self._schema = schema.to_dict()
         elif isinstance(schema, dict):
@@ -123,48 +123,54 @@ class StreamDeclarations:
             self._schema = json.loads(self._schema_filepath.read_text(encoding="utf-8"))
         else:
             msg = f"Unexpected type {type(schema).__name__} for arg 'schema'."
-            raise ValueError(msg)  # noqa: TRY004 - the peer raises ValueError
+            raise ValueError(msg)  # noqa: TRY004 - singer_sdk raises ValueError
 
     @property
     def logger(self) -> logging.Logger:
-        """Logger of this stream, a child of the tap's."""
+        """Logger of this stream, a child of the tap's logger."""
         return self._logger
 
     def log(self, message: str, *args: Any, level: int = logging.INFO, **kwargs: Any) -> None:
-        """Log a message under the stream's name."""
+        """Log a message with the stream's logger."""
         self._logger.log(level, message, *args, **kwargs)
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The tap's settings, read-only."""
+        """Settings of the tap, read-only."""
         return MappingProxyType(self._config)
 
     @property
     def tap_stream_id(self) -> str:
-        """Key of this stream in catalog and state; its name unless overridden."""
+        """Key of this stream in the catalog and the state; the name, unless overridden."""
         return self.name
 
     @property
     def namespace(self) -> str | None:
-        """What the source keeps the stream in, such as a database schema; None: it has no such."""
+        """Namespace of the stream in the source, such as a database schema; None by default."""
         return None
 
     @property
     def name_in_namespace(self) -> str:
-        """What the source calls the stream within its namespace; the name where it has none."""
+        """Name of the stream within its namespace; the stream's name by default."""
         return self.name
 
     @property
     def schema_filepath(self) -> Path | None:
-        """Path of the schema file, where the schema came from one (deprecated)."""
+        """Path of the schema file, if the schema was read from a file (deprecated)."""
         return self._schema_filepath
 
     @property
     def schema(self) -> JsonSchema:
-        """JSON Schema of a record, as the tap declares it.
+        """JSON Schema of the records, as a dict.
+
+        Set it as a class attribute, pass it to the constructor, or override the property if the
+        schema depends on the source. There is no default.
 
         Raises:
-            DiscoveryError: no schema was given.
+            DiscoveryError: No schema was provided.
+
+        Example:
+            schema = th.PropertiesList(th.Property("id", th.IntegerType)).to_dict()
         """
         if self._schema is None:
             msg = f"The schema for stream '{self.name}' was not provided"
@@ -173,12 +179,19 @@ class StreamDeclarations:
 
     @property
     def effective_schema(self) -> JsonSchema:
-        """The schema that records are conformed to: the input catalog's, else the tap's."""
+        """Schema that records are conformed to: that of the input catalog, else that of the tap."""
         return self.schema if self._input_schema is None else self._input_schema
 
     @property
     def primary_keys(self) -> Sequence[str]:
-        """Names of the properties that identify a record."""
+        """Names of the properties that identify a record, as a sequence of strings.
+
+        The default is empty: targets then append rows instead of merging them. Set it as a class
+        attribute; an input catalog replaces it.
+
+        Example:
+            primary_keys = ("account_id", "id")
+        """
         return self._primary_keys or []
 
     @primary_keys.setter
@@ -188,7 +201,15 @@ class StreamDeclarations:
 
     @property
     def replication_key(self) -> str | None:
-        """Name of the property that grows as records change, None for none."""
+        """Name of the property that grows with every change of a record, as a string.
+
+        Without a key (None, the default) the stream is FULL_TABLE. With a key it is INCREMENTAL:
+        the greatest value is stored in the state, and `get_starting_replication_key_value` returns
+        it in the next sync. An input catalog replaces the key.
+
+        Example:
+            replication_key = "updated_at"
+        """
         return self._replication_key or None
 
     @replication_key.setter
@@ -198,32 +219,38 @@ class StreamDeclarations:
 
     @property
     def replication_path(self) -> tuple[str, ...]:
-        """Names on the way to the value of the replication key, one unless it is inside of objects.
+        """Property names on the path to the value of the replication key.
 
-        ``meta.at`` is the value ``at`` of ``meta``, unless there is a property of that very name.
+        ``meta.at`` means the property ``at`` of the object ``meta``, unless a property has the name
+        ``meta.at`` itself. The path of a top-level property has one name.
         """
         key = self._one_replication_key
         return parse_path(key, self.effective_schema) if key else ()
 
     @property
     def _one_replication_key(self) -> str | None:
-        """The replication key.
+        """Replication key of the stream.
 
         Raises:
-            InvalidReplicationKeyException: there are several, by which nothing is read here.
+            InvalidReplicationKeyException: The stream has several replication keys, which is not
+                supported.
         """
         key: Any = self.replication_key or None
         if key is None or isinstance(key, str):
             return key
         raise InvalidReplicationKeyException(
-            f"Stream '{self.name}': its replication key is {key!r}. A stream has one, and it is a"
-            " text: name the one property that grows with every change, or read it as FULL_TABLE"
-            " without any."
+            f"Stream '{self.name}': its replication key is {key!r}, but it must be a single string:"
+            " name the one property that grows with every change, or read the stream as FULL_TABLE"
+            " without a replication key."
         )
 
     @property
     def replication_method(self) -> str:
-        """FULL_TABLE, INCREMENTAL or LOG_BASED: as forced, else by the replication key."""
+        """FULL_TABLE, INCREMENTAL or LOG_BASED.
+
+        The method is the forced one, else INCREMENTAL if the stream has a replication key, else
+        FULL_TABLE.
+        """
         key = self._one_replication_key
         if self.forced_replication_method:
             return str(self.forced_replication_method)
@@ -231,10 +258,10 @@ class StreamDeclarations:
 
     @property
     def is_timestamp_replication_key(self) -> bool:
-        """Whether the replication key is declared with format ``date-time``.
+        """True if the schema declares the replication key with format ``date-time``.
 
         Raises:
-            InvalidReplicationKeyException: the schema lacks the replication key.
+            InvalidReplicationKeyException: The replication key is not in the schema.
         """
         if not self.replication_key:
             return False
@@ -249,14 +276,14 @@ class StreamDeclarations:
 
     @property
     def emit_activate_version_messages(self) -> bool:
-        """Whether a full table says which version of the table it has sent."""
+        """True if FULL_TABLE streams write ACTIVATE_VERSION; the setting of the same name."""
         return bool(self.config.get("emit_activate_version_messages", False))
 
     # Selection
 
     @property
     def metadata(self) -> MetadataMapping:
-        """Singer metadata by breadcrumb: the input catalog's, else the standard one."""
+        """Singer metadata by breadcrumb: that of the input catalog, else the standard metadata."""
         if self._metadata is None:
             entry = (
                 self._tap_input_catalog.get_stream(self.tap_stream_id)
@@ -267,7 +294,7 @@ class StreamDeclarations:
         return self._metadata
 
     def _standard_metadata(self) -> MetadataMapping:
-        """Make the metadata of a stream that no catalog speaks of."""
+        """Return the metadata of a stream that is not in the input catalog."""
         key = self._one_replication_key
         metadata = MetadataMapping.get_standard_metadata(
             schema=self.schema,
@@ -278,7 +305,7 @@ class StreamDeclarations:
             selected_by_default=self.selected_by_default,
         )
         crumb: Breadcrumb = ()
-        for name in parse_path(key, self.schema) if key else ():  # it may be inside of objects
+        for name in parse_path(key, self.schema) if key else ():  # the key may be a nested property
             crumb = (*crumb, "properties", name)
             if crumb in metadata:
                 metadata[crumb].inclusion = Metadata.InclusionType.AUTOMATIC
@@ -287,14 +314,14 @@ class StreamDeclarations:
 
     @property
     def mask(self) -> SelectionMask:
-        """Whether each breadcrumb is selected."""
+        """Selection by breadcrumb."""
         if self._mask is None:
             self._mask = self.metadata.resolve_selection()
         return self._mask
 
     @property
     def selected(self) -> bool:
-        """Whether the stream itself is selected."""
+        """True if the stream itself is selected."""
         return self.mask.get((), True)
 
     @selected.setter
@@ -304,10 +331,10 @@ class StreamDeclarations:
         self._plan = None
 
     def apply_catalog(self, catalog: Catalog) -> None:
-        """Take keys, replication method, schema and selection from an input catalog.
+        """Apply keys, replication method, schema and selection of an input catalog.
 
-        Override to refuse catalogs that the tap cannot serve. A catalog entry without a
-        replication key takes the tap's own away, as in the Singer SDK.
+        Override it to reject catalogs that the tap does not support. A catalog entry without a
+        replication key removes the tap's own key, as in the Meltano Singer SDK.
         """
         self._tap_input_catalog = catalog
         self._plan = self._metadata = self._mask = None
@@ -326,7 +353,7 @@ class StreamDeclarations:
 
     @property
     def _singer_catalog_entry(self) -> CatalogEntry:
-        """This stream as an entry of the catalog that discovery prints."""
+        """Catalog entry of this stream for discovery."""
         return CatalogEntry(
             tap_stream_id=self.tap_stream_id,
             stream=self.name,
@@ -344,5 +371,5 @@ class StreamDeclarations:
 
     @property
     def _singer_catalog(self) -> Catalog:
-        """A catalog of this stream alone."""
+        """Catalog with only this stream."""
         return Catalog([(self.tap_stream_id, self._singer_catalog_entry)])

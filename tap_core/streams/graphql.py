@@ -1,8 +1,8 @@
-"""`GraphQLStream`: records of a GraphQL query.
+"""`GraphQLStream`: stream of records from a GraphQL query.
 
-Rules of the room: a REST stream whose requests carry a query and its variables. An answer
-with errors and no data is an error (GraphQL specification, section 7.1), though its status
-says that all is well; errors beside data are warned of.
+It is a REST stream whose requests carry a query and variables. A response with errors and
+without data raises an error, even if its HTTP status is 200; errors in addition to data are
+logged as a warning. Source: GraphQL specification, section 7.1.
 """
 
 from __future__ import annotations
@@ -23,25 +23,47 @@ _LONGEST_MESSAGES = 500
 
 
 class _Asking(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
-    """What is a property of a GraphQL stream, beneath what type checkers see of it."""
+    """Properties of a GraphQL stream, in a base class that type checkers see as attributes."""
 
     @property
     def records_jsonpath(self) -> str:
-        """Where an answer holds its records: below ``data``, by the stream's name."""
+        """JSONPath of the records in a response, as a string.
+
+        The default is ``$.data.<name>[*]``, with the name of the stream. Override it if the records
+        are nested differently.
+
+        Example:
+            records_jsonpath = "$.data.viewer.repositories.nodes[*]"
+        """
         return f"$.data.{self.name}[*]"
 
     @property
     def query(self) -> str:
-        """The query; text that does not begin with ``query`` is put into ``query { … }``.
+        """GraphQL query, as a string; a text that does not start with ``query`` is wrapped in one.
+
+        There is no default.
 
         Raises:
-            NotImplementedError: the class does not say it.
+            NotImplementedError: The class does not define a query.
+
+        Example:
+            query = "users(first: $first, after: $after) { id name }"
         """
         raise NotImplementedError("GraphQLStream `query` is not defined.")
 
 
 class GraphQLStream(GraphQLStreamOverrides, _Asking[_TToken], abc.ABC, Generic[_TToken]):
-    """A stream of a GraphQL API: say ``url_base`` and `query`."""
+    """Base class of a stream of a GraphQL API.
+
+    Define ``url_base``, ``schema`` and `query`; `get_url_params` returns the query's variables.
+
+    Example:
+        class Users(GraphQLStream):
+            name = "users"
+            url_base = "https://api.example.com/graphql"
+            schema = {"properties": {"id": {"type": "string"}}}
+            query = "users { id }"
+    """
 
     path = ""
     http_method = "POST"
@@ -49,10 +71,12 @@ class GraphQLStream(GraphQLStreamOverrides, _Asking[_TToken], abc.ABC, Generic[_
     def prepare_request_payload(
         self, context: Context | None, next_page_token: _TToken | None
     ) -> dict[str, Any] | None:
-        """Return the query on one line; `get_url_params` gives its variables.
+        """Return the request body: the query and the variables from `get_url_params`.
+
+        The lines of the query are joined, unless it contains a comment.
 
         Raises:
-            ValueError: `query` is None.
+            ValueError: `query` was set to None.
         """
         variables = self.get_url_params(context, next_page_token)
         query: str | None = self.query
@@ -62,16 +86,16 @@ class GraphQLStream(GraphQLStreamOverrides, _Asking[_TToken], abc.ABC, Generic[_
             query = f"query {{ {query} }}"
         query = query.lstrip()
         self.logger.debug("Attempting query:\n%s", query)
-        # A comment ends with its line, so that a query with one keeps its lines.
+        # A comment ends at the end of its line, so a query with a comment keeps its lines.
         separator = "\n" if "#" in query else " "
         lines = [line.strip() for line in query.splitlines()]
         return {"query": separator.join(lines), "variables": variables}
 
     def _check_document(self, document: Any) -> None:
-        """Look for errors.
+        """Check a response for GraphQL errors.
 
         Raises:
-            FatalAPIError: there are some, and no data.
+            FatalAPIError: The response has errors and no data.
         """
         errors = document.get("errors") if isinstance(document, dict) else None
         if not errors:
@@ -79,7 +103,7 @@ class GraphQLStream(GraphQLStreamOverrides, _Asking[_TToken], abc.ABC, Generic[_
         messages = self._secrets().hide(_messages(errors))
         if document.get("data") is None:
             raise FatalAPIError(f"The query failed: {messages}")
-        self.logger.warning("The answer has data and errors: %s", messages)
+        self.logger.warning("The response has data and errors: %s", messages)
 
 
 def _messages(errors: Any) -> str:

@@ -1,7 +1,8 @@
-"""Where requests of an HTTP stream may lead, and what their answers may take.
+"""Hosts that the requests of an HTTP stream may reach, and limits of its responses.
 
-Credentials stay with the origin of ``url_base``. What an answer names (the next page, a record's
-URL, a redirect) gets them on that origin and on `allowed_hosts` alone.
+Credentials are only sent to the origin of ``url_base``. A URL that comes from a response (the
+next page, a record's URL, a redirect) gets credentials only on that origin and on
+`allowed_hosts`.
 """
 
 from __future__ import annotations
@@ -37,37 +38,37 @@ __all__ = ["OriginBoundStream"]
 
 
 class OriginBoundStream(RetryingStream, abc.ABC):
-    """Where requests may lead, and how large and slow an answer may be."""
+    """Stream with allowed hosts, and with limits for the size and duration of responses."""
 
     allowed_hosts: Collection[str] = ()
-    """Other hosts that may get this stream's credentials when an answer leads there:
+    """Other hosts that may receive this stream's credentials if a response refers to them:
     ``files.example.com``, ``files.example.com:8443``, ``*.example.com``."""
 
     max_response_bytes: int | None = MAX_RESPONSE_BYTES
-    """Bytes that an answer may have behind its decoding, None for any number. Its JSON may take
-    four times as much memory beside it."""
+    """Maximum size of a decoded response in bytes, None for no limit. Its parsed JSON may need four
+    times as much memory in addition."""
 
     max_download_bytes: int | None = MAX_DOWNLOAD_BYTES
-    """Bytes of an answer that is kept in a file, None for any number."""
+    """Maximum size in bytes of a response that is stored in a file, None for no limit."""
 
     max_response_seconds: float | None = MAX_RESPONSE_SECONDS
-    """Seconds from the first byte of an answer to its last one, None for any number. An answer
-    that is kept in a file gets one more for each 64 KiB."""
+    """Maximum seconds from the first to the last byte of a response, None for no limit. A response
+    that is stored in a file gets one more second for each 64 KiB."""
 
     _first_asked: Origin | None = None
-    """The origin that the walk in hand began with, where the author alone has named it."""
+    """Origin of the first request of the current pagination, if only author code defines it."""
 
     if TYPE_CHECKING:
 
         @property
         def url_base(self) -> str:
-            """What all URLs begin with."""
+            """Base URL of all requests."""
 
         def get_url(self, context: Any) -> str:
             """Return the URL of the endpoint."""
 
         def _secrets(self) -> Secrets:
-            """What no message shows."""
+            """Return the secrets to hide in messages."""
 
     @property
     def _limits(self) -> ResponseLimits:
@@ -76,7 +77,7 @@ class OriginBoundStream(RetryingStream, abc.ABC):
         )
 
     def _filled(self, url: str, values: Mapping[str, Any]) -> str:
-        """Return a URL whose placeholders have values, quoted as part of a path."""
+        """Return a URL with its placeholders replaced by URL-encoded values."""
         for name, value in values.items():
             if (placeholder := f"{{{name}}}") in url:
                 url = url.replace(placeholder, self._url_encode(value))
@@ -84,13 +85,13 @@ class OriginBoundStream(RetryingStream, abc.ABC):
 
     @staticmethod
     def _url_encode(val: Any) -> str:
-        """Return a value as part of a path."""
+        """Return a value as text for a URL path, with slashes encoded."""
         return val.replace("/", "%2F") if isinstance(val, str) else str(val)
 
-    # Where requests may lead
+    # Allowed hosts
 
     def _route(self, authenticator: Auth) -> Route:
-        """Return where a request that ``authenticator`` signs may lead."""
+        """Return the hosts that a request signed by ``authenticator`` may reach."""
 
         def carries(request: requests.PreparedRequest) -> bool:
             return not puts_nothing(authenticator) or has_secrets(request, self._secrets())
@@ -104,7 +105,7 @@ class OriginBoundStream(RetryingStream, abc.ABC):
         )
 
     def _signing_at_home(self, authenticator: Auth) -> Auth:
-        """Return what signs the requests that an author's code sends with the session itself."""
+        """Return an authenticator for requests that author code sends with the session itself."""
 
         def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
             route = self._route(authenticator)
@@ -115,26 +116,26 @@ class OriginBoundStream(RetryingStream, abc.ABC):
         return sign
 
     def _base_origin(self) -> Origin | None:
-        """Return the origin that ``url_base`` has by the settings alone."""
+        """Return the origin of ``url_base`` that results from the settings alone."""
         base = self.url_base or ""
         return declared_origin(self._filled(base, self.config) if "{" in base else base)
 
     def _is_home(self, origin: Origin) -> bool:
-        """Return whether credentials were given for an origin."""
+        """Return True if the credentials belong to an origin."""
         return origin in (self._base_origin(), self._first_asked)
 
     def _is_secure(self) -> bool:
-        """Return whether credentials were given for HTTPS."""
+        """Return True if the credentials belong to an HTTPS origin."""
         return any(
             one is not None and one.scheme == "https"
             for one in (self._base_origin(), self._first_asked)
         )
 
     def _begin_walk(self, request: requests.PreparedRequest) -> None:
-        """Note the origin of the first request of a walk through pages.
+        """Record the origin of the first request of a pagination.
 
-        No answer of the walk has named it. Where the context is that of a parent's record, its
-        values may have, so that only what the author says without a context counts.
+        No response of the pagination has named this origin. If the context comes from a parent's
+        record, the record's values may have named it, so only the URL without a context counts.
         """
         self._first_asked = None
         asked = parse_origin(request.url)
@@ -146,5 +147,5 @@ class OriginBoundStream(RetryingStream, abc.ABC):
     def _origin_without_context(self) -> Origin | None:
         try:
             return declared_origin(self.get_url(None))
-        except Exception:  # noqa: BLE001  whatever code that needs a context raises
+        except Exception:  # noqa: BLE001  author code may need a context
             return None

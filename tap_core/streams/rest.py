@@ -1,9 +1,9 @@
-"""`RESTStream`: records from pages of an HTTP API.
+"""`RESTStream`: stream of records from the pages of an HTTP API.
 
-Rules of the room: public members, signatures and underscore hooks are the Singer SDK's
-(version 0.54), so that a tap changes one import line. Bodies are thin: requests, retries,
-answers and the walk from page to page are in `http`. Everything that is logged or raised
-here names the stream and the request, and no secret.
+Public members, signatures and underscore hooks are those of the Meltano Singer SDK 0.54, so
+that a tap migrates by changing an import. Requests, retries, responses and pagination are
+implemented in `tap_core.http`. All log messages and errors name the stream and the request
+and contain no secrets.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ _TToken = DefaultTypeVar("_TToken", default=Any)
 
 
 class _Costed(OriginBoundStream, abc.ABC):
-    """What an HTTP stream counts and measures."""
+    """Metrics and costs of an HTTP stream."""
 
     _LOG_REQUEST_METRICS: bool = True
     _LOG_REQUEST_METRIC_URLS: bool = False
 
     def get_http_request_counter(self) -> metrics.Counter:
-        """Return the counter of this stream's requests."""
+        """Return the metric that counts this stream's requests."""
         return metrics.http_request_counter(self.name, endpoint=self.path or "")
 
     def _write_request_duration_log(
@@ -98,7 +98,7 @@ class _Costed(OriginBoundStream, abc.ABC):
         context: Context | None,
         extra_tags: dict[str, Any] | None,
     ) -> None:
-        """Log how long a request took."""
+        """Log the duration of a request as a metric."""
         if not self._LOG_REQUEST_METRICS:
             return
         succeeded = response.status_code < HTTPStatus.BAD_REQUEST
@@ -121,7 +121,12 @@ class _Costed(OriginBoundStream, abc.ABC):
         response: requests.Response,  # noqa: ARG002
         context: Context | None,  # noqa: ARG002
     ) -> dict[str, int]:
-        """Return what a call cost, by kinds of cost of the author's own."""
+        """Return the costs of a request by kind of cost; override it to count costs.
+
+        Example:
+            def calculate_sync_cost(self, request, response, context):
+                return {"credits": int(response.headers["X-Credits"])}
+        """
         return {}
 
     def update_sync_costs(
@@ -130,7 +135,7 @@ class _Costed(OriginBoundStream, abc.ABC):
         response: requests.Response,
         context: Context | None,
     ) -> dict[str, int]:
-        """Add what a call cost to the sum, and return the sum."""
+        """Add the costs of a request to the totals, and return the totals."""
         costs = self.calculate_sync_cost(request, response, context)
         self._sync_costs = {
             kind: self._sync_costs.get(kind, 0) + cost for kind, cost in costs.items()
@@ -139,27 +144,27 @@ class _Costed(OriginBoundStream, abc.ABC):
 
 
 class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
-    """A stream of an HTTP API, whatever its bodies are made of."""
+    """Base class of a stream of an HTTP API, for any response format."""
 
     _page_size: int = DEFAULT_PAGE_SIZE
     _puts_into_files: bool = False
-    """Whether bodies of answers are kept on disk, since they may be large."""
+    """True if response bodies are stored on disk, because they may be large."""
 
     extra_retry_statuses: Sequence[int] = [HTTPStatus.TOO_MANY_REQUESTS]
-    """Statuses below 500 after which a request is sent again."""
+    """HTTP statuses below 500 for which a request is retried."""
 
     tolerated_http_errors: Sequence[int] = ()
-    """Statuses from 400 on that mean no records instead of an error."""
+    """HTTP statuses from 400 on that mean "no records" instead of an error."""
 
     allow_redirects: bool = True
-    """Whether redirects are followed."""
+    """True if redirects are followed."""
 
     payload_as_json: bool = False
-    """Whether the body of a request is sent as JSON."""
+    """True if the request body is sent as JSON."""
 
     rate_limit: float | None = None
-    """Requests a second that this stream may send, retries included, None for any number. A
-    tap's attribute of this name is a limit that all its streams share."""
+    """Maximum requests per second of this stream, including retries; None for no limit. The tap's
+    attribute of the same name is a limit that all of its streams share."""
 
     def __init__(
         self,
@@ -170,7 +175,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         *,
         http_method: str | None = None,
     ) -> None:
-        """Make a stream of ``tap``; what is given here goes before the class's own."""
+        """Initialize the stream of ``tap``; the other arguments replace attributes of the class."""
         if path:
             self.path = path
         self._http_headers: dict[str, str] = {}
@@ -180,26 +185,41 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         install_redaction()
         super().__init__(name=name, schema=schema, tap=tap)
 
-    # What a request is made of
+    # Parts of a request
 
     @property
     @abc.abstractmethod
     def url_base(self) -> str:
-        """What all URLs begin with, such as ``https://api.example.com/v3``."""
+        """Base URL of all requests, as a string; the URL of a request is ``url_base + path``.
+
+        There is no default. Set it as a class attribute, or override it if it depends on settings.
+        A ``{key}`` in it is replaced by a setting or a value of the context.
+
+        Example:
+            url_base = "https://api.example.com/v3"
+        """
 
     def get_url(self, context: Context | None) -> str:
-        """Return the URL of the endpoint, placeholders filled in; the context goes first."""
+        """Return the endpoint's URL; placeholders are replaced from the context, then settings."""
         url = f"{self.url_base}{self.path or ''}"
         return self._filled(url, {**self.config, **(context or {})}) if "{" in url else url
 
     @property
     def http_headers(self) -> dict[str, Any]:
-        """Headers of every request; those of the authenticator are added."""
+        """Headers of every request, as a dict; the authenticator adds its own.
+
+        The default is empty. Override it to send API-specific headers.
+
+        Example:
+            @property
+            def http_headers(self):
+                return {"X-Api-Version": "2024-01-01"}
+        """
         return dict(self._http_headers)
 
     @property
     def http_method(self) -> str:
-        """Method of every request, GET unless given."""
+        """HTTP method of every request; GET by default."""
         if self._http_method:
             return self._http_method
         if hasattr(self, "rest_method"):
@@ -217,29 +237,38 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
 
     @cached_property
     def user_agent(self) -> str:
-        """What the requests say of who sends them: the setting ``user_agent``, else the SDK."""
+        """``User-Agent`` of the requests: the setting ``user_agent``, else the SDK's version."""
         return str(self.config.get("user_agent", f"tap-core/{PluginBase.get_sdk_version()}"))
 
     @property
     def authenticator(self) -> Auth:
-        """What authenticates a request: a callable from request to request."""
+        """Authenticator of the requests: a callable that takes a request and returns it signed.
+
+        The default adds no credentials. Override it with a class of `tap_core.authenticators`; use
+        ``cached_property`` for authenticators that hold a token.
+
+        Example:
+            @cached_property
+            def authenticator(self):
+                return BearerTokenAuthenticator(token=self.config["token"])
+        """
         return SimpleAuthenticator()
 
     @property
     def requests_session(self) -> requests.Session:
-        """The session, one per stream, that keeps connections alive."""
+        """HTTP session of the stream, which keeps connections alive."""
         if not self._requests_session:
             self._requests_session = requests.Session()
         return self._requests_session
 
     def _prepare_for_threads(self, threads: int) -> None:
-        """Make session and authenticator, which all threads share, and room for connections."""
+        """Create the shared session and authenticator, and enlarge the connection pool."""
         _ = self.authenticator, self.user_agent
         resize_connection_pool(self.requests_session, threads)
 
     @property
     def timeout(self) -> float:
-        """Seconds to wait for a connection, and for each piece of an answer."""
+        """Seconds to wait for a connection, and for each part of a response."""
         return DEFAULT_REQUEST_TIMEOUT
 
     def get_url_params(
@@ -247,16 +276,46 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         context: Context | None,  # noqa: ARG002 - for overrides
         next_page_token: _TToken | None,  # noqa: ARG002
     ) -> dict[str, Any] | str:
-        """Return the query parameters of a page: None leaves one out, a list repeats it."""
+        """Return the query parameters of the request for a page.
+
+        The default is empty. Override it to send filters, the page size and the page token.
+
+        Args:
+            context: Context of the stream, or None.
+            next_page_token: Value from the paginator; None for the first page unless the paginator
+                has a start value.
+
+        Returns:
+            A dict, in which None omits a parameter and a list repeats it, or an encoded string.
+
+        Example:
+            def get_url_params(self, context, next_page_token):
+                return {"limit": 100, "cursor": next_page_token}
+        """
         return {}
 
     def prepare_request_payload(
         self, context: Context | None, next_page_token: _TToken | None
     ) -> JSONPayload:
-        """Return the body of the request for a page, None for none."""
+        """Return the body of the request for a page.
+
+        The default returns None, which sends no body. Override it for APIs that take parameters in
+        the body; `payload_as_json` selects JSON or form encoding.
+
+        Args:
+            context: Context of the stream, or None.
+            next_page_token: Value from the paginator, as in `get_url_params`.
+
+        Returns:
+            The payload, or None.
+
+        Example:
+            def prepare_request_payload(self, context, next_page_token):
+                return {"filter": {"active": True}, "page": next_page_token}
+        """
 
     def get_http_request(self, *, page: PageContext) -> HTTPRequest:
-        """Return the request for a page; override and change what `super` gives."""
+        """Return the request for a page; override it to change the result of ``super()``."""
         context, token = page.stream_context, page.next_page_token
         return HTTPRequest(
             url=self.get_url(context),
@@ -267,18 +326,18 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         )
 
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
-        """Return a request, authenticated, of the arguments that `requests.Request` takes."""
+        """Return an authenticated request from the arguments of `requests.Request`."""
         authenticator = bind_authenticator(self.authenticator, self)
         self.requests_session.auth = self._signing_at_home(authenticator)
         request = requests.Request(*args, **kwargs)
-        if request.auth is None:  # another thread may set the session's own meanwhile
+        if request.auth is None:  # another thread may change the session's authenticator
             request.auth = authenticator
         return prepare_request(self.requests_session, request, user_agent=self.user_agent)
 
     def prepare_request(
         self, context: Context | None, next_page_token: _TToken | None
     ) -> requests.PreparedRequest:
-        """Return the request for a page, ready to be sent (older: see `get_http_request`)."""
+        """Return the prepared request for a page (deprecated: use `get_http_request`)."""
         params: Any = self.get_url_params(context, next_page_token)
         data = self.prepare_request_payload(context, next_page_token)
         url, headers, method = self.get_url(context), self.http_headers, self.http_method
@@ -289,14 +348,14 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         )
 
     def _put_window(self, asked: HTTPRequest) -> None:
-        """Say in a request which window is asked for, where the cursor has options for it."""
+        """Add the bounds of the current window to a request, if the cursor has request options."""
         if self.incremental_sync is not None and self.stream_interval is not None:
             self.incremental_sync.put(asked, self.stream_interval)
 
     def _prepare_request(
         self, *, context: Context | None, page: BaseAPIPaginator[Any]
     ) -> requests.PreparedRequest:
-        """Return what `get_http_request` says, ready to be sent."""
+        """Return the prepared request that `get_http_request` describes."""
         asked = self.get_http_request(
             page=PageContext(stream_context=context, next_page_token=page.current_value)
         )
@@ -326,16 +385,16 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
     def _request(
         self, prepared_request: requests.PreparedRequest, context: Context | None
     ) -> requests.Response:
-        """Send a request once and check the answer.
+        """Send a request once and check the response.
 
-        A token that the server refuses is renewed, and the request sent a second time.
+        If the server rejects the token, the token is renewed and the request is sent again.
         """
         authenticator = bind_authenticator(self.authenticator, self)
         response = self._send(prepared_request, context, authenticator)
         refused = response.status_code == HTTPStatus.UNAUTHORIZED
         refused = refused and response.status_code not in self.tolerated_http_errors
         if refused and refresh_token_after_401(authenticator, response):
-            self.log("The access token was refused and renewed; the request is sent again.")
+            self.log("The access token was rejected and renewed; the request is sent again.")
             response = self._send(prepared_request, context, authenticator)
         self.validate_response(response)
         if response.status_code < HTTPStatus.BAD_REQUEST:
@@ -348,7 +407,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         context: Context | None,
         authenticator: Auth,
     ) -> requests.Response:
-        """Check where the request leads, wait for the budgets, authenticate, send, and measure."""
+        """Check the target host, wait for the rate limits, authenticate, send and measure."""
         return self._exchange(
             request,
             context,
@@ -386,15 +445,28 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         return response
 
     def _secrets(self) -> Secrets:
-        """What no message shows."""
+        """Return the secrets to hide in messages."""
         return collect_secrets(self.config, getattr(self._tap, "config_jsonschema", None))
 
     def validate_response(self, response: requests.Response) -> None:
-        """Raise an error for a status that is one; override to see errors in bodies.
+        """Raise an error for a failed response.
+
+        Override it for APIs that report errors in the body of a successful response, and call
+        ``super()`` first.
+
+        Args:
+            response: Response to check.
 
         Raises:
-            RetriableAPIError: from 500 on, and for `extra_retry_statuses`.
-            FatalAPIError: from 400 on, unless one of `tolerated_http_errors`.
+            RetriableAPIError: The status is 500 or higher, or one of `extra_retry_statuses`.
+            FatalAPIError: The status is another one from 400 on, and not one of
+                `tolerated_http_errors`.
+
+        Example:
+            def validate_response(self, response):
+                super().validate_response(response)
+                if response.json().get("status") == "error":
+                    raise FatalAPIError(self.response_error_message(response))
         """
         status = response.status_code
         if status in self.tolerated_http_errors:
@@ -405,13 +477,13 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
             raise FatalAPIError(self.response_error_message(response), response=response)
 
     def response_error_message(self, response: requests.Response) -> str:
-        """Return the message for a status that is an error: without secrets, the body if short."""
+        """Return the message for an error status, without secrets, with the body if it is short."""
         secrets = self._secrets() | collect_sent_secrets(response.request)
         path = secrets.hide(urlsplit(response.url).path or self.path or "")
         return format_http_error(response, path=path, excerpt=body_excerpt(response, secrets))
 
     def _check_body(self, response: requests.Response) -> None:
-        """Raise an error for a body that is not what it should be, while it can be asked again."""
+        """Raise an error for an invalid body while the request can still be retried."""
 
     # Records
 
@@ -450,7 +522,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
     def _preparer(
         self, context: Context | None, walk: BaseAPIPaginator[Any]
     ) -> Callable[[], requests.PreparedRequest]:
-        """Return what prepares the next request: the author's `prepare_request`, else ours."""
+        """Return the function that prepares requests, an overridden `prepare_request` if any."""
         if type(self).prepare_request is _HTTPStream.prepare_request:
             return partial(self._prepare_request, context=context, page=walk)
         warnings.warn(
@@ -461,11 +533,11 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         return lambda: self.prepare_request(context, walk.current_value)
 
     def _parser(self, walk: Any) -> Callable[[requests.Response], Iterable[Record]]:  # noqa: ARG002
-        """Return what makes records of the answers on one walk through the pages."""
+        """Return the function that parses the responses of one pagination."""
         return self._parsed
 
     def _parsed(self, response: requests.Response) -> Iterable[Record]:
-        """Return the records of an answer; those of a tolerated error are none."""
+        """Return the records of a response; a tolerated error has no records."""
         if response.status_code in self.tolerated_http_errors:
             return ()
         return self.parse_response(response)
@@ -478,24 +550,34 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
 
     @abc.abstractmethod
     def parse_response(self, response: requests.Response) -> Iterable[Record]:
-        """Yield the records of an answer."""
+        """Yield the records of a response."""
 
     @abc.abstractmethod
     def get_new_paginator(self) -> BaseAPIPaginator[Any] | None:
-        """Return a paginator for one walk through the pages, None for a single page."""
+        """Return a paginator for one pagination, or None for a single page."""
 
 
 class _JSONStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
-    """What is a property of a JSON stream, beneath what type checkers see of it."""
+    """Properties of a JSON stream, in a base class that type checkers see as attributes."""
 
     @property
     def records_jsonpath(self) -> str:
-        """Where an answer holds its records: the elements of the document itself."""
+        """JSONPath of the records in a response, as a string.
+
+        The default ``$[*]`` takes the elements of a top-level array. Set it if the records are
+        inside an object.
+
+        Example:
+            records_jsonpath = "$.data[*]"
+        """
         return "$[*]"
 
 
 class RESTStream(RESTStreamOverrides, _JSONStream[_TToken], abc.ABC, Generic[_TToken]):
-    """A stream of an API that answers in JSON.
+    """Base class of a stream of a JSON API.
+
+    Define ``name``, ``url_base``, ``path`` and ``schema``; ``records_jsonpath`` and
+    ``next_page_token_jsonpath`` locate the records and the next page's token in a response.
 
     >>> class Users(RESTStream):
     ...     name = "users"
@@ -507,7 +589,8 @@ class RESTStream(RESTStreamOverrides, _JSONStream[_TToken], abc.ABC, Generic[_TT
     """
 
     next_page_token_jsonpath: str | None = None
-    """Where an answer holds the token of the next page, such as ``$.next``."""
+    """JSONPath of the next page's token in a response, such as ``$.next``; None (the default) if
+    the API has none."""
 
     payload_as_json: bool = True
 
@@ -520,25 +603,40 @@ class RESTStream(RESTStreamOverrides, _JSONStream[_TToken], abc.ABC, Generic[_TT
         *,
         http_method: str | None = None,
     ) -> None:
-        """Make a stream of ``tap``; what is given here goes before the class's own."""
+        """Initialize the stream of ``tap``; the other arguments replace attributes of the class."""
         super().__init__(tap, name, schema, path, http_method=http_method)
         self._compiled_jsonpath = None
         self._next_page_token_compiled_jsonpath = None
 
     def parse_response(self, response: requests.Response) -> Iterable[Record]:
-        """Yield the records of an answer, fractions as ``Decimal``.
+        """Yield the records of a JSON response, with fractions as ``Decimal``.
+
+        The default takes the elements at `records_jsonpath`. Override it if a JSONPath cannot
+        locate
+        the records.
+
+        Args:
+            response: Response that passed `validate_response`.
+
+        Yields:
+            One dict per record.
 
         Raises:
-            NotJSONError: the answer is something else, such as the page of a login.
+            NotJSONError: The response is not JSON, for example a login page.
+
+        Example:
+            def parse_response(self, response):
+                for user_id, user in response.json()["users"].items():
+                    yield {"id": user_id, **user}
         """
         if not is_empty_body(response):
             document = parse_json(response, self._secrets)
             yield from extract_jsonpath(self.records_jsonpath, input=document)
 
     def _check_body(self, response: requests.Response) -> None:
-        """Read the JSON here, where a body that was cut off is asked for again.
+        """Parse the JSON here, so that a truncated body is requested again.
 
-        Of what a class parses itself, only JSON that plainly stops short is refused.
+        If the class overrides `parse_response`, only an obviously truncated body is rejected.
         """
         if type(self).parse_response is not RESTStream.parse_response:
             check_content_length(response)
@@ -546,10 +644,19 @@ class RESTStream(RESTStreamOverrides, _JSONStream[_TToken], abc.ABC, Generic[_TT
             self._check_document(response.read(self._secrets, self.next_page_token_jsonpath))
 
     def _check_document(self, document: Any) -> None:
-        """Raise an error for a document that says there was one."""
+        """Raise an error for a document that reports an error."""
 
     def get_new_paginator(self) -> BaseAPIPaginator[Any] | None:
-        """Return a paginator: by `next_page_token_jsonpath`, else by header ``X-Next-Page``."""
+        """Return a new paginator for one pagination, or None for a single page.
+
+        The default reads the next token at `next_page_token_jsonpath` if it is set, else in the
+        header ``X-Next-Page``. Override it for other kinds of pagination, with a class of
+        `tap_core.pagination`.
+
+        Example:
+            def get_new_paginator(self):
+                return PageNumberPaginator(start_value=1)
+        """
         if hasattr(self, "get_next_page_token"):
             warnings.warn(
                 "`RESTStream.get_next_page_token` is deprecated: override `get_new_paginator`.",

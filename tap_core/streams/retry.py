@@ -1,7 +1,7 @@
-"""How an HTTP stream tries again.
+"""Retry behaviour of an HTTP stream.
 
-Rules of the room: every method is an author's to override, and its name is the Singer SDK's;
-the waiting itself is in `http.retry`.
+All methods may be overridden and have the names of the Meltano Singer SDK. The waiting is
+implemented in `tap_core.http.retry`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _TNum = TypeVar("_TNum", int, float)
 
 
 class RetryingStream(WindowedStream, abc.ABC):
-    """How an HTTP stream tries again; every method is an author's to override."""
+    """Retry hooks of an HTTP stream; authors may override every method."""
 
     path: str | None = None
-    """Path of the endpoint, put behind ``url_base``; ``{key}`` is replaced from settings
-    and context."""
+    """Path of the endpoint, appended to ``url_base``, such as ``/users/{user_id}``. ``{key}`` is
+    replaced by a value of the context or a setting."""
 
     honour_retry_after: bool = True
-    """Whether a server that says when to come back (``Retry-After``, up to an hour) is asked
-    just then; False leaves every wait to `backoff_wait_generator`."""
+    """True if the wait that the server requests with ``Retry-After`` (up to an hour) is used. With
+    False every wait comes from `backoff_wait_generator`."""
 
     def request_decorator(self, func: RequestFunc) -> RequestFunc:
-        """Return a function that tries again as the other hooks say."""
+        """Return a function that calls ``func`` and retries it according to the other hooks."""
         return with_retries(
             wait_generator=self.backoff_wait_generator,
             max_tries=self.backoff_max_tries,
@@ -48,23 +48,54 @@ class RetryingStream(WindowedStream, abc.ABC):
         )(func)
 
     def backoff_wait_generator(self) -> Generator[float, Any, None]:
-        """Return a generator of waits in seconds: 2, 4, 8 … unless overridden."""
+        """Return a generator of the seconds to wait before each retry.
+
+        The default is exponential: 2, 4, 8 and so on. Override it for another sequence, or use
+        `backoff_runtime` for waits that depend on the response.
+
+        Example:
+            def backoff_wait_generator(self):
+                return backoff.constant(interval=10)
+        """
         return exponential_backoff()
 
     def backoff_max_tries(self) -> int:
-        """Return how often a request is sent before its failure counts."""
+        """Return the maximum number of attempts per request, as an integer; 5 by default.
+
+        Example:
+            def backoff_max_tries(self):
+                return 8
+        """
         return 5
 
     def backoff_jitter(self, value: float) -> float:
-        """Return a wait with something random added, up to a second."""
+        """Return a wait in seconds with a random part added.
+
+        The default adds up to one second. Override it to return ``value`` for exact waits.
+
+        Args:
+            value: Wait in seconds from `backoff_wait_generator`.
+        """
         return random_jitter(value)
 
     def backoff_runtime(self, *, value: Callable[[Any], _TNum]) -> Generator[_TNum, Any, None]:
-        """Return a wait generator that asks ``value`` with each failure for the seconds."""
+        """Return a wait generator that calls ``value`` with each error to get the seconds to wait.
+
+        Args:
+            value: Function from the raised error to the seconds to wait.
+
+        Example:
+            def backoff_wait_generator(self):
+                return self.backoff_runtime(value=lambda error: int(error.response.headers["Wait"]))
+        """
         return runtime_backoff(value)
 
     def backoff_handler(self, details: Details) -> None:
-        """Log a failure before the wait that follows it."""
+        """Log a failed attempt before the wait; override it for other reactions.
+
+        Args:
+            details: Details of the attempt from the ``backoff`` package.
+        """
         error = details.get("exception")
         response = error.response if isinstance(error, RetriableAPIError) else None
         failure = (type(error).__name__, error)

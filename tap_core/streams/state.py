@@ -1,8 +1,8 @@
-"""Where a stream stands: bookmarks, partitions, signposts and what authors may ask.
+"""State of a stream: bookmarks, partitions, signposts and the methods that authors use.
 
-Rules of the room: this half of `Stream` asks `state/` and decides nothing itself. An
-author who looks at state sees it as of the last record that he yielded, so each look
-settles the open chunk first; a dict that was handed out may be changed by its holder.
+This base class of `Stream` delegates all decisions to `tap_core.state`. An author who reads
+the state sees it as of the last yielded record, so every access first sends the open chunk.
+A dict returned to the author may be changed by the author at any time.
 """
 
 from __future__ import annotations
@@ -31,28 +31,31 @@ __all__ = ["StatefulStream"]
 
 
 class StatefulStream(StreamDeclarations):
-    """The half of a stream that knows where it stands: see `tap_core.Stream`."""
+    """State handling of a stream: see `tap_core.Stream`."""
 
     state_partition_limit: int | None = None
-    """How many partitions may have a bookmark of their own, None for no limit.
+    """Maximum number of partitions with their own bookmark, None for no limit.
 
-    With more of them one bookmark stands for all, the oldest. A user's setting of the
-    same name can lower the number.
+    If there are more partitions, one bookmark, the oldest, is used for all. The user's setting of
+    the same name can lower the number.
     """
 
     sent_before: Mapping[str, Any] | None = None
-    """The state up to which records were sent, where all are read again for children that
-    begin; the state of the run itself begins anew."""
+    """State up to which records were sent, if all records are read again for new child streams. The
+    state of the run itself starts empty."""
 
     _state_partitioning_keys: Sequence[str] | None = None
     _state_manager: StreamStateManager | None = None
 
     @property
     def state_partitioning_keys(self) -> Sequence[str] | None:
-        """Keys of the context that tell bookmarks apart.
+        """Context keys that identify a bookmark, as a sequence of strings.
 
-        None takes the whole context; an empty list keeps one bookmark for the stream.
-        Anything but None makes the stream unsorted for its state.
+        None (the default) uses the whole context, so that each context has a bookmark. An empty
+        list
+        keeps a single bookmark for the stream. With any value but None the stream's state is
+        handled
+        as unsorted.
         """
         return self._state_partitioning_keys
 
@@ -63,26 +66,30 @@ class StatefulStream(StreamDeclarations):
 
     @property
     def is_sorted(self) -> bool:
-        """Whether records come in the order of the replication key.
+        """True if records arrive in ascending order of the replication key; False by default.
 
-        A sync of such a stream that was interrupted goes on where it stopped.
+        Set it to True if the source guarantees the order: an interrupted sync then resumes at its
+        last record. A record out of order is an error, unless `check_sorted` is False.
+
+        Example:
+            is_sorted = True
         """
         return False
 
     @property
     def check_sorted(self) -> bool:
-        """Whether a record that breaks the order of a sorted stream is an error."""
+        """True if a record out of order in a sorted stream is an error; True by default."""
         return True
 
     @property
     def state_manager(self) -> StreamStateManager:
-        """What keeps this stream's bookmarks."""
+        """State manager, which keeps this stream's bookmarks."""
         if self._state_manager is None:
             self._state_manager = self._make_manager(self._tap.document)
         return self._state_manager
 
     def _make_manager(self, document: StateDocument) -> StreamStateManager:
-        """Make what keeps this stream's bookmarks in a document."""
+        """Return a state manager for this stream's bookmarks in a document."""
         return StreamStateManager(
             tap_name=self.tap_name,
             stream_name=self.name,
@@ -100,18 +107,18 @@ class StatefulStream(StreamDeclarations):
         )
 
     def _order(self) -> ReplicationKeyComparator:
-        """Return what compares the values of the replication key: by its type in the schema."""
+        """Return the comparator of replication key values, chosen by their type in the schema."""
         return make_comparator(
             get_definition(self.replication_path, self.effective_schema)
             if self.replication_key
             else None
         )
 
-    # What authors may look at
+    # State access for authors
 
     @property
     def tap_state(self) -> TapState:
-        """The whole tap's state, writable; shared by all streams."""
+        """State of the whole tap, writable and shared by all streams."""
         state: TapState = self._tap.state
         return state
 
@@ -119,17 +126,17 @@ class StatefulStream(StreamDeclarations):
 
     @property
     def stream_state(self) -> dict[str, Any]:
-        """This stream's state, writable; made when there is none."""
+        """State of this stream, writable; created if it is missing."""
         self._tap.run.settle()
         state = self.state_manager.stream_state
         self._tap.document.share(self.name)
         return state
 
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
-        """Return the state of one context, writable; made when there is none.
+        """Return the state of one context, writable; created if it is missing.
 
-        A stream without partitions, or with ``state_partitioning_keys`` that leave
-        nothing of the context, has the stream's own state for every context.
+        A stream without partitions, or whose ``state_partitioning_keys`` select nothing from the
+        context, uses the stream's own state for every context.
         """
         self._tap.run.settle()
         state = self.state_manager.get_context_state(context)
@@ -137,24 +144,24 @@ class StatefulStream(StreamDeclarations):
         return state
 
     def _get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the part of a context that tells bookmarks apart."""
+        """Return the part of a context that identifies its bookmark."""
         return self.state_manager.get_state_partition_context(context)
 
     def get_starting_replication_key_value(self, context: Context | None) -> Any | None:
-        """Return where this sync of the context starts, None for the beginning.
+        """Return the replication key value from which this sync of the context starts, or None.
 
-        The value is the bookmark or ``start_date`` as of the start of the sync. Use it
-        for replication keys that are no date-times.
+        The value is the bookmark or ``start_date`` as of the start of the sync; None means to read
+        from the beginning. Use this method for replication keys that are no date-times.
         """
         self._tap.run.settle()
         return self.state_manager.get_starting_replication_value(context, self.replication_method)
 
     def get_starting_timestamp(self, context: Context | None) -> datetime | None:
-        """Return where this sync of the context starts, as an aware date-time.
+        """Return the start of this sync of the context as a timezone-aware datetime, or None.
 
         Raises:
-            StreamSetupError: the value is not a date-time; it is a ValueError, too.
-            ValueError: the replication key is not a date-time.
+            StreamSetupError: The value is not a date-time. It is also a ValueError.
+            ValueError: The replication key is not a date-time.
         """
         value = self.get_starting_replication_key_value(context)
         if value is None:
@@ -165,7 +172,7 @@ class StatefulStream(StreamDeclarations):
         return self._parse_datetime(value)
 
     def _parse_datetime(self, value: str) -> datetime:
-        """Parse a date-time; without a zone it is UTC."""
+        """Parse a date-time; a value without a time zone is UTC."""
         found = parse_instant(value)
         if found is None:
             shown = show_value(value, repr(value))
@@ -176,19 +183,19 @@ class StatefulStream(StreamDeclarations):
     def compare_start_date(self, value: str, start_date_value: str) -> str:
         """Return the later of a bookmark and ``start_date``.
 
-        Only date-time keys can be compared; for others the bookmark is taken. Override
-        for keys such as epoch seconds.
+        Only date-time keys are compared; for other keys the bookmark is returned. Override it for
+        keys such as epoch seconds.
         """
         if self.is_timestamp_replication_key:
             return max(value, start_date_value, key=self._parse_datetime)
         return value
 
     def get_replication_key_signpost(self, context: Context | None = None) -> datetime | Any | None:
-        """Return the greatest bookmark that this sync may reach, None for no bound.
+        """Return the greatest bookmark that this sync may store, or None for no limit.
 
-        For date-time keys that is the time at which the tap started: records changed
-        later may have been missed on pages already read. Override for keys of other
-        kinds, such as event ids or log positions.
+        For date-time keys it is the start time of the tap, because records changed later may have
+        been missed on pages already read. Override it for keys of other types, such as event
+        identifiers or log positions.
         """
         del context
         if not self.is_timestamp_replication_key:
@@ -196,35 +203,42 @@ class StatefulStream(StreamDeclarations):
         return datetime.fromtimestamp(self._initialized_at / 1000.0, tz=timezone.utc)
 
     def _begin_context(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
-        """Get ready to read a context; return what says which of its records are sent.
+        """Prepare to read a context; return a filter for its records, or None to send all.
 
-        None: all are. Asked after `post_process`, before children are synced.
+        The filter is applied after `post_process`, before children are synced.
         """
         return None
 
     def _begin_trial(self, context: Context | None) -> None:
-        """Get ready to read no more of a context than shows that the source answers."""
+        """Prepare to read only as much of a context as a connection test needs."""
 
     def _intervals(self, context: Context | None) -> Sequence[ReadInterval]:  # noqa: ARG002
-        """Return the windows of a context where each can be read by itself; here none can."""
+        """Return the windows of a context that can be read separately; none by default."""
         return ()
 
     def _reading_only(self, interval: ReadInterval) -> AbstractContextManager[None]:
-        """Read one window of a context."""
+        """Restrict reading to one window of a context for the duration of the block."""
         raise NotImplementedError(f"Stream '{self.name}' has no windows: {interval}")
 
     def _end_context(self) -> None:
-        """End what was begun for a context that was read, or could not be."""
+        """Release the resources of a context after it was read or failed."""
 
     def _outlives(self, error: Exception) -> bool:  # noqa: ARG002
-        """Return whether other contexts are read behind one that failed; as in singer_sdk none."""
+        """Return True if other contexts are read after this failure; False, as in singer_sdk."""
         return False
 
     @property
     def partitions(self) -> list[dict[str, Any]] | None:
-        """Contexts that this stream is synced for, one after the other.
+        """Contexts that the stream is synced for, one after the other, as a list of dicts or None.
 
-        By default those that the state knows. Override to say them.
+        The default returns the contexts in the state. Override it to read the stream once for each
+        of several values, such as accounts or regions. Each context has its own bookmark, unless
+        `state_partitioning_keys` combines several.
+
+        Example:
+            @property
+            def partitions(self):
+                return [{"region": region} for region in self.config["regions"]]
         """
         entries: Sequence[Any] = self._tap.document.partitions(self.name) or ()
         contexts = [
@@ -235,10 +249,10 @@ class StatefulStream(StreamDeclarations):
         return contexts or None
 
     def keeps_partition(self, context: Context) -> bool:  # noqa: ARG002 - for overrides
-        """Return whether a partition that the source did not return stays in the state.
+        """Return True if the state keeps a partition that the source no longer returns.
 
-        Asked once per run, when the stream has ended, for each partition of its state
-        that was not read though all were. Override to forget those that are gone.
+        Called once per run, when the stream has ended, for each partition in its state that was not
+        read although all partitions of the source were. Override it to remove deleted partitions.
         """
         return True
 
@@ -247,11 +261,11 @@ class StatefulStream(StreamDeclarations):
     def _write_replication_key_signpost(
         self, context: Context | None, value: datetime | str | float | None
     ) -> None:
-        """Keep the signpost of a context until it is finalized."""
+        """Store the signpost of a context until its state is finalized."""
         self.state_manager.write_replication_key_signpost(value, context=context)
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
-        """Keep where the sync of a context starts until it is finalized."""
+        """Store the starting value of a context until its state is finalized."""
         self.state_manager.write_starting_replication_value(
             context=context,
             replication_method=self.replication_method,
@@ -262,17 +276,17 @@ class StatefulStream(StreamDeclarations):
 
     @property
     def _start_date(self) -> Any:
-        """Where a context without a bookmark starts, None where nothing says so."""
+        """Start of a context without a bookmark, or None if no setting defines it."""
         return self._config.get("start_date")
 
     def _increment_stream_state(
         self, latest_record: Record, *, context: Context | None = None
     ) -> None:
-        """Move the bookmark of a context past a record.
+        """Advance the bookmark of a context past a record.
 
         Raises:
-            InvalidStreamSortException: the stream is sorted and the record is not.
-            InvalidReplicationKeyException: the record lacks the replication key.
+            InvalidStreamSortException: The stream is sorted and the record is out of order.
+            InvalidReplicationKeyException: The record has no replication key.
         """
         if not latest_record or self.replication_method != REPLICATION_INCREMENTAL:
             return
@@ -288,9 +302,9 @@ class StatefulStream(StreamDeclarations):
         self._tap.run.reload_bookmarks()
 
     def _complete_state(self, *, saw_all: bool) -> None:
-        """Bring the state of the partitions to its final form; all of them have ended.
+        """Finalize the partitions in the state after all of them have ended.
 
-        Where the state itself says which partitions there are, all of them stay.
+        If the state itself defines the partitions, all of them are kept.
         """
         kind = type(self)
         if kind.partitions is StatefulStream.partitions and not self.parent_stream_type:
@@ -305,7 +319,7 @@ class StatefulStream(StreamDeclarations):
             self._tap.run.checkpoint(owed=True)
 
     def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Promote the progress markers of one state dict."""
+        """Turn the progress markers of one state dict into its final bookmark."""
         self._tap.run.settle_bookmarks()
         self.state_manager.finalize_state(state)
         self._tap.run.reload_bookmarks()

@@ -1,9 +1,9 @@
-"""Streams that are read by date: what is asked for, and what of it is sent and kept.
+"""Streams that are read in date windows.
 
-Rules of the room: an author sets `incremental_sync`, and that is all; formats, windows and
-their bounds are in `incremental`, what a state may say is in `sync.windows`. Each window is
-read by a copy of the stream whose `stream_interval` it is, so that several can be read side by
-side; records come out, and bookmarks move, in the order of the windows all the same.
+An author only sets `incremental_sync`. Formats, windows and their bounds are in
+`tap_core.incremental`; the state changes are in `tap_core.sync.window_state`. Each window is
+read by a copy of the stream with its own `stream_interval`, so that several windows can be
+read in parallel. Records are written, and bookmarks move, in the order of the windows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = ["WindowedStream"]
 
 @dataclass(slots=True)
 class _Round:
-    """One reading of one context, from its lower bound to its end."""
+    """One pass over one context, from its lower bound to its end."""
 
     cursor: DatetimeBasedCursor
     context: Context | None
@@ -52,44 +52,44 @@ class _Round:
     end: dt.datetime
     gate: CursorRecordFilter | None
     threads: ExitStack = field(default_factory=ExitStack)
-    """What pulls for it, until it ends."""
+    """Resources of the reading threads, closed at the end of the pass."""
     is_taken: bool = False
     in_sync: bool = False
-    """Whether an engine pulls: else no state is moved, and nothing runs in threads."""
+    """True during a sync; otherwise no state is changed and no threads are used."""
     is_trial: bool = False
-    """Whether one window is enough to see that the source answers."""
+    """True if one window is enough, as in a connection test."""
 
     @property
     def is_one(self) -> bool:
-        """Whether it has one window, which the stream itself reads: no copies, nor threads."""
+        """True if there is one window, which the stream itself reads without copies or threads."""
         return self.cursor.is_data_feed or not self.cursor.step
 
 
 class WindowedStream(Stream, abc.ABC):
-    """A stream that may be read in windows of time."""
+    """Stream that can be read in time windows."""
 
     incremental_sync: DatetimeBasedCursor | None = None
-    """The cursor by which the stream is read, window by window; None reads it as a whole.
+    """Cursor by which the stream is read in windows; None reads the stream as a whole.
 
-    Its field is the replication key, unless the stream or a catalog names another.
+    The cursor field is the replication key, unless the stream or a catalog defines another one.
     """
 
     stream_interval: TimeWindow | None = None
-    """The window that is being read, for whoever builds a request or changes a record of it."""
+    """Window that is being read, for code that builds requests or changes records."""
 
     max_parallel_windows: int = 1
-    """In how many threads windows may be read; more than 1 says that this stream, and what it
-    uses, is safe to run in threads. Contexts in threads read one window at a time."""
+    """Number of threads that may read windows. Set it above 1 only if this stream, and the code it
+    uses, is thread-safe. Contexts that are synced in threads read one window at a time."""
 
     _round: _Round | None = None
     _gate: CursorRecordFilter | None = None
     _only: ReadInterval | None = None
 
-    # What a cursor makes of a stream
+    # Properties that depend on the cursor
 
     @property
     def replication_key(self) -> str | None:
-        """Name of the property that grows as records change: by default the cursor's field."""
+        """Name of the property that grows as records change; the cursor field by default."""
         declared = self.incremental_sync
         return self._replication_key or (declared.cursor_field if declared else None)
 
@@ -100,7 +100,7 @@ class WindowedStream(Stream, abc.ABC):
 
     @property
     def state_partitioning_keys(self) -> Sequence[str] | None:
-        """Keys of the context that tell bookmarks apart; none where the cursor is a global one."""
+        """Context keys that identify a bookmark; an empty list if the cursor is global."""
         declared = self.incremental_sync
         if self._state_partitioning_keys is None and declared and declared.global_substream_cursor:
             return []
@@ -112,7 +112,7 @@ class WindowedStream(Stream, abc.ABC):
         self._state_manager = None
 
     def get_replication_key_signpost(self, context: Context | None = None) -> Any | None:
-        """Return the greatest bookmark of this sync; with a cursor each window has its own."""
+        """Return the greatest bookmark of this sync; None with a cursor, whose windows limit it."""
         if self.incremental_sync is not None:
             return None
         return super().get_replication_key_signpost(context)
@@ -132,7 +132,7 @@ class WindowedStream(Stream, abc.ABC):
         return cursor.format.write(self._edges(cursor)[0])
 
     def _parse_datetime(self, value: str) -> dt.datetime:
-        """Parse a date-time: in the formats of the cursor, else in ISO 8601."""
+        """Parse a date-time in one of the cursor's formats, else in ISO 8601."""
         order = self.state_manager.order
         found = order.instant(value) if isinstance(order, CursorComparator) else None
         return super()._parse_datetime(value) if found is None else found
@@ -145,10 +145,10 @@ class WindowedStream(Stream, abc.ABC):
 
     @abc.abstractmethod
     def request_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of all pages of a context, or of one window of it."""
+        """Yield the records of all pages of a context, or of its current window."""
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context, window after window where the stream has a cursor."""
+        """Yield the records of a context; with a cursor, one window after the other."""
         cursor = self.incremental_sync
         if cursor is None:
             yield from self.request_records(context)
@@ -160,7 +160,7 @@ class WindowedStream(Stream, abc.ABC):
             for window, records in self._parts(current):
                 if current.in_sync:
                     begin_window(self, context, end=window.end_time, last=last)
-                self.stream_interval = window  # for `post_process`, which no copy is asked for
+                self.stream_interval = window  # for `post_process`, which is called on this object
                 yield from records
                 if current.in_sync and not self._has_gap:
                     until = window.end_time if is_kept else None
@@ -170,11 +170,11 @@ class WindowedStream(Stream, abc.ABC):
 
     @property
     def _has_gap(self) -> bool:
-        """Whether records of the context in hand were left out, so that no window is closed."""
+        """True if records of the current context were skipped, so that no window may be closed."""
         return False
 
     def _parts(self, current: _Round) -> Iterator[tuple[TimeWindow, Iterable[Record]]]:
-        """Yield the windows of a round with their records, which are pulled before the next."""
+        """Yield each window with its records, which must be consumed before the next window."""
         windows = self._windows(current)
         size, run = self._get_thread_count(current), self._tap.run
         if size > 1:
@@ -187,7 +187,7 @@ class WindowedStream(Stream, abc.ABC):
         if current.is_one:
             yield from ((window, self._read_window(window, current)) for window in windows)
             return
-        self._prepare_for_threads(1)  # what copies share
+        self._prepare_for_threads(1)  # objects that the copies share
         for window in windows:
             made = copy.copy(self)
             yield window, made._read_window(window, current)
@@ -209,19 +209,19 @@ class WindowedStream(Stream, abc.ABC):
         return self.max_parallel_windows
 
     def _read_window(self, window: TimeWindow, current: _Round) -> Iterable[Record]:
-        """Be the stream that reads one window, and no other."""
+        """Return the records of one window; this stream object reads only that window."""
         self.stream_interval, self._gate = window, current.gate
         return self.request_records(current.context)
 
     @property
     def _has_ended(self) -> bool:
-        """Whether a feed has come to what was sent before, so that no page is to follow."""
+        """True if a newest-first feed has reached data sent before, which ends the pagination."""
         return self._gate is not None and self._gate.is_past
 
-    # A context, from its bounds to its end
+    # Start and end of a context
 
     def _intervals(self, context: Context | None) -> Sequence[ReadInterval]:
-        """Return the windows of a context where each can be read by itself; else none."""
+        """Return the windows of a context that can be read separately, or an empty sequence."""
         cursor = self.incremental_sync
         if cursor is None or cursor.is_data_feed or not cursor.step:
             return ()
@@ -231,7 +231,7 @@ class WindowedStream(Stream, abc.ABC):
 
     @contextmanager
     def _reading_only(self, interval: ReadInterval) -> Iterator[None]:
-        """Read one window of a context, as if the others were read elsewhere."""
+        """Restrict reading to one window of a context for the duration of the block."""
         self._only = interval
         try:
             yield
@@ -253,13 +253,13 @@ class WindowedStream(Stream, abc.ABC):
             self._round.is_trial = True
 
     def _end_context(self) -> None:
-        """Let no thread go on that pulls for this context."""
+        """Stop the threads that read windows of this context."""
         current, self._round, self.stream_interval, self._gate = self._round, None, None, None
         if current is not None:
             current.threads.__exit__(*sys.exc_info())
 
     def _take_round(self, cursor: DatetimeBasedCursor, context: Context | None) -> _Round:
-        """Return what the engine has begun; outside of a sync one that begins now."""
+        """Return the pass that the engine started, or start one outside of a sync."""
         current = self._round
         if current is None or current.is_taken or current.context != context:
             current = self._new_round(cursor, context)
@@ -269,8 +269,8 @@ class WindowedStream(Stream, abc.ABC):
     def _new_round(self, cursor: DatetimeBasedCursor, context: Context | None) -> _Round:
         if self.state_manager.is_sorted and (cursor.lookback_window or cursor.is_data_feed):
             raise ConfigurationError(
-                f"Stream '{self.name}' is declared sorted, and its cursor reads again what was"
-                " read (lookback_window), or newest first (is_data_feed). Set is_sorted = False."
+                f"Stream '{self.name}' is declared sorted, but its cursor reads older records"
+                " again (lookback_window) or newest first (is_data_feed). Set is_sorted = False."
             )
         start, end = self._edges(cursor)
         stored = self._stored(cursor, context)
@@ -280,7 +280,7 @@ class WindowedStream(Stream, abc.ABC):
         if lower > end:
             self.state_manager.order.tell_once(
                 "nothing",
-                "Stream '%s': nothing to read, since the interval would begin at %s, after its"
+                "Stream '%s': nothing to read, since the interval would start at %s, after its"
                 " end %s.",
                 self.name,
                 cursor.format.write(lower),
@@ -289,7 +289,7 @@ class WindowedStream(Stream, abc.ABC):
         return _Round(cursor, context, lower, end, self._new_gate(cursor, lower, end, stored))
 
     def _edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
-        """Return from when until when there is anything to read, as the settings say."""
+        """Return the configured start and end of the data to read."""
         now = utc_now()
         return self._edge(cursor, "start", now), self._edge(cursor, "end", now)
 
@@ -302,11 +302,11 @@ class WindowedStream(Stream, abc.ABC):
         return found
 
     def _wrong_edge(self, message: str, name: str) -> ConfigurationError:  # noqa: ARG002
-        """Return the error for a start or an end that is no date-time."""
+        """Return the error for a start or end that is not a date-time."""
         return ConfigurationError(f"Stream '{self.name}': {message}")
 
     def _stored(self, cursor: DatetimeBasedCursor, context: Context | None) -> dt.datetime | None:
-        """Return the instant up to which a context was sent, None for the beginning."""
+        """Return the datetime up to which a context was synced, or None for the beginning."""
         if self.replication_method != REPLICATION_INCREMENTAL:
             return None
         manager, key = self.state_manager, str(self.replication_key)
@@ -318,11 +318,11 @@ class WindowedStream(Stream, abc.ABC):
         found = order.instant(value) if isinstance(order, CursorComparator) else None
         if found is not None:
             return found
-        iso = parse_instant(value)  # of a version of the tap that had no cursor
+        iso = parse_instant(value)  # written by a version of the tap without a cursor
         if iso is None:
             self.log(
-                "The state's cursor %r cannot be read in the formats of the cursor, nor as"
-                " ISO 8601: everything is read from the start date.",
+                "The cursor value %r in the state is neither in one of the cursor's formats nor"
+                " ISO 8601: all data is read from the start date.",
                 value,
                 level=logging.WARNING,
             )
@@ -337,7 +337,7 @@ class WindowedStream(Stream, abc.ABC):
         end: dt.datetime,
         stored: dt.datetime | None,
     ) -> CursorRecordFilter | None:
-        """Return what decides on each record; None where the API does."""
+        """Return the record filter, or None if the API filters the records."""
         passed = stored if cursor.boundary == "drop" and stored == lower else None
         order = self.state_manager.order
         if not isinstance(order, CursorComparator) or (passed is None and not cursor.filters):

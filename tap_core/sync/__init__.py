@@ -1,1 +1,1 @@
-"""From a plan to events."""
+"""Sync engine: turns the plan of each stream into a sequence of events."""

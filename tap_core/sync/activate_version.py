@@ -1,7 +1,8 @@
-"""The version of a table that is read in full.
+"""Table version of a FULL_TABLE stream, announced with ACTIVATE_VERSION.
 
-Rules of the room: it is begun once per run and stream, whoever syncs the stream's contexts; rows
-carry it, and what looks final is said of it when the stream has ended.
+The version is chosen once per run and stream, even if several workers sync the contexts of
+the stream. Every row carries the version. The final ACTIVATE_VERSION, which tells the target
+to delete rows of older versions, is written when the stream has ended.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["emit_activate_version"]
 
 
 def emit_activate_version(stream: SyncStream, run: SyncRun) -> None:
-    """Say which version of a full table is coming, once per run."""
+    """Write the first ACTIVATE_VERSION of a FULL_TABLE stream, if enabled, once per run."""
     if (
         stream.replication_method == REPLICATION_FULL_TABLE
         and stream.emit_activate_version_messages

@@ -1,11 +1,12 @@
-"""Rows into files: a way out that stands before a door's.
+"""Output stage that writes the rows of streams with ``batch_config`` into batch files.
 
-Rules of the room: a chunk of a stream with ``batch_config`` goes into the open file of
-that stream, body for body, so selection, maps and conformance are those of RECORD lines.
-A file that has ``batch_size`` rows is closed and named in a `Files` at once. A state
-covers all that was pulled, of every stream, so before one goes out all open files are
-closed and named; none goes out while an author's own batcher holds rows that it has not
-named. Extra states would cut files short and wait.
+- The stage sits in front of the protocol writer. The encoded bodies of a chunk are appended to
+  the open file of the stream, so selection, stream maps and type conformance are the same as
+  for RECORD messages.
+- A file that holds ``batch_size`` rows is closed and announced in a `BatchFiles` event at once.
+- A state covers the rows of all streams, so all open files are closed and announced before a
+  state is written. No state is written while an author's own batcher holds rows that it has
+  not announced. States that are not due are delayed, because they would cut files short.
 
 Source: "Batch Messages" in the documentation of the Meltano Singer SDK.
 """
@@ -29,13 +30,13 @@ __all__ = ["BatchFileOutput", "BatchFolder"]
 
 
 class _WayOut(Protocol):
-    """Whatever takes events; `outbox.Outlet` is one."""
+    """An object that accepts events, for example a `ProtocolWriter`."""
 
     def emit(self, event: Event, /) -> None: ...
 
 
 class BatchFolder:
-    """Where the files of one stream go, and the one that is open."""
+    """Destination of the batch files of one stream, with the file that is open."""
 
     def __init__(
         self, describe: SchemaEvent, tap_name: str, config: BatchConfig, counter: Counter
@@ -43,7 +44,7 @@ class BatchFolder:
         """Name files after ``tap_name`` and the stream; count them with ``counter``.
 
         Raises:
-            ConfigurationError: files cannot be compressed as the settings ask.
+            ConfigurationError: The configured compression is not available.
         """
         from tap_core.batch.writer import FileNamer, get_format
 
@@ -58,21 +59,21 @@ class BatchFolder:
 
     @property
     def room(self) -> int:
-        """How many rows go into the open file, or the next one, until it is full."""
+        """Number of rows that still fit into the open file, or into the next one."""
         return self._config.batch_size - (self._file.count if self._file is not None else 0)
 
     def take(self, rows: Rows) -> Iterator[BatchFiles]:
-        """Write a chunk; yield the files that it filled.
+        """Write a chunk; yield an event for each file that it completes.
 
         Raises:
-            BatchFileError: a file cannot be written.
+            BatchFileError: A file cannot be written.
         """
         from tap_core.batch.writer import encode_row
 
         if rows.version != self._version:
             yield from self.close()
             self._version = rows.version
-        given: Sequence[Any] = rows.rows  # a writer's outlet keeps records, not bodies
+        given: Sequence[Any] = rows.rows  # a Singer message writer keeps records, not bodies
         bodies = [row if isinstance(row, bytes) else encode_row(row) for row in given]
         while bodies:
             fitting = bodies[: self.room]
@@ -82,10 +83,10 @@ class BatchFolder:
                 yield from self.close()
 
     def close(self) -> Iterator[BatchFiles]:
-        """Complete the open file, if there is one, and yield it.
+        """Complete the open file, if there is one, and yield its event.
 
         Raises:
-            BatchFileError: it cannot be completed.
+            BatchFileError: The file cannot be completed.
         """
         file, self._file = self._file, None
         if file is not None:
@@ -103,10 +104,10 @@ class BatchFolder:
 
 
 class BatchFileOutput:
-    """The streams of one run whose rows go into files; under the lock of the way out."""
+    """Batch file output of one run; call its methods under the lock of the output queue."""
 
     def __init__(self, outlet: _WayOut) -> None:
-        """Hand on to ``outlet`` what does not go into files, and the files' names."""
+        """Pass events that do not go into files, and the `BatchFiles` events, to ``outlet``."""
         self._outlet = outlet
         self._sources: dict[str, tuple[BatchFolder, ...]] = {}
         self._folders: dict[StreamId, BatchFolder] = {}
@@ -115,17 +116,17 @@ class BatchFileOutput:
         self._held: set[tuple[str, int]] = set()
 
     def __contains__(self, source: str) -> bool:
-        """Whether the rows of a stream, by its own name, go into files now."""
+        """Return True if the stream with this unmapped name currently writes batch files."""
         return source in self._sources
 
     def begin(self, source: str, folders: Iterable[BatchFolder]) -> None:
-        """Let a stream's rows go into files: a folder for each name that it goes out by."""
+        """Start writing batch files for a stream, with one folder per output name."""
         self._sources[source] = tuple(folders)
         for folder in self._sources[source]:
             self._folders[folder.stream] = folder
 
     def finish(self, source: str) -> None:
-        """Name the last files of a stream, and log how many there were."""
+        """Close and announce the last files of a stream, and log the number of files."""
         for folder in self._sources.get(source, ()):
             self._name(folder.close())
             folder.counter.exit()
@@ -133,12 +134,12 @@ class BatchFileOutput:
             del self._folders[folder.stream]
 
     def room(self, source: str, most: int) -> int:
-        """How many records of a stream may be gathered before a file may be full."""
+        """Return how many records may be buffered before a file of the stream can be full."""
         folders = self._sources.get(source)
         return min(most, *(each.room for each in folders)) if folders else most
 
     def emit(self, event: Event) -> None:
-        """Write rows into their file, or hand an event on; rows before it are named first."""
+        """Write rows into their file, or pass an event on after announcing the files before it."""
         if isinstance(event, Rows):
             folder = self._folders.get(event.stream)
             if folder is not None:
@@ -161,7 +162,7 @@ class BatchFileOutput:
             folder.schema = event.schema
 
     def _name(self, finished: Iterable[BatchFiles]) -> bool:
-        """Tell of finished files; return whether there were any."""
+        """Emit an event for each finished file; return True if there were any."""
         found = False
         for files in finished:
             found = True
@@ -169,20 +170,23 @@ class BatchFileOutput:
             self._folders[files.stream].counter.increment()
         return found
 
-    # When states may go out
+    # State control
 
     def wants_state(self) -> bool:
-        """Whether a file was filled since this was last asked: then a state is due."""
+        """Return True if a file was filled since the last call, which makes a state due."""
         filled, self._has_filled = self._has_filled, False
         return filled
 
     def allows_state(self, *, owed: bool) -> bool:
-        """Whether a state may go out; an extra one only while no stream writes files."""
+        """Return True if a state may be written now.
+
+        A state that is not ``owed`` is only allowed while no stream writes batch files.
+        """
         return not self._held and (owed or not self._sources)
 
     @contextmanager
     def batching(self, source: str) -> Iterator[None]:
-        """Let a stream make its batches itself; after an error its rows stay held."""
+        """Mark a stream as making its own batches; after an error its rows stay marked as held."""
         who = _here(source)
         self._batching.add(who)
         yield
@@ -190,12 +194,12 @@ class BatchFileOutput:
         self._held.discard(who)
 
     def hold(self, source: str) -> None:
-        """Note that this thread pulled a record, which stands in no file that was named."""
+        """Note that this thread pulled a record that is not yet in an announced file."""
         if _here(source) in self._batching:
             self._held.add(_here(source))
 
     def release(self, source: str) -> None:
-        """Note that this thread names a batch: it holds all that was pulled."""
+        """Note that this thread announces a batch, which holds all records pulled so far."""
         self._held.discard(_here(source))
 
 

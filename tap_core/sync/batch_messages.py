@@ -1,9 +1,9 @@
-"""The batches of a stream: whether it has any, and those that an author makes himself.
+"""Batch output of a stream: built-in batch files, or batches that the author makes.
 
-Rules of the room: a stream whose settings ask for files of a built-in format and that
-leaves the making to the SDK runs in its own lane, its chunks going into files. Any other
-stream with ``batch_config`` (``get_batches`` overridden, an encoder of another package)
-yields its manifests itself, and they are sent as they are.
+A stream whose settings ask for files of a built-in format, and that does not override batch
+methods, is synced as usual and its chunks go into files. Any other stream with
+``batch_config`` (``get_batches`` overridden, or an encoder of another package) yields its
+own manifests, which are sent unchanged.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ BATCH_HOOKS = (
     "_write_batch_message",
     "get_batches",
 )
-"""Members of a stream by which an author makes or names batches himself."""
+"""Stream methods with which an author makes or announces batches."""
 
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
 def begin_batches(stream: SyncStream, run: SyncRun, plan: Plan) -> BatchConfig | None:
-    """Let a stream's rows go into files, where its settings ask for that.
+    """Start batch file output of a stream, if its settings ask for it.
 
-    Returns the settings for a stream that makes its batches itself.
+    Returns:
+        The batch settings, if the stream makes its batches itself; else None.
 
     Raises:
-        ConfigurationError: the settings lack something.
+        ConfigurationError: The batch settings are incomplete.
     """
     takes_files = getattr(run.outbox.outlet, "takes_files", False)
     if not stream.selected or stream.name in run.files or not takes_files:
@@ -72,7 +73,7 @@ def begin_batches(stream: SyncStream, run: SyncRun, plan: Plan) -> BatchConfig |
 
 
 def end_batches(stream: SyncStream, run: SyncRun) -> None:
-    """Name the last files of a stream and of all below it."""
+    """Close and announce the last files of a stream and of its descendants."""
     if stream.name in run.files:
         run.flush()
         run.outbox.finish_files(stream.name)
@@ -81,12 +82,12 @@ def end_batches(stream: SyncStream, run: SyncRun) -> None:
 
 
 def sync_own_batches(stream: SyncStream, config: BatchConfig, context: Context | None) -> None:
-    """Sync a stream that makes its batches itself."""
+    """Sync a stream that makes its own batches."""
     mapped = get_plan(stream).mapped is not None
     if mapped and is_overridden(stream, "get_batches", "_sync_batches"):
         stream.log(
-            "'%s' makes its batch files itself: stream maps change their stream's name, and"
-            " nothing in them.",
+            "'%s' makes its own batch files: stream maps change the stream's name, but"
+            " not the contents of the files.",
             stream.name,
             level=logging.WARNING,
         )
@@ -95,17 +96,17 @@ def sync_own_batches(stream: SyncStream, config: BatchConfig, context: Context |
 
 
 def iterate_processed_records(stream: SyncStream, context: Context | None) -> Iterator[Record]:
-    """Yield the records of a stream as they would go out: selected, mapped, conformed.
+    """Yield the records of a stream as they are written: selected, mapped and conformed.
 
     Raises:
-        ConfigurationError: the stream's maps send it out by several names, which one
-            batcher cannot tell apart.
+        ConfigurationError: The stream maps send the stream under several names, which one
+            batcher cannot separate.
     """
     plan = get_plan(stream)
     if len(plan.describes) > 1:
         names = ", ".join(each.stream.name for each in plan.describes)
         raise ConfigurationError(
-            f"Stream '{stream.name}' goes out as {names}, and its own batcher makes one file"
+            f"Stream '{stream.name}' is sent as {names}, but its own batcher makes one file"
             " for all. Use a built-in format, or override get_batches()."
         )
     for record in stream._sync_records(context, write_messages=False):

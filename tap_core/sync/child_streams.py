@@ -1,10 +1,10 @@
-"""Sync the children of a parent's record.
+"""Sync of child streams for the records of a parent stream.
 
-Rules of the room: children run before their parent's record is written, each context on
-a copy of its own; a record that the parent's map filters out has none. A child that was
-aborted by its record limit does not stop its siblings or its parent. Where children have
-workers, their parent goes on meanwhile; its bookmark does not: it stands at the newest
-record before which, and in which, all children are done.
+- Children are synced before their parent's record is written, each with its own copy of the
+  context. A record that the parent's stream map filters out has no children.
+- A child that is aborted by its record limit does not stop its siblings or its parent.
+- If the children have workers, the parent keeps reading in the meantime, but its bookmark
+  waits: the bookmark is the newest record for which, and before which, all children are done.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def sync_child_contexts(stream: SyncStream, record: Record, child_context: Context | None) -> None:
-    """Sync the children of one record, once for each context that the parent gives."""
+    """Sync the children of one record, once for each child context that the parent generates."""
     keeps = get_plan(stream).keeps
     for context in stream.generate_child_contexts(record=record, context=child_context):
         if keeps is None or keeps(record):
@@ -52,7 +52,7 @@ def sync_child_contexts(stream: SyncStream, record: Record, child_context: Conte
 
 
 def sync_children(stream: SyncStream, child_context: Context | None) -> None:
-    """Sync each selected child in one context; without a context say so and go on."""
+    """Sync each selected child with one context; without a context, log a warning and skip."""
     if child_context is None:
         stream.log(
             "Context for child streams of '%s' is null, skipping sync of any child streams",
@@ -75,19 +75,19 @@ def _sync_child(child: SyncStream, context: Context) -> None:
 
 
 def ensure_state_entry(stream: SyncStream, context: Context | None) -> None:
-    """Give a context its place in the state before workers do, in whatever order they come."""
+    """Create the state entry of a context before workers do, in the order of the contexts."""
     bookmark = stream._get_state_partition_context(context)
     if context == bookmark or stream.replication_method != REPLICATION_FULL_TABLE:
         stream.state_manager.get_context_state(context)
 
 
 class ChildSyncPool:
-    """The workers of a parent's children, and what of the parent waits for them."""
+    """Workers for the children of one parent, and the parent's bookmark that waits for them."""
 
     def __init__(
         self, parent: SyncStream, run: SyncRun, threads: int, *, spreads: bool = False
     ) -> None:
-        """Sync the children of ``parent`` in so many threads, or elsewhere."""
+        """Sync the children of ``parent`` in ``threads`` threads or in other processes."""
         children = [
             child
             for child in parent.child_streams
@@ -97,10 +97,10 @@ class ChildSyncPool:
         self._name = parent.name
         self._lock = run.outbox.lock
         self._pending = [0]
-        """How many contexts of the record in hand are not done; a list of its own for each."""
+        """Number of unfinished child contexts of the current record; one list per record."""
         self._bookmark: DeferredBookmark | None = None
 
-    def __enter__(self) -> ChildSyncPool:  # noqa: PYI034  Self is of 3.11
+    def __enter__(self) -> ChildSyncPool:  # noqa: PYI034  Self needs Python 3.11
         self.crew.__enter__()
         self.crew.owner.families[self._name] = self
         return self
@@ -115,7 +115,7 @@ class ChildSyncPool:
         self.crew.__exit__(kind, error, trace)
 
     def submit(self, child: SyncStream, context: Context) -> None:
-        """Let a worker sync a child in a context; its entry in the state is made now."""
+        """Queue the sync of a child context; its state entry is created immediately."""
         pending, own = self._pending, dict(context)
         if not is_overridden(child, "preprocess_context"):
             ensure_state_entry(child, own)
@@ -129,11 +129,11 @@ class ChildSyncPool:
         self.crew.submit(Job(child, own, lambda made: _sync_child(made, own), done))
 
     def hold(self, bookmark: DeferredBookmark | None) -> None:
-        """Let a bookmark of the parent wait from now on."""
+        """Set the parent's bookmark that waits for the children; None removes it."""
         self._bookmark = bookmark
 
     def following(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield the parent's records; whoever asks for the next one has written the last."""
+        """Yield the parent's records; when the next one is requested, the last one is written."""
         for record in records:
             yield record
             self.crew.check()
@@ -143,44 +143,44 @@ class ChildSyncPool:
                     self._bookmark.note(pending)
 
     def reload(self) -> None:
-        """Let the bookmark that waits begin anew: what it stood for is final."""
+        """Reset the deferred bookmark after its value became final."""
         if self._bookmark is not None:
             self._bookmark.reload()
 
     def drain(self) -> None:
-        """Wait until the children of all records so far are done."""
+        """Wait until the children of all records so far are synced."""
         self.crew.drain()
 
 
 class DeferredBookmark:
-    """A parent's bookmark that follows its children, in the order of the parent's records."""
+    """A parent's bookmark that waits for the children, in the order of the parent's records."""
 
     def __init__(self, cursor: BookmarkCursor, move: Callable[[Any], None]) -> None:
-        """Follow ``cursor``, which runs ahead; ``move`` takes a value into the state."""
+        """Follow ``cursor``, which runs ahead; ``move`` writes a value into the state."""
         self._cursor = cursor
         self._move = move
         self._records: deque[tuple[list[int], Any]] = deque()
 
     def note(self, pending: list[int]) -> None:
-        """Take in a record that was written; ``pending`` holds how many children are not done."""
+        """Add a written record; ``pending`` holds the number of its unfinished child contexts."""
         value = self._cursor.latest
         if value is None:
             return
         if not pending[0] and self._records and not self._records[-1][0][0]:
-            self._records.pop()  # both are done, or wait for the same ones
+            self._records.pop()  # the last record has no pending children either
         self._records.append((pending, value))
 
     def reload(self) -> None:
-        """Forget how far the records had come."""
+        """Reset the cursor to the value in the state."""
         self._cursor.reload()
 
     def settle(self) -> bool:
-        """Move the bookmark to the newest record that nothing waits for."""
+        """Move to the newest record without pending children; return True if the bookmark moved."""
         ready: tuple[list[int], Any] | None = None
         while self._records and not self._records[0][0][0]:
             ready = self._records.popleft()
         if ready is None:
             return False
-        with suppress(InvalidStreamSortException):  # an author wrote a later one himself
+        with suppress(InvalidStreamSortException):  # the author's code set a later bookmark
             self._move(ready[1])
         return True

@@ -1,8 +1,8 @@
-"""The lane of streams that override a hook: record by record through their methods.
+"""Compatibility path for streams that override sync hooks, one record at a time.
 
-Rules of the room: the order of calls is the Singer SDK's, since that is what the
-overrides were written against. Bodies are shaped by the same compiled function, so the
-bytes are those of the compiled lane.
+The hooks are called in the order of the Meltano Singer SDK, for which the overrides were
+written. Records are encoded by the same compiled function as on the fast path, so the
+output bytes are the same.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = ["abort_sync", "check_record_limit", "sync_records_with_hooks", "write
 def sync_records_with_hooks(
     stream: SyncStream, context: Context | None, *, write_messages: bool
 ) -> Iterator[Record]:
-    """Sync the records of one sync through the stream's own hooks, and yield them."""
+    """Sync the records of one sync through the stream's hooks, and yield them."""
     run = stream._tap.run
     signpost = None if context else stream.get_replication_key_signpost(context)
     done = 0
@@ -65,7 +65,7 @@ def sync_records_with_hooks(
 
 
 class _Lane:
-    """One partition on its way through the hooks; ``done`` counts over all of a sync."""
+    """Sync of one partition through the hooks; ``done`` counts the records of the whole sync."""
 
     def __init__(
         self, stream: SyncStream, tally: Tally, done: int, *, write_messages: bool
@@ -79,7 +79,7 @@ class _Lane:
         self._admits: Callable[[Record], bool] | None = None
 
     def records(self, context: Context | None, bookmark: Context | None) -> Iterator[Record]:
-        """Pull a partition's records and give each to the hooks."""
+        """Pull the records of a partition and pass each one to the hooks."""
         stream = self.stream
         child_context = None if context is None else copy.copy(context)
         self._is_sent = make_resend_filter(stream, context)
@@ -121,14 +121,14 @@ class _Lane:
         stream = self.stream
         stream._process_record(record, child_context=child_context, partition_context=bookmark)
         family = self.run.families.get(stream.name)
-        if family is not None:  # the hooks move the bookmark: nobody could hold it back
+        if family is not None:  # the hooks move the bookmark at once
             family.drain()
         if not stream.selected or (self._is_sent is not None and self._is_sent(record)):
             return
-        with self.run.whole():  # a stop in between would leave a row that was not counted
+        with self.run.whole():  # a stop in between would miss a row in the count
             if self.write_messages:
                 stream._write_record_message(record)
-            else:  # before its bookmark moves: others may send a state then
+            else:  # before the bookmark moves: another thread may send a state after that
                 self.run.files.hold(stream.name)
             self.tally.pulled(1)
         stream._increment_stream_state(record, context=context)
@@ -137,14 +137,14 @@ class _Lane:
         yield record
 
     def _owes_state(self) -> bool:
-        """Tell whether it is time for a state."""
+        """Return True if a state is due."""
         done, frequency = self.done + 1, self.stream.STATE_MSG_FREQUENCY
         next_state = done if done % frequency == 0 else done + 1
         return state_is_due(self.stream, self.tally, done, next_state)
 
 
 def write_record(stream: SyncStream, record: Record) -> None:
-    """Shape one record and put it behind the stream's others."""
+    """Encode one record and append it to the open chunk of the stream."""
     run, plan = stream._tap.run, get_plan(stream)
     before = run.open(plan)
     if not run.bodies:
@@ -164,10 +164,11 @@ def write_record(stream: SyncStream, record: Record) -> None:
 
 
 def check_record_limit(stream: SyncStream, current_record_index: int) -> None:
-    """End the sync when the record limit is reached.
+    """Abort the sync when the stream's record limit is reached.
 
     Raises:
-        AbortedSyncFailedException, AbortedSyncPausedException: see `abort_sync`.
+        AbortedSyncFailedException: See `abort_sync`.
+        AbortedSyncPausedException: See `abort_sync`.
     """
     limit = stream.ABORT_AT_RECORD_COUNT
     if limit is not None and current_record_index > limit - 1:
@@ -180,11 +181,11 @@ def check_record_limit(stream: SyncStream, current_record_index: int) -> None:
 
 
 def abort_sync(stream: SyncStream, abort_reason: Exception) -> None:
-    """Write the state that there is and end the sync.
+    """Write the current state and abort the sync.
 
     Raises:
-        AbortedSyncFailedException: the state cannot be resumed from.
-        AbortedSyncPausedException: it can.
+        AbortedSyncFailedException: The next sync cannot resume from the state.
+        AbortedSyncPausedException: The next sync can resume from the state.
     """
     stream._write_state_message()
     if stream.replication_method == REPLICATION_FULL_TABLE:

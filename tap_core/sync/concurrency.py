@@ -1,10 +1,10 @@
-"""How many threads a stream may have, and whether other processes may read it.
+"""Number of threads per stream, and the choice of streams that other processes may read.
 
-Rules of the room: threads are an author's to allow (``max_parallel_partitions``,
-``max_parallel_streams``) and a user's to forbid: the settings of these names lower an
-author's numbers and never raise them. What runs in one thread has all that is synced
-below it in there too, so the smallest number of a family counts. What cannot be split,
-or has to keep the order of its contexts, runs in one thread.
+- The author allows threads (``max_parallel_partitions``, ``max_parallel_streams``). The
+  settings of the same names can lower the author's numbers, never raise them.
+- A thread syncs all descendants of its stream too, so the smallest number of the stream and
+  its descendants applies.
+- Streams whose contexts depend on each other or must keep their order use one thread.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = [
 
 _OURS = ("tap_core", "builtins", "abc")
 _WHOLE = ("_sync_records", "state_manager")
-"""Hooks that know all contexts of a sync, or keep state in a way of their own."""
+"""Hooks that depend on all contexts of a sync, or keep state in their own way."""
 
 
 def apply_user_limit(number: int, config: Mapping[str, Any], setting: str) -> int:
-    """Return an author's number, or what a user's setting says if that is less.
+    """Return the author's number, or the value of the user's setting if that is smaller.
 
     Raises:
-        ConfigurationError: the setting is no whole number of at least 1.
+        ConfigurationError: The setting is not an integer of at least 1.
     """
     if number <= 1:
         return 1
@@ -50,47 +50,47 @@ def apply_user_limit(number: int, config: Mapping[str, Any], setting: str) -> in
         return number
     if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 1:
         raise ConfigurationError(
-            f"The setting '{setting}' is {wanted!r}. It is a whole number of at least 1."
+            f"The setting '{setting}' is {wanted!r}. It must be an integer of at least 1."
         )
     return min(number, wanted)
 
 
 def get_thread_count(stream: SyncStream) -> int:
-    """Return in how many threads the contexts of a stream may be synced."""
+    """Return the number of threads that may sync the contexts of a stream."""
     if stream.max_parallel_partitions <= 1:
         return 1
     return min(map(_own_limit, _family(stream)))
 
 
 def get_child_thread_count(stream: SyncStream) -> int:
-    """Return in how many threads the children of a stream may be synced beside it."""
+    """Return the number of threads that may sync the children of a stream in parallel to it."""
     children = _selected(stream.child_streams)
     return min(map(get_thread_count, children), default=1)
 
 
 def explain_not_distributed(stream: SyncStream) -> str | None:
-    """Say why the contexts of a stream must be synced by one process; None: they need not be."""
+    """Return why one process must sync all contexts of a stream, or None if it need not."""
     makes = stream.get_batch_config(stream.config) is not None or _makes_batches(stream)
     reasons = (
         (
             is_overridden(stream, "_sync_records", "state_manager"),
-            "it overrides _sync_records or state_manager, which know all contexts of a sync",
+            "it overrides _sync_records or state_manager, which handle all contexts of a sync",
         ),
-        (makes, "its rows go into files of its own (batch_config)"),
-        (stream.ABORT_AT_RECORD_COUNT is not None, "it ends after a number of records"),
+        (makes, "its rows are written to batch files (batch_config)"),
+        (stream.ABORT_AT_RECORD_COUNT is not None, "it has a record limit (ABORT_AT_RECORD_COUNT)"),
         (stream._is_read_by_one, "its jobs at the source are counted by one process"),
-        (_keeps_order(stream), "its contexts share a bookmark that counts on their order"),
+        (_keeps_order(stream), "its contexts share a bookmark that depends on their order"),
         (
             stream.state_partition_limit is not None,
             "the number of its bookmarks is limited (state_partition_limit)",
         ),
-        (stream._tap.shared_state, "the streams of the tap share a position"),
+        (stream._tap.shared_state, "the streams of the tap share a state (shared_state)"),
     )
     return next((reason for holds, reason in reasons if holds), None)
 
 
 def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
-    """Tell whether the contexts of streams are synced elsewhere; where not, why is logged."""
+    """Return True if other processes may sync the contexts of the streams; log why not."""
     spreader = run.outbox.spreader
     if spreader is None or not streams or run.leader is not None:
         return False
@@ -104,9 +104,9 @@ def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
 
 
 def stream_classes(tap_class: type) -> Iterator[Any]:
-    """Yield the stream classes that are named where a tap class is written.
+    """Yield the stream classes found in the module of a tap class.
 
-    That is its module, and the modules of its package that are named there.
+    Modules of the tap's package that this module imports are searched too.
     """
     for kind in tap_class.__mro__:
         module = sys.modules.get(kind.__module__)
@@ -128,7 +128,7 @@ def _is_stream_class(value: Any) -> bool:
 
 
 def _family(stream: SyncStream) -> Iterator[SyncStream]:
-    """Yield a stream, and all that is synced below it."""
+    """Yield a stream and all of its selected descendants."""
     yield stream
     for child in _selected(stream.child_streams):
         yield from _family(child)
@@ -146,9 +146,9 @@ def _own_limit(stream: SyncStream) -> int:
         return 1
     if is_overridden(stream, *_WHOLE) or _makes_batches(stream):
         stream.log(
-            "max_parallel_partitions of stream '%s' has no effect: the stream makes its batches"
-            " itself, or overrides _sync_records or state_manager, and so its contexts are"
-            " synced in turn.",
+            "max_parallel_partitions of stream '%s' has no effect: it makes its own batches,"
+            " or overrides _sync_records or state_manager, so its contexts are"
+            " synced one after the other.",
             stream.name,
             level=logging.WARNING,
         )
@@ -157,7 +157,7 @@ def _own_limit(stream: SyncStream) -> int:
 
 
 def _makes_batches(stream: SyncStream) -> bool:
-    """Tell whether rows go into files of an author's own making."""
+    """Return True if the author's own code makes the batch files of the stream."""
     config = stream.get_batch_config(stream.config)
     if config is None:
         return False
@@ -168,7 +168,7 @@ def _makes_batches(stream: SyncStream) -> bool:
 
 
 def _keeps_order(stream: SyncStream) -> bool:
-    """Tell whether a bookmark that contexts share is that of the last one, not the highest."""
+    """Return True if a shared bookmark takes the last value of its contexts, not the highest."""
     return (
         stream.state_partitioning_keys is not None
         and not stream.check_sorted

@@ -1,7 +1,7 @@
-"""One record of one stream, to see whether the source answers.
+"""Connection test that reads the first record of one stream.
 
-Rules of the room: nothing is written, and no more is asked of the source than the first
-record needs. A stream without records, or without a context, is as good as any.
+Nothing is written, and no more is requested from the source than the first record needs. A
+stream without records or without contexts passes the test.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["read_one_record"]
 
 
 def read_one_record(stream: SyncStream) -> None:
-    """Ask the source for the first record of a stream; whatever an author raises is raised."""
+    """Read the first record of a stream; errors of the author's code are raised unchanged."""
     with suppress(SyncLifecycleSignal):
-        for context in islice(get_contexts(stream, None), 1):  # there may be none
+        for context in islice(get_contexts(stream, None), 1):
             _pull_first(stream, context)
 
 

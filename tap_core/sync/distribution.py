@@ -1,10 +1,10 @@
-"""Contexts that are synced elsewhere: made into parts, handed over, and their state taken back.
+"""Distribution of contexts to other processes, and the merge of the states they return.
 
-Rules of the room: a part can be synced anywhere by the same engine, by itself; where that is, and
-how its rows come to whoever takes them, is a spreader's business. A part's rows are out before
-its state is taken over; one that failed leaves the state where it was. Parts of one context, its
-windows, count up to the first that failed. The driver's own document is the truth: what comes
-back is merged into it by its own rules.
+- A work unit can be synced by the same engine in any process. The work distributor decides
+  where it runs and how its rows reach the destination.
+- The state of a work unit is merged after its rows are written. A failed unit leaves the
+  state unchanged. Units of one context (its windows) count up to the first that failed.
+- The driver's state document is authoritative; results are merged into it by its own rules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["DistributedPool", "make_pool"]
 
 _NAMED = 5
-"""How many contexts an error names."""
+"""Maximum number of contexts that an error names."""
 
 
 def make_pool(
@@ -41,7 +41,7 @@ def make_pool(
     spreads: bool = False,
     in_order: bool = False,
 ) -> WorkerPool | DistributedPool:
-    """Return who syncs contexts of streams: ``size`` threads, or processes elsewhere."""
+    """Return a pool for contexts of the streams: ``size`` threads, or other processes."""
     spreader = run.outbox.spreader
     if spreads and spreader is not None:
         return DistributedPool(run, spreader, in_order=in_order)
@@ -49,7 +49,7 @@ def make_pool(
 
 
 class DistributedPool:
-    """Takes the place of a crew of threads for the contexts of streams that are spread."""
+    """Pool with the interface of `WorkerPool` that sends contexts to other processes."""
 
     def __init__(
         self, owner: SyncRun, spreader: WorkDistributor, *, in_order: bool = False
@@ -62,7 +62,7 @@ class DistributedPool:
         self._below = _Below()
         self._begun: set[str] = set()
 
-    def __enter__(self) -> DistributedPool:  # noqa: PYI034  Self is of 3.11
+    def __enter__(self) -> DistributedPool:  # noqa: PYI034  Self needs Python 3.11
         return self
 
     def __exit__(
@@ -71,17 +71,17 @@ class DistributedPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave what was not sent: it was not asked for to the end."""
+        """Discard the contexts that were not sent; `drain` sends them on success."""
 
     def submit(self, job: Job) -> None:
-        """Take a context; it is sent when there are enough."""
+        """Queue a context; the queue is sent when it is full."""
         self._begin(job.stream)
         self._jobs.append((job, _build_work_unit(job, len(self._jobs), self._below)))
         if len(self._jobs) >= self._spreader.most:
             self._send()
 
     def _begin(self, stream: SyncStream) -> None:
-        """Say the schemas and versions of what will come, as the sync of a stream does."""
+        """Write the schemas and table versions of a stream and its descendants, once."""
         for each in (stream, *stream.descendent_streams):
             if each.selected and each.name not in self._begun:
                 self._begun.add(each.name)
@@ -89,13 +89,13 @@ class DistributedPool:
                 emit_activate_version(each, self.owner)
 
     def check(self) -> None:
-        """Say nothing: what failed is told by `drain`, when the others are done."""
+        """Do nothing: `drain` reports failures after all other contexts are done."""
 
     def drain(self) -> None:
-        """Sync all contexts that were taken.
+        """Sync all queued contexts.
 
         Raises:
-            PartsFailedError: some failed; all others are done.
+            PartitionsFailedError: Some contexts failed; all others are done.
         """
         self._send()
         if self._failed:
@@ -120,7 +120,7 @@ class DistributedPool:
             stream._write_state_message()
 
     def _take(self, job: Job, part: WorkUnit, result: WorkResult) -> None:
-        """Take over the state of a part; of windows, up to the first that failed."""
+        """Merge the state of a work unit; for windows, only up to the first that failed."""
         if result.error is not None:
             self._failed.append((job, result.error))
             return
@@ -135,11 +135,11 @@ class DistributedPool:
 
 
 def _build_work_unit(job: Job, number: int, below: _Below) -> WorkUnit:
-    """Return a context as a part, with what the state says of it and of what is below it."""
+    """Return the work unit of a context, with its state and the states of its descendants."""
     stream, context = job.stream, job.context
     family = (stream, *stream.descendent_streams)
     known = context
-    if context and stream.parent_stream_type:  # as its sync will do with what the parent gave
+    if context and stream.parent_stream_type:  # as the child's sync does with its context
         known = stream.preprocess_context(dict(context))
     own = stream.state_manager.get_context_state(known)
     bookmarks = {stream.name: _alone(own)}
@@ -159,19 +159,19 @@ def _build_work_unit(job: Job, number: int, below: _Below) -> WorkUnit:
 
 
 def _alone(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state dict of one context as the state of a stream that has no other."""
+    """Return the state of one context as the state of a stream that has only this context."""
     own = {name: copy.deepcopy(value) for name, value in entry.items() if name != "partitions"}
     return {"partitions": [own]} if "context" in own else own
 
 
 class _Below:
-    """The states of streams below a part, found by the part's context."""
+    """States of descendant streams, looked up by the context of a work unit."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, tuple[str, ...]], dict[Any, list[dict[str, Any]]]] = {}
 
     def of(self, stream: SyncStream, context: Context | None) -> dict[str, Any]:
-        """Return the state of a stream, with those of its contexts that hold this one."""
+        """Return a stream's state, limited to the partitions whose context includes ``context``."""
         state = stream.state_manager.stream_state
         own = {name: copy.deepcopy(value) for name, value in state.items() if name != "partitions"}
         if state.get("partitions"):
@@ -194,12 +194,12 @@ class _Below:
 
 
 def _merge(stream: SyncStream, part: WorkUnit, found: Mapping[str, Any]) -> None:
-    """Take over what a part's document says of one stream."""
+    """Merge the state that a work unit returned for one stream."""
     entries = [entry for entry in found.get("partitions") or () if "context" in entry]
     if part.interval is not None:
         _merge_interval(stream, part, entries[0] if entries else found)
     elif stream.state_partitioning_keys is None:
-        for entry in entries:  # of which no other part has one
+        for entry in entries:  # no other work unit has this context
             state = stream._tap.document.change(stream.name, entry["context"])
             state.clear()
             state.update(entry)
@@ -209,14 +209,14 @@ def _merge(stream: SyncStream, part: WorkUnit, found: Mapping[str, Any]) -> None
 
 
 def _merge_interval(stream: SyncStream, part: WorkUnit, entry: Mapping[str, Any]) -> None:
-    """Raise a bookmark to where one window has brought it."""
+    """Advance a bookmark to the end that one window reached."""
     value, key = entry.get("replication_key_value"), stream.replication_key
     if value is not None and key:
         stream.state_manager.close_window(part.context, replication_key=key, until=value)
 
 
 def _merge_shared(stream: SyncStream, entry: Mapping[str, Any]) -> None:
-    """Move the markers of a bookmark that contexts share to the greatest value of a part."""
+    """Advance the progress markers of a shared bookmark to the greatest value of a work unit."""
     markers, key = entry.get("progress_markers") or {}, stream.replication_key
     if "replication_key_value" in markers and key:
         value = markers["replication_key_value"]
@@ -232,13 +232,13 @@ def _count(run: SyncRun, stream: SyncStream, counts: Mapping[str, int]) -> None:
 
 
 def _failure(failed: Sequence[tuple[Job, str]]) -> PartitionsFailedError:
-    """Name the contexts that failed, each with its reason."""
+    """Return an error that names the failed contexts, each with its reason."""
     told = [f"{_named(job)}: {reason}" for job, reason in failed[:_NAMED]]
     more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
     names = sorted({job.stream.name for job, _ in failed})
     return PartitionsFailedError(
-        f"{len(failed)} of the contexts of {', '.join(names)} failed; what was read of the others"
-        f" is kept, with their bookmarks. {'; '.join(told)}{more}"
+        f"{len(failed)} of the contexts of {', '.join(names)} failed; the data of the others"
+        f" was written, with their bookmarks. {'; '.join(told)}{more}"
     )
 
 

@@ -1,11 +1,11 @@
-"""Sync one stream: walk its partitions, pull its records, move its bookmarks.
+"""Sync of one stream: iterate its contexts, pull its records, advance its bookmarks.
 
-Rules of the room: what an author can see keeps the Singer SDK's order. A record is
-pulled, post-processed, its children synced, then it is written, and only then does the
-bookmark move; an error in between leaves what was written valid and the bookmark where
-it was. A partition that ends is final. The compiled lane is the loop here; a stream with
-hooks of its own takes the loop in `hooked`. `sync_partition` is one context from its first
-record to its bookmark; here and in a worker it is the same.
+- The order visible to authors is that of the Meltano Singer SDK: a record is pulled and
+  post-processed, its children are synced, the record is written, then the bookmark moves.
+  After an error, the rows already written are valid and the bookmark is unchanged.
+- The bookmark of a partition becomes final when the partition ends.
+- The fast path is the loop in this module; streams that override sync hooks take the loop
+  in `compat_path`. `sync_partition` syncs one context, in the main thread and in workers.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ __all__ = [
 
 
 def sync_stream(stream: SyncStream, context: Context | None) -> None:
-    """Sync a stream: all its partitions, or the one context that is given."""
+    """Sync a stream: all of its contexts, or only ``context`` if it is not None."""
     run = stream._tap.run
     stream = run.own(stream)
     context = stream.preprocess_context(context) if context else None
@@ -96,7 +96,7 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
         else:
             _sync_contexts(stream, run, plan, context, signpost)
     except Exception:
-        # Whoever makes a call is told of its failure, and once.
+        # With a connected caller, the error is reported to the caller, and only once.
         level = logging.ERROR if run.outbox.attended is None else logging.DEBUG
         stream.log("An unhandled error occurred while syncing '%s'", stream.name, level=level)
         raise
@@ -107,7 +107,7 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
 
 
 def _announce(stream: SyncStream, context: Context | None) -> None:
-    """Log the start; contexts of children may be thousands, so those at DEBUG."""
+    """Log the start of a sync; at DEBUG level for contexts, since there may be thousands."""
     method = stream.replication_method.lower()
     if context:
         stream.log(
@@ -124,7 +124,7 @@ def _announce(stream: SyncStream, context: Context | None) -> None:
 def _sync_contexts(
     stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, signpost: Any
 ) -> None:
-    """Sync the contexts of one sync: elsewhere, in threads, in the compiled lane, or by hooks."""
+    """Sync contexts in other processes, in threads, on the fast path or through the hooks."""
     contexts: Iterable[Context | None] = get_contexts(stream, context)
     if (plan.threads > 1 or plan.spreads) and context is None:
         contexts, failure = _list_contexts(contexts)
@@ -142,17 +142,17 @@ def _sync_contexts(
             pass
 
 
-# Several threads, or processes
+# Threads and other processes
 
 
 def _list_contexts(
     contexts: Iterable[Context | None],
 ) -> tuple[list[Context | None], Exception | None]:
-    """Return the contexts that come, and the error that ends them, None where there is none."""
+    """Return the contexts produced before an error, and that error or None."""
     found: list[Context | None] = []
     try:
         found.extend(contexts)
-    except Exception as error:  # noqa: BLE001  raised when those that came are synced
+    except Exception as error:  # noqa: BLE001  raised after the listed contexts are synced
         return found, error
     return found, None
 
@@ -165,9 +165,9 @@ def _share_out(
     signpost: Any,
     failure: Exception | None,
 ) -> None:
-    """Sync the contexts of one sync in workers, here or elsewhere.
+    """Sync the contexts of one sync with a worker pool or in other processes.
 
-    ``failure`` is the error that kept further contexts from coming; it is raised in the end.
+    ``failure`` is the error that ended the listing of contexts; it is raised at the end.
     """
     for current in contexts:
         ensure_state_entry(stream, current)
@@ -189,14 +189,14 @@ def _share_out(
 
 
 def _spread_intervals(stream: SyncStream, run: SyncRun, context: Context | None) -> bool:
-    """Sync the windows of a context elsewhere; False, and nothing done, where it has not several.
+    """Sync the windows of a context in other processes; return False if it has only one.
 
-    What is written of them counts in their order.
+    The results of the windows are applied in order.
     """
     if stream.state_partitioning_keys is not None:
         return False
     intervals = stream._intervals(context)
-    if len(intervals) < 2:  # noqa: PLR2004  (several)
+    if len(intervals) < 2:  # noqa: PLR2004
         return False
     bookmark = begin_partition(stream, context, None)
     with (
@@ -212,9 +212,9 @@ def _spread_intervals(stream: SyncStream, run: SyncRun, context: Context | None)
 
 
 def sync_work_unit(stream: SyncStream, part: WorkUnit) -> Mapping[str, Any]:
-    """Sync what was handed over to this process; return the states after it, by stream.
+    """Sync a work unit in this process; return the resulting states by stream name.
 
-    What is handed over takes the place of whatever the tap's state said before.
+    The bookmarks of the work unit replace the state of the tap.
     """
     document = stream._tap.document
     document.replace({"bookmarks": part.bookmarks})
@@ -234,7 +234,7 @@ def sync_work_unit(stream: SyncStream, part: WorkUnit) -> Mapping[str, Any]:
 
 
 def sync_context(stream: SyncStream, context: Context | None, signpost: Any = None) -> None:
-    """Sync one context of a worker's own stream."""
+    """Sync one context with a worker's copy of the stream."""
     run, plan = stream._tap.run, get_plan(stream)
     run.open(plan)
     if plan.compiled:
@@ -250,7 +250,7 @@ def sync_context(stream: SyncStream, context: Context | None, signpost: Any = No
 def lock_context(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> AbstractContextManager[None]:
-    """Keep other threads from a context that has a bookmark of its own."""
+    """Return a lock that keeps other threads from a context with its own bookmark."""
     if run.leader is None or stream._get_state_partition_context(context) != context:
         return nullcontext()
     return run.outbox.visiting((stream.name, freeze_context(context or {})), run, run.leader.check)
@@ -259,7 +259,7 @@ def lock_context(
 def open_child_pool(
     stream: SyncStream, run: SyncRun, plan: Plan
 ) -> AbstractContextManager[ChildSyncPool | None]:
-    """Give the children of a stream workers, where they may have some."""
+    """Return a worker pool for the children of a stream, or an empty context manager."""
     if (plan.child_threads > 1 or plan.child_spreads) and run.may_lead:
         return ChildSyncPool(stream, run, plan.child_threads, spreads=plan.child_spreads)
     return nullcontext()
@@ -267,9 +267,9 @@ def open_child_pool(
 
 @contextmanager
 def closing_records(stream: SyncStream, run: SyncRun, records: Iterable[Any]) -> Iterator[None]:
-    """Close what is pulled from, however that ends: an error keeps it alive for long.
+    """Close the iterator of records in all cases; after an error it would stay alive for long.
 
-    Where the process ends with the sync it need not be.
+    The iterator is not closed if the process ends with the sync.
     """
     try:
         yield
@@ -281,7 +281,7 @@ def closing_records(stream: SyncStream, run: SyncRun, records: Iterable[Any]) ->
             close()
 
 
-# The compiled lane
+# Fast path
 
 
 def _pull(
@@ -292,7 +292,7 @@ def _pull(
     context: Context | None,
     signpost: Any,
 ) -> None:
-    """Pull all records of the contexts of one sync."""
+    """Sync all contexts of one sync on the fast path."""
     done, failures = 0, ContextFailures(stream)
     with record_metrics(stream, run) as tally, open_child_pool(stream, run, plan):
         for current in contexts:
@@ -314,8 +314,8 @@ def sync_partition(
 ) -> int:
     """Sync one context, from its first record to its final bookmark.
 
-    Its rows go to the run and its bookmark to the run's document. ``done`` records of the
-    stream were written before; returned is their number after it.
+    The rows go to the run, and the bookmark goes to the run's state document. ``done`` is the
+    number of records of the stream written before; the result is the number written after.
     """
     family: ChildSyncPool | None = run.families.get(stream.name)
     with lock_context(stream, run, context):
@@ -331,16 +331,16 @@ def sync_partition(
                 family.drain()
         end_partition(stream, context, bookmark)
         if run.is_worker and state_is_due(stream, tally, done, sys.maxsize):
-            stream._write_state_message()  # partitions may all be smaller than that
+            stream._write_state_message()  # each partition may be smaller than STATE_MSG_FREQUENCY
     return done
 
 
 def _prepared(
     stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, bookmark: Context | None
 ) -> Iterable[Any]:
-    """Return the author's records, ready to be written.
+    """Return the author's records with all per-record processing applied.
 
-    Where nothing is to be done to them they are the author's iterable itself.
+    If no processing is needed, the result is the author's own iterable.
     """
     admits = stream._begin_context(context)
     records = run.guarded(stream.get_records(context))
@@ -362,9 +362,9 @@ def _processed(
     extra: tuple[tuple[str, Any], ...],
     admits: Callable[[Record], bool] | None,
 ) -> Iterator[Record]:
-    """Post-process each record, add what its context says, and sync its children.
+    """Post-process each record, add the values of its context, and sync its children.
 
-    What ``admits`` does not take is left out.
+    Records that the filter ``admits`` rejects are dropped.
     """
     post = stream.post_process if plan.post_process else None
     child_context = None if context is None else copy.copy(context)
@@ -385,10 +385,10 @@ def _processed(
 
 
 class _Pull(NamedTuple):
-    """One context of a stream on its way out.
+    """Arguments of the write loops for one context of a stream.
 
-    What `_write` does per record stands there and is called only where it must be: each
-    call that is spared is a tenth of a record's time.
+    The loop in `_write` is inlined on purpose: each avoided function call saves about a tenth of
+    the time per record.
     """
 
     stream: SyncStream
@@ -399,7 +399,7 @@ class _Pull(NamedTuple):
 
 
 def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901 - one flat loop
-    """Write the records of a context; return their count within this sync."""
+    """Write the records of a context; return the number of records written in this sync."""
     stream, run, plan, cursor, tally = pull
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
     append, encode, fits, key_of = bodies.append, shape.encode, shape.fits, plan.key_of
@@ -450,12 +450,12 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
 
 
 def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
-    """Write what the stream's maps make of the records of a context; return their count.
+    """Write the output of the stream maps; return the number of records pulled in this sync.
 
-    The bookmark is that of the records, whatever becomes of them.
+    The bookmark follows the records before mapping, also if a map drops them.
     """
     stream, run, plan, cursor, tally = pull
-    assert plan.mapped is not None  # noqa: S101 - the caller asked
+    assert plan.mapped is not None  # noqa: S101 - checked by the caller
     bodies_of, sizes = plan.mapped.bodies, plan.mapped.sizes
     find = make_getter(stream.replication_path)
     bodies, start, counted, next_state = run.bodies, done, done, _next_state(stream, done)
@@ -487,7 +487,7 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
 
 
 def _end_chunk(pull: _Pull, done: int, next_state: int) -> int:
-    """Send what is there, and the state where it is time; return when it is time again."""
+    """Send the open chunk, and the state if it is due; return the count that makes a state due."""
     stream = pull.stream
     pull.run.settle()
     if state_is_due(stream, pull.tally, done, next_state):
@@ -498,9 +498,9 @@ def _end_chunk(pull: _Pull, done: int, next_state: int) -> int:
 
 
 def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -> bool:
-    """Tell whether a state is owed: after a file, or after so many records.
+    """Return True if a state is due: after a batch file, or after STATE_MSG_FREQUENCY records.
 
-    The records are those of all threads, where there are several.
+    With several threads, the records of all threads count.
     """
     run = stream._tap.run
     if stream.name in run.files:
@@ -511,14 +511,14 @@ def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -
 
 
 def _next_state(stream: SyncStream, done: int) -> int:
-    """Return after which record the next state is owed; after files it is owed otherwise."""
+    """Return the record count at which the next state is due; unlimited with batch files."""
     if stream.name in stream._tap.run.files:
         return sys.maxsize
     return done + stream.STATE_MSG_FREQUENCY - done % stream.STATE_MSG_FREQUENCY
 
 
 def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Context | None]:
-    """Give the contexts of one sync; None where the stream has none."""
+    """Yield the contexts of one sync; a stream without partitions has the one context None."""
     if context is not None:
         yield context or None
     else:
@@ -530,7 +530,7 @@ def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Contex
 def _cursor(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> Iterator[BookmarkCursor | None]:
-    """Make the cursor of a context and keep it where whoever looks can settle it."""
+    """Yield the bookmark cursor of a context, registered so that a state write can settle it."""
     if not stream.selected or stream.replication_method != REPLICATION_INCREMENTAL:
         yield None
         return
@@ -554,7 +554,7 @@ def _cursor(
 def _held_cursor(
     stream: SyncStream, run: SyncRun, context: Context | None, key: str, family: ChildSyncPool
 ) -> Iterator[BookmarkCursor]:
-    """Make a cursor that runs ahead, while the bookmark waits for the children."""
+    """Yield a cursor that runs ahead, while the bookmark in the state waits for the children."""
     manager = stream.state_manager
     entry = manager.get_context_state(context).items()
     ahead = {name: copy.copy(value) for name, value in entry if name != "partitions"}
@@ -575,11 +575,11 @@ def _held_cursor(
             del run.outbox.held[bookmark]
 
 
-# What both lanes do around their records
+# Start and end of a context, on both paths
 
 
 def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) -> Context | None:
-    """Note where a context starts and how far it may get; return its bookmark's context."""
+    """Record the starting value and the signpost of a context; return its bookmark's context."""
     bookmark = stream._get_state_partition_context(context)
     stream._write_starting_replication_value(context)
     if signpost is not None and context:
@@ -588,7 +588,7 @@ def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) 
 
 
 def end_partition(stream: SyncStream, context: Context | None, bookmark: Context | None) -> None:
-    """Make a context final, where it has a bookmark of its own."""
+    """Finalize the state of a context that has its own bookmark."""
     if context == bookmark:
         stream._finalize_state(stream.state_manager.get_context_state(context))
         if context:
@@ -596,7 +596,7 @@ def end_partition(stream: SyncStream, context: Context | None, bookmark: Context
 
 
 def end_records(stream: SyncStream, context: Context | None, *, write: bool = True) -> None:
-    """End one sync: the stream's own state is final when all its contexts were read."""
+    """End one sync; finalize the stream's own state if all of its contexts were read."""
     if not context:
         stream._finalize_state(stream.state_manager.stream_state)
     if write and context:
@@ -613,7 +613,7 @@ def _refuse(
     done: int,
     start: int,
 ) -> None:
-    """Raise the error for a record that the bookmark cannot take; an empty one is let pass."""
+    """Raise the error for a record without a valid replication value; accept an empty record."""
     if isinstance(error, InvalidStreamSortException):
         log_sort_error(stream, error, cursor.state.get("context"), done, start)
         raise error

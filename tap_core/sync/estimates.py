@@ -1,7 +1,7 @@
-"""About how much a sync will bring: asked of its author before the first record, and told later.
+"""Estimated number of rows and bytes of a sync, requested from the author's code.
 
-Rules of the room: only a protocol that has a word for estimates is told of them; where the tap
-knows the total, its streams are not asked. An estimate that fails stops nothing.
+Estimates are only sent to protocols that support them. If the tap provides a total, its
+streams are not queried before the sync. A failing estimate never stops a sync.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["emit_stream_estimate", "emit_total_estimate", "estimate_stream", "es
 
 
 def estimate_stream(stream: SyncStream) -> None:
-    """Ask a stream how much it will bring, and tell it; not where the total is known."""
+    """Request a stream's estimate and emit it; skip this if the total of the tap is known."""
     outbox = stream._tap.run.outbox
     if not outbox.takes_estimates or outbox.has_total:
         return
     try:
         found = stream.estimate_sync()
-    except Exception as error:  # noqa: BLE001  a guess is no reason to stop
+    except Exception as error:  # noqa: BLE001  estimates are optional
         stream.log("'%s' cannot be estimated: %s", stream.name, error, level=logging.WARNING)
         return
     if found is not None:
@@ -34,7 +34,7 @@ def estimate_stream(stream: SyncStream) -> None:
 
 
 def estimate_total(tap: SyncTap, run: SyncRun) -> None:
-    """Ask a tap how much all of its streams will bring, and tell it."""
+    """Request the tap's estimate for all of its streams, and emit it."""
     if not run.outbox.takes_estimates:
         return
     try:
@@ -47,14 +47,14 @@ def estimate_total(tap: SyncTap, run: SyncRun) -> None:
 
 
 def emit_stream_estimate(stream: SyncStream, rows: int | None, nbytes: int | None) -> None:
-    """Tell how much a stream brings, where the protocol has a word for it."""
+    """Emit the estimated size of a stream, if the protocol supports estimates."""
     run = stream._tap.run
     if run.outbox.takes_estimates:
         run.emit(Estimate(get_stream_id(stream), rows, nbytes))
 
 
 def emit_total_estimate(run: SyncRun, name: str, rows: int | None, nbytes: int | None) -> None:
-    """Tell how much the sync of the tap ``name`` brings, where the protocol has a word for it."""
+    """Emit the estimated size of the sync of the tap ``name``, if the protocol supports it."""
     if run.outbox.takes_estimates:
         run.outbox.has_total = True
         run.emit(Estimate(StreamId(name), rows, nbytes, is_total=True))

@@ -1,9 +1,8 @@
-"""When a stream begins and ends, and whether it has seen all of its partitions.
+"""Start and end of each stream, and completion of its state.
 
-Rules of the room: a child begins with the first of its parents; it may have several, and has
-ended with the last of them. It has seen all of its contexts when each parent has read all
-of its own records: a parent that goes on from a bookmark names only those children that are
-below what changed.
+- A child stream starts with the first of its parents and ends with the last of them.
+- A child stream has seen all of its contexts if each parent has read its complete data. An
+  incremental parent only yields the children of changed records.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["StreamFinalizer"]
 
 
 class StreamFinalizer:
-    """Says how far the streams of one run are, and completes their states, each at its end."""
+    """Emitter of stream status events, which also completes the state of each ended stream."""
 
     def __init__(self, streams: Iterable[SyncStream]) -> None:
         self._last_root: dict[SyncStream, SyncStream] = {}
@@ -33,14 +32,14 @@ class StreamFinalizer:
                 self._note(stream, stream)
 
     def after(self, root: SyncStream) -> None:
-        """Complete the streams that have ended now that ``root`` and all below it have."""
+        """Complete the streams that end when ``root`` and its descendants are done."""
         for stream, last in self._last_root.items():
             if last is root and stream.selected:
                 stream._complete_state(saw_all=self._saw_all(stream))
                 _tell(stream, Progress.COMPLETE)
 
     def begin(self, root: SyncStream) -> None:
-        """Say that ``root`` and the streams below it begin, those that are selected."""
+        """Emit the start of ``root`` and its descendants, for the streams that are selected."""
         for stream in dict.fromkeys((root, *root.descendent_streams)):
             if stream.selected and stream not in self._begun:
                 self._begun.add(stream)
@@ -62,5 +61,5 @@ class StreamFinalizer:
 
 
 def _tell(stream: SyncStream, progress: Progress) -> None:
-    """Say how far a stream has come, behind all of its rows so far."""
+    """Emit the progress of a stream after all of its rows so far."""
     stream._tap.run.emit(StreamStatus(get_stream_id(stream), progress))

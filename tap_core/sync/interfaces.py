@@ -1,7 +1,8 @@
-"""What the engine asks of a stream, and a stream of its tap.
+"""Interfaces that the sync engine requires of streams and taps.
 
-Rules of the room: Protocols only, so that `sync` never imports the classes above it.
-The names are the Singer SDK's, underscores included, because authors override them.
+They are Protocols, so that `tap_core.sync` never imports the classes above it. The names
+are those of the Meltano Singer SDK, including leading underscores, because authors override
+them.
 """
 
 from __future__ import annotations
@@ -28,60 +29,60 @@ __all__ = ["SyncStream", "SyncTap"]
 
 
 class SyncTap(Protocol):
-    """What a stream needs of its tap."""
+    """Interface that a stream requires of its tap."""
 
     name: str
     shared_state: bool
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return about how many rows and bytes all streams will bring."""
+        """Return the estimated number of rows and bytes of all streams."""
 
     @property
     def logger(self) -> logging.Logger:
-        """Where it logs."""
+        """Logger of the tap."""
 
     @property
     def metrics_logger(self) -> logging.Logger:
-        """Where its measurements go."""
+        """Logger for metrics."""
 
     @property
     def initialized_at(self) -> int:
-        """When the tap started, in milliseconds since 1970."""
+        """Start time of the tap, in milliseconds since 1970."""
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The settings, read-only."""
+        """Settings of the tap, read-only."""
 
     @property
     def state(self) -> Any:
-        """The whole state, writable: whoever takes it may change it."""
+        """Complete state document, which the caller may change."""
 
     @property
     def document(self) -> StateDocument:
-        """The state as the engine keeps it."""
+        """State document as the engine keeps it."""
 
     @property
     def run(self) -> SyncRun:
-        """The run that is going on, or one of its own for a call outside any."""
+        """Current run, or a separate run for a call outside a sync."""
 
     @property
     def mapper(self) -> PluginMapper:
-        """The stream maps."""
+        """Stream maps of the tap."""
 
     @property
     def has_mapper(self) -> bool:
-        """Whether there are stream maps that may change anything."""
+        """True if there are stream maps that may change records or schemas."""
 
     @property
     def has_own_catalog(self) -> bool:
-        """Whether the schemas to send are those of a catalog of the author's own."""
+        """True if the schemas to send come from a catalog that the author provides."""
 
     def write_message(self, message: Any) -> None:
-        """Write a Singer message that an author made."""
+        """Write a Singer message that the author's code made."""
 
 
 class SyncStream(Protocol):
-    """What the engine needs of a stream."""
+    """Interface that the engine requires of a stream."""
 
     name: str
     context: Context | None

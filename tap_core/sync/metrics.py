@@ -1,7 +1,7 @@
-"""Counts and times of the streams of one run, as METRIC lines of the log.
+"""Record counts and sync times of the streams of one run, logged as METRIC lines.
 
-Rules of the room: one count and one time for a stream and run, without a context, whether its
-contexts are partitions or those of a child, and in however many threads they are synced.
+There is one count and one time per stream and run, without a context, for partitions and
+child contexts alike and for any number of threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["record_metrics"]
 
 @contextmanager
 def record_metrics(stream: SyncStream, run: SyncRun) -> Iterator[Tally]:
-    """Count and time a stream; all its contexts share one measurement."""
+    """Count and time a stream; all of its contexts share one measurement."""
     if run.meter_stack is not None:
         with run.outbox.lock:
             tally = run.tallies.get(stream.name) or _begin(stream, run, run.meter_stack)
@@ -36,7 +36,7 @@ def record_metrics(stream: SyncStream, run: SyncRun) -> Iterator[Tally]:
         finally:
             run.meter_stack = None
             if not (run.is_broken or run.is_hurried):
-                run.settle()  # rows that wait are on their way out, also after an error
+                run.settle()  # buffered rows are sent, also after an error
 
 
 def _begin(stream: SyncStream, run: SyncRun, stack: ExitStack) -> Tally:

@@ -1,10 +1,10 @@
-"""What the threads of one sync share: the way out, the state, and what went out already.
+"""Output queue that all threads of one sync share, with the state document.
 
-Rules of the room: one event leaves at a time, whole, under the lock of the state document.
-A state goes out behind every row that it covers: its text is made first, then the open
-chunks of all threads leave, then the text. A row is in its chunk before its bookmark
-moves, so the text never speaks of a row that is still here. Once a write has failed
-nothing more goes out.
+- Events are written one at a time and completely, under the lock of the state document.
+- A state is written after every row that it covers: the state text is made first, then the
+  open chunks of all threads are sent, then the text. A row is in its chunk before its
+  bookmark moves, so the text never covers a row that is still buffered.
+- After a failed write nothing more is written.
 """
 
 from __future__ import annotations
@@ -38,91 +38,95 @@ __all__ = [
 ]
 
 _LOOK_SECONDS = 0.1
-"""How often whoever waits for his turn looks whether the sync has ended meanwhile."""
+"""Interval at which a waiting thread checks whether the sync has ended."""
 
 
 class ProtocolWriter(Protocol):
-    """A door's side of a sync: how a body is encoded and where events go.
+    """Writer of one protocol: encodes record bodies and writes events.
 
-    One whose protocol can name files of rows has ``takes_files = True``, one that can say
-    how much is to come ``takes_estimates = True``, one that tells the end of each stream by
-    itself ``tells_ends = True``, one whose rows may be read by other processes a ``spreader``.
-    One whose reader may leave at any time, and counts on states meanwhile, is an `Attended`;
-    one with a type for each column has `TypedEventWriter.make_encoder`.
+    Optional attributes:
+
+    - ``takes_files = True``: the protocol can refer to files of rows.
+    - ``takes_estimates = True``: the protocol has a message for estimated sizes.
+    - ``tells_ends = True``: the protocol reports the end of each stream separately.
+    - ``spreader``: a `WorkDistributor` that lets other processes read the rows.
+
+    A writer whose reader may disconnect at any time and expects states in the meantime is a
+    `PolledWriter`. A writer that has a type for each column is a `TypedEventWriter`.
     """
 
     def encode(self, record: Record, /) -> Any:
-        """Encode the body of one shaped record."""
+        """Encode the body of one conformed record."""
 
     def emit(self, event: Event, /) -> None:
-        """Take one event; may block until the reader is ready."""
+        """Write one event; may block until the reader is ready."""
 
 
 class TypedEventWriter(ProtocolWriter, Protocol):
-    """The outlet of a protocol in which each column has a type: bodies depend on the stream."""
+    """Writer of a protocol with typed columns, whose record encoding depends on the stream."""
 
     def make_encoder(
         self, described: SchemaEvent, level: TypeConformanceLevel, unmapped: UnmappedCallback, /
     ) -> TypedEncoder:
-        """Make what encodes the records of a stream, whatever their values are.
+        """Return the encoder for the records of a stream, for all possible values.
 
-        ``level`` and ``unmapped`` are those by which values that have parts are conformed.
+        ``level`` and ``unmapped`` control the conformance of nested values.
         """
 
 
 class TypedEncoder(Protocol):
-    """How the records of one stream are encoded where each column has a type."""
+    """Encoder for the records of one stream with typed columns."""
 
     @property
     def encode(self) -> RecordBodyEncoder:
-        """For the values that are met every day; raises one of `ENCODING_ERRORS` for others."""
+        """Fast encoder for common values; it raises one of `ENCODING_ERRORS` for other values."""
 
     def careful(self, record: Record, /) -> Any:
-        """Encode a record of whatever values."""
+        """Encode a record with any values."""
 
     def body(self, record: Record, /) -> Any:
-        """Encode a record, the quick way where that is possible."""
+        """Encode a record with the fast encoder if possible, else with `careful`."""
 
 
 class PolledWriter(ProtocolWriter, Protocol):
-    """The outlet of a call: whoever made it may leave, and counts on states until then."""
+    """Writer of a request whose caller may disconnect and expects states until then."""
 
     state_seconds: float
-    """After how long without a state one is owed, as soon as a record is done."""
+    """Seconds without a state after which one is due, as soon as the current record is done."""
 
     def check(self) -> None:
-        """Raise an error when nobody takes events any more."""
+        """Raise an error if the reader is gone."""
 
 
 def as_typed_writer(outlet: ProtocolWriter) -> TypedEventWriter | None:
-    """Return an outlet as one with types, None where it has none."""
+    """Return the writer as a `TypedEventWriter`, or None if its columns have no types."""
     return cast(TypedEventWriter, outlet) if hasattr(outlet, "make_encoder") else None
 
 
 class OpenChunk(Protocol):
-    """The open rows of one thread."""
+    """Open rows of one thread."""
 
     def send(self) -> None:
-        """Send the rows that are there, under the lock."""
+        """Send the buffered rows; call it under the lock."""
 
     def send_if_old(self) -> None:
-        """Send them if they have waited for long."""
+        """Send the buffered rows if they are older than the age limit."""
 
 
 class BookmarkHolder(Protocol):
-    """A bookmark that moves when others say so."""
+    """A bookmark that advances on request."""
 
     def settle(self) -> bool:
-        """Move it as far as it may, under the lock; return whether it moved."""
+        """Advance the bookmark as far as allowed, under the lock; return True if it moved."""
 
 
 class OutputQueue:
-    """The one way out of a tap."""
+    """Single exit of all events of a tap, shared by all threads."""
 
     def __init__(
         self, outlet: ProtocolWriter, document: StateDocument, cadence: CheckpointPolicy
     ) -> None:
-        """Write to ``outlet`` the states of ``document``, as often as ``cadence`` says."""
+        """Write the states of ``document`` to ``outlet``, as often as ``cadence`` allows."""
         self.outlet = outlet
         self.files = BatchFileOutput(outlet)
         self.document = document
@@ -130,30 +134,30 @@ class OutputQueue:
         self.lock = document.lock
         self.failure: BaseException | None = None
         self.chunks: dict[OpenChunk, None] = {}
-        """The chunks that are open, of every thread."""
+        """Open chunks of all threads."""
         self.threads: dict[int, Any] = {}
-        """By the identity of a thread that is a worker: its run."""
+        """Runs of the worker threads by thread identifier."""
         self.held: dict[BookmarkHolder, None] = {}
         self.begun: set[str] = set()
-        """Streams of which a row went out."""
+        """Streams that have written a row."""
         self._said: dict[Hashable, Any] = {}
         self._visited: dict[Hashable, object] = {}
         self._turn = threading.Condition()
         self.takes_estimates: bool = getattr(outlet, "takes_estimates", False)
         self.has_total = False
-        """Whether it was told about how much all streams together will bring."""
+        """True if an estimate for all streams together was emitted."""
         self.spreader: WorkDistributor | None = getattr(outlet, "spreader", None)
         self.attended: PolledWriter | None = (
             cast(PolledWriter, outlet) if hasattr(outlet, "state_seconds") else None
         )
         self.is_called = False
-        """Whether the sync is asked to look up at its next record: see `look`."""
+        """True if the sync must checkpoint or stop at its next record: see `SyncRun.guarded`."""
 
     def hand(self, event: Event) -> None:
-        """Hand one event to the door, under the lock.
+        """Pass one event to the writer, under the lock.
 
-        Once that has failed nothing goes out any more: rows may be lost, and a state
-        behind them would say that they are not.
+        After a failure nothing more is written: rows may be lost, and a later state would claim
+        that they were delivered.
         """
         if self.failure is not None:
             raise self.failure
@@ -164,7 +168,7 @@ class OutputQueue:
             raise
 
     def finish_files(self, source: str) -> None:
-        """Name the last files of a stream whose rows go into files."""
+        """Close and announce the last batch files of a stream."""
         with self.lock:
             if self.failure is not None:
                 raise self.failure
@@ -175,10 +179,10 @@ class OutputQueue:
                 raise
 
     def checkpoint(self, document: StateDocument | None) -> None:
-        """Send the state if it changed, behind all rows that it may cover."""
+        """Write the state if it changed, after all rows that it may cover."""
         with self.lock:
             if not self.files.allows_state(owed=True):
-                return  # a batcher took a row since this was asked for
+                return  # a batcher took a row in the meantime
             for held in list(self.held):
                 held.settle()
             state = (document or self.document).encode_if_changed()
@@ -190,40 +194,40 @@ class OutputQueue:
             self.cadence.wrote(len(state))
 
     def send_what_is_old(self) -> None:
-        """Send the chunks that have waited for long."""
+        """Send the chunks that are older than the age limit."""
         for chunk in list(self.chunks):
             chunk.send_if_old()
 
     def attend(self) -> None:
-        """Look whether there is still a reader, and when it had a state; by a timer's thread."""
+        """Check the reader's connection and the age of the last state; called by the timer."""
         if self.attended is None or self.failure is not None:
             return
         try:
             self.attended.check()
-        except Exception as error:  # noqa: BLE001  whatever it is, nothing can go out any more
+        except Exception as error:  # noqa: BLE001  after any error nothing more is written
             self.failure = error
         self.is_called = self.failure is not None or self.cadence.is_overdue(
             self.attended.state_seconds
         )
 
     def say_once(self, about: Hashable, what: Any, say: Callable[[], None]) -> None:
-        """Call ``say`` unless just this was said last, for all threads to wait for."""
+        """Call ``say`` unless the last value for ``about`` equals ``what``; other threads wait."""
         with self.lock:
             if self._said.get(about) != what:
                 say()
                 self._said[about] = what
 
     def describe(self, event: SchemaEvent, emit: Callable[[Event], None]) -> None:
-        """Send a stream's schema, unless it is the one sent last."""
+        """Emit the schema of a stream, unless it is the schema sent last."""
         self.say_once(event.stream.name, event, lambda: emit(event))
 
     @contextmanager
     def visiting(
         self, place: Hashable, visitor: object, check: Callable[[], None]
     ) -> Iterator[None]:
-        """Be the only one at a place for a while; who is there already may come again.
+        """Hold an exclusive, reentrant lock on ``place`` for ``visitor``.
 
-        ``check`` is called while it waits, and raises when there is no point any more.
+        While it waits it calls ``check``, which raises if the sync has ended.
         """
         with self._turn:
             while self._visited.get(place, visitor) is not visitor:

@@ -1,6 +1,6 @@
-"""Whether an author has his own version of a member.
+"""Detection of members that an author overrides.
 
-Rules of the room: asked once per stream or tap, when something is decided; never per record.
+The check runs once per stream or tap when a decision depends on it, never per record.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ __all__ = ["get_member", "is_overridden"]
 
 
 def is_overridden(stream: Any, *names: str) -> bool:
-    """Return True when a class or object has its own version of one of these members.
+    """Return True if the object or its class overrides one of the named members.
 
-    ``stream._HOOKS`` holds the base class's versions.
+    ``stream._HOOKS`` holds the versions of the base class.
     """
     own = getattr(stream, "__dict__", {})
     return any(
@@ -22,5 +22,5 @@ def is_overridden(stream: Any, *names: str) -> bool:
 
 
 def get_member(kind: type, name: str) -> Any:
-    """Return a class's member as it is written there, descriptors and all."""
+    """Return a member as defined in its class, without resolving descriptors."""
     return next(vars(base)[name] for base in kind.__mro__ if name in vars(base))

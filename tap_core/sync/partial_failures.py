@@ -1,8 +1,8 @@
-"""Contexts that fail, and keep no other one from being read.
+"""Failures of single contexts that do not stop the other contexts.
 
-Rules of the room: whether others are read behind a failure is for the stream to say. It fails all
-the same, with the first failure, when the others have been read. The bookmark of what failed stays
-where it was, since nothing of it is made final.
+The stream decides whether its other contexts are read after a failure. The stream still
+fails, with the first failure, after the others are read. The bookmark of a failed context is
+unchanged, because its progress is not finalized.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ContextFailures"]
 
 
 class ContextFailures:
-    """The failures of one sync of a stream; threads may note them."""
+    """Thread-safe record of the failed contexts in one sync of a stream."""
 
     def __init__(self, stream: SyncStream) -> None:
         self._stream = stream
@@ -29,7 +29,7 @@ class ContextFailures:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Keep a failure behind which other contexts are to be read; raise any other."""
+        """Record a failure after which other contexts are read; raise any other failure."""
         try:
             yield
         except Exception as error:
@@ -38,14 +38,14 @@ class ContextFailures:
             with self._turn:
                 self._first = self._first or error
             self._stream.log(
-                "A context of '%s' failed, and the others are read: %s",
+                "A context of '%s' failed; the other contexts are still read: %s",
                 self._stream.name,
                 error,
                 level=logging.ERROR,
             )
 
     def noting(self, work: Callable[[Any], object]) -> Callable[[Any], None]:
-        """Return work whose failures are noted."""
+        """Return a function that calls ``work`` and records its failures."""
 
         def tried(stream: Any) -> None:
             with self.noted():
@@ -54,6 +54,6 @@ class ContextFailures:
         return tried
 
     def tell(self) -> None:
-        """Raise the first failure, where there was one."""
+        """Raise the first recorded failure, if there is one."""
         if self._first is not None:
             raise self._first

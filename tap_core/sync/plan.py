@@ -1,9 +1,8 @@
-"""What is known of a stream before its first record, decided once.
+"""Plan of a stream: all decisions that are made once, before its first record.
 
-Rules of the room: a plan is made from schema, selection and keys, and is thrown away
-when one of them changes. A stream runs in the compiled lane unless its class (or the
-object itself) overrides a hook that this lane would skip; the output is the same in
-both.
+A plan is compiled from schema, selection and keys, and is discarded when one of them
+changes. A stream takes the fast path unless its class, or the object itself, overrides a
+hook that the fast path would not call; the output is the same on both paths.
 """
 
 from __future__ import annotations
@@ -64,48 +63,48 @@ OVERRIDABLE_HOOKS = (
     "_write_state_message",
     "state_manager",
 )
-"""Members of a stream that the compiled lane does not call."""
+"""Stream members that the fast path does not call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One stream, compiled."""
+    """Compiled plan of one stream."""
 
     stream: StreamId
     describes: tuple[SchemaEvent, ...]
-    """The schemas to send: one, or with stream maps one for each name."""
+    """Schemas to send: one, or with stream maps one for each output name."""
     shape: RecordSerializer
-    """Prune and conform a record, and encode it where no map does that."""
+    """Function that prunes and conforms a record, and encodes it unless stream maps do that."""
     mapped: MappedOutput | None
-    """The stream's maps, where they change anything."""
+    """Compiled stream maps, or None if they change nothing."""
     keeps: Callable[[Record], bool] | None
-    """Whether a record's children are synced; None: all are."""
+    """Filter that decides whether a record's children are synced; None means all are."""
     compiled: bool
-    """False: the stream overrides a hook and runs record by record through it."""
+    """True for the fast path; False if the stream overrides hooks that must run per record."""
     post_process: bool
-    """Whether the stream has a ``post_process`` of its own."""
+    """True if the stream overrides ``post_process``."""
     child_contexts: bool
-    """Whether the stream says its children's contexts, or has children to say them to."""
+    """True if the stream has children, or overrides the methods that generate their contexts."""
     key_of: Callable[[Record], Any] | None
-    """What finds the replication key in a record; None: it is a property of the record."""
+    """Getter for a nested replication key; None if the key is a top-level property."""
     version: Callable[[], int | None]
-    """The table version that rows carry now."""
+    """Function that returns the current table version of the rows."""
     threads: int
-    """In how many threads its contexts may be synced."""
+    """Number of threads that may sync the stream's contexts."""
     child_threads: int
-    """In how many threads its children may be synced while it goes on."""
+    """Number of threads that may sync the stream's children while it keeps reading."""
     spreads: bool
-    """Whether its contexts are synced elsewhere."""
+    """True if other processes sync the stream's contexts."""
     child_spreads: bool
-    """Whether those of its children are."""
+    """True if other processes sync the contexts of the stream's children."""
 
     def parts(self, rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:
-        """Sort a chunk by the streams that its rows go out as."""
+        """Group the rows of a chunk by output stream."""
         return ((self.stream, rows),) if self.mapped is None else self.mapped.parts(rows)
 
 
 def get_plan(stream: SyncStream) -> Plan:
-    """Return the stream's plan for this thread, made now where there is none or it is stale."""
+    """Return the stream's plan for this thread; compile it if it is missing or stale."""
     run = stream._tap.run
     stream = run.own(stream)
     made: tuple[SyncRun, Plan] | None = stream._plan
@@ -152,14 +151,14 @@ def _compile(stream: SyncStream, run: SyncRun) -> Plan:
 def get_transforms(
     stream: SyncStream,
 ) -> Sequence[tuple[str, Callable[[Record], Record | None]]]:
-    """Return what becomes of a conformed record, by the name that it goes out under."""
+    """Return pairs of output name and transformation of a conformed record."""
     if get_plan(stream).mapped is None:
         return ((stream.name, lambda record: record),)
     return [(one.stream_alias, one.transform) for one in stream.stream_maps]
 
 
 def _get_maps(stream: SyncStream) -> Sequence[StreamMap] | None:
-    """Return the stream's maps, None where there is nothing to map."""
+    """Return the stream maps, or None if they change nothing."""
     if not (stream._tap.has_mapper or is_overridden(stream, "stream_maps")):
         return None
     from tap_core.sync.stream_maps import is_identity
@@ -169,12 +168,12 @@ def _get_maps(stream: SyncStream) -> Sequence[StreamMap] | None:
 
 
 def get_schemas(stream: SyncStream) -> tuple[SchemaEvent, ...]:
-    """Return the schemas that a stream goes out with, one for each name that it has then."""
+    """Return the schemas of a stream's output, one for each output name."""
     return _descriptions(stream, _get_maps(stream))
 
 
 def is_mapped(stream: SyncStream) -> bool:
-    """Tell whether stream maps or flattening change what a stream sends."""
+    """Return True if stream maps or flattening change the output of a stream."""
     return _get_maps(stream) is not None
 
 
@@ -192,7 +191,7 @@ def _compile_serializer(
     shape = _compile_pruning_serializer(stream, run, maps)
     if not is_key_deselected(stream):
         return shape
-    # What is deselected leaves the author's record, and the bookmark needs this of it.
+    # Pruning deletes the key from the author's record, but the bookmark still needs it.
     path = stream.replication_path
     return RecordSerializer(
         lambda _keys: None, lambda record: shape(copy_path(path, record)), shape.encode
@@ -200,7 +199,7 @@ def _compile_serializer(
 
 
 def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncoder:
-    """Return what encodes a record that maps have made; its values were conformed before."""
+    """Return the encoder for mapped records, whose values are conformed already."""
     outlet = as_typed_writer(run.outlet)
     if outlet is None:
         return partial(encode_record, encode=run.outlet.encode)
@@ -208,7 +207,10 @@ def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncode
 
 
 def is_key_deselected(stream: SyncStream) -> bool:
-    """Tell whether the replication key is not sent: Singer always sends it, Airbyte as asked."""
+    """Return True if the replication key is not sent.
+
+    Singer always sends the replication key; Airbyte sends it only if it is selected.
+    """
     crumb: Breadcrumb = ()
     for name in stream.replication_path:
         crumb = (*crumb, "properties", name)
@@ -249,7 +251,7 @@ def _descriptions(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple
         plain = mapped_schemas(stream.stream_maps, stream.replication_key)
         return tuple(replace(each, stream=get_stream_id(stream)) for each in plain)
     declared = stream._input_schema
-    if declared is None:  # as in the catalog, without what has no part in validation
+    if declared is None:  # as in the catalog, which omits keywords that do not affect validation
         declared = Schema.from_dict(stream.schema).to_dict()
     return (
         SchemaEvent(
@@ -262,5 +264,5 @@ def _descriptions(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple
 
 
 def get_stream_id(stream: SyncStream) -> StreamId:
-    """Return what names a stream in events."""
+    """Return the identifier of a stream in events."""
     return StreamId(stream.name, stream.namespace)

@@ -1,8 +1,8 @@
-"""Records that threads pull ahead of their turn, given out in turn.
+"""Prefetch of record parts in several threads, returned in order.
 
-Rules of the room: one thread pulls one part at a time, and no more than a few batches ahead of
-whoever takes them. What comes out, errors included, comes in the order of the parts, as if one
-thread had pulled them one after the other. The threads are a crew's and end with it.
+One thread pulls one part at a time, at most a few batches ahead of the consumer. Records
+and errors are returned in the order of the parts, as if one thread had pulled them in
+sequence. The threads belong to a worker pool and end with it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def prefetch_in_order(
     parts: Iterable[_Part],
     pull: Callable[[Any, _Part], Iterable[Any]],
 ) -> Iterator[tuple[_Part, Iterator[Any]]]:
-    """Yield each part and its records; ``pull`` is called with a thread's copy of the stream.
+    """Yield each part with its records; ``pull`` receives a thread's copy of the stream.
 
-    The records of a part are to be taken before the next part is asked for.
+    The consumer must take all records of a part before it requests the next part.
     """
     waiting: deque[tuple[_Part, _Pipe]] = deque()
     coming = iter(parts)
@@ -59,7 +59,7 @@ def _begin(
 
 
 class _Pipe:
-    """Batches of records on their way from one thread to another."""
+    """Queue of record batches between two threads."""
 
     def __init__(self, crew: WorkerPool) -> None:
         self._crew = crew
@@ -70,7 +70,7 @@ class _Pipe:
         self._is_awaited = False
 
     def fill(self, records: Iterable[Any]) -> None:
-        """Pull all records, with an error at the end where one is raised."""
+        """Pull all records; an error of the source is stored after the records before it."""
         batch: list[Any] = []
         try:
             for record in self._crew.until_stopped(records):
@@ -78,7 +78,7 @@ class _Pipe:
                 if self._is_awaited or len(batch) >= _BATCH:
                     self._hand(batch)
                     batch = []
-        except Exception as error:  # noqa: BLE001  whose turn it is raises it
+        except Exception as error:  # noqa: BLE001  the consumer raises it
             self._error = error
         with self._turn:
             self._batches.append(batch)
@@ -96,10 +96,10 @@ class _Pipe:
                 self._turn.wait(_LOOK_SECONDS)
 
     def records(self) -> Iterator[Any]:
-        """Yield the records as they come.
+        """Yield the records as they arrive.
 
         Raises:
-            Exception: what was raised where they come from, behind those before it.
+            Exception: An error of the source, raised after the records before it.
         """
         while (batch := self._take()) is not None:
             yield from batch
@@ -107,7 +107,7 @@ class _Pipe:
             raise self._error
 
     def _take(self) -> list[Any] | None:
-        """Wait for a batch; None when there will be none."""
+        """Wait for a batch and return it, or None at the end."""
         with self._turn:
             while not self._batches and not self._has_ended:
                 self._is_awaited = True

@@ -1,7 +1,7 @@
-"""The number of records that a stream has sent.
+"""Number of records that a stream has sent.
 
-Rules of the room: rows are counted when their chunk is handed over, so that an error or a
-signal leaves neither a row that was not counted nor a count without its row.
+Rows are counted when their chunk is written, so that neither an error nor a signal can
+separate a row from its count.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["Tally"]
 
 
 class Tally:
-    """Counts the records of one stream, in all threads.
+    """Thread-safe counter of the records of one stream.
 
-    ``counts_rows`` tells that each record is one row; else stream maps make any number of rows
-    of it, or hooks write it, and it is counted by the loop that pulled it.
+    ``counts_rows`` is True if each record is one row. Otherwise stream maps turn a record into
+    any number of rows, or hooks write the record, and the loop that pulled the record counts it.
     """
 
     def __init__(self, counter: Counter, *, counts_rows: bool) -> None:
@@ -29,24 +29,24 @@ class Tally:
         self._since_state = 0
 
     def sent(self, rows: int) -> None:
-        """Count rows that left."""
+        """Count rows that were written."""
         if self._counts_rows:
             self.count(rows)
 
     def pulled(self, records: int) -> None:
-        """Note records that a loop is done with."""
+        """Count records that a loop has finished."""
         with self._lock:
             self._since_state += records
         if not self._counts_rows:
             self.count(records)
 
     def count(self, records: int) -> None:
-        """Add to the count."""
+        """Add to the record count."""
         with self._lock:
             self._counter.increment(records)
 
     def is_due(self, frequency: int) -> bool:
-        """Return whether so many records were pulled since this was last true."""
+        """Return True once for every ``frequency`` records pulled."""
         with self._lock:
             if self._since_state < frequency:
                 return False

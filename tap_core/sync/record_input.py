@@ -1,6 +1,7 @@
-"""What an author's generator may yield besides a dict: nothing, another mapping, or a pair.
+"""Normalization of the values that an author's generator may yield.
 
-Rules of the room: the pair of a record and its child context is deprecated, and warned of.
+Besides a dict, a generator may yield None, another mapping, or a pair of a record and its
+child context. The pair is deprecated and causes a warning.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ __all__ = ["as_record", "is_not_dict", "split_record_and_context"]
 
 
 def as_record(pulled: Any) -> Any:
-    """Return the record of what an author yielded: it may be a pair, or None for none."""
+    """Return the record in a yielded value as a dict, or None if there is no record."""
     record = split_record_and_context(pulled)[0] if isinstance(pulled, tuple) else pulled
     return dict(record) if is_not_dict(record) else record
 
 
 def is_not_dict(record: Any) -> bool:
-    """Tell whether a record is a mapping of another kind: encoders know dicts only."""
+    """Return True if a record is a mapping but no dict; encoders only accept dicts."""
     return isinstance(record, Mapping) and not isinstance(record, dict)
 
 
 def split_record_and_context(
     record: tuple[Record, Context | None],
 ) -> tuple[Record, Context | None]:
-    """Take the deprecated pair of a record and its child context apart."""
+    """Split the deprecated pair of a record and its child context, with a warning."""
     warnings.warn(
         "Yielding a tuple of (record, child_context) is deprecated: yield the record, and"
-        " say the context in get_child_context or generate_child_contexts.",
+        " return the context from get_child_context or generate_child_contexts.",
         SingerSDKDeprecationWarning,
         stacklevel=2,
     )

@@ -1,6 +1,6 @@
-"""What is told of a replication key that is not there, or not in order.
+"""Errors for a replication key that is missing or out of order.
 
-Rules of the room: words for people; whoever finds the fault raises it.
+This module only builds or logs the errors for records; the caller raises them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def require_replication_key(name: str, key: str | None) -> str:
     """Return the replication key of an incremental stream.
 
     Raises:
-        StreamSetupError: the stream is incremental by force and has none.
+        StreamSetupError: The replication method is forced to INCREMENTAL, but there is no key.
     """
     if not key:
         raise StreamSetupError(
@@ -34,7 +34,7 @@ def require_replication_key(name: str, key: str | None) -> str:
 def log_sort_error(
     stream: SyncStream, error: Exception, context: Context | None, done: int, start: int
 ) -> None:
-    """Log where the order broke: the record's number in the sync and in its partition."""
+    """Log a sort error with the record's number in the sync and in its partition."""
     stream.state_manager.log_sort_error(
         ex=error,
         record_count=done,
@@ -46,7 +46,7 @@ def log_sort_error(
 def missing_replication_key(
     name: str, key: str | None, record: Record
 ) -> InvalidReplicationKeyException:
-    """Return the error for a record that lacks its replication key."""
+    """Return the error for a record without its replication key."""
     return InvalidReplicationKeyException(
         f"Stream '{name}': a record has no replication key '{key}'; it has"
         f" {', '.join(map(repr, sorted(map(str, record))))}. Add the key to each record"

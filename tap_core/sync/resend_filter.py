@@ -1,8 +1,8 @@
-"""Records that are read again for the sake of children, and were sent before.
+"""Filter for records that are read again only for the sake of child streams.
 
-Rules of the room: a stream that begins has to see all records of its parents, also those that
-earlier syncs have sent of the parents themselves. These are pulled, their children are synced,
-and they are not written once more. What is at the bookmark comes again, as in any sync.
+A new child stream needs all records of its parents, including those that earlier syncs have
+sent. Such records are pulled and their children are synced, but they are not written again.
+Records equal to the bookmark are written again, as in any sync.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["make_resend_filter"]
 
 
 def make_resend_filter(stream: SyncStream, context: Context | None) -> Callable[[Any], bool] | None:
-    """Return what tells the records of a context that were sent before; None: none were."""
+    """Return a predicate for records that earlier syncs have sent; None if all are new."""
     key = stream.replication_key
     state = _get_state(stream, context)
     bookmark = state.get("replication_key_value") if state.get("replication_key") == key else None
@@ -42,7 +42,7 @@ def make_resend_filter(stream: SyncStream, context: Context | None) -> Callable[
 
 def _get_state(stream: SyncStream, context: Context | None) -> Mapping[str, Any]:
     state: Any = stream.sent_before or {}
-    if not isinstance(state, Mapping):  # a document of somebody else's making
+    if not isinstance(state, Mapping):  # state of another program
         return {}
     partition = stream._get_state_partition_context(context) if state else None
     if not partition:

@@ -1,11 +1,11 @@
-"""The streams of one sync, each in its turn.
+"""Order and parallelism of the streams of one sync.
 
-Rules of the room: top-level streams run in the order of their names, a child when its
-parent has records. Where each stream's end is told by itself, one that fails does not keep
-the others from their turn; the run has failed all the same. Only streams that allow threads
-themselves, with all that is synced below them, run beside others, when it is the turn of the
-first of them; each has a thread, in which it may have workers of its own. All others run
-alone, and so do those that have a child in common.
+- Top-level streams run in the order of their names; a child runs when its parent has records.
+- If the protocol reports the end of each stream separately, a failing stream does not stop
+  the others, but the run still fails.
+- Streams that allow threads (with all of their descendants) run in parallel, when it is the
+  turn of the first of them. Each gets one thread, which may have workers. All other streams,
+  and streams that share a descendant, run alone.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ["StreamScheduler"]
 
 
 class StreamScheduler:
-    """The streams of one sync of a tap; ``threads`` is how many may run side by side.
+    """Scheduler of the streams of one sync; ``threads`` is how many may run in parallel.
 
-    ``goes_on`` is whether other streams follow one that fails.
+    If ``goes_on`` is True, the other streams are synced after one has failed.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class StreamScheduler:
 
     @property
     def unfinished(self) -> str | None:
-        """The name of the stream that is being synced; of several, the first."""
+        """Name of the stream that is being synced; with several, the first."""
         return next(iter(self._unfinished), None)
 
     def sync(self, run: SyncRun) -> None:
-        """Sync all streams, and make their state final.
+        """Sync all streams and finalize their states.
 
         Raises:
-            Exception: the first error of a stream.
+            Exception: The first error of a stream.
         """
         together = self._side_by_side()
         for stream in self._streams:
@@ -73,19 +73,19 @@ class StreamScheduler:
             raise next(iter(self._failures.values()))
 
     def _try_alone(self, stream: SyncStream, run: SyncRun) -> None:
-        """Sync a stream; note its error where the others are to follow all the same."""
+        """Sync a stream; record its error if the other streams are to follow."""
         try:
             self._sync_alone(stream)
         except Exception as error:
             if not self._goes_on or run.is_broken:
                 raise
             self._failures[stream.name] = error
-            self._logger.error(  # noqa: TRY400 - the trace is that of the first, at the end
-                "Stream '%s' has failed; the others go on. %s", stream.name, error
+            self._logger.error(  # noqa: TRY400 - the first error's trace is logged at the end
+                "Stream '%s' failed; the other streams are still synced. %s", stream.name, error
             )
 
     def _side_by_side(self) -> list[SyncStream]:
-        """Return the streams that may run beside each other, none unless there are several."""
+        """Return the streams that may run in parallel, or an empty list if fewer than two may."""
         shared = _shared(self._streams)
         found = [
             stream
@@ -109,10 +109,9 @@ class StreamScheduler:
             _sync_root(stream)
 
     def _sync_together(self, streams: Sequence[SyncStream], run: SyncRun) -> None:
-        """Sync several streams at once.
+        """Sync several streams in parallel.
 
-        Their places in the state are made before, in the order in which one after the
-        other would have made them.
+        Their state entries are created first, in the order of a sequential sync.
         """
         for stream in streams:
             _make_places(stream)
@@ -129,7 +128,7 @@ class StreamScheduler:
 
 
 def _sync_root(stream: SyncStream) -> None:
-    """Sync a stream and its children, and make their state final."""
+    """Sync a stream with its children, finalize its state and activate its table versions."""
     stream.sync()
     stream.finalize_state_progress_markers()
     for done in (stream, *stream.descendent_streams):
@@ -138,9 +137,9 @@ def _sync_root(stream: SyncStream) -> None:
 
 
 def _shared(streams: Sequence[SyncStream]) -> set[SyncStream]:
-    """Return the streams that several top-level streams have below them.
+    """Return the streams that are descendants of several top-level streams.
 
-    When the first of these ends it ends them too, and the second goes on from there.
+    Such a stream is finalized with the first top-level stream and continued by the second.
     """
     roots = [stream for stream in streams if not stream.parent_stream_type]
     below = Counter(child for root in roots for child in set(root.descendent_streams))
@@ -148,7 +147,10 @@ def _shared(streams: Sequence[SyncStream]) -> set[SyncStream]:
 
 
 def _make_places(stream: SyncStream) -> None:
-    """Make the entries of a stream and of those below it; one read in full writes at its end."""
+    """Create the state entries of a stream and its descendants.
+
+    The entry of a FULL_TABLE stream is created after those of its children, as at its end.
+    """
     is_read_in_full = stream.replication_method == REPLICATION_FULL_TABLE
     if not is_read_in_full:
         _ = stream.state_manager.stream_state

@@ -1,9 +1,9 @@
-"""A stream's records through its maps: one record in, any number of bodies out.
+"""Application of stream maps: one record in, any number of encoded bodies out.
 
-Rules of the room: what the maps make of a stream is decided once, in its plan. A record
-is pruned and conformed as without maps, then each map makes of it a body of its own or
-nothing. Where a stream goes out under several names its chunk holds pairs, so that rows
-of all names leave together, before any state that covers them.
+The effect of the maps is compiled once, in the plan of the stream. A record is pruned and
+conformed as without maps, then each map turns it into a separate body or drops it. If a
+stream has several output names its chunk holds pairs of name index and body, so that the
+rows of all names are sent together, before any state that covers them.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ __all__ = ["MappedOutput", "get_child_filter", "is_identity", "map_records", "ma
 
 @dataclass(frozen=True, slots=True)
 class MappedOutput:
-    """The compiled maps of one stream."""
+    """Compiled stream maps of one stream."""
 
     bodies: Callable[[Record], Sequence[Any]]
-    """What a record becomes: bodies, or with several names pairs of number and body."""
+    """Function from a record to its bodies, or to pairs of name index and body."""
     sizes: Callable[[Sequence[Any]], int]
-    """The bytes of what `bodies` gave."""
+    """Function that returns the number of bytes of a result of `bodies`."""
     parts: Callable[[list[Any]], Iterable[tuple[StreamId, list[Any]]]]
-    """A chunk by name."""
+    """Function that groups the rows of a chunk by output stream."""
 
 
 def is_identity(maps: Sequence[StreamMap], name: str) -> bool:
-    """Return True where maps change nothing, not even the name."""
+    """Return True if the maps change neither records nor the stream's name."""
     return (
         len(maps) == 1
         and type(maps[0]) is SameRecordTransform
@@ -50,7 +50,7 @@ def is_identity(maps: Sequence[StreamMap], name: str) -> bool:
 
 
 def get_child_filter(maps: Sequence[StreamMap]) -> Callable[[Record], bool] | None:
-    """Return what decides whether a record's children are synced: the primary map's filter."""
+    """Return the primary map's filter, which decides whether a record's children are synced."""
     primary = maps[0]
     if type(primary) is SameRecordTransform:
         return None
@@ -60,7 +60,7 @@ def get_child_filter(maps: Sequence[StreamMap]) -> Callable[[Record], bool] | No
 
 
 def mapped_schemas(maps: Sequence[StreamMap], cursor: str | None) -> tuple[SchemaEvent, ...]:
-    """Return the schemas under which a stream goes out."""
+    """Return the schemas of a mapped stream, one for each output name."""
     return tuple(
         SchemaEvent(
             StreamId(one.stream_alias),
@@ -81,8 +81,7 @@ def map_records(
 ) -> MappedOutput:
     """Compile the maps of a stream whose records ``shape`` prunes and conforms.
 
-    ``encoders`` take what the maps make, whatever its values are: one for each name under
-    which the stream is sent.
+    ``encoders`` encode the mapped records with any values, one encoder for each output name.
     """
     sent = _sent(maps)
     transforms = [one.quick_transform for one in sent]
@@ -130,7 +129,7 @@ def _size_of_pairs(pairs: Sequence[tuple[int, Any]]) -> int:
 def _sorter(
     names: Sequence[StreamId],
 ) -> Callable[[list[Any]], Iterable[tuple[StreamId, list[Any]]]]:
-    """Return the function that sorts the pairs of a chunk by name."""
+    """Return the function that groups the pairs of a chunk by output name."""
 
     def parts(rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:
         chunks: list[list[Any]] = [[] for _ in names]

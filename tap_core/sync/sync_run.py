@@ -1,12 +1,13 @@
-"""One run of a tap: the rows on their way out, and the states behind them.
+"""One run of a tap: buffers rows and writes them, with states after them.
 
-Rules of the room: everything that leaves a tap leaves here, in order. Rows wait in one
-open chunk of one stream; it closes by count, by size, by age (a timer, since the source
-may be silent), when another stream writes, at the end of a partition, and before
-anything by which an author can look at state or write. A checkpoint goes out behind the
-rows that it covers, never before them. What is collected are encoded bodies, never the
-author's own objects. Each thread that syncs has a run of its own, a branch of the first:
-its chunk, its bookmarks, its copies of streams. What they share is the `Outbox`.
+- All events of a tap pass through the run, in order. Rows wait in one open chunk of one
+  stream. The chunk is sent when it reaches a number of rows, a size or an age (checked by a
+  timer, since the source may be silent), when another stream writes, at the end of a
+  partition, and before any call in which an author can see the state or write.
+- A checkpoint is written after the rows that it covers, never before them.
+- Chunks hold encoded bodies, never the author's objects.
+- Each thread that syncs has its own run, a branch of the first one, with its own chunk,
+  bookmarks and copies of streams. All runs share the `OutputQueue`.
 """
 
 from __future__ import annotations
@@ -44,68 +45,68 @@ __all__ = [
 ]
 
 CHUNK_ROWS = 1_000
-"""Rows after which a chunk closes."""
+"""Number of rows at which a chunk is sent."""
 
 CHUNK_BYTES = 64 * 1024
-"""Bytes of bodies after which a chunk closes: what a pipe takes at once. An outlet with messages
-of another size has ``chunk_bytes``."""
+"""Size of the bodies at which a chunk is sent: the capacity of a pipe. A writer with another
+message size sets ``chunk_bytes``."""
 
 MAX_CHUNK_AGE_SECONDS = 0.5
-"""Age after which a waiting row is sent, whatever else happens."""
+"""Age at which a buffered row is sent in any case."""
 
 _Stream = TypeVar("_Stream")
 
 
 def _now_text() -> str:
-    """Return the present instant in ISO 8601, UTC, with microseconds."""
+    """Return the current time in ISO 8601, UTC, with microseconds."""
     return datetime.now(timezone.utc).isoformat(timespec="microseconds")
 
 
 class ChunkOwner(Protocol):
-    """Whose rows a chunk holds; a plan is one."""
+    """Owner of the rows in a chunk; a `Plan` is one."""
 
     @property
     def stream(self) -> StreamId:
-        """The stream."""
+        """Identifier of the stream."""
 
     @property
     def version(self) -> Callable[[], int | None]:
-        """The table version that rows carry now."""
+        """Function that returns the current table version of the rows."""
 
     def parts(self, rows: list[Any], /) -> Iterable[tuple[StreamId, list[Any]]]:
-        """Sort a chunk by the streams that its rows go out as."""
+        """Group the rows of a chunk by output stream."""
 
 
 class ParallelPool(Protocol):
-    """Whom a thread works for: `workers.Crew`."""
+    """Pool that a thread works for; `worker_pool.WorkerPool` is one."""
 
     @property
     def owner(self) -> SyncRun:
-        """The run that its threads are branches of."""
+        """Run of which the runs of the threads are branches."""
 
     @property
     def leads(self) -> bool:
-        """Whether its threads sync whole streams, and may have workers of their own."""
+        """True if the threads sync whole streams and may have worker pools."""
 
     @property
     def is_stopped(self) -> bool:
-        """Whether its threads are to stop."""
+        """True if the threads must stop."""
 
     def check(self) -> None:
-        """Raise an error when the work has ended meanwhile."""
+        """Raise an error if the work has ended in the meantime."""
 
     def check_output(self) -> None:
-        """Raise an error when nobody waits for the thread's rows any more."""
+        """Raise an error if the pool no longer accepts the thread's rows."""
 
     def until_stopped(self, records: Iterable[Any], /) -> Iterator[Any]:
-        """Yield records until the work has ended."""
+        """Yield records until the work ends."""
 
     def copy(self, stream: Any, /) -> Any:
-        """Return the copy of a stream for one thread."""
+        """Return a copy of a stream for one thread."""
 
 
 class SyncRun:
-    """What one sync of a tap shares among its streams, in one thread."""
+    """Shared objects of one sync of a tap, as one thread sees them."""
 
     def __init__(
         self,
@@ -114,30 +115,30 @@ class SyncRun:
         cadence: CheckpointPolicy,
         clock: Callable[[], str] = _now_text,
     ) -> None:
-        """Start a run that writes to ``outlet``; ``clock`` gives extraction times."""
+        """Start a run that writes to ``outlet``; ``clock`` returns extraction times."""
         self.outbox = OutputQueue(outlet, document, cadence)
         self.document = document
         self.tallies: dict[str, Tally] = {}
-        """By the name of a stream: who counts its records."""
+        """Record counters by stream name."""
         self.meter_stack: ExitStack | None = None
         self.most: int = getattr(outlet, "chunk_bytes", CHUNK_BYTES)
-        """Bytes of bodies after which a chunk closes."""
+        """Size of the bodies at which a chunk is sent."""
         self._clock = clock
         self._begin_alone(None)
 
     def _begin_alone(self, leader: ParallelPool | None) -> None:
-        """Set what belongs to one thread only."""
+        """Initialize the attributes that belong to one thread."""
         self.leader = leader
         self.bodies: list[Any] = []
-        """The open chunk; always this very list."""
+        """The open chunk; this list object is never replaced."""
         self.limit = 1
-        """Rows that the open chunk may hold."""
+        """Number of rows that the open chunk may hold."""
         self.waiting = 0
-        """Bytes that stand in the open chunk, where they are counted here."""
+        """Size of the open chunk in bytes, if it is counted here."""
         self.cursors: dict[BookmarkCursor, Callable[[], None]] = {}
-        """The bookmarks that are moving, and how to say that one moved."""
+        """Active bookmark cursors, each with a function to call when its bookmark moved."""
         self.families: dict[str, Any] = {}
-        """By the name of a parent: who syncs its children beside it."""
+        """Pools that sync child streams, by the name of the parent stream."""
         self._copies: dict[int, Any] = {}
         self._source: ChunkOwner | None = None
         self._extracted_at = ""
@@ -149,17 +150,17 @@ class SyncRun:
 
     @property
     def outlet(self) -> ProtocolWriter:
-        """The door's side: how a body is encoded, and where events go."""
+        """Protocol writer, which encodes bodies and writes events."""
         return self.outbox.outlet
 
     # Rows
 
     def open(self, source: ChunkOwner | None) -> ChunkOwner | None:
-        """Collect rows of this source from now on; return whose they were until now.
+        """Collect rows for ``source`` from now on; return the previous source.
 
-        Whoever is done opens that one again: the loop of a parent, or of a stream whose
-        author writes to another in between, goes on as if nothing had been.
-        A stream's first chunk has one row: whoever waits for a sign of life gets it.
+        The caller reopens the previous source when it is done, so that the loop of a parent, or of
+        a stream whose author writes to another stream in between, continues unchanged. The first
+        chunk of a stream holds one row, so that the reader sees the first record at once.
         """
         before = self._source
         if before is not source:
@@ -170,13 +171,13 @@ class SyncRun:
         return before
 
     def begin(self) -> None:
-        """Note when the first row of a chunk was pulled."""
+        """Record the time at which the first row of a chunk was pulled."""
         self._extracted_at = self._clock()
         self._opened = time.monotonic()
         self.waiting = 0
 
     def flush(self) -> None:
-        """Send the open chunk, or wait until the timer has sent it."""
+        """Send the open chunk, or wait until the timer thread has sent it."""
         if self.bodies:
             if self.leader is not None:
                 self.leader.check_output()
@@ -186,11 +187,10 @@ class SyncRun:
             raise self.outbox.failure
 
     def send(self) -> None:
-        """Send what the chunk holds, under the lock; by whichever thread.
+        """Send the rows of the chunk, under the lock; any thread may call it.
 
-        The list stays the same one, so that whoever appends to it needs no lock. Rows
-        leave it when they are out: until then nobody takes the chunk for empty, and so
-        nobody opens it for another source.
+        The list object never changes, so appending to it needs no lock. Rows are removed after they
+        are written: until then no thread sees the chunk as empty and reuses it for another source.
         """
         count = len(self.bodies)
         rows = self.bodies[:count]
@@ -208,17 +208,17 @@ class SyncRun:
         del self.bodies[:count]
 
     def room(self) -> int:
-        """Return how many rows the next chunk may hold, so that no file gets too many."""
+        """Return how many rows the next chunk may hold without overfilling a batch file."""
         source = self._source
         return CHUNK_ROWS if source is None else self.files.room(source.stream.name, CHUNK_ROWS)
 
     @property
     def files(self) -> BatchFileOutput:
-        """The streams whose rows go into files."""
+        """Batch file output of the run."""
         return self.outbox.files
 
     def send_if_old(self) -> None:
-        """Send the chunk if its first row has waited for long."""
+        """Send the chunk if its first row is older than the age limit."""
         if self.bodies and time.monotonic() - self._opened >= MAX_CHUNK_AGE_SECONDS:
             with self.outbox.lock:
                 self.send()
@@ -226,12 +226,12 @@ class SyncRun:
     # Everything else
 
     def settle(self) -> None:
-        """Make what was pulled visible: bookmarks moved, rows out."""
+        """Advance the bookmarks past the pulled records and send the open chunk."""
         self.settle_bookmarks()
         self.flush()
 
     def settle_bookmarks(self) -> None:
-        """Move the bookmarks past what was pulled."""
+        """Advance the bookmarks past the pulled records."""
         if self.cursors:
             with self.outbox.lock:
                 for cursor, moved in list(self.cursors.items()):
@@ -239,19 +239,19 @@ class SyncRun:
                         moved()
 
     def settle_held(self) -> None:
-        """Move the bookmarks that wait for children as far as these are done."""
+        """Advance the bookmarks that wait for children as far as the children are done."""
         with self.outbox.lock:
             for held in list(self.outbox.held):
                 held.settle()
 
     def reload_bookmarks(self) -> None:
-        """Go on from what the state says now, after an author moved it himself."""
+        """Reset the cursors to the state after the author's code changed it."""
         with self.outbox.lock:
             for cursor in self.cursors:
                 cursor.reload()
 
     def emit(self, event: Event) -> None:
-        """Send an event behind all rows so far."""
+        """Write an event after all rows so far."""
         self.settle()
         if self.leader is not None:
             self.leader.check_output()
@@ -259,15 +259,16 @@ class SyncRun:
             self.outbox.hand(event)
 
     def describe(self, event: SchemaEvent) -> None:
-        """Send a stream's schema, unless it is the one sent last."""
+        """Emit the schema of a stream, unless it is the schema sent last."""
         self.outbox.describe(event, self.emit)
 
     def checkpoint(self, *, owed: bool, document: StateDocument | None = None) -> None:
-        """Send the state, if it changed since it was sent.
+        """Write the state, if it changed since the last write.
 
-        One that is not ``owed`` (at the end of a partition or a child's context) goes
-        out only while states are a small share of what is written. ``document`` is a
-        state of an author's own.
+        Args:
+            owed: False for optional states (at the end of a partition or a child's context), which
+                are written only while states are a small share of the output.
+            document: A state that the author provides instead of the run's own.
         """
         if not self.outbox.files.allows_state(owed=owed):
             return
@@ -281,13 +282,13 @@ class SyncRun:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the door could not take an event, so that nothing more can go out."""
+        """True if the writer failed, so that nothing more can be written."""
         return self.outbox.failure is not None
 
     # Threads
 
     def branch(self, leader: ParallelPool) -> SyncRun:
-        """Return a run for another thread, which works for ``leader``."""
+        """Return a run for a thread that works for ``leader``."""
         made = copy.copy(self)
         with self.outbox.lock:
             made._begin_alone(leader)
@@ -297,7 +298,7 @@ class SyncRun:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Be the run of this thread."""
+        """Register this run as the current thread's run for the duration of the block."""
         me = threading.get_ident()
         with self.outbox.lock:
             self.outbox.threads[me] = self
@@ -309,22 +310,22 @@ class SyncRun:
                 self.outbox.chunks.pop(self, None)
 
     def here(self) -> SyncRun:
-        """Return the run of the thread that asks."""
+        """Return the run of the calling thread."""
         threads = self.outbox.threads
         return threads.get(threading.get_ident(), self) if threads else self
 
     @property
     def is_worker(self) -> bool:
-        """Whether this thread syncs single contexts, beside others of the same stream."""
+        """True if this thread syncs single contexts, in parallel to others of the same stream."""
         return self.leader is not None and not self.leader.leads
 
     @property
     def may_lead(self) -> bool:
-        """Whether work of this thread may be given to others."""
+        """True if this thread may distribute its work to a worker pool."""
         return not self.is_worker
 
     def own(self, stream: _Stream) -> _Stream:
-        """Return this thread's copy of a stream, made for it; the first run has none."""
+        """Return this thread's copy of a stream; the first run uses the stream itself."""
         if self.leader is None:
             return stream
         origin: Any = getattr(stream, "_origin", None) or stream
@@ -335,20 +336,20 @@ class SyncRun:
         return cast(_Stream, made)
 
     def copies(self) -> Iterable[Any]:
-        """Return the copies that were made for this thread."""
+        """Return the stream copies of this thread."""
         return self._copies.values()
 
     def guarded(self, records: Iterable[Any]) -> Iterable[Any]:
-        """Return an author's records so that the next one is not pulled if work must stop."""
+        """Return the author's records as an iterable that stops when the work must stop."""
         if self.leader is not None:
             records = self.leader.until_stopped(records)
         return records if self.outbox.attended is None else self._attended(records)
 
     def _attended(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield records until the reader has left, with a state between them where one is owed.
+        """Yield records until the reader disconnects; write a state between them if one is due.
 
-        Whoever asks for the next one is done with the last: it is as if the author wrote a
-        state there.
+        A request for the next record shows that the last one is done, so the state is written as if
+        the author's code had written it at this point.
         """
         outbox = self.outbox
         try:
@@ -368,7 +369,7 @@ class SyncRun:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """Hold back a stop while something is half done."""
+        """Delay a stop until the end of the block."""
         self._busy += 1
         try:
             yield
@@ -379,10 +380,11 @@ class SyncRun:
             stop()
 
     def stop(self, leave: Callable[[], None]) -> None:
-        """Leave by ``leave`` (which raises): now, or when the event in hand is out.
+        """Call ``leave`` (which raises) now, or after the current event is written.
 
         Raises:
-            SystemExit: asked twice; the event in hand is given up, the exit code is 1.
+            SystemExit: This is the second stop request. The current event is abandoned and the exit
+                code is 1.
         """
         self._asked += 1
         if self._asked > 1:
@@ -394,12 +396,12 @@ class SyncRun:
 
     @property
     def is_hurried(self) -> bool:
-        """Whether it was asked to stop a second time."""
+        """True after a second stop request."""
         return self._asked > 1
 
     @contextmanager
     def timer(self) -> Iterator[None]:
-        """Send chunks that grow old while the source is silent."""
+        """Run a timer thread that sends old chunks while the source is silent."""
         ended = threading.Event()
         thread = threading.Thread(
             target=self._watch, args=(ended,), name="tap-core-chunks", daemon=True
@@ -409,11 +411,11 @@ class SyncRun:
             yield
         finally:
             ended.set()
-            if not self.is_hurried:  # else it may be the one that waits for the reader
+            if not self.is_hurried:  # the timer thread may be blocked by the reader
                 thread.join()
 
     def _watch(self, ended: threading.Event) -> None:
-        """Look at the chunks' age until the run ends."""
+        """Check the age of the chunks until the run ends."""
         while not ended.wait(MAX_CHUNK_AGE_SECONDS / 2):
             with suppress(Exception):  # the next flush raises it again
                 self.outbox.send_what_is_old()

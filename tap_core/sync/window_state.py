@@ -1,10 +1,10 @@
-"""The windows of a stream that is read by date: what a state may say when one begins or ends.
+"""State changes at the start and end of a date window.
 
-Rules of the room: while a window is read its end is the signpost, so that a record of a later
-date (an API whose clock is ahead) moves nothing beyond what was asked for. A window is closed
-when whoever pulls its records asks for more: they are written, and their children are synced.
-Then what was seen of it is final, and a sync that is killed later goes on from there. A
-context that shares its bookmark with others is final with the last of them.
+- While a window is read its end is the signpost, so that a record with a later date (an API
+  whose clock is ahead) does not move the bookmark beyond the requested range.
+- A window is closed when the consumer requests more records: its records are then written
+  and their children are synced. Its progress becomes final, and a later sync resumes there.
+- A context that shares its bookmark becomes final with the last context that shares it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["begin_window", "close_window"]
 
 
 def begin_window(stream: SyncStream, context: Context | None, *, end: str, last: str) -> None:
-    """Note how far a window may move the bookmark of a context; ``last`` is the end of all."""
+    """Limit a context's bookmark to the window's ``end``; ``last`` is the end of all windows."""
     if not _keeps_state(stream):
         return
     if not _is_shared(stream, context):
@@ -43,10 +43,14 @@ def close_window(
     is_last: bool,
     keep: Callable[[], object] | None = None,
 ) -> None:
-    """Make final what a window brought, and send the state, which behind the last one others do.
+    """Finalize the progress of a window and, unless it is the last one, write the state.
 
-    ``until`` is what is known to be complete, where that is to be kept. ``keep`` writes more
-    into the state, now that everything before it is written.
+    Args:
+        stream: Stream of the window.
+        context: Context of the window.
+        until: Value up to which the data is complete, if it is to be stored.
+        is_last: True for the last window, whose state is written by the end of the sync.
+        keep: Function that changes the state further, called after the bookmark is set.
     """
     if not _keeps_state(stream):
         return

@@ -1,7 +1,7 @@
-"""What is handed over where contexts are synced elsewhere, and what comes back.
+"""Data types exchanged with the processes that sync contexts elsewhere.
 
-Rules of the room: plain values, so that they can travel to another process. A part is one
-context, or one window of it, with all that is known of it.
+They hold plain values, so that they can be sent to another process. A work unit is one
+context, or one window of it, with all information needed to sync it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["WorkDistributor", "WorkResult", "WorkResults", "WorkUnit"]
 
 @dataclass(frozen=True, slots=True)
 class WorkUnit:
-    """One context to be synced by itself, as plain values.
+    """One context to be synced in another process, as plain values.
 
-    ``number`` is its place among those that are handed over together, ``is_child`` whether a
-    parent's record gave the context. ``versions`` are the table versions that rows carry, and
-    ``bookmarks`` the states, of its stream and of those below it, as in a state document.
+    ``number`` is its index in its batch of work units. ``is_child`` is True if a parent's record
+    produced the context. ``versions`` are the table versions of the rows and ``bookmarks`` the
+    states, as in a state document, for its stream and the descendants of the stream.
     """
 
     number: int
@@ -37,10 +37,9 @@ class WorkUnit:
 
 @dataclass(frozen=True, slots=True)
 class WorkResult:
-    """What became of a part: the states after it, and how many rows each stream has of it.
+    """Result of a work unit: the states after it and the number of rows per stream.
 
-    Counts are by the names under which rows go out. ``error`` says in words why it failed; None:
-    it did not.
+    Counts are keyed by output name. ``error`` describes the failure; None means success.
     """
 
     number: int
@@ -51,20 +50,20 @@ class WorkResult:
 
 @dataclass(frozen=True, slots=True)
 class WorkResults:
-    """What came of parts: their rows as events, and a result for each."""
+    """Results of several work units: their rows as events, and one result per unit."""
 
     events: Sequence[Event]
     results: Sequence[WorkResult]
 
 
 class WorkDistributor(Protocol):
-    """Whoever syncs parts elsewhere. An outlet that has one names it ``spreader``."""
+    """Component that syncs work units in other processes; a writer offers it as ``spreader``."""
 
     most: int
-    """How many parts it takes at once."""
+    """Maximum number of work units per call of `sync`."""
 
     def refuses(self, stream: Any, /) -> str | None:
-        """Say why it does not take a stream; None: it does."""
+        """Return the reason to refuse a stream, or None to accept it."""
 
     def sync(self, parts: Sequence[WorkUnit], /, *, in_order: bool) -> WorkResults:
-        """Sync parts; ``sort_rows`` ones have no rows of those behind the first that failed."""
+        """Sync work units; with ``in_order``, drop the rows of units behind the first failure."""

@@ -1,12 +1,12 @@
-"""Threads that sync partitions, each on copies of its own.
+"""Thread pool that syncs partitions, each thread with its own copies of the streams.
 
-Rules of the room: a worker is a branch of a run and has a copy of each stream that it
-syncs, made for it; what hangs on the tap, the class or the HTTP session is shared. The
-owner of a crew gives out work and waits; it waits too when much is outstanding. The first
-error ends the work of all: nothing new begins, a worker stops at its next record, and its
-author's generator is closed. Then the owner raises that error. No thread outlives its
-crew, but for one: who leaves on a signal does not wait long for a worker that waits for
-an answer, and from then on nothing of that worker goes out.
+- A worker has a branch of the run and its own copy of each stream that it syncs. The tap, the
+  class and the HTTP session are shared.
+- The owner of a pool submits jobs and waits, also when too many are outstanding.
+- The first error ends all work: no job starts, each worker stops at its next record and closes
+  the author's generator. Then the owner raises the error.
+- No thread outlives its pool, with one exception: after a signal the owner waits at most
+  `GRACE_SECONDS` for a worker that waits for a response, and that worker writes nothing more.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ if TYPE_CHECKING:
 __all__ = ["GRACE_SECONDS", "Job", "WorkerPool", "WorkerStopped"]
 
 GRACE_SECONDS = 2.0
-"""How long workers are waited for when a signal ends the tap."""
+"""Seconds to wait for workers when a signal ends the tap."""
 
 _LOOK_SECONDS = 0.1
 _OUTSTANDING = 2
-"""Jobs that wait, for each worker."""
+"""Outstanding jobs allowed per worker."""
 
 
 class WorkerStopped(BaseException):
-    """The work of this thread has ended; no ``except Exception`` of an author takes it."""
+    """The work of this thread has ended; not caught by ``except Exception`` in author code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one worker does at a time: ``work`` is called with its copy of ``stream``."""
+    """Unit of work of one worker: ``work`` is called with the worker's copy of ``stream``."""
 
     stream: SyncStream
     context: Context | None
     work: Callable[[Any], object]
     done: Callable[[], object] = bool
-    """Called when it is done; not after an error."""
+    """Function called after success, not after an error."""
     interval: ReadInterval | None = None
-    """The one window of the context that it is about, where it is not about all of it."""
+    """Window of the context to sync, or None for the whole context."""
 
 
 class WorkerPool:
-    """At most ``size`` threads for the streams of one run; hired when there is work.
+    """At most ``size`` threads for the streams of one run, started when there is work.
 
-    ``leads`` is whether they sync whole streams, and may have crews of their own.
+    If ``leads`` is True, the threads sync whole streams and may have worker pools.
     """
 
     def __init__(
@@ -80,16 +80,16 @@ class WorkerPool:
 
     # The owner's side
 
-    def __enter__(self) -> WorkerPool:  # noqa: PYI034  Self is of 3.11
+    def __enter__(self) -> WorkerPool:  # noqa: PYI034  Self needs Python 3.11
         for stream in self._streams:
             _prepare(stream, self._size)
         return self
 
     def submit(self, job: Job) -> None:
-        """Give out a job, as soon as not too many are outstanding.
+        """Queue a job; block while too many jobs are outstanding.
 
         Raises:
-            BaseException: the first error of a worker.
+            BaseException: The first error of a worker.
         """
         with self._turn:
             self._wait_until(lambda: self._outstanding < _OUTSTANDING * self._size)
@@ -103,13 +103,13 @@ class WorkerPool:
         """Wait until all jobs are done.
 
         Raises:
-            BaseException: the first error of a worker.
+            BaseException: The first error of a worker.
         """
         with self._turn:
             self._wait_until(lambda: not self._outstanding)
 
     def check(self) -> None:
-        """Raise the first error of a worker; or `Stopped`, where the work ended elsewhere."""
+        """Raise the first error of a worker, or `WorkerStopped` if the work ended elsewhere."""
         if self._error is not None:
             raise self._error
         if self.is_stopped:
@@ -140,19 +140,19 @@ class WorkerPool:
             self.check()
 
     def _dismiss(self, patience: float | None) -> None:
-        """Wait for the threads to end, in seconds, or for as long as it takes."""
+        """Wait for the threads to end, at most ``patience`` seconds; None waits without limit."""
         until = None if patience is None else time.monotonic() + patience
         try:
             for thread in self._threads:
                 while thread.is_alive() and (until is None or time.monotonic() < until):
                     thread.join(_LOOK_SECONDS)
-        finally:  # a second signal is not kept waiting
+        finally:  # runs also when a second signal interrupts the wait
             self._abandoned = any(thread.is_alive() for thread in self._threads)
         if self._abandoned:
-            for branch in self._branches:  # what they sent is not to be sent again
+            for branch in self._branches:  # the bookmarks cover the rows already sent
                 branch.settle_bookmarks()
             names = ", ".join(sorted({f"'{stream.name}'" for stream in self._streams}))
-            self._log("Workers of %s still wait for an answer; they are left behind.", names)
+            self._log("Workers of %s still wait for a response; the tap ends without them.", names)
 
     def _hire(self) -> None:
         branch = self.owner.branch(self)
@@ -171,12 +171,12 @@ class WorkerPool:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a worker is to stop: by an error, or because the owner has ended."""
+        """True if the workers must stop: after an error, or because the owner has ended."""
         outer = self.owner.leader
         return self._error is not None or self._is_over or (outer is not None and outer.is_stopped)
 
     def check_output(self) -> None:
-        """Raise `Stopped` when nobody waits for this thread's rows any more."""
+        """Raise `WorkerStopped` if the rows of this thread are no longer accepted."""
         outer = self.owner.leader
         if self._abandoned:
             raise WorkerStopped
@@ -184,7 +184,7 @@ class WorkerPool:
             outer.check_output()
 
     def until_stopped(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield records until the work has ended; then close what they come from."""
+        """Yield records until the work has ended; then close the iterator."""
         try:
             for record in records:
                 if self.is_stopped:
@@ -196,7 +196,7 @@ class WorkerPool:
                 close()
 
     def copy(self, stream: SyncStream) -> Any:
-        """Return a copy of a stream for one thread; its children are still the old ones."""
+        """Return a copy of a stream for one thread; its children are not copied."""
         made: Any = copy.copy(stream)
         made._origin = made._origin or stream
         made._plan = None
@@ -221,7 +221,7 @@ class WorkerPool:
                 self._fail(error, None)
 
     def _next(self) -> Job | None:
-        """Wait for a job; None when there will be none."""
+        """Wait for a job and return it, or None if there will be no more."""
         with self._turn:
             self._idle += 1
             try:
@@ -253,16 +253,16 @@ class WorkerPool:
 
 
 def _prepare(stream: Any, threads: int) -> None:
-    """Make what all copies are to share before there are any."""
+    """Create the objects that all copies of a stream share, before copying."""
     _ = stream.state_manager
-    get_plan(stream)  # and with it the stream maps
+    get_plan(stream)  # also makes the stream maps
     stream._prepare_for_threads(threads)
     for child in stream.child_streams:
         _prepare(child, threads)
 
 
 def _give_back(made: Any, stream: Any) -> None:
-    """Add to a stream what its copy has counted, and the version that it has begun."""
+    """Add the counts of a copy to its stream, and take over its table version."""
     if made._stream_version is not None:
         stream._stream_version = made._stream_version
     for kind, cost in made._sync_costs.items():

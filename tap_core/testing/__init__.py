@@ -1,8 +1,8 @@
-"""Tests that every tap and target should pass, made from its class, for an author's own tests.
+"""Generated standard tests for taps and targets, for use in an author's test suite.
 
-Rules of the room: pytest may be imported here, and nowhere else. A tap never imports this
-room. Names of classes, tests and fixtures are singer_sdk's (version 0.54), because authors
-select tests by name and override fixtures.
+Only this package may import pytest, and taps must not import it. Names of classes, tests
+and fixtures are those of singer_sdk (version 0.54), because authors select tests by name and
+override fixtures.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Give what is deprecated, with a warning."""
+    """Return a deprecated name with a warning."""
     if name in {"get_standard_tap_tests", "get_standard_target_tests"}:
         import warnings
 

@@ -1,7 +1,7 @@
-"""Runs something and keeps what it writes to standard output and standard error.
+"""Capture of standard output and standard error of a call.
 
-Rules of the room: what was kept of standard error is shown when the run fails, because it
-says why. Output that is no message is an error that names the line.
+If the call fails, the captured standard error is shown. Output that is not a message is an
+error that names the line.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, TypeAlias
 __all__ = ["TextBuffer", "capture_output", "parse_messages"]
 
 TextBuffer: TypeAlias = "io.TextIOWrapper[io.BytesIO]"
-"""Text in memory that has a ``buffer`` of bytes below, as standard output has."""
+"""In-memory text stream with a binary ``buffer``, as standard output has."""
 
 _EXCERPT = 200
 
 
 def capture_output(action: Callable[[], object]) -> tuple[TextBuffer, TextBuffer]:
-    """Run something; return what it wrote to standard output and error, both from the start."""
+    """Run ``action`` and return its standard output and error, both positioned at the start."""
     out, err = _buffer(), _buffer()
     try:
         with redirect_stdout(out), redirect_stderr(err):
@@ -37,10 +37,10 @@ def capture_output(action: Callable[[], object]) -> tuple[TextBuffer, TextBuffer
 
 
 def parse_messages(text: str) -> list[dict[str, Any]]:
-    """Read the lines that a tap or a target wrote; empty ones are left out.
+    """Return the messages that a tap or a target wrote; empty lines are skipped.
 
     Raises:
-        ValueError: a line is no JSON.
+        ValueError: a line is not JSON.
     """
     return [_message(line, number) for number, line in enumerate(text.split("\n"), 1) if line]
 

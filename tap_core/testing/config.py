@@ -1,7 +1,4 @@
-"""What an author may ask of the standard tests.
-
-Rules of the room: plain values; the tests read them and nothing writes them.
-"""
+"""Configuration of the standard tests by the author."""
 
 from __future__ import annotations
 
@@ -13,24 +10,24 @@ __all__ = ["SuiteConfig"]
 
 @dataclass(slots=True)
 class SuiteConfig:
-    """How much is read, and which streams may have no records."""
+    """Record limits of the tests, and streams that may be empty."""
 
     max_records_limit: int | None = 150
-    """Records of a stream and context after which its sync is ended; None is no limit."""
+    """The maximum number of records per stream and context; None for no limit."""
 
     ignore_no_records: bool = False
-    """Whether any stream may be empty."""
+    """True if any stream may be empty."""
 
     ignore_no_records_for_streams: list[str] = field(default_factory=list)
-    """Names of streams that may be empty."""
+    """The names of streams that may be empty."""
 
     max_records_limit_by_stream: Mapping[str, int | None] = field(default_factory=dict)
-    """Name of a stream to a limit of its own."""
+    """Record limits by stream name, which override `max_records_limit`."""
 
     def get_limit(self, stream_name: str) -> int | None:
-        """Return how many records of a stream are read; None is all."""
+        """Return the maximum number of records to read from a stream, or None for all."""
         return self.max_records_limit_by_stream.get(stream_name, self.max_records_limit)
 
     def may_be_empty(self, stream_name: str) -> bool:
-        """Tell whether a stream without records is no fault."""
+        """Return True if a stream may have no records."""
         return self.ignore_no_records or stream_name in self.ignore_no_records_for_streams

@@ -1,8 +1,8 @@
-"""Makes a class of tests out of the class of a tap or a target.
+"""Factory of test classes for taps and targets.
 
-Rules of the room: the class is what pytest collects, and everything about it is decided
-when it is made: names, ids, which property gets which test. It carries its own hook, so no
-pytest plugin is needed. Names are singer_sdk's (version 0.54).
+pytest collects the generated class. Its test names, ids and parameters are determined when
+it is created. The class contains the pytest hook, so no plugin is needed. Names are those
+of singer_sdk (version 0.54).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ __all__ = [
 
 
 class StreamTestParams(NamedTuple):
-    """What a test of a stream is called with."""
+    """Arguments of a stream test."""
 
     stream: Stream
 
 
 class StreamAttributeTestParams(NamedTuple):
-    """What a test of a property is called with."""
+    """Arguments of a property test."""
 
     stream: Stream
     attribute_name: str
@@ -58,7 +58,7 @@ class StreamAttributeTestParams(NamedTuple):
 
 @dataclass(frozen=True)
 class TestParam:
-    """One call of a test: its id, and the arguments by name."""
+    """Parameters of one test call: its id and its arguments by name."""
 
     __test__ = False  # pytest would collect it wherever it is imported
 
@@ -67,24 +67,24 @@ class TestParam:
 
 
 class BaseTestClass:
-    """A class of generated tests; ``params`` says which test is called with what."""
+    """Base class of generated test classes; ``params`` contains the calls of each test."""
 
     params: ClassVar[dict[str, list[TestParam]]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if BaseTestClass in cls.__bases__:  # an author's subclass has the same
+        if BaseTestClass in cls.__bases__:  # an author's subclass inherits them
             cls.params = {}
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Call each test with its parameters; an author's override of a test too."""
+        """Parametrize each test, including an author's overrides."""
         parametrize(metafunc, type(self))
 
 
 def parametrize(metafunc: pytest.Metafunc, cls: type[BaseTestClass]) -> None:
-    """Call a test of a generated class with its parameters.
+    """Parametrize a test of a generated class.
 
-    An author's override that asks for none of them is called once.
+    An author's override without these arguments is called once.
     """
     params = cls.params.get(metafunc.definition.originalname)
     if params:
@@ -94,7 +94,7 @@ def parametrize(metafunc: pytest.Metafunc, cls: type[BaseTestClass]) -> None:
 
 
 class TapTestClassFactory:
-    """Makes classes of tests of one tap."""
+    """Factory of test classes for one tap."""
 
     def __init__(self, tap_class: type[Tap], *, config: Mapping[str, Any] | None = None) -> None:
         self.tap_class = tap_class
@@ -110,7 +110,7 @@ class TapTestClassFactory:
         suite_config: SuiteConfig | None = None,
         **kwargs: Any,
     ) -> type[BaseTestClass]:
-        """Make a class; the arguments are those of `get_tap_test_class`."""
+        """Return a new test class; the arguments are those of `get_tap_test_class`."""
         standard = (
             (include_tap_tests, tap_tests),
             (include_stream_tests, tap_stream_tests),
@@ -137,10 +137,19 @@ def get_tap_test_class(
     suite_config: SuiteConfig | None = None,
     **kwargs: Any,
 ) -> type[BaseTestClass]:
-    """Make a class of tests that pytest collects under a name that begins with ``Test``.
+    """Return a test class for a tap; assign it to a name that begins with ``Test``.
 
-    Streams are discovered here, and read once per class when its first test runs.
-    ``kwargs`` are what the tap is called with, such as ``catalog`` and ``state``.
+    The streams are discovered in this call, and read once per class before its first test.
+
+    Args:
+        tap_class: the class of the tap.
+        config: the settings of the tap.
+        include_tap_tests: include the tests of the tap.
+        include_stream_tests: include the tests of each stream.
+        include_stream_attribute_tests: include the tests of each property.
+        custom_suites: further tests of the author.
+        suite_config: record limits, and streams that may be empty.
+        **kwargs: further arguments of the tap, such as ``catalog`` and ``state``.
     """
     return TapTestClassFactory(tap_class, config=config).new_test_class(
         include_tap_tests=include_tap_tests,
@@ -153,23 +162,23 @@ def get_tap_test_class(
 
 
 def _tap_test_class(test_runner: TapTestRunner, suite_config: SuiteConfig) -> type[BaseTestClass]:
-    """Make a class with its fixtures and no test yet."""
+    """Return a class with fixtures and without tests."""
 
     class TapTestClass(BaseTestClass):
         """Tests of a tap."""
 
         @pytest.fixture
         def config(self) -> SuiteConfig:
-            """What was asked of the tests."""
+            """The configuration of the tests."""
             return suite_config
 
         @pytest.fixture
         def resource(self) -> Any:
-            """Nothing; for authors whose tests need something outside."""
+            """None; authors override it if their tests need an external resource."""
 
         @pytest.fixture
         def stream(self) -> Stream:
-            """Fail: tests of streams are called with one, unless there is none."""
+            """Fail: without this fixture's parameters, the tap has no streams to test."""
             name = test_runner.singer_class.name
             raise AssertionError(f"'{name}' has no streams to test: discover_streams() is empty.")
 
@@ -184,7 +193,7 @@ def _tap_test_class(test_runner: TapTestRunner, suite_config: SuiteConfig) -> ty
 
 
 class TargetTestClassFactory:
-    """Makes classes of tests of one target."""
+    """Factory of test classes for one target."""
 
     def __init__(
         self, target_class: type[Target], *, config: Mapping[str, Any] | None = None
@@ -200,7 +209,7 @@ class TargetTestClassFactory:
         include_target_tests: bool = True,
         **kwargs: Any,
     ) -> type[BaseTestClass]:
-        """Make a class; the arguments are those of `get_target_test_class`."""
+        """Return a new test class; the arguments are those of `get_target_test_class`."""
         suites = [*(custom_suites or ()), *([target_tests] if include_target_tests else ())]
         kwargs.setdefault("parse_env_config", True)
         made = _target_test_class(self.target_class, self.config, suite_config, kwargs)
@@ -220,10 +229,10 @@ def get_target_test_class(
     include_target_tests: bool = True,
     **kwargs: Any,
 ) -> type[BaseTestClass]:
-    """Make a class of tests that pytest collects under a name that begins with ``Test``.
+    """Return a test class for a target; assign it to a name that begins with ``Test``.
 
-    Each test runs a new target, with a runner of its own. ``kwargs`` are what the target is
-    called with.
+    Each test uses a new runner and a new target. ``kwargs`` are further arguments of the
+    target.
     """
     return TargetTestClassFactory(target_class, config=config).new_test_class(
         custom_suites=custom_suites,
@@ -239,23 +248,23 @@ def _target_test_class(
     suite_config: SuiteConfig | None,
     kwargs: Mapping[str, Any],
 ) -> type[BaseTestClass]:
-    """Make a class with its fixtures and no test yet."""
+    """Return a class with fixtures and without tests."""
 
     class TargetTestClass(BaseTestClass):
         """Tests of a target."""
 
         @pytest.fixture
         def config(self) -> SuiteConfig:
-            """What was asked of the tests."""
+            """The configuration of the tests."""
             return suite_config or SuiteConfig()
 
         @pytest.fixture
         def resource(self) -> Any:
-            """Nothing; for authors whose tests need something outside."""
+            """None; authors override it if their tests need an external resource."""
 
         @pytest.fixture
         def runner(self) -> TargetTestRunner:
-            """A runner of the target, which has not run yet."""
+            """A new runner of the target."""
             return TargetTestRunner(target_class, settings, suite_config, **kwargs)
 
     return TargetTestClass
@@ -268,7 +277,7 @@ def _any_of_streams(suites: Iterable[SingerTestSuite[Any]]) -> bool:
 def _add_suite(
     cls: type[BaseTestClass], suite: SingerTestSuite[Any], streams: Sequence[Stream]
 ) -> None:
-    """Add the tests of a suite; those of a property only where there is one."""
+    """Add the tests of a suite; property tests only for matching properties."""
     for template in suite.tests:
         name = f"test_{suite.kind}_{template.name}"
         if suite.kind == "tap_stream":
@@ -286,7 +295,7 @@ def _add_suite(
 def _attribute_params(
     template: type[AttributeTestTemplate], streams: Iterable[Stream]
 ) -> Iterator[TestParam]:
-    """Yield each property that a test is for."""
+    """Yield the test parameters of each property that a test applies to."""
     for stream in streams:
         schema = stream.stream_maps[-1].transformed_schema
         for name, definition in schema.get("properties", {}).items():
@@ -295,9 +304,9 @@ def _attribute_params(
 
 
 def _test_function(name: str, template: type[TestTemplate[Any]]) -> Callable[..., None]:
-    """Make the function that pytest calls: it runs the template, on an object of its own.
+    """Return the function that pytest calls; it runs a new instance of the template.
 
-    It asks for the fixtures that the template's ``run`` asks for.
+    Its fixtures are the parameters of the template's ``run``.
     """
 
     def test(*args: Any, **kwargs: Any) -> None:

@@ -1,7 +1,7 @@
-"""Functions for tests that authors write themselves, and the tests of earlier versions.
+"""Helper functions for an author's tests, and deprecated standard tests.
 
-Rules of the room: names and signatures are singer_sdk's (version 0.54). Everything that a
-plugin writes is kept in memory: these are for small taps.
+Names and signatures are those of singer_sdk (version 0.54). All output of a plugin is kept in
+memory, so the functions are suitable only for small amounts of data.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = [
 def get_standard_tap_tests(
     tap_class: type[Tap], config: Mapping[str, Any] | None = None
 ) -> list[Callable[[], None]]:
-    """Return six functions without arguments, each a test of the tap; none reads all records.
+    """Return six test functions of a tap, without arguments; they do not read all records.
 
-    Deprecated: `tap_core.testing.get_tap_test_class` tests more, and each stream by its own.
+    Deprecated: `tap_core.testing.get_tap_test_class` tests more, and each stream separately.
     """
     new_tap = partial(tap_class, config=config, parse_env_config=True)
 
@@ -80,15 +80,15 @@ def get_standard_target_tests(
     target_class: type[Target],  # noqa: ARG001  singer_sdk's signature
     config: Mapping[str, Any] | None = None,  # noqa: ARG001
 ) -> list[Callable[[], None]]:
-    """Return no tests, as singer_sdk does.
+    """Return an empty list, as singer_sdk does.
 
-    Deprecated: `tap_core.testing.get_target_test_class` has some.
+    Deprecated: use `tap_core.testing.get_target_test_class`.
     """
     return []
 
 
 def tap_sync_test(tap: Tap) -> tuple[TextBuffer, TextBuffer]:
-    """Sync all streams; return what went to standard output and to standard error."""
+    """Sync all streams and return standard output and standard error."""
     return capture_output(tap.sync_all)
 
 
@@ -98,9 +98,9 @@ def target_sync_test(
     *,
     finalize: bool = True,
 ) -> tuple[TextBuffer, TextBuffer]:
-    """Feed messages to a target; return what went to standard output and to standard error.
+    """Send messages to a target and return standard output and standard error.
 
-    Without ``finalize`` the target keeps waiting for more.
+    If ``finalize`` is false, the end of the input is not signalled to the target.
     """
 
     def run() -> None:
@@ -115,7 +115,7 @@ def target_sync_test(
 def tap_to_target_sync_test(
     tap: Tap, target: Target
 ) -> tuple[TextBuffer, TextBuffer, TextBuffer, TextBuffer]:
-    """Sync a tap into a target; return the output and error of the tap, then of the target."""
+    """Sync a tap into a target; return output and error of the tap, then of the target."""
     tap_out, tap_err = tap_sync_test(tap)
     target_out, target_err = target_sync_test(target, tap_out)
     tap_out.seek(0)
@@ -133,7 +133,7 @@ def sync_end_to_end(tap: Tap, target: Target, *mappers: Any) -> None:
 def _get_tap_catalog(
     tap_class: type[Tap], config: Mapping[str, Any] | None, *, select_all: bool = False
 ) -> dict[str, Any]:
-    """Discover; return the catalog, with every stream selected if asked for."""
+    """Return the discovered catalog; ``select_all`` selects every stream."""
     tap = tap_class(config=config, parse_env_config=True)
     tap.run_discovery()
     return _select_all(tap.catalog_dict) if select_all else tap.catalog_dict
@@ -148,7 +148,7 @@ def _select_all(catalog_dict: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_keys(tap: Tap, role: str, keys_of: Callable[[Stream], Iterable[str]]) -> None:
-    """Require that every key of every stream is one of its properties."""
+    """Check that every key of every stream is one of its properties."""
     for name, stream in tap.streams.items():
         properties = stream.schema["properties"]
         for key in keys_of(stream):

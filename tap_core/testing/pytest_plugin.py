@@ -1,10 +1,8 @@
-"""A pytest plugin that is not needed: generated classes carry their own hook.
+"""Optional pytest plugin; generated test classes work without it.
 
-Rules of the room: singer_sdk registers a module of this name with pytest, which then
-imports the whole SDK in every test run of every project where it is installed. Here
-`BaseTestClass` has the hook, so nothing is registered and other projects' runs are as
-fast as before. The module is here for ``-p`` and for a class whose author wrote a
-``pytest_generate_tests`` of their own over it.
+singer_sdk registers a module of this name with pytest, so every test run in the environment
+imports the whole SDK. Here `BaseTestClass` contains the hook, and nothing is registered.
+Load this module with ``-p`` if a test class overrides ``pytest_generate_tests``.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ __all__ = ["pytest_generate_tests"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give the tests of a generated class their streams, unless the class does so itself."""
+    """Parametrize tests of a generated class that overrides ``pytest_generate_tests``."""
     cls = metafunc.cls
     if cls is None or not issubclass(cls, BaseTestClass):
         return

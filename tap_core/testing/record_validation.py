@@ -1,8 +1,8 @@
-"""What is wrong with records: each kind of fault once, with the first value that has it.
+"""Validation of test records: each kind of fault is reported once, with its first value.
 
-Rules of the room: pure, and nothing of pytest. The checker of a schema is made once per
-process. Records that certainly fit never reach jsonschema. Sentences name the property and
-show the value, cut where it is long.
+The module is pure and independent of pytest. Validators are cached by schema. Certainly
+valid records are not passed to jsonschema. Messages name the property and show the value,
+truncated if it is long.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REMEDY: Final = "loosen the schema, or change the value in post_process()"
 
 @dataclass(frozen=True)
 class RecordFault:
-    """One kind of fault: where, in words, and how often; ``record`` is the first, from 1."""
+    """A kind of fault with its location, message and count; ``record`` is the first, from 1."""
 
     path: str
     rule: str
@@ -51,7 +51,7 @@ class RecordFault:
 
     @property
     def remedy(self) -> str:
-        """What an author can do about it."""
+        """The remedy to suggest to the author."""
         return _REMEDIES.get(self.rule, _REMEDY)
 
 
@@ -59,10 +59,10 @@ _checkers: dict[str, JSONSchemaValidator] = {}
 
 
 def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
-    """Return the checker of a schema, formats included; equal schemas share one.
+    """Return the validator of a schema, including formats; equal schemas share one.
 
     Raises:
-        InvalidJSONSchema: the schema is none.
+        InvalidJSONSchema: the schema is invalid.
     """
     text = json.dumps(schema, sort_keys=True, default=repr)
     if text not in _checkers:
@@ -71,10 +71,10 @@ def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
 
 
 def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFault]:
-    """Find what does not fit the schema.
+    """Return the faults of records.
 
-    A schema that is not valid is used as far as jsonschema can: whatever that raises is
-    raised here, and whether a schema is valid is another question.
+    An invalid schema is used as far as jsonschema can use it; jsonschema's exceptions are not
+    caught. A separate test checks the schema's validity.
     """
     found: dict[tuple[str, str, str], RecordFault] = {}
     surely_fits, validator = _build_rules(schema)
@@ -94,7 +94,7 @@ def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFau
 
 
 def _build_rules(schema: JsonSchema) -> tuple[Callable[[Any], bool], Any]:
-    """Return a quick test of a record that errs on one side only, and jsonschema's validator."""
+    """Return the compiled check, which is True for certainly valid records, and a validator."""
     try:
         checker = make_checker(schema)
     except InvalidJSONSchema:
@@ -106,17 +106,17 @@ def _build_rules(schema: JsonSchema) -> tuple[Callable[[Any], bool], Any]:
 def find_misfits(
     values: Sequence[Any], fits: Callable[[Any], bool], complaint: str
 ) -> tuple[int, str] | None:
-    """Return how many values do not fit, and the complaint about the first; None if all do.
+    """Return the number of invalid values and the message for the first; None if all are valid.
 
-    ``complaint`` has a place for the value: ``{}``. A test that raises on a value says
-    that it does not fit.
+    ``complaint`` contains the placeholder ``{}`` for the value. A value for which ``fits``
+    raises an exception is invalid.
     """
     wrong = [value for value in values if not _holds(fits, value)]
     return (len(wrong), complaint.format(excerpt(str(wrong[0])))) if wrong else None
 
 
 def format_faults(faults: Sequence[RecordFault]) -> str:
-    """Write faults one a line, each with its remedy below; the first ten."""
+    """Return the first ten faults as text, one per line, each followed by its remedy."""
     lines = [f"  {fault}\n    To get out of it: {fault.remedy}." for fault in faults[:_MOST]]
     if len(faults) > _MOST:
         lines.append(f"  and {len(faults) - _MOST} more")
@@ -124,7 +124,7 @@ def format_faults(faults: Sequence[RecordFault]) -> str:
 
 
 def excerpt(text: str) -> str:
-    """Cut a long text in its middle: messages begin with the value and end with the rule."""
+    """Truncate a text in its middle: messages begin with the value and end with the rule."""
     if len(text) <= _LONGEST:
         return text
     half = _LONGEST // 2
@@ -134,10 +134,10 @@ def excerpt(text: str) -> str:
 def _holds(question: Callable[[Any], bool], value: Any) -> bool:
     try:
         return question(value)
-    except Exception:  # noqa: BLE001  an odd value is none that fits
+    except Exception:  # noqa: BLE001  an exception means an invalid value
         return False
 
 
 def _path(parts: Iterable[str | int]) -> str:
-    """Write a path as ``a.b[]``: which item of an array is not a kind of fault."""
+    """Return a path as ``a.b[]``; array indexes are omitted, so that faults are grouped."""
     return "".join("[]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")

@@ -1,7 +1,7 @@
-"""Runners: make a tap or a target with the author's settings, run it, keep what it wrote.
+"""Runners that create a tap or a target, run it and collect its output.
 
-Rules of the room: a plugin is driven by its public members only. Each run starts with
-empty lists, so that a runner can be used again. Names are singer_sdk's (version 0.54).
+A runner uses only public members of the plugin. Each run starts with empty lists, so that a
+runner can be reused. Names are those of singer_sdk (version 0.54).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _T = TypeVar("_T", bound=PluginBase)
 
 
 class SingerTestRunner(abc.ABC, Generic[_T]):
-    """Runs a plugin; ``kwargs`` are what its class is called with, beside ``config``."""
+    """Base class of runners; ``kwargs`` are arguments of the plugin in addition to ``config``."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class SingerTestRunner(abc.ABC, Generic[_T]):
         self._forget()
 
     def _forget(self) -> None:
-        """Start with no messages."""
+        """Reset the collected messages."""
         self.raw_messages: list[dict[str, Any]] = []
         self.schema_messages: list[dict[str, Any]] = []
         self.record_messages: list[dict[str, Any]] = []
@@ -54,16 +54,16 @@ class SingerTestRunner(abc.ABC, Generic[_T]):
         self.records: defaultdict[str, list[Record]] = defaultdict(list)
 
     def create(self, kwargs: Mapping[str, Any] | None = None) -> _T:
-        """Make the plugin, with ``kwargs`` instead of the runner's own if there are any."""
+        """Create the plugin; ``kwargs``, if any, replace the runner's arguments."""
         return self.singer_class(config=self.config, **(kwargs or self.default_kwargs))
 
     @abc.abstractmethod
     def sync_all(self, **kwargs: Any) -> None:
-        """Run the plugin and keep its messages."""
+        """Run the plugin and collect its messages."""
 
 
 class TapTestRunner(SingerTestRunner[Tap]):
-    """Runs a tap, at most so many records of each stream as `SuiteConfig` says."""
+    """Runner of a tap, with the record limits of `SuiteConfig`."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class TapTestRunner(SingerTestRunner[Tap]):
         super().__init__(tap_class, config, suite_config, **kwargs)
 
     def new_tap(self) -> Tap:
-        """Make a tap."""
+        """Create a tap."""
         return self.create()
 
     def run_discovery(self) -> str:
-        """Discover with a new tap; return the catalog's text."""
+        """Run discovery with a new tap and return the catalog as text."""
         return self.new_tap().run_discovery()
 
     def run_connection_test(self) -> bool:
@@ -87,25 +87,25 @@ class TapTestRunner(SingerTestRunner[Tap]):
         return self.new_tap().run_connection_test()
 
     def run_sync_dry_run(self) -> bool:
-        """Sync every stream of a new tap up to its limit.
+        """Sync every stream of a new tap up to its record limit.
 
         Raises:
-            ValueError: a limit is for a stream that the tap does not have.
+            ValueError: a limit names a stream that the tap does not have.
         """
         tap, config = self.new_tap(), self.suite_config
         if not config.max_records_limit_by_stream:
             return tap.run_sync_dry_run(dry_run_record_limit=config.max_records_limit)
         _refuse_unknown(config.max_records_limit_by_stream, tap.streams)
-        # A child is synced by its parent, so it must have its limit before.
+        # A parent syncs its children, so their limits must be set first.
         for stream in sorted(tap.streams.values(), key=lambda each: not each.parent_stream_type):
             tap.run_sync_dry_run(config.get_limit(stream.name), streams=[stream])
         return True
 
     def sync_all(self, **kwargs: Any) -> None:  # noqa: ARG002  other runners take some
-        """Run the tap and keep its messages, records by the name of their stream.
+        """Run the tap and collect its messages; records are grouped by stream name.
 
         Raises:
-            ValueError: the tap wrote something else to standard output.
+            ValueError: standard output contains a line that is not JSON.
         """
         out, _ = capture_output(self.run_sync_dry_run)
         self._forget()
@@ -126,7 +126,7 @@ class TapTestRunner(SingerTestRunner[Tap]):
 
 
 class TargetTestRunner(SingerTestRunner["Target"]):
-    """Runs a target on messages from a file (``input_filepath``) or an open one (``input_io``)."""
+    """Runner of a target with messages from ``input_filepath`` or the open file ``input_io``."""
 
     def __init__(
         self,
@@ -145,12 +145,12 @@ class TargetTestRunner(SingerTestRunner["Target"]):
         self._input: IO[str] | None = None
 
     def new_target(self) -> Target:
-        """Make a target."""
+        """Create a target."""
         return self.create()
 
     @property
     def target_input(self) -> IO[str] | None:
-        """The messages that are fed to the target."""
+        """The messages to send to the target."""
         if self._input is None:
             if self.input_io is not None:
                 self._input = self.input_io
@@ -163,10 +163,10 @@ class TargetTestRunner(SingerTestRunner["Target"]):
         self._input = value
 
     def sync_all(self, *, finalize: bool = True, **kwargs: Any) -> None:  # noqa: ARG002
-        """Run the target and keep the states that it let out.
+        """Run the target and collect the states that it emits.
 
-        Without ``finalize`` the end of the input is not the end of the data: what the
-        target holds back stays there.
+        If ``finalize`` is false, the end of the input is not signalled, and buffered records are
+        not drained.
         """
         target = self.new_target()
         self._forget()
@@ -177,7 +177,7 @@ class TargetTestRunner(SingerTestRunner["Target"]):
 
     @contextlib.contextmanager
     def _open_input(self) -> Iterator[IO[str] | None]:
-        """Open the input, and close it if it was opened here."""
+        """Yield the input; if it was opened here, close it."""
         was_given = self._input is not None or self.input_io is not None
         messages = self.target_input
         try:

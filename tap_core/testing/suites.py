@@ -1,7 +1,4 @@
-"""Which tests there are, by what they test.
-
-Rules of the room: tables only; the order is the one in which tests are run.
-"""
+"""Standard test suites by subject; the list order is the execution order."""
 
 from __future__ import annotations
 
@@ -65,7 +62,7 @@ _T = TypeVar("_T", bound=TestTemplate[Any])
 
 @dataclass(slots=True)
 class SingerTestSuite(Generic[_T]):
-    """Tests of one kind; the kind is part of their names."""
+    """Tests of one kind; the kind is part of the test names."""
 
     kind: Literal["tap", "tap_stream", "tap_stream_attribute", "target"]
     tests: list[type[_T]]
@@ -75,7 +72,7 @@ tap_tests: SingerTestSuite[TapTestTemplate] = SingerTestSuite(
     "tap",
     [TapCLIPrintsTest, TapDiscoveryTest, TapStreamConnectionTest, TapValidFinalStateTest],
 )
-"""Once for a tap."""
+"""Tests that run once per tap."""
 
 tap_stream_tests: SingerTestSuite[StreamTestTemplate] = SingerTestSuite(
     "tap_stream",
@@ -88,7 +85,7 @@ tap_stream_tests: SingerTestSuite[StreamTestTemplate] = SingerTestSuite(
         StreamPrimaryKeysTest,
     ],
 )
-"""Once for each stream."""
+"""Tests that run once per stream."""
 
 tap_stream_attribute_tests: SingerTestSuite[AttributeTestTemplate] = SingerTestSuite(
     "tap_stream_attribute",
@@ -101,7 +98,7 @@ tap_stream_attribute_tests: SingerTestSuite[AttributeTestTemplate] = SingerTestS
         AttributeNotNullTest,
     ],
 )
-"""Once for each property that the test is for."""
+"""Tests that run once per property they apply to."""
 
 target_tests: SingerTestSuite[TargetTestTemplate] = SingerTestSuite(
     "target",
@@ -124,11 +121,11 @@ target_tests: SingerTestSuite[TargetTestTemplate] = SingerTestSuite(
         TargetSpecialCharsInAttributes,
     ],
 )
-"""Once for a target; two more are in `target_tests`, for those whose targets pass them."""
+"""Tests that run once per target; the module `target_tests` has two optional ones."""
 
 
 def __getattr__(name: str) -> Any:
-    """Give what is deprecated, with a warning."""
+    """Return a deprecated name with a warning."""
     if name == "TestSuite":
         import warnings
 

@@ -1,9 +1,8 @@
-"""The standard tests of a tap, of its streams and of their properties.
+"""Standard tests of a tap, of its streams and of their properties.
 
-Rules of the room: names and verdicts are singer_sdk's (version 0.54), and messages begin
-with its words; what follows names the stream, the property, the first bad value and a way
-out. What is doubtful but may be right is a warning. A verdict of ours shows no code of
-ours: pytest hides the frames that say so.
+Names and results are those of singer_sdk (version 0.54), and messages begin with its text,
+followed by the stream, the property, the first bad value and a remedy. Doubtful but possibly
+correct data causes a warning. Frames marked with ``__tracebackhide__`` are hidden by pytest.
 """
 
 from __future__ import annotations
@@ -65,24 +64,24 @@ __all__ = [
 
 
 class TapCLIPrintsTest(TapTestTemplate):
-    """The tap says its version and describes itself."""
+    """The tap prints its version and its description."""
 
     name = "cli_prints"
 
     def test(self) -> None:
-        """Print what the command line prints."""
+        """Call the methods behind ``--version`` and ``--about``."""
         self.tap.print_version()
         self.tap.print_about()
         self.tap.print_about(output_format="json")
 
 
 class TapDiscoveryTest(TapTestTemplate):
-    """The tap takes back the catalog that it discovers."""
+    """The tap accepts the catalog that it discovers."""
 
     name = "discovery"
 
     def test(self) -> None:
-        """Discover, and make a second tap with the catalog."""
+        """Run discovery, and create a second tap with the catalog."""
         self.tap.run_discovery()
         others = {k: v for k, v in self.runner.default_kwargs.items() if k != "catalog"}
         again = self.runner.singer_class(
@@ -102,13 +101,13 @@ class TapStreamConnectionTest(TapTestTemplate):
 
 
 class TapValidFinalStateTest(TapTestTemplate):
-    """The tap writes a state, and the last one is no unfinished one."""
+    """The tap writes a state, and the last state has no progress markers."""
 
     name = "valid_final_state"
     message = "Final state has in-progress markers."
 
     def test(self) -> None:
-        """Look at the last STATE."""
+        """Check the last STATE message."""
         __tracebackhide__ = True
         states = self.runner.state_messages
         if not states:
@@ -125,12 +124,12 @@ class TapValidFinalStateTest(TapTestTemplate):
 
 
 class StreamSchemaIsValidTest(StreamTestTemplate):
-    """The schema is a JSON Schema."""
+    """The stream's schema is a valid JSON Schema."""
 
     name = "schema_is_valid"
 
     def test(self) -> None:
-        """Check the schema against the schema of schemas."""
+        """Validate the schema against the meta-schema."""
         __tracebackhide__ = True
         try:
             make_checker(self.stream.schema)
@@ -144,7 +143,7 @@ class StreamReturnsRecordTest(StreamTestTemplate):
     name = "returns_record"
 
     def test(self) -> None:
-        """Count the records, unless there may be none."""
+        """Check the number of records, unless the stream may be empty."""
         __tracebackhide__ = True
         name = self.stream.name
         if self.ignore_no_records:
@@ -158,12 +157,12 @@ class StreamReturnsRecordTest(StreamTestTemplate):
 
 
 class StreamCatalogSchemaMatchesRecordTest(StreamTestTemplate):
-    """Each property of the schema is in a record; a warning where it is not."""
+    """Each property of the schema occurs in a record; otherwise warn."""
 
     name = "transformed_catalog_schema_matches_record"
 
     def test(self) -> None:
-        """Compare the names of properties."""
+        """Compare the property names of schema and records."""
         __tracebackhide__ = True
         if not self.stream_records:
             return
@@ -178,12 +177,12 @@ class StreamCatalogSchemaMatchesRecordTest(StreamTestTemplate):
 
 
 class StreamRecordSchemaMatchesCatalogTest(StreamTestTemplate):
-    """Each property of a record is in the schema."""
+    """Each property of a record is declared in the schema."""
 
     name = "record_schema_matches_transformed_catalog"
 
     def test(self) -> None:
-        """Compare the names of properties."""
+        """Compare the property names of records and schema."""
         __tracebackhide__ = True
         unknown = _collect_keys(self.stream_records) - _properties(self.stream).keys()
         if unknown:
@@ -197,7 +196,7 @@ class StreamRecordSchemaMatchesCatalogTest(StreamTestTemplate):
 
 
 class StreamRecordMatchesStreamSchema(StreamTestTemplate):
-    """Each record fits the schema."""
+    """Each record is valid under the schema."""
 
     name = "record_matches_stream_schema"
 
@@ -213,12 +212,12 @@ class StreamRecordMatchesStreamSchema(StreamTestTemplate):
 
 
 class StreamPrimaryKeysTest(StreamTestTemplate):
-    """Each record has all primary keys; a warning where two records have the same."""
+    """Each record has all primary keys; warn if two records have the same key."""
 
     name = "primary_keys"
 
     def test(self) -> None:
-        """Look at the keys of every record."""
+        """Check the keys of every record."""
         __tracebackhide__ = True
         keys = list(self.stream.primary_keys or ())
         for number, record in enumerate(self.stream_records, 1):
@@ -261,7 +260,7 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
 
 
 def _says_its_type(schema: JsonSchema) -> bool:
-    """Tell whether a schema says what its values are; one that does not allows null too."""
+    """Return True if a schema declares a type; without a type, null is allowed too."""
     try:
         is_date_or_datetime_type(schema)
     except (EmptySchemaTypeError, ValueError):
@@ -274,16 +273,16 @@ def _is_dated(schema: JsonSchema) -> bool:
 
 
 class _AttributeTypeTest(AttributeTestTemplate):
-    """Every value of a property is, or can be read as, one of a type."""
+    """Base class: every value of a property has a type, or can be converted to it."""
 
     complaint: ClassVar[str]
     kind: ClassVar[str]
     declares: ClassVar[staticmethod[[JsonSchema], bool | None]]
-    """Whether a property's schema says that its values may be of the type."""
+    """Function that returns True if a property's schema allows the type."""
 
     @classmethod
     def fits(cls, value: Any) -> bool:
-        """Tell whether a value is right; whatever is raised means that it is not."""
+        """Return True if a value is valid; any exception means that it is not."""
         raise NotImplementedError
 
     @classmethod
@@ -293,11 +292,11 @@ class _AttributeTypeTest(AttributeTestTemplate):
         property_name: str,  # noqa: ARG003
         property_schema: JsonSchema,
     ) -> bool:
-        """Test what is declared to be of the type."""
+        """Return True for properties that are declared with the type."""
         return bool(cls.declares(property_schema))
 
     def test(self) -> None:
-        """Look at every value that is not null."""
+        """Check every value that is not null."""
         __tracebackhide__ = True
         values = self.non_null_attribute_values
         found = find_misfits(values, self.fits, self.complaint)
@@ -320,7 +319,7 @@ class AttributeIsDateTimeTest(_AttributeTypeTest):
 
     @classmethod
     def fits(cls, value: Any) -> bool:
-        """Parse it."""
+        """Return True if the value can be parsed."""
         return bool(parse_datetime(value))
 
 
@@ -334,7 +333,7 @@ class AttributeIsBooleanTest(_AttributeTypeTest):
 
     @classmethod
     def fits(cls, value: Any) -> bool:
-        """Compare with the two that there are."""
+        """Return True if the value's text is ``true`` or ``false``."""
         return str(value).lower() in {"true", "false"}
 
 
@@ -348,12 +347,12 @@ class AttributeIsObjectTest(_AttributeTypeTest):
 
     @classmethod
     def fits(cls, value: Any) -> bool:
-        """Look at its type."""
+        """Return True for a dict."""
         return isinstance(value, dict)
 
 
 class AttributeIsIntegerTest(_AttributeTypeTest):
-    """Every value is an integer, or Python makes one of it."""
+    """Every value is an integer, or convertible to one by ``int``."""
 
     name = "is_integer"
     complaint = "Unable to cast value ('{}') to int type."
@@ -362,13 +361,13 @@ class AttributeIsIntegerTest(_AttributeTypeTest):
 
     @classmethod
     def fits(cls, value: Any) -> bool:
-        """Convert it."""
+        """Return True if ``int`` accepts the value."""
         int(value)
         return True
 
 
 class AttributeIsNumberTest(_AttributeTypeTest):
-    """Every value is a number; text is not."""
+    """Every value is a number; numeric text is not accepted."""
 
     name = "is_numeric"
     complaint = "Unable to cast value ('{}') to float type."
@@ -377,7 +376,7 @@ class AttributeIsNumberTest(_AttributeTypeTest):
 
     @classmethod
     def fits(cls, value: Any) -> bool:
-        """Look at its type."""
+        """Return True for an int or a float."""
         return isinstance(value, (float, int))
 
 
@@ -387,7 +386,7 @@ class AttributeNotNullTest(AttributeTestTemplate):
     name = "not_null"
 
     def test(self) -> None:
-        """Look at every record."""
+        """Check every record."""
         __tracebackhide__ = True
         nulls = [r for r in self.stream_records if r.get(self.attribute_name) is None]
         if nulls:
@@ -405,18 +404,18 @@ class AttributeNotNullTest(AttributeTestTemplate):
         property_name: str,  # noqa: ARG003
         property_schema: JsonSchema,
     ) -> bool:
-        """Test what may not be null."""
+        """Return True for properties that do not allow null."""
         return _says_its_type(property_schema) and not is_null_type(property_schema)
 
 
 def _of_schema(stream: Stream, error: InvalidJSONSchema) -> str:
-    cause: Any = error.__cause__  # jsonschema's own, whose text would show the whole schema
+    cause: Any = error.__cause__  # jsonschema's error; its text contains the whole schema
     where = ".".join(str(part) for part in cause.absolute_path) or "(the schema)"
     return f"Schema is not valid: stream '{stream.name}', {where}: {excerpt(cause.message)}."
 
 
 def _properties(stream: Stream) -> JsonSchema:
-    """Return the properties of what is sent: the schema behind the last stream map."""
+    """Return the properties of the sent records: the schema after the last stream map."""
     found: JsonSchema = stream.stream_maps[-1].transformed_schema.get("properties", {})
     return found
 

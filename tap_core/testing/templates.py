@@ -1,8 +1,7 @@
-"""Templates: what a test is, for a tap, its streams and their properties, and for a target.
+"""Templates of tests for a tap, its streams, their properties, and a target.
 
-Rules of the room: names are singer_sdk's (version 0.54), and authors subclass them. Every
-test runs on an object of its own, so nothing is left over from another stream. A hook that
-raises `NotImplementedError` counts as one that is not there.
+Names are those of singer_sdk (version 0.54), and authors subclass them. Every test runs on a
+new instance, so tests share no data. A hook that raises `NotImplementedError` is ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _R = TypeVar("_R", bound=SingerTestRunner[Any])
 
 
 class TestTemplate(Generic[_R]):
-    """A test: say its ``name``, override `test`, and the steps around it where needed."""
+    """Base class of tests; subclasses set ``name`` and override `test` and other steps."""
 
     __test__ = False  # pytest would collect it wherever it is imported
 
@@ -51,31 +50,31 @@ class TestTemplate(Generic[_R]):
 
     @property
     def id(self) -> str:
-        """What the test is called beside others."""
-        raise NotImplementedError("A template says its id.")
+        """The identifier of the test."""
+        raise NotImplementedError("A template must define its id.")
 
     def setup(self) -> None:
-        """Prepare something outside, before `test`."""
+        """Prepare external resources before `test`."""
 
     def test(self) -> None:
-        """Test; by default it is enough that the plugin runs."""
+        """Run the test; by default check that the plugin runs without an error."""
         self.runner.sync_all()
 
     def validate(self) -> None:
-        """Look at what the test left outside, after `test`."""
+        """Check the external results of `test`."""
 
     def teardown(self) -> None:
-        """Clean up, whatever happened."""
+        """Clean up; called even if the test fails."""
 
     def run(self, config: SuiteConfig, resource: Any, runner: _R) -> None:
-        """Run all steps; the arguments are fixtures.
+        """Run all steps; the arguments are pytest fixtures.
 
         Raises:
-            ValueError: the test has no name.
+            ValueError: the template has no name.
         """
         __tracebackhide__ = True
         if not self.name:
-            raise ValueError(f"{type(self).__name__} needs a `name`: tests are called by it.")
+            raise ValueError(f"{type(self).__name__} must define `name`, the name of the test.")
         self.config = config
         self.resource = resource
         self.runner = runner
@@ -91,24 +90,24 @@ class TestTemplate(Generic[_R]):
 
 
 class TapTestTemplate(TestTemplate[TapTestRunner]):
-    """A test of a tap, which is made for it: ``self.tap``."""
+    """Base class of tap tests; ``self.tap`` is a new tap."""
 
     tap: Tap
 
     @property
     def id(self) -> str:
-        """What the test is called beside others."""
+        """The identifier of the test."""
         return f"tap__{self.name}"
 
     def run(self, config: SuiteConfig, resource: Any, runner: TapTestRunner) -> None:
-        """Run with a new tap."""
+        """Run the test with a new tap."""
         __tracebackhide__ = True
         self.tap = runner.new_tap()
         super().run(config, resource, runner)
 
 
 class StreamTestTemplate(TestTemplate[TapTestRunner]):
-    """A test of a stream, ``self.stream``, and of the records read: ``self.stream_records``."""
+    """Base class of stream tests, with ``self.stream`` and its ``self.stream_records``."""
 
     required_kwargs: ClassVar[list[str]] = ["stream"]
 
@@ -117,18 +116,18 @@ class StreamTestTemplate(TestTemplate[TapTestRunner]):
 
     @property
     def id(self) -> str:
-        """What the test is called beside others."""
+        """The identifier of the test."""
         return f"{self.stream.name}__{self.name}"
 
     @property
     def ignore_no_records(self) -> bool:
-        """Whether the stream may be empty."""
+        """True if the stream may be empty."""
         return self.config.may_be_empty(self.stream.name)
 
     def run(  # type: ignore[override]  # pytest calls it by what it asks for
         self, config: SuiteConfig, resource: Any, runner: TapTestRunner, stream: Stream
     ) -> None:
-        """Run with a stream."""
+        """Run the test with a stream."""
         __tracebackhide__ = True
         self.stream = stream
         self.stream_records = runner.records[stream.name]
@@ -136,13 +135,13 @@ class StreamTestTemplate(TestTemplate[TapTestRunner]):
 
 
 class AttributeTestTemplate(StreamTestTemplate):
-    """A test of one property of a stream: ``self.attribute_name``."""
+    """Base class of tests of one property of a stream: ``self.attribute_name``."""
 
     attribute_name: str
 
     @property
     def id(self) -> str:
-        """What the test is called beside others."""
+        """The identifier of the test."""
         return f"{self.stream.name}__{self.attribute_name}__{self.name}"
 
     def run(  # type: ignore[override]  # pytest calls it by what it asks for
@@ -153,60 +152,60 @@ class AttributeTestTemplate(StreamTestTemplate):
         stream: Stream,
         attribute_name: str,
     ) -> None:
-        """Run with a property of a stream."""
+        """Run the test with a property of a stream."""
         __tracebackhide__ = True
         self.attribute_name = attribute_name
         super().run(config, resource, runner, stream)
 
     @cached_property
     def non_null_attribute_values(self) -> list[Any]:
-        """The values of the property, without the nulls; warns when there are none."""
+        """The property's values without nulls; warns if there are no values."""
         found = (record.get(self.attribute_name) for record in self.stream_records)
         values = [value for value in found if value is not None]
         if not values and not self.ignore_no_records:
             warnings.warn(
                 f"No records were available to test: stream '{self.stream.name}' gave"
                 f" {len(self.stream_records)}, none with a value of '{self.attribute_name}'.",
-                stacklevel=3,  # the line that asked for the values
+                stacklevel=3,  # the caller that reads the values
             )
         return values
 
     @classmethod
     def evaluate(cls, stream: Stream, property_name: str, property_schema: JsonSchema) -> bool:
-        """Tell whether a property is to be tested."""
-        raise NotImplementedError(f"{cls.__name__} needs an `evaluate`: which properties it tests.")
+        """Return True if the test applies to a property."""
+        raise NotImplementedError(f"{cls.__name__} must define `evaluate`: the properties to test.")
 
 
 class TargetTestTemplate(TestTemplate[TargetTestRunner]):
-    """A test of a target, which is made for it: ``self.target``."""
+    """Base class of target tests; ``self.target`` is a new target."""
 
     target: Target
 
     @property
     def id(self) -> str:
-        """What the test is called beside others."""
+        """The identifier of the test."""
         return f"target__{self.name}"
 
     def run(self, config: SuiteConfig, resource: Any, runner: TargetTestRunner) -> None:
-        """Run with a new target."""
+        """Run the test with a new target."""
         __tracebackhide__ = True
         self.target = runner.new_target()
         super().run(config, resource, runner)
 
 
 class TargetFileTestTemplate(TargetTestTemplate):
-    """A test that feeds a target the messages of a file."""
+    """Base class of tests that send the messages of a file to a target."""
 
     @property
     def singer_filepath(self) -> Traversable:
-        """The file; by default the one of `target_test_streams` that is called as the test."""
+        """The message file; by default ``<name>.singer`` in `target_test_streams`."""
         return _MESSAGES / f"{self.name}.singer"
 
     def run(self, config: SuiteConfig, resource: Any, runner: TargetTestRunner) -> None:
-        """Run with the file as the target's input."""
+        """Run the test with the file as the target's input."""
         __tracebackhide__ = True
         path = self.singer_filepath
         if not path.is_file():
-            raise AssertionError(f"{path} is not there: it should hold the test's messages.")
+            raise AssertionError(f"{path} does not exist: it must contain the test's messages.")
         runner.input_filepath = path
         super().run(config, resource, runner)

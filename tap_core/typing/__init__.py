@@ -1,4 +1,4 @@
-"""JSON Schema, written in Python: ``from tap_core import typing as th``.
+"""JSON Schema helpers in Python: ``from tap_core import typing as th``.
 
 ::
 
@@ -7,8 +7,8 @@
         th.Property("tags", th.ArrayType(th.StringType)),
     ).to_dict()
 
-This face shows the whole vocabulary. ``DEFAULT_JSONSCHEMA_VALIDATOR`` is imported on
-its first use, through ``__getattr__``, because ``jsonschema`` is slow to import.
+The package exports all helpers. ``DEFAULT_JSONSCHEMA_VALIDATOR`` is imported on first use
+through ``__getattr__``, because ``jsonschema`` is slow to import.
 """
 
 from __future__ import annotations

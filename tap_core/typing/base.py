@@ -1,8 +1,7 @@
-"""The base of all type helpers, and the descriptor that makes classes and objects alike.
+"""Base class of all type helpers, and the descriptor that lets classes act as instances.
 
-Rules of the room: a helper is a recipe; ``type_dict`` makes a new dictionary each time.
-Where a helper needs no argument its class can be used in place of an object:
-``StringType.type_dict`` is ``StringType().type_dict``.
+``type_dict`` returns a new dictionary on each access. A helper that needs no arguments can
+be used as a class: ``StringType.type_dict`` equals ``StringType().type_dict``.
 """
 
 from __future__ import annotations
@@ -16,27 +15,27 @@ from tap_core.types import JsonSchema
 __all__ = ["DefaultInstanceProperty", "JSONTypeHelper", "JsonValue", "T"]
 
 JsonValue: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
-"""What JSON can hold."""
+"""Python types of JSON values."""
 
 T = TypeVar("T", bound=JsonValue)
 _P = TypeVar("_P")
 
 
 class DefaultInstanceProperty:
-    """A property that, read on the class, is that of an object made without arguments."""
+    """Property that, read on the class, uses an instance created without arguments."""
 
     def __init__(self, fget: Callable[[Any], Any]) -> None:
-        """Keep the function, and its docstring for ``help()``."""
+        """Store the getter, and its docstring for ``help()``."""
         self.fget = fget
         self.__doc__ = fget.__doc__
 
     def __get__(self, instance: _P | None, owner: type[_P]) -> Any:
-        """Return the value for this object, or for a default one of the class."""
+        """Return the value of the instance, or of a default instance of the class."""
         return self.fget(owner() if instance is None else instance)
 
 
 class JSONTypeHelper(Generic[T]):
-    """Describes a type of JSON values; subclasses give ``type_dict``."""
+    """Base class of type helpers; subclasses implement ``type_dict``."""
 
     def __init__(
         self,
@@ -45,7 +44,7 @@ class JSONTypeHelper(Generic[T]):
         examples: list[T] | None = None,
         nullable: bool | None = None,
     ) -> None:
-        """Take what every type can have: an ``enum``, ``examples``, and null."""
+        """Store the keywords of all types: ``enum``, ``examples`` and nullability."""
         self.allowed_values = allowed_values
         self.examples = examples
         self.nullable = nullable
@@ -57,7 +56,7 @@ class JSONTypeHelper(Generic[T]):
 
     @property
     def extras(self) -> JsonSchema:
-        """The ``enum`` and ``examples`` keywords, where given."""
+        """The ``enum`` and ``examples`` keywords, if set."""
         found = {"enum": self.allowed_values, "examples": self.examples}
         return {keyword: values for keyword, values in found.items() if values}
 
@@ -67,7 +66,7 @@ class JSONTypeHelper(Generic[T]):
         return schema
 
     def to_json(self, **kwargs: Any) -> str:
-        """Return the JSON Schema as text; ``kwargs`` are those of `json.dumps`."""
+        """Return the JSON Schema as text; ``kwargs`` are arguments of `json.dumps`."""
         return json.dumps(self.to_dict(), **kwargs)
 
     def _named(self, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Types made of others: any of, one of, all of, and unions told apart by a property."""
+"""Combined types: any of, one of, all of, and discriminated unions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["AllOf", "AnyOf", "DiscriminatedUnion", "OneOf"]
 
 
 class _Combination(JSONTypeHelper[Any]):
-    """A keyword with a list of types."""
+    """Base class of keywords with a list of types."""
 
     _keyword: ClassVar[str]
 
     def __init__(self, *types: JSONTypeHelper[Any] | type[JSONTypeHelper[Any]]) -> None:
-        """Take the types."""
+        """Store the types."""
         super().__init__()
         self.wrapped = types
 
@@ -29,25 +29,25 @@ class _Combination(JSONTypeHelper[Any]):
 
 
 class AnyOf(_Combination):
-    """A value that is of at least one of the types."""
+    """A value that matches at least one of the types."""
 
     _keyword = "anyOf"
 
 
 class OneOf(_Combination):
-    """A value that is of exactly one of the types."""
+    """A value that matches exactly one of the types."""
 
     _keyword = "oneOf"
 
 
 class AllOf(_Combination):
-    """A value that is of all of the types."""
+    """A value that matches all of the types."""
 
     _keyword = "allOf"
 
 
 class DiscriminatedUnion(OneOf):
-    """An object of one of several types, told by the value of one property.
+    """An object of one of several types, identified by the value of one property.
 
     >>> union = DiscriminatedUnion("species", cat=ObjectType(), dog=ObjectType())
     >>> union.type_dict["oneOf"][1]["required"]
@@ -55,14 +55,14 @@ class DiscriminatedUnion(OneOf):
     """
 
     def __init__(self, key: str, **options: ObjectType) -> None:
-        """Take the name of the property, and for each of its values the object type."""
+        """Store the property's name and the object types by value of the property."""
         self.key = key
         self.options = options
         super().__init__(*(_tagged(key, name, option) for name, option in options.items()))
 
 
 def _tagged(key: str, value: str, option: ObjectType) -> ObjectType:
-    """Return the object type with the property that tells it apart, in front."""
+    """Return the object type with the discriminator property first."""
     tag: Property[Any] = Property(
         key,
         Constant(value),

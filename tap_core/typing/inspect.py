@@ -1,12 +1,10 @@
-"""What a JSON Schema says of its values: is it an object, a date-time, nullable?
+"""Predicates on JSON Schemas: object, date-time, nullable and so on.
 
-Rules of the room:
-
-- Each question looks at ``type`` and, before it, at the options of ``anyOf``; the
-  date-time questions look through ``allOf`` and ``oneOf`` too.
-- None means that the schema does not say; it is falsy, so that "is it?" reads well.
-- The verdicts are those of singer_sdk, also where they surprise: plugins rely on them.
-  So `is_object_type` does not look into the options of ``anyOf``.
+- Each predicate checks the options of ``anyOf`` first, then ``type``; the date-time
+  predicates also check ``allOf`` and ``oneOf``.
+- None means that the schema does not declare a type; it is falsy.
+- The results are those of singer_sdk, even surprising ones, because plugins rely on them:
+  `is_object_type` does not look into the options of ``anyOf``.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ _Question: TypeAlias = Callable[[JsonSchema], bool]
 
 
 def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
-    """Return a copy of the schema that also takes ``new_type``, named last."""
+    """Return a copy of the schema that also allows ``new_type``, listed last."""
     result = deepcopy(type_dict)
     if "anyOf" in result:
         options = result["anyOf"]
@@ -67,7 +65,7 @@ def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
 
 
 def is_secret_type(type_dict: JsonSchema) -> bool:
-    """Tell whether a setting, or one of its own, is marked as a secret."""
+    """Return True if a setting, or a nested setting, is marked as a secret."""
     if type_dict.get(JSONSCHEMA_ANNOTATION_WRITEONLY):
         return True
     if type_dict.get(JSONSCHEMA_ANNOTATION_SECRET):
@@ -76,14 +74,14 @@ def is_secret_type(type_dict: JsonSchema) -> bool:
 
 
 def is_object_type(property_schema: JsonSchema) -> bool | None:
-    """Tell whether values may be objects, going by ``type``."""
+    """Return True if ``type`` allows objects."""
     if _is_silent(property_schema):
         return None
     return any("object" in option for option in _options(property_schema))
 
 
 def is_uniform_list(property_schema: JsonSchema) -> bool:
-    """Tell whether values may be lists whose items all have one schema."""
+    """Return True if values may be lists whose items share one schema."""
     return (
         is_array_type(property_schema)
         and "prefixItems" not in property_schema
@@ -92,48 +90,48 @@ def is_uniform_list(property_schema: JsonSchema) -> bool:
 
 
 def is_boolean_type(property_schema: JsonSchema) -> bool | None:
-    """Tell whether values may be booleans."""
+    """Return True if values may be booleans."""
     return _admits(property_schema, "boolean")
 
 
 def is_integer_type(property_schema: JsonSchema) -> bool | None:
-    """Tell whether values may be integers."""
+    """Return True if values may be integers."""
     return _admits(property_schema, "integer")
 
 
 def is_string_type(property_schema: JsonSchema) -> bool | None:
-    """Tell whether values may be text."""
+    """Return True if values may be text."""
     return _admits(property_schema, "string")
 
 
 def is_null_type(property_schema: JsonSchema) -> bool | None:
-    """Tell whether values may be null."""
+    """Return True if values may be null."""
     return _admits(property_schema, "null")
 
 
 def is_number_type(property_schema: JsonSchema) -> bool | None:
-    """Tell whether values may be numbers that are not declared integers."""
+    """Return True if values may have the type ``number``."""
     return _admits(property_schema, "number")
 
 
 def is_exclusive_boolean_type(property_schema: JsonSchema) -> bool:
-    """Tell whether values are booleans and, but for null, nothing else."""
+    """Return True if values are only booleans or null."""
     names = _names(property_schema.get("type", ()))
     return names == ["boolean"] or set(names) == {"boolean", "null"}
 
 
 def is_array_type(type_dict: JsonSchema) -> bool:
-    """Tell whether values may be lists.
+    """Return True if values may be lists.
 
-    Raises EmptySchemaTypeError for ``{}``, StreamSetupError, which is a ValueError, if the schema
-    does not say.
+    Raises EmptySchemaTypeError for ``{}``, and StreamSetupError (a ValueError) if the schema
+    does not declare a type.
     """
     _refuse_empty(type_dict)
     return _ask(type_dict, is_array_type, lambda leaf: "array" in leaf["type"])
 
 
 def is_string_array_type(type_dict: JsonSchema) -> bool:
-    """Tell whether values may be lists of text; raises as `is_array_type` does."""
+    """Return True if values may be lists of text; raises as `is_array_type` does."""
     _refuse_empty(type_dict)
     return _ask(
         type_dict,
@@ -143,10 +141,10 @@ def is_string_array_type(type_dict: JsonSchema) -> bool:
 
 
 def is_datetime_type(type_dict: JsonSchema) -> bool:
-    """Tell whether values are date-times: one option of anyOf or oneOf, or all of allOf.
+    """Return True if values are date-times: any option of anyOf or oneOf, or all of allOf.
 
-    Raises EmptySchemaTypeError for ``{}``, StreamSetupError, which is a ValueError, if the schema
-    does not say.
+    Raises EmptySchemaTypeError for ``{}``, and StreamSetupError (a ValueError) if the schema
+    does not declare a type.
     """
     _refuse_empty(type_dict)
     return _ask(
@@ -158,9 +156,9 @@ def is_datetime_type(type_dict: JsonSchema) -> bool:
 
 
 def is_date_or_datetime_type(type_dict: JsonSchema) -> bool:
-    """Tell whether values are dates or date-times.
+    """Return True if values are dates or date-times.
 
-    Raises StreamSetupError (a ValueError) if the schema does not say.
+    Raises StreamSetupError (a ValueError) if the schema does not declare a type.
     """
     return _ask(
         type_dict,
@@ -171,7 +169,7 @@ def is_date_or_datetime_type(type_dict: JsonSchema) -> bool:
 
 
 def get_datelike_property_type(property_schema: JsonSchema) -> str | None:
-    """Return ``date-time``, ``date`` or ``time`` if values are such text, else None."""
+    """Return ``date-time``, ``date`` or ``time`` for text of that format, else None."""
     for schema in (property_schema, *property_schema.get("anyOf", ())):
         if "string" in schema.get("type", ()) and schema.get("format") in _DATELIKE:
             return str(schema["format"])
@@ -212,7 +210,7 @@ def _ask(
     *,
     one_of: bool = False,
 ) -> bool:
-    """Ask the options of a combined schema, or the schema itself."""
+    """Apply a predicate to the options of a combined schema, or to the schema."""
     if "anyOf" in schema:
         return any(map(question, schema["anyOf"]))
     if "allOf" in schema:
@@ -221,5 +219,5 @@ def _ask(
         return any(map(question, schema["oneOf"]))
     if "type" in schema:
         return of_leaf(schema)
-    msg = f"The schema does not say of which type its values are: {schema}"
+    msg = f"The schema does not declare the type of its values: {schema}"
     raise StreamSetupError(msg)

@@ -1,8 +1,8 @@
-"""Objects and what is in them: properties, nested objects, lists.
+"""Objects and their parts: properties, nested objects, lists.
 
-Rules of the room: a property that is not required may be null, so its type gets
-``"null"`` at the end (its ``enum`` does not); keywords given to the property win over
-those of the type it wraps; a type that several properties share is never changed.
+A property that is not required allows null: ``"null"`` is appended to its type, but not to
+its ``enum``. Keywords of the property override those of the wrapped type. A type that
+several properties share is never changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tap_core.typing.inspect import (
 __all__ = ["ArrayType", "ObjectType", "PropertiesList", "Property"]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-"""What a whole schema says it is written in."""
+"""The ``$schema`` of a complete schema."""
 
 _W = TypeVar("_W", bound=JSONTypeHelper[Any])
 
@@ -29,10 +29,10 @@ _AnyType: TypeAlias = JSONTypeHelper[Any] | type[JSONTypeHelper[Any]]
 
 
 class ArrayType(JSONTypeHelper[list[Any]], Generic[_W]):
-    """A list whose items are all of one type."""
+    """A list whose items share one type."""
 
     def __init__(self, wrapped_type: _W | type[_W], **kwargs: Any) -> None:
-        """Take the type of the items."""
+        """Store the type of the items."""
         self.wrapped_type = wrapped_type
         super().__init__(**kwargs)
 
@@ -44,7 +44,7 @@ class ArrayType(JSONTypeHelper[list[Any]], Generic[_W]):
 
 
 class Property(JSONTypeHelper[T], Generic[T]):
-    """A named part of an object.
+    """A named property of an object.
 
     >>> Property("name", JSONTypeHelper, True).optional
     False
@@ -67,11 +67,10 @@ class Property(JSONTypeHelper[T], Generic[T]):
         requires_properties: list[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Take the name, the type and the keywords of the property.
+        """Store the name, the type and the keywords of the property.
 
-        ``secret`` marks it as ``secret`` and ``writeOnly``; ``requires_properties``
-        names others that must be there when this one is; ``kwargs`` are any further
-        JSON Schema keywords.
+        ``secret`` sets ``secret`` and ``writeOnly``. ``requires_properties`` names properties that
+        are required if this one is present. ``kwargs`` are further JSON Schema keywords.
         """
         super().__init__(
             allowed_values=allowed_values or None,
@@ -93,18 +92,17 @@ class Property(JSONTypeHelper[T], Generic[T]):
     def type_dict(self) -> JsonSchema:
         """The JSON Schema of the wrapped type.
 
-        Raises ValueError for a class that must be given what it holds, such as the
-        bare ``ObjectType``.
+        Raises ValueError for a class that requires arguments, such as the bare ``ObjectType``.
         """
         schema = self.wrapped.type_dict
         if not isinstance(schema, Mapping):
             name = getattr(self.wrapped, "__name__", repr(self.wrapped))
-            msg = f"{name} alone describes no type: write what it holds, {name}(...)"
+            msg = f"{name} requires arguments: write {name}(...)"
             raise ValueError(msg)  # noqa: TRY004 - what authors of taps catch
         return dict(schema)
 
     def to_dict(self) -> JsonSchema:
-        """Return the name with the JSON Schema of the property."""
+        """Return a dictionary from the name to the JSON Schema of the property."""
         schema = self.type_dict
         if self.title:
             schema["title"] = self.title
@@ -140,11 +138,10 @@ class ObjectType(JSONTypeHelper[Any]):
         pattern_properties: Mapping[str, _AnyType] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Take the properties, and what further ones may be.
+        """Store the properties and the rules for other properties.
 
-        ``additional_properties`` is the type of properties that are not named, or
-        whether there may be any; ``pattern_properties`` gives types by regular
-        expressions for names.
+        ``additional_properties`` is the type of undeclared properties, or False to forbid them.
+        ``pattern_properties`` contains types by regular expression of the property name.
         """
         self.wrapped: dict[str, Property[Any]] = {one.name: one for one in properties}
         self.additional_properties = additional_properties
@@ -172,7 +169,7 @@ class ObjectType(JSONTypeHelper[Any]):
         }
 
     def _unnamed(self) -> JsonSchema:
-        """Return the keywords for properties that are not named."""
+        """Return the keywords for undeclared properties."""
         more, patterns = self.additional_properties, self.pattern_properties
         result: JsonSchema = {}
         if more is not None:
@@ -185,9 +182,9 @@ class ObjectType(JSONTypeHelper[Any]):
 
 
 class PropertiesList(ObjectType):
-    """A whole schema: of a stream, or of a plugin's settings.
+    """A complete schema of a stream or of a plugin's settings.
 
-    It can be read like a mapping of names to properties and appended to.
+    It can be read like a mapping of names to properties, and appended to.
     """
 
     def __init__(
@@ -196,7 +193,7 @@ class PropertiesList(ObjectType):
         additional_properties: _AnyType | bool | None = None,
         **kwargs: Any,
     ) -> None:
-        """Take the properties; about further ones nothing is said unless given."""
+        """Store the properties; ``additionalProperties`` is omitted by default."""
         super().__init__(*args, additional_properties=additional_properties, **kwargs)
 
     def items(self) -> ItemsView[str, Property[Any]]:
@@ -204,14 +201,14 @@ class PropertiesList(ObjectType):
         return self.wrapped.items()
 
     def append(self, property: Property[Any]) -> None:
-        """Add a property; one of the same name is replaced."""
+        """Add a property, or replace the one with the same name."""
         self.wrapped[property.name] = property
 
     @property
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema, with the dialect it is written in."""
+        """The JSON Schema including its ``$schema`` dialect."""
         return {**super().type_dict, "$schema": _DIALECT}
 
     def __iter__(self) -> Iterator[Property[Any]]:
-        """Go through the properties in their order."""
+        """Iterate over the properties in order."""
         return iter(self.wrapped.values())

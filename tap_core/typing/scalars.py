@@ -1,7 +1,7 @@
-"""Types of single values: text and its formats, numbers, booleans, null, anything.
+"""Scalar types: text and its formats, numbers, booleans, null, any value.
 
-Rules of the room: ``type`` is a list (``["string"]``), with ``"null"`` last where the
-type is nullable; keywords that were not given are absent.
+``type`` is a list (``["string"]``), with ``"null"`` last if the type is nullable. Keywords
+that are not set are omitted.
 
 Source: JSON Schema 2020-12, Validation, sections 6 and 7.3 (the formats).
 """
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class StringType(JSONTypeHelper[str]):
-    """Text; subclasses name the ``format`` it is in.
+    """Text; subclasses set its ``format``.
 
     >>> StringType(max_length=10, nullable=True).type_dict
     {'type': ['string', 'null'], 'maxLength': 10}
@@ -63,7 +63,7 @@ class StringType(JSONTypeHelper[str]):
         pattern: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Take bounds in characters, and a regular expression the text must match."""
+        """Store length limits in characters, and a regular expression for the text."""
         super().__init__(**kwargs)
         self.min_length = min_length
         self.max_length = max_length
@@ -82,7 +82,7 @@ class StringType(JSONTypeHelper[str]):
 
 
 class DateTimeType(StringType):
-    """An instant, such as ``2018-11-13T20:20:39+00:00``."""
+    """A date-time, such as ``2018-11-13T20:20:39+00:00``."""
 
     string_format = "date-time"
 
@@ -94,13 +94,13 @@ class TimeType(StringType):
 
 
 class DateType(StringType):
-    """A day, such as ``2018-11-13``."""
+    """A date, such as ``2018-11-13``."""
 
     string_format = "date"
 
 
 class DurationType(StringType):
-    """A span of time, such as ``P3D``."""
+    """A duration, such as ``P3D``."""
 
     string_format = "duration"
 
@@ -178,13 +178,13 @@ class URITemplateType(StringType):
 
 
 class JSONPointerType(StringType):
-    """A path into a JSON document, such as ``/a/0``."""
+    """A JSON Pointer, such as ``/a/0``."""
 
     string_format = "json-pointer"
 
 
 class RelativeJSONPointerType(StringType):
-    """A path from a place in a JSON document, such as ``1/a``."""
+    """A relative JSON Pointer, such as ``1/a``."""
 
     string_format = "relative-json-pointer"
 
@@ -196,13 +196,13 @@ class RegexType(StringType):
 
 
 class SingerDecimalType(StringType):
-    """A decimal number written as text, so that no digit is lost."""
+    """A decimal number encoded as text without loss of digits."""
 
     string_format = "singer.decimal"
 
 
 class BooleanType(JSONTypeHelper[bool]):
-    """True or false."""
+    """A boolean."""
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
@@ -211,7 +211,7 @@ class BooleanType(JSONTypeHelper[bool]):
 
 
 class _NumericType(JSONTypeHelper[T]):
-    """What integers and other numbers have in common."""
+    """Base class of integers and other numbers."""
 
     __type_name__: ClassVar[str]
 
@@ -225,7 +225,7 @@ class _NumericType(JSONTypeHelper[T]):
         multiple_of: float | None = None,
         **kwargs: Any,
     ) -> None:
-        """Take bounds, and a number that values are multiples of."""
+        """Store the bounds and ``multipleOf``."""
         super().__init__(**kwargs)
         self.minimum = minimum
         self.maximum = maximum
@@ -247,7 +247,7 @@ class _NumericType(JSONTypeHelper[T]):
 
 
 class IntegerType(_NumericType[int]):
-    """A whole number of any size.
+    """An integer of any size.
 
     >>> IntegerType(minimum=0, maximum=10).type_dict
     {'type': ['integer'], 'minimum': 0, 'maximum': 10}
@@ -263,11 +263,11 @@ class DecimalType(_NumericType[float]):
 
 
 class NumberType(DecimalType):
-    """Any number: the older name of `DecimalType`."""
+    """Any number; older name of `DecimalType`."""
 
 
 class NullType(JSONTypeHelper[None]):
-    """Null and nothing else."""
+    """The value null."""
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
@@ -276,7 +276,7 @@ class NullType(JSONTypeHelper[None]):
 
 
 class AnyType(JSONTypeHelper[Any]):
-    """Any value: the schema names no type."""
+    """Any value; the schema has no type."""
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
@@ -285,10 +285,10 @@ class AnyType(JSONTypeHelper[Any]):
 
 
 class Constant(JSONTypeHelper[Any]):
-    """One value, always the same."""
+    """A constant value."""
 
     def __init__(self, value: JsonValue) -> None:
-        """Take the value."""
+        """Store the value."""
         super().__init__()
         self.value = value
 
@@ -299,16 +299,16 @@ class Constant(JSONTypeHelper[Any]):
 
 
 class CustomType(JSONTypeHelper[Any]):
-    """A type for which the author wrote the JSON Schema."""
+    """A type with a JSON Schema written by the author."""
 
     def __init__(self, jsonschema_type_dict: JsonSchema) -> None:
-        """Take the schema; it is never changed."""
+        """Store the schema; it is never changed."""
         super().__init__()
         self._jsonschema_type_dict = jsonschema_type_dict
 
     @property
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema that was given."""
+        """The author's JSON Schema."""
         return self._jsonschema_type_dict
 
 

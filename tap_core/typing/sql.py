@@ -1,7 +1,7 @@
-"""Between SQL types and JSON Schema, the simple way.
+"""Simple conversion between SQL types and JSON Schema (deprecated).
 
-Rules of the room: ``sqlalchemy`` is an extra and imported only where a type of it is
-taken or made; the first rule that fits decides.
+``sqlalchemy`` is optional and imported only when one of its types is used. The first
+matching rule decides.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BY_NAME: Final[tuple[tuple[str, type[JSONTypeHelper[Any]]], ...]] = (
     ("bool", BooleanType),
     ("variant", StringType),
 )
-"""Part of a SQL type's name, in lower case, to the JSON type; the first match counts."""
+"""JSON types by a lower-case part of the SQL type's name; the first match counts."""
 
 _DATELIKE: Final = {"date-time": "DATETIME", "time": "TIME", "date": "DATE"}
 
@@ -55,7 +55,7 @@ _DATELIKE: Final = {"date-time": "DATETIME", "time": "TIME", "date": "DATE"}
 def to_jsonschema_type(from_type: Any) -> JsonSchema:
     """Return the JSON Schema of a SQL type: a name, a SQLAlchemy type or its class.
 
-    What is not known is text. Raises ValueError for anything that is no SQL type.
+    Unknown types become text. Raises ValueError for an object that is not a SQL type.
     """
     name = (from_type if isinstance(from_type, str) else _type_name(from_type)).lower()
     kind = next((kind for part, kind in _BY_NAME if part in name), StringType)
@@ -75,7 +75,7 @@ def to_sql_type(jsonschema_type: JsonSchema) -> Any:
 
 
 def _sqlalchemy_types() -> Any:
-    """Import by name: an extra that need not be there when types are checked."""
+    """Import `sqlalchemy.types` by name, because type checkers may run without it."""
     try:
         return import_module("sqlalchemy.types")
     except ModuleNotFoundError as ex:
@@ -101,7 +101,7 @@ def _sql_name(schema: JsonSchema) -> str:
 
 
 def admits_type(jsonschema_type: JsonSchema, type_check: Collection[str]) -> bool:
-    """Tell whether ``type``, or that of an option of ``anyOf``, is one of the names."""
+    """Return True if ``type``, or that of an ``anyOf`` option, is one of the names."""
     kind = jsonschema_type.get("type", ())
     kinds = (kind,) if isinstance(kind, str) else kind
     if any(one in type_check for one in kinds):

@@ -1,7 +1,7 @@
-"""The JSON Schema validator that configurations are checked with, and its defaults.
+"""The JSON Schema validator for configurations, with support for default values.
 
-Rules of the room: ``jsonschema`` is slow to import, so it is imported when a validator
-is asked for; `DEFAULT_JSONSCHEMA_VALIDATOR` exists from its first use on.
+``jsonschema`` is slow to import, so it is imported on first use of
+`DEFAULT_JSONSCHEMA_VALIDATOR`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,7 @@ __all__ = ["extend_validator_with_defaults"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the validator class on its first use.
-
-    The package's face shows this function as its own.
-    """
+    """Import the validator class on first use; `tap_core.typing` exports this function too."""
     if name == "DEFAULT_JSONSCHEMA_VALIDATOR":
         return bound.validator_class()
     msg = f"tap_core.typing has no attribute {name!r}"
@@ -28,9 +25,9 @@ def __getattr__(name: str) -> Any:
 
 
 def extend_validator_with_defaults(validator_class: Any) -> Any:
-    """Return a validator class that puts in the ``default`` of absent properties.
+    """Return a validator class that sets absent properties to their ``default``.
 
-    The instance is filled in place, at each depth before it is validated there.
+    The instance is changed in place; each level is filled before it is validated.
     """
     from jsonschema import validators
 

@@ -1,7 +1,7 @@
-"""What becomes of Python values on their way to JSON.
+"""Conversion of Python values to JSON values.
 
-Rules of the room: a date-time without an offset is UTC; text that comes out keeps all
-six digits of the microseconds, so that texts of one offset sort as their instants do.
+A naive date-time is treated as UTC. The text of a date-time always has six fraction digits,
+so that texts with the same offset sort chronologically.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ _MAX_TIME: Final = "23:59:59.999999"
 
 
 class TypeConformanceLevel(Enum):
-    """How deep the values of a record are conformed to what JSON can hold."""
+    """Depth to which the values of a record are converted to JSON values."""
 
     RECURSIVE = 1
-    """Everything, nested objects and the elements of lists included."""
+    """All values, including nested objects and list items."""
 
     ROOT_ONLY = 2
-    """The properties of the record itself; what they contain is left alone."""
+    """Only top-level values; nested values stay unchanged."""
 
     NONE = 3
-    """Nothing: the tap yields JSON values already."""
+    """No values: the tap already yields JSON values."""
 
 
 class DatetimeErrorTreatmentEnum(Enum):
-    """What a target does with a date, time or date-time that cannot be read."""
+    """Treatment of a date, time or date-time that a target cannot parse."""
 
     ERROR = "error"
-    """Stop with an error."""
+    """Raise an error."""
 
     MAX = "max"
-    """Put the greatest value in its place."""
+    """Replace it by the greatest value."""
 
     NULL = "null"
-    """Put null in its place."""
+    """Replace it by null."""
 
 
 def to_json_compatible(val: Any) -> Any:
-    """Return a date-time as ISO 8601 text, a UUID as text, all else as it is."""
+    """Return a date-time as ISO 8601 text, a UUID as text, and other values unchanged."""
     if isinstance(val, datetime):
         aware = val if val.tzinfo is not None else val.replace(tzinfo=timezone.utc)
         return aware.isoformat("T", timespec="microseconds")
-    uuids = sys.modules.get("uuid")  # whoever has a UUID has imported it; it is slow to import
+    uuids = sys.modules.get("uuid")  # importing is slow; without it no UUID exists
     return str(val) if uuids is not None and isinstance(val, uuids.UUID) else val
 
 
@@ -72,9 +72,9 @@ def handle_invalid_timestamp_in_record(
     treatment: DatetimeErrorTreatmentEnum | None,
     logger: logging.Logger,
 ) -> str | None:
-    """Return what replaces a date or time that cannot be read.
+    """Return the replacement of a date or time that cannot be parsed.
 
-    Raises InvalidDateTimeError, which is a ValueError, where the treatment is ERROR, or None.
+    Raises InvalidDateTimeError (a ValueError) if the treatment is ERROR or not set.
     """
     field = ":".join(key_breadcrumb)
     shown, why = show_value(invalid_value), show_value(ex, ex)

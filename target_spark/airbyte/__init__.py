@@ -1,1 +1,1 @@
-"""target-spark as a destination of the Airbyte protocol."""
+"""target-spark as an Airbyte destination."""

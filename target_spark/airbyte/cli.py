@@ -1,10 +1,10 @@
-"""The Airbyte commands of the target: spec, check and write.
+"""The Airbyte commands of the destination: spec, check and write.
 
-Rules of the room: the target is handed in and never imported, and a command imports what it
-uses when it runs: only check and write start Spark. Standard output has messages of the
-protocol and nothing else: the log too, line by line beside the states. Whatever goes wrong is
-an ERROR trace and an exit code that is not 0; a failed check is an answer, and its exit code
-is 0. Source: the Airbyte protocol, sections "Common Interface" and "Destination".
+The target class is passed in and never imported, and a command imports its modules when it runs:
+only check and write start Spark. Standard output has only protocol messages, including the log.
+Every failure is an ERROR trace and a non-zero exit code; a failed check is a result with exit code
+0.
+Source: the Airbyte protocol, sections "Common Interface" and "Destination".
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FLAGS: Final[Mapping[str, CommandArgs]] = {
 
 
 class Destination(Protocol):
-    """The target, as far as its Airbyte commands use it."""
+    """The interface of the target that the Airbyte commands use."""
 
     name: str
     config_args: tuple[str, ...]
@@ -48,26 +48,26 @@ class Destination(Protocol):
 
     @classmethod
     def _full_schema(cls) -> JsonSchema:
-        """Return the schema of its settings."""
+        """Return the JSON Schema of the settings."""
 
     @classmethod
     def get_documentation_url(cls) -> str | None:
-        """Return where to read about it."""
+        """Return the URL of the documentation."""
 
     @classmethod
     def get_changelog_url(cls) -> str | None:
-        """Return where to read of its changes."""
+        """Return the URL of the changelog."""
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Its settings, checked."""
+        """The validated settings."""
 
     def load(self, source: BinaryIO, conversation: ProtocolBinding) -> list[BaseException]:
-        """Load messages; return what went wrong."""
+        """Load messages; return the errors."""
 
 
 class DestinationCommand:
-    """One command of the target; run by ``main(args=…)``, as commands of click are."""
+    """One command of the destination, with the call interface of a click command."""
 
     def __init__(self, plugin: type[Destination], word: str) -> None:
         self.name: str = plugin.name
@@ -80,7 +80,7 @@ class DestinationCommand:
         prog_name: str | None = None,
         **extra: Any,
     ) -> int:
-        """Run the command; exit with its code where that is asked for."""
+        """Run the command; in standalone mode, exit with its code."""
         words = list(sys.argv[1:] if args is None else args)[1:]
         if {"--help", "-h"}.intersection(words):
             usage = _FLAGS[self._word].usage(prog_name or self.name)
@@ -98,7 +98,7 @@ class DestinationCommand:
             with redirect_logging(MessageHandler(wire.write, job.hide)):
                 try:
                     faults = _COMMANDS[self._word](job, _FLAGS[self._word].files(words))
-                except Exception as error:  # noqa: BLE001  the protocol has a word for it
+                except Exception as error:  # noqa: BLE001  reported as an ERROR trace
                     faults = [error]
                 for fault in faults:
                     job.say_fault(fault)
@@ -106,7 +106,7 @@ class DestinationCommand:
 
 
 class _Job:
-    """One command that is being run: what it was given, and what it says."""
+    """State of a running command: its output, and the redaction of secrets."""
 
     def __init__(self, plugin: type[Destination], wire: StdoutWriter) -> None:
         self.plugin = plugin
@@ -144,7 +144,7 @@ class _Job:
         self._wire.write(line(kind, field, body))
 
     def say_fault(self, fault: BaseException) -> None:
-        """Write an ERROR trace, if anybody still reads."""
+        """Write an ERROR trace, or to standard error if standard output is closed."""
         try:
             self._wire.write(trace_line("ERROR", error_body(fault, self.hide)))
         except OSError:
@@ -158,7 +158,7 @@ def _spec(job: _Job, _: Mapping[str, str]) -> list[BaseException]:
     from tap_core.protocols.airbyte.spec import specification
     from target_spark.airbyte.configured_catalog import MODES
 
-    schema = job.plugin._full_schema() | REQUIREMENTS  # noqa: SLF001  nobody overrides it
+    schema = job.plugin._full_schema() | REQUIREMENTS  # noqa: SLF001  a class method of every plugin
     body = specification(
         schema,
         documentation=job.plugin.get_documentation_url(),
@@ -173,7 +173,7 @@ def _check(job: _Job, given: Mapping[str, str]) -> list[BaseException]:
     from target_spark.cli.doctor import checks
 
     def get_settings(found: ConfigInput) -> Mapping[str, Any]:
-        quiet = {**found.config, "report": None}  # the report of the last run stays
+        quiet = {**found.config, "report": None}  # keeps the report of the last run
         return job.target(ConfigInput(quiet, found.parse_env)).config
 
     failed = [

@@ -1,9 +1,8 @@
-"""What a configured catalog asks of the loader: streams to take, and how each is written.
+"""Mapping of a configured catalog to the loader's streams and options.
 
-Rules of the room: pure. What cannot be is refused before anything is read, all of it at once,
-with the way out. Keys and cursors count only where rows take each other's place. Source: the
-Airbyte protocol, sections "ConfiguredAirbyteStream" and "Destination Sync Modes", and the
-protocol's models for generations.
+Pure functions. Everything unsupported is refused before any message is read, in one error with
+remedies. Keys and cursors are used only in append_dedup. Source: the Airbyte protocol, sections
+"ConfiguredAirbyteStream" and "Destination Sync Modes", and the protocol's models for generations.
 """
 
 from __future__ import annotations
@@ -30,27 +29,27 @@ MODES: Final[Mapping[str, WriteMode]] = {
     "append": WriteMode.APPEND,
     _DEDUP: WriteMode.UPSERT,
 }
-"""The destination's sync modes, and how a stream is written in each."""
+"""Write mode of each destination sync mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogRequest:
-    """What a catalog asks for: the streams that come, and what is special of each."""
+    """The expected streams of a catalog, and the options of each."""
 
     expected: tuple[ExpectedStream, ...]
     options: dict[StreamId, StreamOptions]
 
     def renamed(self, old: StreamId, new: StreamId) -> None:
-        """Ask the same of a stream under the name that a stream map gives it."""
+        """Copy the options of a stream to the name that a stream map gives it."""
         if old in self.options:
             self.options.setdefault(new, self.options[old])
 
 
 def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogRequest:
-    """Return what a catalog asks of tables in a format.
+    """Return the streams and options of a catalog, for tables in a format.
 
     Raises:
-        CatalogFileError: it cannot be had; says all that is wrong.
+        CatalogFileError: the catalog has errors; the message lists all.
     """
     faults = list(_faults(catalog.streams, table_format))
     if faults:
@@ -62,7 +61,7 @@ def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogReque
 
 
 def build_options(config: Mapping[str, Any], asked: CatalogRequest) -> LoadOptions:
-    """Return what the loader is told, by the settings and by the catalog, which wins."""
+    """Return the loader's options from the settings and the catalog, which takes precedence."""
     options = load_options(config)
     aside = with_defaults(config).get("misfits") == "quarantine"
     columns = replace(options.columns, airbyte=True, misfits_aside=aside)
@@ -73,7 +72,7 @@ def _faults(streams: Sequence[ConfiguredStream], table_format: str) -> Iterator[
     seen = set[StreamId]()
     for stream in streams:
         if stream.id in seen:
-            yield f"Stream '{stream.id}' stands in it twice; take one of the two out."
+            yield f"Stream '{stream.id}' occurs twice; remove one of the two."
         seen.add(stream.id)
         mode = stream.destination_sync_mode
         if mode not in MODES:
@@ -107,8 +106,8 @@ def _faults_of_key(stream: ConfiguredStream, path: _Path) -> Iterator[str]:
         return
     if path[0] not in declared:
         yield (
-            f"Stream '{stream.id}': its schema does not declare {'.'.join(path)}, which is to be"
-            " a primary key. Take it into the configured schema, or choose another."
+            f"Stream '{stream.id}': its schema does not declare the primary key {'.'.join(path)}."
+            " Add it to the configured schema, or choose another."
         )
     elif len(path) == 1 and _holds_many(declared[path[0]]):
         yield (
@@ -124,10 +123,10 @@ def _holds_many(schema: Any) -> bool:
 
 
 def _expected(stream: ConfiguredStream) -> ExpectedStream:
-    """Return how a stream comes in.
+    """Return the expected stream for a configured stream.
 
-    Rows of other generations end where none but the present one is to stay; an overwrite
-    does that by itself.
+    It truncates older generations if only the current one is to be kept; an overwrite does so
+    anyway.
     """
     generation = stream.generation_id
     truncates = bool(generation) and stream.minimum_generation_id == generation
@@ -154,7 +153,7 @@ def _described(stream: ConfiguredStream, *, with_keys: bool) -> SchemaEvent:
 
 
 def _names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, str]:
-    """Return a name for each path: the property's, or one that no property has."""
+    """Return a name for each path: the property's name, or one that no property has."""
     declared = schema.get("properties")
     taken = set(declared) if isinstance(declared, Mapping) else set()
     taken |= {path[0] for path in paths if len(path) == 1}
@@ -169,7 +168,7 @@ def _names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, 
 
 
 def _options(stream: ConfiguredStream) -> StreamOptions:
-    """Return what is special of a stream. What ends is removed, as Airbyte's users expect."""
+    """Return the options of a stream; rows that end are removed, as Airbyte's users expect."""
     mode = MODES[stream.destination_sync_mode]
     return StreamOptions(
         write_mode=mode,

@@ -1,10 +1,11 @@
-"""What went wrong in the target, as the body of an ERROR trace.
+"""The body of an ERROR trace for an error of the target.
 
-Rules of the room: the message of an error of ours is whole (what happened, what it means for
-the data, what helps) and is what people are told. What the user can mend in settings or catalog
-is ``config_error``, what may pass by itself ``transient_error``, all else ``system_error``.
-Every text passes a function that takes secrets out. Source: the Airbyte protocol, section
-"AirbyteErrorTraceMessage".
+The message of a `TargetSparkError` is complete (the failure, its effect on the data, the remedy)
+and
+is shown to the user. Errors that the user can correct in settings or catalog are ``config_error``,
+transient ones ``transient_error``, all others ``system_error``. Secrets are removed from every
+text.
+Source: the Airbyte protocol, section "AirbyteErrorTraceMessage".
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _PASSING: Final = (JobLockError, SparkDiedError, StorageError)
 
 
 def error_body(fault: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
-    """Return the body of an ERROR trace; ``hide`` takes the secrets out of a text."""
+    """Return the body of an ERROR trace; ``hide`` removes secrets from a text."""
     name = type(fault).__qualname__
     return {
         "message": redact_line(hide(str(fault).strip())) or name,

@@ -1,9 +1,10 @@
-"""Airbyte's states: how each leaves, and how commits keep the newest of all streams.
+"""Airbyte states: the STATE messages to emit, and the states stored in commits.
 
-Rules of the room: a state leaves as the object that came in; only its ``destinationStats``
-are ours, also where it is of a form that nobody knows. What is kept is a JSON list of such
-objects, which every source takes as its state. Source: the Airbyte protocol, section "State &
-Checkpointing", and the protocol's models for the statistics.
+A state is emitted as the object that was received; only its ``destinationStats`` are added, also to
+states of unknown types. Commits store a JSON list of such objects, which every source accepts as
+its
+state. Source: the Airbyte protocol, section "State & Checkpointing", and the protocol's models for
+the statistics.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _decode_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class PerStreamStateFormat:
-    """States of single streams, or of all, with how many rows they cover."""
+    """Format of per-stream and global states, with the number of rows that each covers."""
 
     def __init__(self) -> None:
-        """Begin with nothing counted."""
+        """Initialize without counts."""
         self._counted: Counter[Hashable] = Counter()
         self._rejected: Counter[Hashable] = Counter()
 
@@ -45,22 +46,22 @@ class PerStreamStateFormat:
         )
 
     def kept(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the states as a list."""
+        """Return the states as a JSON list."""
         return b"[%b]" % b",".join(each.state for each in states)
 
     def rejected(self, stream: Hashable, rows: int) -> None:
-        """Note that rows of a stream were committed to its quarantine."""
+        """Record that rows of a stream were committed to its quarantine."""
         self._rejected[stream] += rows
         self._rejected[_ALL] += rows
 
 
 def _with_stats(state: bytes, committed: int, rejected: int) -> bytes:
-    """Return a state with our statistics in place of what it had there."""
+    """Return a state with our statistics instead of any that it had."""
     stats = b'{"recordCount":%d.0}' % committed
     if rejected:
         stats = stats[:-1] + b',"rejectedRecordCount":%d.0}' % rejected
     if _STATS.encode() in state:
-        with contextlib.suppress(*DECODE_ERRORS):  # then the last of two counts
+        with contextlib.suppress(*DECODE_ERRORS):  # if it fails, the last of two members counts
             members = _decode_object(state)
             if _STATS in members:
                 return msgspec.json.encode({**members, _STATS: msgspec.Raw(stats)})

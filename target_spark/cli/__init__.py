@@ -1,1 +1,1 @@
-"""Subcommands of target-spark: doctor, last-state, replay."""
+"""Subcommands of target-spark: doctor, last-state and replay."""

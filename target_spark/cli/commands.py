@@ -1,9 +1,8 @@
-"""The words after `target-spark`: what is done with tables that are there already.
+"""Subcommands of the program `target-spark`, selected by the first argument.
 
-Rules of the room: the first word decides; without one, messages are loaded. What a word
-needs is imported when it is run, so that help costs nothing. Standard output carries the
-answer alone, in one piece; all else goes to standard error. Exit codes: 0 done, 1 not
-done or not well, with the reason, 2 wrong words.
+Without a subcommand, Singer messages are loaded. A subcommand's modules are imported when it runs,
+so that the help is fast. Standard output carries only the result, in one piece; everything else
+goes to standard error. Exit codes: 0 success, 1 failure with a reason, 2 wrong arguments.
 """
 
 from __future__ import annotations
@@ -31,35 +30,35 @@ if TYPE_CHECKING:
 __all__ = ["AIRBYTE_COMMANDS", "COMMANDS", "HELP", "RUN_COMMAND", "CommandTarget", "SubCommand"]
 
 COMMANDS: Final = {
-    "doctor": "Say whether a run with these settings would work, and what to do where not.",
-    "last-state": "Print the last state that the tables of a job hold.",
+    "doctor": "Check that a run with these settings would work, and print remedies if not.",
+    "last-state": "Print the last state that is committed in the tables of a job.",
     "replay": "Load the records of a stream's quarantine again.",
 }
-"""The words, and what each does."""
+"""The subcommands and their descriptions."""
 
 AIRBYTE_COMMANDS: Final = {
-    "spec": "Say, by the Airbyte protocol, which settings there are.",
-    "check": "Say, by the Airbyte protocol, whether these settings work.",
+    "spec": "Print the settings, in the Airbyte protocol.",
+    "check": "Check the settings, in the Airbyte protocol.",
     "write": "Load the messages of an Airbyte source.",
 }
-"""The words of the Airbyte protocol."""
+"""The subcommands of the Airbyte protocol."""
 
-RUN_COMMAND: Final = {"run": "Read a tap and load what it says, in one application of Spark's."}
-"""The word by which a tap is read here."""
+RUN_COMMAND: Final = {"run": "Read a tap and load its records, in one Spark application."}
+"""The subcommand that runs a tap in the same process."""
 
-_SERVES: Final = "Serve as a destination of Fivetran."
+_SERVES: Final = "Run as a Fivetran destination server."
 
 HELP: Final = "Commands: " + " ".join(
     f"'target-spark {word}': {does[0].lower()}{does[1:]}"
     for word, does in {**RUN_COMMAND, **COMMANDS, **AIRBYTE_COMMANDS, "--port N": _SERVES}.items()
 )
-"""What the help of target-spark says of them."""
+"""The summary of all subcommands in the help of target-spark."""
 
 _NAMED: Final = 10
 
 
 class CommandTarget(Protocol):
-    """The target, as far as its commands use it."""
+    """Interface of the target for its subcommands."""
 
     name: str
 
@@ -67,14 +66,14 @@ class CommandTarget(Protocol):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Its settings, checked."""
+        """The validated settings."""
 
     def mapped(self) -> Callable[[Iterable[Event]], Iterator[Event]]:
-        """Return what stream maps do to events."""
+        """Return the function that applies stream maps to events."""
 
 
 class SubCommand:
-    """One word as a command, in the manner of click."""
+    """One subcommand with the interface of a click command."""
 
     def __init__(self, plugin: type[CommandTarget], word: str) -> None:
         self._plugin = plugin
@@ -86,7 +85,7 @@ class SubCommand:
         prog_name: str | None = None,
         **extra: Any,
     ) -> int:
-        """Run it with an argument list; exit with its code where that is asked for."""
+        """Run the subcommand with an argument list; exit with its code in standalone mode."""
         words = list(sys.argv[1:] if args is None else args)[1:]
         parser = _parser(self._word, prog_name or self._plugin.name)
         given = parser.parse_args(words)
@@ -111,12 +110,12 @@ class SubCommand:
         except (ConfigurationError, TargetSparkError) as error:
             for sentence in getattr(error, "errors", None) or [str(error)]:
                 _say(redact_line(hide(sentence)))
-        except Exception as error:  # noqa: BLE001  nothing is told that could hold a secret
+        except Exception as error:  # noqa: BLE001  so that no message can contain a secret
             _say(hide(format_error(error, redact)))
         return 1
 
     def _made(self, found: ConfigInput) -> CommandTarget:
-        """Return the target with its settings; the report of the last run stays."""
+        """Return the target with its settings, without overwriting the last run's report."""
         config = {**found.config, "report": None}
         return self._plugin(config=config, parse_env_config=found.parse_env)
 
@@ -131,24 +130,24 @@ def _parser(word: str, program: str) -> argparse.ArgumentParser:
         help="the configuration file of the run, or ENV for variables; several may be given",
     )
     if word == "doctor":
-        parser.add_argument("--json", action="store_true", help="answer as JSON")
+        parser.add_argument("--json", action="store_true", help="print the result as JSON")
     elif word == "last-state":
-        parser.add_argument("--job", help="another job than that of the settings")
+        parser.add_argument("--job", help="the job, if it is not that of the settings")
         parser.epilog = "Exit code 1: no table holds a state of the job."
     else:
-        parser.add_argument("stream", help="whose quarantine it is")
+        parser.add_argument("stream", help="the stream of the quarantine")
         parser.add_argument(
             "--schema",
             metavar="FILE",
             required=True,
-            help="what the records shall be read by: a catalog (tap --discover), or Singer"
+            help="the schema of the records: a catalog (tap --discover), or Singer"
             " messages with a SCHEMA of the stream; - is standard input",
         )
         parser.add_argument(
             "--overwrite",
             action="store_true",
-            help="let records replace rows of the same key; without it they stay set aside,"
-            " since those rows may be newer",
+            help="let records replace rows with the same key; without it they stay in the"
+            " quarantine, because those rows may be newer",
         )
     return parser
 
@@ -188,15 +187,15 @@ def _last_state(plugin: CommandTarget, given: argparse.Namespace) -> int:
         _say(_nothing_found(jobs, found))
         return 1
     _say(_origin(jobs, last, found))
-    print(last.state)  # noqa: T201  (this is what was asked for)
+    print(last.state)  # noqa: T201  (the result)
     return 0
 
 
 def _say_unknown(tables: Sequence[str]) -> None:
     if tables:
         _say(
-            f"Unknown: {_some(tables)} have rows, and no commit of target-spark says of which"
-            " state. No state covers them."
+            f"Unknown: {_some(tables)} have rows but no commit metadata of target-spark."
+            " No state covers them."
         )
 
 
@@ -213,7 +212,7 @@ def _nothing_found(jobs: Sequence[str], found: Sequence[RecoveredTable]) -> str:
     looked_at = (
         f"tables {_some([each.table for each in found])}" if found else "there are no tables"
     )
-    hint = f" They are of the jobs {_some(others)}: name one with --job." if others else ""
+    hint = f" They belong to the jobs {_some(others)}: name one with --job." if others else ""
     return f"No table holds a state of job {jobs[0]} ({looked_at}).{hint}"
 
 
@@ -237,5 +236,5 @@ def _replay(plugin: CommandTarget, given: argparse.Namespace) -> int:
         return 1
     described = select_one(plugin.mapped()(parse_schemas(text)), given.stream)
     outcome = replay(plugin.config, described, overwrite=given.overwrite)
-    print(redact_line(outcome.told()))  # noqa: T201  (this is what was asked for)
+    print(redact_line(outcome.told()))  # noqa: T201  (the result)
     return 1 if outcome.found and outcome.unfit == outcome.found else 0

@@ -1,9 +1,9 @@
-"""Would a run with these settings work? Each thing that a run needs, tried before it does.
+"""Checks that a run with the given settings would work.
 
-Rules of the room: what a run would meet is tried for real where that leaves no trace: a
-Spark is started, and a table of a name that nobody has is made, written, read and removed.
-A check that fails says what to do; those behind it that cannot be made without it are
-skipped and say so. No value of a secret setting is told, whoever's words they are.
+Everything that a run needs is tested for real if that leaves no trace: Spark is started, and a
+table with an unused name is created, written, read and dropped. A failed check names the remedy;
+checks that depend on it are reported as skipped. No value of a secret setting is printed, including
+values in messages of other programs.
 """
 
 from __future__ import annotations
@@ -53,25 +53,25 @@ _Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
 _PROBE: Final = "target_spark_probe"
 _LIFE: Final = ("made", "written", "read", "removed (remove it)")
-"""What is done with a probe, in order."""
+"""The steps for a probe table, in order."""
 
 _NEEDED: Final = {"java", "pyspark", "jars"}
-"""The checks without which no Spark can be started."""
+"""The checks that must succeed before Spark can be started."""
 
 _ROOM: Final = 1 << 30
-"""Less free space than this is worth a warning."""
+"""Free space in bytes below which a warning is printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at, how it came out, and what to do where it did not."""
+    """One check, its result, and the remedy if it failed."""
 
     name: str
     verdict: _Verdict
     text: str
 
     def line(self) -> str:
-        """Return it as one line for people."""
+        """Return the check as one line of text."""
         return f"{self.verdict:8} {self.name:14} {self.text}"
 
 
@@ -81,15 +81,15 @@ def run_checks(
     *,
     as_json: bool = False,
 ) -> int:
-    """Make every check and print each; return 0, or 1 where one failed.
+    """Run and print all checks; return 0, or 1 if a check failed.
 
-    ``check`` returns the settings of what was given, or raises `ConfigurationError`.
+    ``check`` returns the settings of a configuration input, or raises `ConfigurationError`.
     """
     found = []
     for told in checks(check, given):
         found.append(told)
         if not as_json:
-            print(redact_line(told.line()), flush=True)  # noqa: T201  (this is what was asked for)
+            print(redact_line(told.line()), flush=True)  # noqa: T201  (the result)
     if as_json:
         print(json.dumps({"checks": [asdict(each) for each in found]}, indent=2))  # noqa: T201
     return int(any(each.verdict == "failed" for each in found))
@@ -98,7 +98,7 @@ def run_checks(
 def checks(
     check: Callable[[ConfigInput], Mapping[str, Any]], given: Sequence[str]
 ) -> Iterator[Check]:
-    """Make every check and yield each, without secrets; ``check`` as in `examine`."""
+    """Run all checks and yield each result without secrets; ``check`` as in `run_checks`."""
     config, faults = _configuration(check, given)
     hide = make_redactor(config)
     for made in _checks(config, faults):
@@ -108,7 +108,7 @@ def checks(
 def _configuration(
     check: Callable[[ConfigInput], Mapping[str, Any]], given: Sequence[str]
 ) -> tuple[Mapping[str, Any], list[str]]:
-    """Return the settings, as far as they can be read, and what is wrong with them."""
+    """Return the settings as far as they can be read, and their faults."""
     config: Mapping[str, Any] = {}
     try:
         found = ConfigInput.from_cli_args(*given)
@@ -127,22 +127,22 @@ def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]
         yield Check("configuration", "ok", said)
     if faults:
         yield from _programs(config)
-        yield Check("the rest", "skipped", "it needs a configuration without faults")
+        yield Check("the rest", "skipped", "requires a valid configuration")
         return
     found = list(preflight_checks(config))
     yield from found
     yield _lease(config)
     if any(check.verdict == "failed" for check in found if check.name in _NEEDED):
-        yield Check("spark", "skipped", "it needs what failed above")
+        yield Check("spark", "skipped", "requires the checks that failed above")
         yield from _security(config)
         return
     yield from _with_spark(config)
 
 
 def preflight_checks(config: Mapping[str, Any]) -> Iterator[Check]:
-    """Check what can be known of checked settings without a Spark."""
+    """Yield the checks of valid settings that do not need Spark."""
     yield from _programs(config)
-    if not config.get("remote"):  # its server has them, and says so below
+    if not config.get("remote"):  # a server's jars are checked later
         yield _tried("jars", lambda: _jars(config))
     yield _staging(config)
     yield from _place(config)
@@ -162,24 +162,24 @@ def _tried(name: str, step: Callable[[], str]) -> Check:
 
 
 def _version() -> str:
-    for name in ("pyspark", "pyspark-client"):  # the latter is for a Spark Connect server alone
+    for name in ("pyspark", "pyspark-client"):  # the latter is only for Spark Connect
         with contextlib.suppress(metadata.PackageNotFoundError):
             return metadata.version(name)
     raise SparkUnavailableError("PySpark is not installed: pip install 'tap-core-sdk[spark]'")
 
 
 def _jars(config: Mapping[str, Any]) -> str:
-    """Say where the format's jars come from.
+    """Return the source of the format's jars as text.
 
     Raises:
-        SparkUnavailableError: there are none for this Spark, or a given one is missing.
+        SparkUnavailableError: There are no jars for this Spark, or a configured jar is missing.
     """
     asked, version = settings.spark_settings(config), _version()
     missing = [jar for jar in asked.jars if (place := to_local_folder(jar)) and not place.is_file()]
     if missing:
         raise SparkUnavailableError(
-            f"These files of the setting jars are not there: {', '.join(missing)}. Download"
-            " them, or take the setting away: then they are fetched."
+            f"These files of the setting jars do not exist: {', '.join(missing)}. Download"
+            " them, or remove the setting: then Spark downloads them."
         )
     needed = [*required_jars(asked.format, version)[:1]]
     if uses_s3(asked.addresses, asked.conf):
@@ -190,15 +190,15 @@ def _jars(config: Mapping[str, Any]) -> str:
 
 def _jar(conf: Mapping[str, str], needed: str) -> str:
     if needed in conf.get("spark.jars.packages", ""):
-        return f"{needed} is not in the cache and will be fetched into it by Spark's start"
+        return f"{needed} is not in the cache; Spark downloads it at its start"
     return f"{needed.split(':')[1]} is on this machine"
 
 
-# Folders and the lease
+# Folders and the job lock
 
 
 def _staging(config: Mapping[str, Any]) -> Check:
-    system = tempfile.gettempdir()  # rows are spooled there where staging is an address
+    system = tempfile.gettempdir()  # rows are spooled there if staging is an address
     folder = to_local_folder(config.get("staging") or system) or Path(system)
     fault = _cannot_write(folder)
     if fault:
@@ -207,8 +207,8 @@ def _staging(config: Mapping[str, Any]) -> Check:
     free = shutil.disk_usage(_nearest(folder)).free
     if free < wanted_bytes:
         text = (
-            f"{folder} has {_size(free)} free, and {_size(wanted_bytes)} may wait there: make"
-            " room, lower max_spool_bytes, or set staging to another disk"
+            f"{folder} has {_size(free)} free, and {_size(wanted_bytes)} may wait there: free"
+            " space, lower max_spool_bytes, or set staging to another disk"
         )
         return Check("staging", "warning", text)
     return Check("staging", "ok", f"{folder} ({_size(free)} free)")
@@ -224,19 +224,19 @@ def _place(config: Mapping[str, Any]) -> Iterator[Check]:
         return
     free = shutil.disk_usage(_nearest(folder)).free
     if free < _ROOM:
-        yield Check("path", "warning", f"{folder} has only {_size(free)} free: make room there")
+        yield Check("path", "warning", f"{folder} has only {_size(free)} free: free space there")
         return
-    made = "" if folder.is_dir() else ", made by the first run"
+    made = "" if folder.is_dir() else ", created by the first run"
     yield Check("path", "ok", f"{folder} ({_size(free)} free{made})")
 
 
 def _nearest(folder: Path) -> Path:
-    """Return the folder, or the first above it that exists."""
+    """Return the folder, or the first folder above it that exists."""
     return next(place for place in (folder, *folder.absolute().parents) if place.exists())
 
 
 def _cannot_write(folder: Path) -> str:
-    """Say why a folder cannot be made or written; nothing if it can."""
+    """Return the reason why a folder cannot be created or written; empty if it can."""
     nearest = _nearest(folder)
     if not nearest.is_dir():
         return f"{nearest} is a file"
@@ -257,8 +257,8 @@ def _lease(config: Mapping[str, Any]) -> Check:
     except (TargetSparkError, OSError) as error:
         return Check("lease", "failed", str(error))
     if owner is None:
-        return Check("lease", "ok", f"no run of job {job} is at work")
-    return Check("lease", "warning", f"a run of job {job} is at work: {owner}; another has to wait")
+        return Check("lease", "ok", f"no run of job {job} is active")
+    return Check("lease", "warning", f"a run of job {job} is active: {owner}; another must wait")
 
 
 # With a real Spark
@@ -274,7 +274,7 @@ def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
         except TargetSparkError as error:
             yield Check("spark", "failed", str(error))
             yield from _security(config)
-            yield Check("storage", "skipped", "it needs Spark")
+            yield Check("storage", "skipped", "requires Spark")
             return
         seconds = time.monotonic() - began
         said = f"Spark {spark.version} as {session.application}, started in {seconds:.1f} s"
@@ -293,10 +293,10 @@ def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _security(config: Mapping[str, Any], spark: SparkSession | None = None) -> Iterator[Check]:
-    """Say who else can read what Spark holds.
+    """Yield warnings about data in Spark that other users could read.
 
-    The settings in force are those of ``spark``, which may have some of ``spark-defaults.conf``;
-    where there is none, those that are given.
+    The settings in force are those of ``spark``, which may include ``spark-defaults.conf``; without
+    a session, the configured settings are checked.
     """
     asked = settings.spark_settings(config)
     if asked.remote:
@@ -307,11 +307,11 @@ def _security(config: Mapping[str, Any], spark: SparkSession | None = None) -> I
     for weakness in weaknesses:
         yield Check("security", "warning", weakness)
     if not weaknesses and (asked.remote or not asked.master.startswith("local")):
-        yield Check("security", "ok", "no setting leaves open what Spark could close")
+        yield Check("security", "ok", "all protections of Spark are on")
 
 
 def _staging_address(staging: str, spark: SparkSession) -> Check:
-    """Put a file where rows wait, let Spark read it, and remove it."""
+    """Upload a file to the staging address, read it with Spark, and delete it."""
     from target_spark.storage.staging_upload import StagingArea, staged_for_spark
 
     with contextlib.closing(SpoolFolder()) as folder:
@@ -321,20 +321,20 @@ def _staging_address(staging: str, spark: SparkSession) -> Check:
         try:
             with staged_for_spark(spark, reach, [str(file)]) as found:
                 spark.read.text(list(found)).collect()
-        except Exception as error:  # noqa: BLE001  whatever a storage does wrong is told
+        except Exception as error:  # noqa: BLE001  any storage error is reported
             cause = find_storage_error(str(error)) or first_error_line(error)
             return Check("staging", "failed", f"rows cannot wait at {staging}: {cause}")
-    return Check("staging", "ok", f"a file was put to {staging}, read and removed")
+    return Check("staging", "ok", f"a file was written to {staging}, read and removed")
 
 
 def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]:
-    """Make, write, read and remove a table that nobody has in each place that tables go to."""
+    """Create, write, read and drop a table with an unused name in each location of tables."""
     for table in _probes(options):
         yield _storage(options, spark, table)
 
 
 def _probes(options: LoadOptions) -> list[Table]:
-    """Return a table that nobody has for each place in which a stream has its table."""
+    """Return a table with an unused name for each location in which a stream has its table."""
     name = f"{_PROBE}_{uuid.uuid4().hex[:8]}"
     found: dict[str, Table] = {}
     for stream in (name, *options.streams):
@@ -351,8 +351,8 @@ def _storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
     try:
         with _gone_after(spark, table):
             for step in _a_life(options, spark, table):
-                steps.append(step)  # noqa: PERF402  (where it broke off must be known)
-    except Exception as error:  # noqa: BLE001  whatever a storage does wrong is told
+                steps.append(step)  # noqa: PERF402  (the completed steps are reported)
+    except Exception as error:  # noqa: BLE001  any storage error is reported
         told = str(error).partition("\n\tat ")[0].partition("\n\n")[0].strip()
         cause = find_storage_error(str(error)) or told
         done = f" (done before: {', '.join(steps)})" if steps else ""
@@ -362,7 +362,7 @@ def _storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
 
 
 def _a_life(options: LoadOptions, spark: SparkSession, table: Table) -> Iterator[str]:
-    """Make, write, read and remove a table; say each step when it is done."""
+    """Create, write, read and drop a table; yield the name of each completed step."""
     from target_spark.writers import get_writer
 
     writer = get_writer(options.format)
@@ -378,7 +378,7 @@ def _a_life(options: LoadOptions, spark: SparkSession, table: Table) -> Iterator
         _read_back([tuple(row) for row in writer.rows(spark, table).collect()])
         yield "read"
     except Exception:
-        with contextlib.suppress(Exception):  # what went wrong first is told
+        with contextlib.suppress(Exception):  # the first error is reported
             writer.drop(spark, table)
         raise
     writer.drop(spark, table)
@@ -387,12 +387,12 @@ def _a_life(options: LoadOptions, spark: SparkSession, table: Table) -> Iterator
 
 def _read_back(rows: Sequence[tuple[Any, ...]]) -> None:
     if rows != [(0,)]:
-        raise TargetSparkError(f"one row was written, and {len(rows)} came back: {rows[:2]}")
+        raise TargetSparkError(f"one row was written, and {len(rows)} were read: {rows[:2]}")
 
 
 @contextlib.contextmanager
 def _gone_after(spark: SparkSession, table: Table) -> Iterator[None]:
-    """Remove the database and the folder of the tables again if they were not there before."""
+    """Afterwards remove the tables' database and folder if they did not exist before."""
     database = quote(*table.identifier[:-1])
     fresh_database = bool(database) and not spark.catalog.databaseExists(database)
     folder = to_local_folder(table.path.rpartition("/")[0]) if table.path else None
@@ -401,25 +401,25 @@ def _gone_after(spark: SparkSession, table: Table) -> Iterator[None]:
         yield
     finally:
         if fresh_database:
-            with contextlib.suppress(Exception):  # a run has put something there meanwhile
+            with contextlib.suppress(Exception):  # a run has created something there meanwhile
                 spark.sql(f"DROP DATABASE IF EXISTS {database} RESTRICT")
         if fresh_folder and folder is not None:
-            with contextlib.suppress(OSError):  # the same
+            with contextlib.suppress(OSError):  # not empty
                 folder.rmdir()
 
 
 def _tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession) -> Check:
-    """Say whose tables are there."""
+    """Return the check of the existing tables and the jobs that own them."""
     jobs = (settings.get_job_name(config), *settings.former_jobs(config))
     try:
         found = find_recoverable_tables(options, lambda: spark)
-    except Exception as error:  # noqa: BLE001  whatever a storage does wrong is told
+    except Exception as error:  # noqa: BLE001  any storage error is reported
         return Check("tables", "failed", f"they cannot be listed: {error}".partition("\n")[0])
     others = [each.table for each in found if each.marker and each.marker.job not in jobs]
     if others:
         text = (
             f"{', '.join(others[:5])} {'are' if len(others) > 1 else 'is'} loaded by another job,"
-            f" and a stream of that name would be refused: set job, or another path"
+            f" and a stream of that name would be rejected: set job, or another path"
         )
         return Check("tables", "warning", text)
     unknown = [each.table for each in found if each.unknown]

@@ -1,11 +1,10 @@
-"""What the tables themselves say was committed: the state to resume from.
+"""Recovery of the last committed state from the tables of a job, without writing.
 
-Rules of the room: reading only. The tables of a job are found where its settings put
-tables (the folders below ``path``, the tables of each catalog and database), and each is
-asked for its newest marker. Over a job's tables the marker with the last position counts
-(`ledger.newest`). A table that has rows and no marker is unknown, never empty: somebody
-else wrote it, and what it holds is not known to be in any state. Spark is started only
-where tables do not lie on this machine as files that can be read without it.
+The tables are searched where the settings put them (the folders below ``path``, the tables of each
+catalog and database), and the newest commit metadata of each table is read. The metadata with the
+last position applies (`latest_marker`). A table with rows but without commit metadata is unknown,
+never empty: another program wrote it, so no state is known to cover its rows. Spark is started only
+for tables that cannot be read as local files.
 """
 
 from __future__ import annotations
@@ -34,7 +33,10 @@ __all__ = ["RecoveredTable", "find_recoverable_tables", "get_last_marker"]
 
 @dataclass(frozen=True, slots=True)
 class RecoveredTable:
-    """A table and its newest marker. Without a marker it is ``unknown`` if it has rows."""
+    """A table and its newest commit metadata.
+
+    ``unknown`` is True if the table has rows but no commit metadata.
+    """
 
     table: str
     marker: CommitMetadata | None
@@ -44,9 +46,9 @@ class RecoveredTable:
 def get_last_marker(
     jobs: Collection[str], found: Iterable[RecoveredTable]
 ) -> CommitMetadata | None:
-    """Return the marker to recover a job from; None where none of its tables holds a state.
+    """Return the commit metadata to recover a job from, or None if no table holds a state.
 
-    ``jobs`` are its name and its former ones.
+    ``jobs`` are the job's name and its former names.
     """
     last = latest_marker(each.marker for each in found if each.marker and each.marker.job in jobs)
     return None if last is None or last.state is None else last
@@ -55,10 +57,10 @@ def get_last_marker(
 def find_recoverable_tables(
     options: LoadOptions, spark: Callable[[], SparkSession]
 ) -> list[RecoveredTable]:
-    """Return what each table says; ``spark`` is called only where it is needed.
+    """Return the commit metadata of each table; ``spark`` is called only if it is needed.
 
     Raises:
-        TargetSparkError: Spark cannot come up, or a table cannot be read.
+        TargetSparkError: Spark cannot start, or a table cannot be read.
     """
     found: list[RecoveredTable] = []
     for catalog, database in _places(options):
@@ -71,7 +73,7 @@ def find_recoverable_tables(
 
 
 def _places(options: LoadOptions) -> list[tuple[str | None, str | None]]:
-    """Return each catalog and database in which a stream may have its table, none included."""
+    """Return each catalog and database in which a stream may have its table; both may be None."""
     asked = [options.every, *(own.over(options.every) for own in options.streams.values())]
     return list(dict.fromkeys((each.catalog, each.database) for each in asked))
 
@@ -100,7 +102,7 @@ def _at_address(options: LoadOptions, path: str, spark: SparkSession) -> list[Re
         if refusal is None:
             raise
         words = (
-            f"The tables at {path} cannot be listed: {refusal}. It says: {first_error_line(error)}"
+            f"The tables at {path} cannot be listed: {refusal}. Error: {first_error_line(error)}"
         )
         raise StorageError(words) from error
 
@@ -139,7 +141,7 @@ _READ_AS_FILES: Final[Mapping[str, Callable[[Path], Iterator[RecoveredTable]]]] 
     "iceberg": _of_iceberg,
     "parquet": _of_parquet,
 }
-"""By format: how a table on this machine is read without Spark."""
+"""Functions that read the commit metadata of a local table without Spark, by format."""
 
 
 def _folders(path: str, spark: SparkSession) -> Iterator[Table]:
@@ -161,11 +163,11 @@ def _in_database(
     try:
         rows = spark.sql(f"SHOW TABLES IN {quote(*place)}").collect()
     except AnalysisException as error:
-        if error.getCondition() == "SCHEMA_NOT_FOUND":  # the first run makes it
+        if error.getCondition() == "SCHEMA_NOT_FOUND":  # the first run creates it
             return
         raise TableError(
             f"The tables of {'.'.join(place)} cannot be listed. Check catalog and database,"
-            f" and what the setting spark says of the catalog: {error.getCondition()}"
+            f" and the catalog's options in the setting spark: {error.getCondition()}"
         ) from error
     names = sorted(row.tableName for row in rows if not row.isTemporary)
     yield from _by_writer(options, spark, (Table("", name, (*place, name)) for name in names))
@@ -187,5 +189,5 @@ def _by_writer(
 def _is_table(writer: Writer, spark: SparkSession, table: Table) -> bool:
     try:
         return writer.table_types(spark, table) is not None
-    except TargetSparkError:  # files of something else: no table of ours
+    except TargetSparkError:  # the folder is not a table
         return False

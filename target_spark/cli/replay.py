@@ -1,18 +1,16 @@
-"""The records of a quarantine, loaded once more.
+"""Replay: load the records of a quarantine again, as one batch of one run.
 
-Rules of the room: they go the normal way, as one batch of one run, into the table that the
-settings name. Three commits, so that no death between them loses a record or loads one
-twice:
+Three commits ensure that no failure between them loses a record or loads one twice:
 
-1. the quarantine's records get the run's id (claimed);
-2. the rows go into the table, and the table's marker says which run replayed; those that
-   still do not fit are set aside anew, before that;
-3. the claimed records leave the quarantine.
+1. The quarantine's records get the run's id in ``replay`` (claimed).
+2. The rows are committed to the table with the run's id in the commit metadata; rows that still do
+   not match are quarantined again before that.
+3. The claimed records are removed from the quarantine.
 
-The next replay looks at what an earlier one has left: claimed records whose run stands in
-the table's marker are loaded and leave; others are claimed anew, and what their run set
-aside again leaves. A record whose key has a row in the table stays unless the user wants
-it to overwrite: that row may be newer, and nothing in it says so.
+The next replay finishes an interrupted one: claimed records are removed if the table's commit
+metadata names their run; otherwise they are claimed again, and records that their run quarantined
+again are removed. A record whose key exists in the table is kept unless the user allows
+overwriting, because the existing row may be newer.
 """
 
 from __future__ import annotations
@@ -62,10 +60,10 @@ _TIME: Final = "date_format(`extracted_at`, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'\")
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What became of a quarantine's records.
+    """Outcome of a replay.
 
-    ``loaded`` are in the table, ``unfit`` still do not fit, and ``kept`` were left where
-    they are because their key has a row in the table.
+    ``loaded`` records are now in the table, ``unfit`` records still do not match their schema, and
+    ``kept`` records stay in the quarantine because their key exists in the table.
     """
 
     stream: str
@@ -76,27 +74,29 @@ class ReplayResult:
     kept: int = 0
 
     def told(self) -> str:
-        """Return it in words, with what can be done about the rest."""
+        """Return the outcome as text, with a hint on the remaining records."""
         if not self.found:
-            return f"{self.stream}: nothing is in the quarantine of table {self.table}."
+            return f"{self.stream}: the quarantine of table {self.table} is empty."
         parts = [f"{self.stream}: {self.loaded} of {self.found} records are now in {self.table}"]
         if self.unfit:
-            parts.append(f"{self.unfit} still do not fit (the column reasons says why)")
+            parts.append(f"{self.unfit} still do not fit (see the column reasons)")
         if self.kept:
             parts.append(
                 f"{self.kept} have keys that are in the table, in rows that may be newer, and"
-                " stay in the quarantine (--overwrite loads them)"
+                " stay in the quarantine (load them with --overwrite)"
             )
         return "; ".join(parts) + "."
 
 
 def replay(config: Mapping[str, Any], described: SchemaEvent, *, overwrite: bool) -> ReplayResult:
-    """Load a stream's quarantine again; the settings have been checked.
+    """Load a stream's quarantine again, with validated settings.
+
+    Records that are not loaded stay in the quarantine.
 
     Raises:
-        LeaseError: a run of the job is at work.
-        UnsupportedError: the stream is one that each run overwrites.
-        TargetSparkError: and others; what was not loaded stays in the quarantine.
+        JobLockError: A run of the job is active.
+        UnsupportedError: Each run overwrites the stream, or dry_run is set.
+        TargetSparkError: The records could not be loaded.
     """
     options = settings.load_options(config)
     if options.dry_run:
@@ -125,12 +125,12 @@ def reload_records(
     *,
     overwrite: bool = False,
 ) -> ReplayResult:
-    """Do the same with a Spark that runs."""
+    """Load a stream's quarantine again with a running Spark; see `replay`."""
     stream = described.stream
     if options.mode(stream, keyed=bool(described.keys)) is WriteMode.OVERWRITE:
         raise UnsupportedError(
             f"Stream {stream} is overwritten by each run, so its quarantine is not replayed:"
-            " run the tap again with the mended schema, and then the table is right."
+            " run the tap again with the corrected schema instead."
         )
     table, whole = options.table(stream), _as_one_batch(options)
     writer = ReplayWriter(engine, whole, run, folder, overwrite=overwrite)
@@ -168,7 +168,7 @@ def _as_one_batch(options: LoadOptions) -> LoadOptions:
 
 
 class ReplayWriter(BatchWriter):
-    """Writes the one batch of a replay, between the claim and the removal of its records."""
+    """Writer for the only batch of a replay: claims the records, commits, and removes them."""
 
     def __init__(
         self,
@@ -189,12 +189,12 @@ class ReplayWriter(BatchWriter):
 
     @property
     def unreadable(self) -> int:
-        """How many records are no JSON objects that can be read again."""
+        """The number of records that cannot be parsed as JSON objects."""
         return len(self._unread)
 
     @contextmanager
     def opened(self, table: Table) -> Iterator[int]:
-        """Give the number of records in a table's quarantine, and hold a copy of it."""
+        """Stage a copy of a table's quarantine and yield the number of its records."""
         spark, self._aside = self._engine.spark(), get_quarantine_table(table)
         if self._writer.table_types(spark, self._aside) is None:
             yield 0
@@ -203,12 +203,12 @@ class ReplayWriter(BatchWriter):
         with stage_frame(spark, self._reach, self._unloaded(spark, table)) as source:
             self._held = source
             count = source.count()
-            if not count:  # what an earlier replay loaded may still be there
+            if not count:  # records that an earlier replay loaded may still be there
                 self._rewrite(spark, source.drop(_PLACE))
             yield count
 
     def records(self, described: SchemaEvent) -> Iterator[Rows]:
-        """Yield the records in the order in which they were set aside."""
+        """Yield the records in the order in which they were quarantined."""
         wanted = self._source.selectExpr(
             f"`{_PLACE}` AS place", "raw", f"{_TIME} AS extracted", "version"
         )
@@ -221,9 +221,9 @@ class ReplayWriter(BatchWriter):
                 yield rows
 
     def write(self, work: CommitRequest) -> CommitResult:
-        """Claim the records, commit the rows that they become, and remove the records."""
+        """Claim the records, commit their rows, and remove the records from the quarantine."""
         if self._written:
-            raise RuntimeError("a replay has one batch, so that it is loaded whole or not at all")
+            raise RuntimeError("a replay has only one batch, so that it is loaded atomically")
         self._written = True
         spark = self._engine.spark()
         met = frozenset() if self._overwrite else self._met(spark, work)
@@ -241,11 +241,11 @@ class ReplayWriter(BatchWriter):
     @property
     def _source(self) -> DataFrame:
         if self._held is None:
-            raise RuntimeError("the quarantine is held open by `opened`")
+            raise RuntimeError("call `opened` first")
         return self._held
 
     def _unloaded(self, spark: SparkSession, table: Table) -> DataFrame:
-        """Return the records that are in no table yet, each with its place in their order."""
+        """Return the records that are not in the table yet, each with its position."""
         aside = self._writer.rows(spark, self._aside)
         missing = {
             name: F.lit(None).cast(ddl)
@@ -264,7 +264,7 @@ class ReplayWriter(BatchWriter):
         )
 
     def _met(self, spark: SparkSession, work: CommitRequest) -> frozenset[int]:
-        """Return the ordinals of rows whose key is in the table, where they would change it."""
+        """Return the ordinals of rows that would replace a row of the table with the same key."""
         if work.mode is WriteMode.APPEND or self._writer.table_types(spark, work.table) is None:
             return frozenset()
         layout = self._fit(spark, work.table, work.layout, work.design)
@@ -277,7 +277,7 @@ class ReplayWriter(BatchWriter):
         return frozenset(row[0] for row in met.select(quote(ordinal)).toLocalIterator())
 
     def _claimed(self, spark: SparkSession, stay: Collection[int]) -> DataFrame:
-        """Return the quarantine with this run's id in the records that it takes."""
+        """Return the quarantine with this run's id in all records except those at ``stay``."""
         path = self._folder.new_path("stay")
         path.write_text("".join(f'{{"{_PLACE}":{place}}}\n' for place in stay), "ascii")
         left = spark.read.schema(f"`{_PLACE}` BIGINT, `stays` BOOLEAN").json(
@@ -289,12 +289,12 @@ class ReplayWriter(BatchWriter):
         return joined.select(*LAYOUT.types)
 
     def _remove(self, spark: SparkSession) -> None:
-        """Take out of the quarantine what this run has loaded, or set aside once more."""
+        """Remove the records that this run loaded or quarantined again."""
         aside = self._writer.rows(spark, self._aside)
         self._rewrite(spark, aside.where(f"`replay` IS NULL OR `replay` <> '{self._run.id}'"))
 
     def _rewrite(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Let the quarantine hold these rows and no others."""
+        """Replace the content of the quarantine with these rows."""
         table = self._aside
         with stage_frame(spark, self._reach, rows) as kept:
             marker = self._marker(table, None)
@@ -303,7 +303,7 @@ class ReplayWriter(BatchWriter):
 
 
 def _decoded(described: SchemaEvent, raw: str, at: str | None, version: int | None) -> Rows | None:
-    """Read a record as a message again; None where it cannot be one."""
+    """Return a record as a decoded message, or None if it is not a valid record."""
     head: dict[str, Any] = {"type": "RECORD", "stream": described.stream.name, "time_extracted": at}
     if version is not None:
         head["version"] = version
@@ -316,7 +316,7 @@ def _decoded(described: SchemaEvent, raw: str, at: str | None, version: int | No
 
 
 def _without(batch: Batch, left: Collection[int], folder: SpoolFolder) -> Batch:
-    """Return a batch of the rows whose ordinal is not among these."""
+    """Return the batch without the rows whose ordinal is in ``left``."""
     if not left:
         return batch
     path, count = folder.new_path("rows"), 0

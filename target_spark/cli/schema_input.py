@@ -1,7 +1,7 @@
-"""What a stream is described as in a document that a user has: a catalog, or messages.
+"""Schemas of streams from a user's file: a Singer catalog, or Singer messages.
 
-Rules of the room: pure. The keys must come with the schema, because rows are told apart
-by them; a bare JSON Schema does not have them and is refused.
+The keys must come with the schema, because they identify rows; a bare JSON Schema has no keys and
+is rejected.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["parse_schemas", "select_one"]
 
 
 def parse_schemas(text: str) -> list[SchemaEvent]:
-    """Return the description of each stream that a text has one of, in their order.
+    """Return the schema of each stream in a text, in order.
 
     Raises:
-        UnsupportedError: the text is neither JSON nor messages.
+        UnsupportedError: The text is neither a JSON document nor Singer messages.
     """
     found: list[SchemaEvent] = []
     for document in _documents(text):
@@ -30,23 +30,23 @@ def parse_schemas(text: str) -> list[SchemaEvent]:
 
 
 def select_one(found: Iterable[Event], stream: str) -> SchemaEvent:
-    """Return the last description of a stream.
+    """Return the last schema of a stream.
 
     Raises:
-        UnsupportedError: there is none.
+        UnsupportedError: The stream has no schema.
     """
     of_stream = [e for e in found if isinstance(e, SchemaEvent) and str(e.stream) == stream]
     if not of_stream:
         raise UnsupportedError(
-            f"The schema of stream {stream} is not in what was given. Give the tap's catalog"
-            " (tap --discover > catalog.json), or a file of Singer messages that has its"
+            f"The schema of stream {stream} is not in the schema file. Use the tap's catalog"
+            " (tap --discover > catalog.json), or a file of Singer messages with its"
             " SCHEMA."
         )
     return of_stream[-1]
 
 
 def _documents(text: str) -> list[Any]:
-    """Return the one document of a text, or that of each line."""
+    """Return the JSON document of a text, or the documents of its SCHEMA lines."""
     try:
         return [json.loads(text)]
     except ValueError:
@@ -58,7 +58,7 @@ def _documents(text: str) -> list[Any]:
                 lines.append(json.loads(line))
             except ValueError as error:
                 raise UnsupportedError(
-                    f"What was given as the schema is neither JSON nor messages: {error}"
+                    f"The schema file is neither JSON nor Singer messages: {error}"
                 ) from error
     return lines
 
@@ -77,7 +77,7 @@ def _of_catalog(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
 
 
 def _keys(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the keys of a catalog's entry, which may stand in two places."""
+    """Return the keys of a catalog entry: ``key_properties``, or those in its metadata."""
     if entry.get("key_properties") is not None:
         return tuple(entry["key_properties"])
     for each in entry.get("metadata", ()):

@@ -1,4 +1,4 @@
-"""From JSON Schema to columns: types, layouts, and how they may change."""
+"""Mapping of JSON Schema to table columns: types, schemas, and schema evolution."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Spark's DDL, read back to types.
+"""Parser of Spark's type DDL.
 
-Rules of the room: both spellings of a struct are read, with back ticks (what we write)
-and without (what Spark's ``simpleString`` prints). A type that we do not write is kept
-as its text; nothing is refused, because a table may have columns that are not ours.
+Both spellings of a struct are parsed: with backticks, as target-spark writes it, and without, as
+Spark's ``simpleString`` prints it. A type that target-spark does not write becomes an
+`UnmanagedType` with its text. No type is refused, because a table may have other columns.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _SUFFIX = re.compile(r"\s+(?:not\s+null\b|comment\s+'(?:[^'\\]|\\.)*')", re.IGNO
 
 
 def parse_ddl(ddl: str) -> ColumnType:
-    """Return the type that a column's DDL stands for."""
+    """Return the type for a column's DDL."""
     text = ddl.strip()
     plain = _PLAIN.get(text.lower())
     if plain is not None:
@@ -74,7 +74,7 @@ def parse_ddl(ddl: str) -> ColumnType:
 
 
 def _parts(text: str) -> list[str]:
-    """Split the fields of a struct at the commas between them."""
+    """Return the fields of a struct, split at the commas between them."""
     parts, depth, current = [], 0, ""
     for piece in _PIECE.findall(text):
         depth += (piece in {"<", "("}) - (piece in {">", ")"})

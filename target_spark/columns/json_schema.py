@@ -1,21 +1,20 @@
-"""JSON Schema to columns.
+"""Mapping of JSON Schema to table columns.
 
-Rules of the room: what a schema leaves open becomes text, which holds the JSON of any
-value; nothing is guessed from names. Null is no type: every column takes null, whatever
-``required`` says.
+Everything that a schema leaves open becomes text, which holds the JSON of any value; nothing is
+guessed from names. Every column is nullable, independently of ``required``.
 
-- ``integer``: 64 bits, or an exact decimal where the declared bounds need more;
-- ``number``: double; with ``multipleOf`` a decimal of that many places;
-- ``string``: by ``format`` (``date-time``, ``date``, ``x-singer.decimal``) and
-  ``contentEncoding`` (``base64``), else text; times and durations stay text;
-- ``object`` with declared properties: a struct; without, or where it says by
-  ``additionalProperties`` and its like that there are others: text;
+- ``integer``: 64 bits, or an exact decimal if the declared bounds need more;
+- ``number``: double; with ``multipleOf`` a decimal of that many decimal places;
+- ``string``: by ``format`` (``date-time``, ``date``, ``x-singer.decimal``) and ``contentEncoding``
+  (``base64``), else text; times and durations are text;
+- ``object`` with declared properties: a struct; without them, or with ``additionalProperties`` and
+  the like: text;
 - ``array`` with one schema for its items: an array; else text;
 - several types (a list, ``anyOf``, ``oneOf``): their common type, or text;
-- no type, but values (``const``, ``enum``): the type of those.
+- no type, but values (``const``, ``enum``): the type of the values.
 
-References are resolved before a schema comes here; one that is left says nothing, so
-its property is text. Unknown keywords are ignored, as JSON Schema asks for.
+References are resolved before a schema is mapped; a property with a remaining reference is text.
+Unknown keywords are ignored, as JSON Schema requires.
 """
 
 from __future__ import annotations
@@ -66,16 +65,16 @@ from target_spark.tables.identifiers import sanitize_names
 __all__ = ["WHOLE_RECORD", "schema_from_json_schema", "undeclared_keys"]
 
 WHOLE_RECORD = "record"
-"""The column of a stream that declares no properties: the whole record as JSON."""
+"""Name of the column with the whole record as JSON, for a stream without declared properties."""
 
 _DEEPEST = 50
-"""How many objects and lists stand in each other before the rest is text: Spark's own
-stack ends at a few more."""
+"""Maximum nesting of objects and lists; deeper values are text, since Spark's stack overflows at
+a few more levels."""
 
 _ANYTHING: Mapping[str, Any] = MappingProxyType({})
 
 _TIME: Mapping[str, Any] = MappingProxyType({"type": "string", "format": "date-time"})
-"""What a deletion is marked with, whatever a schema says: else any text would delete."""
+"""Schema of the deletion time, which overrides the stream's: else any text would delete a row."""
 
 _Schema = Mapping[str, Any]
 
@@ -86,16 +85,21 @@ def schema_from_json_schema(
     options: ColumnOptions,
     nested: Mapping[str, Sequence[str]] = _ANYTHING,
 ) -> TableSchema:
-    """Return the columns of a stream's table, as its schema alone wants them.
+    """Return the columns of a stream's table, from the stream's JSON Schema.
 
-    A key that is no declared property gets a column of text. Where no property is declared
-    the whole record has a column, beside those of the keys. ``_sdc_deleted_at`` of a record
-    is always a time, and feeds the metadata column of that name where there is one; what a
-    record says under the names of Airbyte's columns is left out where these are added.
-    ``nested`` are the paths of what stands inside a property and has a column all the same.
+    A key that is not a declared property gets a text column. If no property is declared, the whole
+    record gets a column, besides those of the keys. ``_sdc_deleted_at`` of a record is always a
+    timestamp, and feeds the metadata column of that name if there is one. Properties with
+    the names of Airbyte's columns are dropped if these columns are added.
+
+    Args:
+        schema: JSON Schema of the stream.
+        keys: names of the key properties.
+        options: options for columns.
+        nested: paths of keys and cursors inside a property, which get separate columns.
 
     Raises:
-        UnsupportedError: the schema declares no single value where such a path leads.
+        UnsupportedError: the schema declares no single value at the end of such a path.
     """
     root = object_schema(schema)
     declared = dict(root.get("properties") or {})
@@ -135,9 +139,10 @@ def schema_from_json_schema(
 def undeclared_keys(
     schema: _Schema, keys: Sequence[str], nested: Mapping[str, Sequence[str]] = _ANYTHING
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the keys that a schema does not declare, and the properties that it does.
+    """Return the keys that a schema does not declare, and the properties that it declares.
 
-    A schema that declares none allows any key; those of ``nested`` lead into a property.
+    A schema without declared properties allows any key; keys in ``nested`` are paths into a
+    property.
     """
     declared = tuple(object_schema(schema).get("properties") or ())
     inside = {name for name, path in nested.items() if tuple(path) != (name,)}
@@ -213,7 +218,7 @@ def _string(schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 
 def _common(types: Sequence[ColumnType]) -> ColumnType:
-    """Return the one type that takes the values of all, or text."""
+    """Return the one type that takes the values of all types, or text."""
     distinct = set(types)
     if len(distinct) == 1:
         return distinct.pop()

@@ -1,8 +1,7 @@
-"""What a table looks like to us: columns, keys, and the changes it needs.
+"""The schema of a table: its columns, its keys, and the changes it needs.
 
-Rules of the room: pure and frozen. A `Layout` lists every column of its table in the
-table's order, also those that nothing feeds any more, so that a frame made from it can
-be written as it is.
+Pure and immutable. A `TableSchema` lists every column of its table in the table's order, also
+columns without a source, so that a DataFrame with these columns can be written directly.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ __all__ = [
 ]
 
 ORDINAL = "__target_spark_ordinal"
-"""The column of a frame, not of the table, that holds a row's place in the input."""
+"""Column of a DataFrame (not of the table) with a row's position in the input."""
 
 DELETED_AT = "_sdc_deleted_at"
 TABLE_VERSION = "_sdc_table_version"
@@ -61,7 +60,7 @@ META = "_airbyte_meta"
 GENERATION = "_airbyte_generation_id"
 
 CDC_DELETED_AT = "_ab_cdc_deleted_at"
-"""The property by which Airbyte's sources say of a row that it was deleted."""
+"""Property with the deletion time of a row in the records of Airbyte's CDC sources."""
 
 METADATA_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
     {
@@ -74,17 +73,17 @@ METADATA_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
         "_sdc_sync_started_at": Integer(),
     }
 )
-"""The columns that targets of the Singer SDK add, with the same names and meanings."""
+"""Metadata columns with the names and meanings of the Singer SDK's targets."""
 
 HISTORY_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
     {VALID_FROM: Timestamp(), VALID_TO: Timestamp(), IS_CURRENT: Boolean()}
 )
-"""The columns of a table that keeps every version of its rows."""
+"""Columns of a table that keeps all versions of its rows (SCD2)."""
 
 AIRBYTE_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
     {RAW_ID: Text(), EXTRACTED_AT: Timestamp(), META: Text(), GENERATION: Integer()}
 )
-"""The columns that Airbyte's destinations add; what is to be known of a row is JSON."""
+"""Columns that Airbyte's destinations add; `_airbyte_meta` is JSON text."""
 
 
 _UNSIZED = Decimal(38, 18)
@@ -92,20 +91,22 @@ _UNSIZED = Decimal(38, 18)
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """What a user can say about columns.
+    """User options for columns.
 
-    ``plain_numbers``: the type of a ``number`` without ``multipleOf``; None is double.
-    ``unsized_decimals``: the type of a decimal string whose digits nobody declares.
-    ``oversized_as_text``: numbers declared with more than 38 digits become text; else
-    they are decimals, and the values that do not fit are set aside.
-    ``cut_timestamps``: what a date-time says beyond microseconds is cut off; else it is set
-    aside. ``metadata`` adds the columns of `METADATA_COLUMNS`, ``table_version`` the one of
-    them that tells the versions of a table apart, ``history`` those of `HISTORY_COLUMNS`.
-    ``reserved`` are names that no column of a record gets.
-
-    ``airbyte`` adds the columns of `AIRBYTE_COLUMNS`, of which one tells the versions apart,
-    and lets a row stay whose value does not fit: that value is null then, and the row's
-    meta says so. With ``misfits_aside`` such a row is set aside all the same.
+    Attributes:
+        plain_numbers: type of a ``number`` without ``multipleOf``; None is double.
+        unsized_decimals: type of a decimal string without declared digits.
+        oversized_as_text: numbers declared with more than 38 digits become text. Otherwise they are
+            decimals, and rows with values that do not fit are quarantined.
+        cut_timestamps: digits after microseconds are dropped. Otherwise such rows are quarantined.
+        metadata: add the columns of `METADATA_COLUMNS`.
+        table_version: add the column of `METADATA_COLUMNS` with the table version.
+        history: add the columns of `HISTORY_COLUMNS`.
+        reserved: names that no column of a record gets.
+        airbyte: add the columns of `AIRBYTE_COLUMNS` (the generation id is the table version), and
+        keep
+            rows with conversion errors: the value becomes null, and the row's meta records it.
+        misfits_aside: quarantine such rows instead.
     """
 
     plain_numbers: Decimal | None = None
@@ -121,16 +122,16 @@ class ColumnOptions:
 
     @property
     def keeps_misfits(self) -> bool:
-        """Whether a row stays whose values do not all fit."""
+        """True if rows with conversion errors are kept."""
         return self.airbyte and not self.misfits_aside
 
     @property
     def version_column(self) -> str:
-        """The column that tells the versions of a table apart."""
+        """The name of the column with the table version of a row."""
         return GENERATION if self.airbyte else TABLE_VERSION
 
     def metadata_columns(self) -> tuple[Column, ...]:
-        """Return the columns that the options add to every table."""
+        """Return the columns that these options add to every table."""
         return tuple(
             Column(name, name, type_, feed=ColumnSource.METADATA)
             for name, type_ in {**METADATA_COLUMNS, **HISTORY_COLUMNS, **AIRBYTE_COLUMNS}.items()
@@ -149,11 +150,12 @@ class ColumnOptions:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """The columns of a table in its order, and the names of those that identify a row.
+    """The columns of a table in order, and the names of its key columns.
 
-    With ``cut_timestamps`` a date-time is cut to microseconds. A text of the properties
-    ``filled`` must not be empty. With ``keeps_misfits`` a value that does not fit is null,
-    and its row stays, unless the row cannot be told apart or its deletion not be seen.
+    With ``cut_timestamps``, date-times are truncated to microseconds. Strings of the properties
+    ``filled`` must not be empty. With ``keeps_misfits``, a value that does not fit becomes null and
+    its
+    row is kept, unless the row has no usable key or deletion time.
     """
 
     columns: tuple[Column, ...]
@@ -165,35 +167,36 @@ class TableSchema:
 
     @property
     def types(self) -> dict[str, str]:
-        """Column name to DDL, in order."""
+        """The DDL of each column by name, in order."""
         return {column.name: column.type.ddl for column in self.columns}
 
     @property
     def sources(self) -> dict[str, str]:
-        """The columns and fields that are not named as their property, and that property.
+        """The columns and fields whose name differs from their property's name, and the property.
 
-        The first is a quoted path, with ``element`` for the items of an array. A property
-        that differs in case alone has only borrowed the column.
+        The key is a quoted path, with ``element`` for the items of an array. Names that differ only
+        in
+        case are not included.
         """
         return dict(_renamed(self.columns))
 
     @property
     def keeps_whole(self) -> bool:
-        """Whether a column takes the whole record, which is then read as text."""
+        """True if a column takes the whole record, which is then read as text."""
         return any(column.feed is ColumnSource.WHOLE for column in self.columns)
 
     @property
     def has_meta(self) -> bool:
-        """Whether a column takes what is to be known of each row."""
+        """True if the table has the column `_airbyte_meta`."""
         return self.column_fed_by(META, ColumnSource.METADATA) is not None
 
     @property
     def must_fit(self) -> frozenset[str]:
-        """The properties that are never null for not fitting: keys, and what deletes a row."""
+        """The properties whose conversion errors reject the row: keys and deletion times."""
         return frozenset((*self.key_sources, DELETED_AT, CDC_DELETED_AT))
 
     def with_metadata(self, name: str) -> TableSchema:
-        """Return this layout with one of `METADATA_COLUMNS`, unless that name is taken."""
+        """Return this schema with one of `METADATA_COLUMNS` added, unless the name is in use."""
         if name in self.types:
             return self
         column = Column(name, name, METADATA_COLUMNS[name], feed=ColumnSource.METADATA)
@@ -202,7 +205,7 @@ class TableSchema:
     def column_fed_by(
         self, source: str, feed: ColumnSource = ColumnSource.PROPERTY
     ) -> Column | None:
-        """Return the column that gets a property (or what ``feed`` says), if one does."""
+        """Return the column with this source (of the kind ``feed``), or None."""
         for column in self.columns:
             if column.source == source and column.feed is feed:
                 return column
@@ -211,12 +214,12 @@ class TableSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One step that makes a table fit: a column or field more, or a wider type.
+    """One change of a table: a new column or field, or a wider type.
 
-    ``path`` leads to the column or to the field in it (an array's items are called
-    ``element``), ``ddl`` is the type that it shall have. ``instead_of`` names the column
-    that could not take the values and therefore stays as it was. ``comment`` is that of
-    a new column.
+    ``path`` is the path of the column or field (the items of an array are called ``element``),
+    ``ddl``
+    its new type. ``instead_of`` names the existing column that could not take the values and is not
+    changed. ``comment`` is the comment of a new column.
     """
 
     kind: Literal["add", "widen"]
@@ -226,7 +229,7 @@ class SchemaChange:
     comment: str | None = None
 
     def told(self) -> str:
-        """Return it in words for a person."""
+        """Return a description of the change for the log."""
         beside = f", beside {self.instead_of}, which cannot take it" if self.instead_of else ""
         return f"column {'.'.join(self.path)} is now {self.ddl}{beside}"
 

@@ -1,10 +1,10 @@
-"""Keys and cursors that stand inside a property: columns of their own.
+"""Separate columns for keys and cursors that are nested in a property.
 
-Rules of the room: pure. The property stays as it is, and the column beside it has the type
-that the schema declares at the end of the path. Its name has `_` between the parts, since to
-Iceberg a name with a dot is that of the field itself. A path leads through objects alone, each
-of which declares the next: what stands in a list is not one value, and what nobody declares
-has no type by which it could be compared.
+Pure functions. The property is unchanged, and the additional column has the type that the schema
+declares at the end of the path. Its name has `_` between the parts, since Iceberg reads a name with
+a dot as the nested field. A path leads only through objects, each of which declares the next part:
+a
+list has no single value, and an undeclared value has no type by which it could be compared.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _Paths: TypeAlias = Mapping[str, Sequence[str]]
 
 
 def nested_sources(nested: _Paths, declared: Collection[str]) -> dict[str, str]:
-    """Return what each value inside a property is called: no property has that name."""
+    """Return the source name of each nested value, which no declared property has."""
     sources: dict[str, str] = {}
     for name, path in nested.items():
         if tuple(path) == (name,):
-            continue  # no more than a property
+            continue  # a property, not nested
         source, number = name, 1
         while source in declared or source in sources.values():
             number += 1
@@ -43,10 +43,13 @@ def nested_columns(
     type_of: Callable[[Any], ColumnType],
     reserved: Collection[str],
 ) -> tuple[Column, ...]:
-    """Return a column for each value inside a property that is a key or a cursor.
+    """Return a column for each nested key or cursor.
 
-    ``declared`` are the properties' schemas; ``to_column_type`` gives the type of a schema, and the
-    ``reserved`` names are those of the columns beside.
+    Args:
+        nested: paths by name.
+        declared: schemas of the properties.
+        type_of: function from a schema to a column type.
+        reserved: names of the other columns.
 
     Raises:
         UnsupportedError: the schema does not declare a single value at the end of a path.
@@ -73,23 +76,23 @@ def _leaf(
             properties = _properties(properties[part], path, at)
     type_ = type_of(properties[path[-1]])
     if isinstance(type_, Struct | Array):
-        raise _refusal(path, "there is no single value")
+        raise _refusal(path, "it is not a single value")
     return Text() if isinstance(type_, Boolean) else type_  # it is read as text
 
 
 def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
-    """Return what an object on the path declares."""
+    """Return the properties that an object on the path declares."""
     variants = list(split_variants(schema))
     place = ".".join(path[:at])
     kinds = {kind for kind, _ in variants}
     if kinds - {"object", ANY_SCHEMA}:
-        raise _refusal(path, f"{place} is no object")
+        raise _refusal(path, f"{place} is not an object")
     found = (
         merge_object_variants([variant for _, variant in variants]) if kinds == {"object"} else {}
     )
     properties: _Schema = found.get("properties") or {}
     if not properties:
-        raise _refusal(path, f"{place} is free-form: its schema declares no properties of it")
+        raise _refusal(path, f"{place} is free-form: its schema declares no properties")
     return properties
 
 

@@ -1,7 +1,7 @@
-"""How many bits and digits a declared number needs.
+"""Column types with enough bits and digits for declared numbers.
 
-Rules of the room: pure. What a schema says of a number is read by `tap_core.schema.numeric_bounds`;
-here it becomes the type that takes all such numbers.
+Pure functions. `tap_core.schema.numeric_bounds` reads the bounds from a schema; this module returns
+the type that holds all numbers within them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ __all__ = [
 _Schema = Mapping[str, Any]
 
 _DIGITS_OF_BITS = {8: 3, 16: 5, 32: 10, 64: 20}
-"""Whole digits that a decimal needs to take integers over; for 64 bits Delta Lake asks
-for one more than there are."""
+"""Digits before the point that a decimal needs for integers of each size; for 64 bits Delta Lake
+requires one more than their longest value has."""
 
 
 def to_integer_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
-    """Return 64 bits, or a decimal when the bounds say that there are larger numbers."""
+    """Return a 64-bit integer, or a decimal if the bounds allow larger numbers."""
     low, high = get_bounds(schema)
     beyond = (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64)
     if not beyond:
@@ -48,7 +48,7 @@ def to_integer_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 
 def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
-    """Return a decimal where the schema says how many places there are, else a double."""
+    """Return a decimal if the schema declares the number of decimal places, else a double."""
     if schema.get("format") in DECIMAL_FORMATS:
         return to_decimal_type(schema, options)
     step = get_step(schema)
@@ -64,7 +64,7 @@ def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 
 def to_decimal_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
-    """Return the decimal of ``precision`` and ``scale``, where they are declared."""
+    """Return a decimal of the declared ``precision`` and ``scale``."""
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
         return options.unsized_decimals
@@ -75,7 +75,7 @@ def to_decimal_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 
 def common_decimal(types: Iterable[Integer | Decimal]) -> Decimal | None:
-    """Return the decimal that takes the values of all exactly; None beyond 38 digits."""
+    """Return the decimal that holds the values of all types exactly; None beyond 38 digits."""
     known = list(types)
     scale = max(type_.scale if isinstance(type_, Decimal) else 0 for type_ in known)
     digits = max(count_integer_digits(type_) for type_ in known) + scale
@@ -83,14 +83,14 @@ def common_decimal(types: Iterable[Integer | Decimal]) -> Decimal | None:
 
 
 def count_integer_digits(type_: Integer | Decimal) -> int:
-    """Return the digits before the point that a decimal needs for the type's values."""
+    """Return the number of digits before the point that a decimal needs for a type."""
     if isinstance(type_, Integer):
         return _DIGITS_OF_BITS[type_.bits]
     return type_.precision - type_.scale
 
 
 def _sized(whole: int | None, places: int, options: ColumnOptions) -> ColumnType:
-    """Return the widest decimal of so many places, or what stands for one too wide."""
+    """Return a 38-digit decimal with this scale, or the configured type if it is too wide."""
     wanted = MIN_INTEGER_DIGITS if whole is None else whole
     if wanted + places <= MAX_DIGITS:
         return Decimal(MAX_DIGITS, places)

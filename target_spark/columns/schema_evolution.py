@@ -1,15 +1,14 @@
-"""How columns change: within a run, and against a table that is there already.
+"""Schema evolution: changes of columns within a run, and to fit an existing table.
 
-Rules of the room: columns are added, never taken away. What a table has wins: a column
-takes the values of a narrower type as it is (text takes anything, as its JSON), it
-grows where the format can widen it without a loss, and everything else goes into a new
-column ``<name>__<type>`` beside it. The outcome depends on the types alone and never on
-whether a batch was written in between.
+Columns are added, never removed. The table's types take precedence: a column takes values of a
+narrower type (text takes any value, as JSON); it is widened if the format can do so without loss;
+all other values go to a new column ``<name>__<type>``. The result depends only on the types, never
+on whether a batch was written in between.
 
-A column belongs to the property whose name it has, unless the table remembers another
-one (`Layout.sources`), and no other property gets into it, except one that is the same
-but for case where there is no such property any more. In a table that remembers nothing,
-because others made it, a column is met by its name alone.
+A column belongs to the property with its name, unless the table stores another one
+(`TableSchema.sources`). No other property uses the column, except a property that differs only in
+case, if the first one no longer exists. In a table that another writer created, which stores no
+sources, columns match by name only.
 """
 
 from __future__ import annotations
@@ -41,26 +40,25 @@ from target_spark.tables.identifiers import fold_case, is_internal
 __all__ = ["CanWiden", "any_widening", "can_share_batch", "diff_with_table", "merge_layouts"]
 
 CanWiden: TypeAlias = Callable[[str, str], bool]
-"""Whether a table format can change a column's type in place, both as DDL."""
+"""Function that returns True if a format can change a column's type (as DDL) in place."""
 
 _Path: TypeAlias = tuple[str, ...]
 
 _LIMITED = re.compile(r"(var)?char\(\d+\)")
-"""Text of a limited length."""
+"""DDL of a string type with a maximum length."""
 
 
 def any_widening(_old: str, _new: str) -> bool:
-    """Say yes: each widening that loses nothing, as Delta Lake has them."""
+    """Return True: allow each lossless widening, as Delta Lake does."""
     return True
 
 
 def merge_layouts(
     old: TableSchema, new: TableSchema, can_widen: CanWiden = any_widening
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
-    """Return the layout for a stream that is described again, and what its table needs.
+    """Return the schema for a stream with a new SCHEMA message, and the changes to its table.
 
-    Every column of ``old`` stays. The keys are those of ``new``, whose names may be
-    others than it had.
+    All columns of ``old`` are kept. The keys are those of ``new``, whose column names may change.
     """
     return _merged(old.columns, new, can_widen, remembers=True)
 
@@ -71,19 +69,22 @@ def diff_with_table(
     can_widen: CanWiden = any_widening,
     sources: Mapping[str, str] | None = None,
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
-    """Return the layout in terms of a table (column name to DDL), and what that needs.
+    """Return a stream's schema with the columns of its table, and the changes it needs.
 
-    The table's columns come first and in its order. ``sources`` is what the table remembers
-    of `Layout.sources`; None where it is none of ours.
+    Args:
+        layout: schema of the stream.
+        table: DDL of the table's columns by name; they come first, in this order.
+        can_widen: function that returns True if the format can widen a type.
+        sources: `TableSchema.sources` stored in the table; None for a table of another writer.
     """
     known = from_table(table, sources or {}).columns
     return _merged(known, layout, can_widen, remembers=sources is not None)
 
 
 def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
-    """Tell whether rows spooled under ``old`` may be written under ``new``, its successor.
+    """Return True if rows spooled under ``old`` may be written under its successor ``new``.
 
-    They may not when the keys are others, or when a property goes to another column.
+    They may not if the keys changed, or if a property goes to another column.
     """
     homes = _homes(new.columns)
     moved = any(homes.get(path) != home for path, home in _homes(old.columns).items())
@@ -92,7 +93,7 @@ def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _homes(columns: Iterable[Column]) -> dict[_Path, _Path]:
-    """Return where each value goes: its path in the record to its path in the table."""
+    """Return the path in the table for each path in the record."""
     homes: dict[_Path, _Path] = {}
     for column in columns:
         if not column.is_fed:
@@ -121,7 +122,7 @@ def _merged(
 
 
 def _without_whole(columns: Iterable[Column], keys: Collection[str]) -> tuple[Column, ...]:
-    """Let the whole record feed a column only while no property but keys feeds another."""
+    """Stop writing the whole record to a column once a property that is not a key has a column."""
     known = tuple(columns)
     if not any(
         column.feed is ColumnSource.PROPERTY and column.source not in keys for column in known
@@ -134,7 +135,7 @@ def _without_whole(columns: Iterable[Column], keys: Collection[str]) -> tuple[Co
 
 
 def _settled(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Tell the columns that hold what is no longer so from those that are none of ours."""
+    """Set columns without a source to EMPTIED if their values moved, else to NOTHING."""
     known = tuple(columns)
     elsewhere = {column.source for column in known if column.feed is ColumnSource.PROPERTY}
     return tuple(
@@ -161,14 +162,14 @@ def _get_name(layout: TableSchema, source: str) -> str:
 
 
 class _Rules(NamedTuple):
-    """What the format can widen, and whether each column's source is known."""
+    """Widening rules of the format, and True if the sources of the columns are known."""
 
     can_widen: CanWiden
     remembers: bool
 
 
 class _Merge:
-    """The columns of one table or struct while those of a schema are placed in them."""
+    """Columns of a table or struct, while the columns of a schema are merged into them."""
 
     def __init__(self, columns: Iterable[Column], rules: _Rules, path: _Path = ()) -> None:
         self.columns = list(columns)
@@ -186,7 +187,7 @@ class _Merge:
         }
 
     def place_all(self, wanted: Iterable[Column]) -> None:
-        """Give each wanted column its place; the better a name fits, the earlier."""
+        """Match each wanted column with a column of the table, best match first."""
         known = list(wanted)
         rest = [column for column in known if column.is_fed]
         self._wanted = {column.source for column in rest if column.feed is ColumnSource.PROPERTY}
@@ -211,7 +212,7 @@ class _Merge:
         return at if at is not None and self.columns[at].name == wanted.name else None
 
     def _place(self, wanted: Column) -> None:
-        """Find the first column of the wanted name, or its successors, that takes it."""
+        """Use the first column with the wanted name, or a successor, that fits; else add one."""
         first = self._first_of_source(wanted)
         name = wanted.name if first is None else self.columns[first].name
         name = wanted.name if is_internal(name) else name
@@ -230,7 +231,7 @@ class _Merge:
             number += 1
 
     def _keep(self, wanted: Column) -> None:
-        """Let a column be there that nothing feeds any more, as wide as it was to be."""
+        """Keep a column without a source, with the wider of both types."""
         at = self._by_name.get(fold_case(wanted.name))
         if at is None:
             self._add(wanted, None)
@@ -243,7 +244,7 @@ class _Merge:
                 self.changes.extend(joined[1])
 
     def _is_free(self, at: int, wanted: Column) -> bool:
-        """Tell whether nothing else feeds a column, or is known to have fed it."""
+        """Return True if the column has no other source, now or earlier."""
         column = self.columns[at]
         if at in self._claimed or (not self._path and is_internal(column.name)):
             return False
@@ -267,7 +268,7 @@ class _Merge:
         self.changes.append(change)
 
     def _try(self, at: int | None, wanted: Column) -> bool:
-        """Let the wanted column's values go into an existing one, if its type allows."""
+        """Write the wanted column's values to an existing column, if its type allows."""
         if at is None or not self._is_free(at, wanted):
             return False
         column = self.columns[at]
@@ -287,7 +288,7 @@ class _Merge:
         self._by_feed[_feed(self.columns[at])] = at
 
     def _release(self, wanted: Column) -> None:
-        """Let no other column be fed with what now feeds this one."""
+        """Remove this source from the column that has it now."""
         at = self._by_feed.get(_feed(wanted))
         if at is not None:
             self.columns[at] = replace(self.columns[at], feed=ColumnSource.NOTHING)
@@ -301,7 +302,7 @@ _Joined: TypeAlias = tuple[ColumnType, list[SchemaChange]]
 
 
 def _joined(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _Joined | None:
-    """Return what becomes of a column so that it takes the new type's values too."""
+    """Return a column's type for values of both types, and the changes; None if impossible."""
     if old == new or isinstance(old, Text):
         return old, []
     if isinstance(old, Struct) and isinstance(new, Struct):
@@ -320,11 +321,11 @@ def _joined(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _Jo
 
 
 def _wider(old: ColumnType, new: ColumnType) -> ColumnType | None:
-    """Return the scalar type that takes both without a loss that ``new`` does not have."""
+    """Return the scalar type that holds both types without additional loss, or None."""
     if isinstance(old, UnmanagedType) and _LIMITED.fullmatch(old.written):
         return Text()
     if isinstance(old, LocalTimestamp) and isinstance(new, Timestamp):
-        return old  # what a clock shows in UTC
+        return old  # the values are written in UTC
     return _wider_number(old, new)
 
 
@@ -332,7 +333,7 @@ def _wider_number(old: ColumnType, new: ColumnType) -> ColumnType | None:
     if isinstance(old, Integer) and isinstance(new, Integer):
         return old if old.bits >= new.bits else new
     if isinstance(old, Double) and isinstance(new, Integer):
-        return old  # what a `number` is documented to do to integers
+        return old  # documented: a `number` column rounds large integers
     if isinstance(new, Double):
         small = isinstance(old, Integer) and old.bits < 64  # noqa: PLR2004 - bits of a long
         return new if small or old == UnmanagedType("float") else None

@@ -1,9 +1,8 @@
-"""Tables, back to layouts and to JSON Schema.
+"""Conversion of existing tables to `TableSchema` and to JSON Schema.
 
-Rules of the room: what comes back gives the same columns again when it is mapped with
-no options set, for every type that the target writes. Of other types a table may have,
-it gives what takes their values: a narrow integer comes back as one of 64 bits, a map as
-an object, and what JSON has no word for as a schema that says nothing.
+For every type that the target writes, the JSON Schema maps to the same column again (with default
+options). Other types of a table get a schema for their values: a small integer becomes 64 bits, a
+map an object, and a type without a JSON equivalent an empty schema.
 """
 
 from __future__ import annotations
@@ -54,9 +53,9 @@ _LIMITED: Final = re.compile(r"(?:var)?char\((\d+)\)", re.IGNORECASE)
 
 
 def to_json_schema(layout: TableSchema) -> dict[str, Any]:
-    """Return the schema of the records that the layout's columns take, by property.
+    """Return the JSON Schema of records that fit a table's columns.
 
-    Columns that the target itself fills are not in it.
+    Columns that the target itself fills are not included.
     """
     ours = {ColumnSource.METADATA, ColumnSource.WHOLE}
     columns = [c for c in layout.columns if c.feed not in ours and not c.path]
@@ -64,9 +63,9 @@ def to_json_schema(layout: TableSchema) -> dict[str, Any]:
 
 
 def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = None) -> TableSchema:
-    """Return a table's columns, from their names and DDL; nothing feeds them.
+    """Return a table's schema from its column names and DDL; the columns have no source.
 
-    ``sources`` says what `Layout.sources` said of them when they were made.
+    ``sources`` is the `TableSchema.sources` stored in the table.
     """
     columns = (
         Column(name, name, parse_ddl(ddl), feed=ColumnSource.NOTHING) for name, ddl in types.items()

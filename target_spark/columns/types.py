@@ -1,22 +1,22 @@
-"""The types that a column can have, as values.
+"""Column types.
 
-Rules of the room: pure and frozen, without Spark. A type says how it is written in DDL
-and nothing of how values get into it; that is `target_spark.frames`. A field of a
-struct is the same thing as a column of a table, so both are `Column`s.
+Pure and immutable, without Spark. A type defines its DDL; `target_spark.frames` converts the
+values.
+A field of a struct is a `Column`, like a column of a table.
 
     ColumnType
     ├── Boolean
-    ├── Integer(bits)             8, 16, 32 or 64; ours have 64, older tables may have less
+    ├── Integer(bits)             8, 16, 32 or 64; the target writes 64
     ├── Decimal(precision, scale)
     ├── Double
-    ├── Text                      text, and the JSON of whatever has no declared structure
-    ├── Timestamp                 an instant, to the microsecond
-    ├── LocalTimestamp            a clock's time without a zone: a table's type, fed with UTC
+    ├── Text                      text, and the JSON of values without a declared structure
+    ├── Timestamp                 UTC, to the microsecond
+    ├── LocalTimestamp            without a time zone: only in existing tables, written in UTC
     ├── Date
     ├── Binary
     ├── Struct(fields)
     ├── Array(element)
-    └── Foreign(written)          a table's type that takes none of our values
+    └── UnmanagedType(written)    a type of an existing table that takes no values of ours
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 MAX_DIGITS = 38
-"""The digits of Spark's widest decimal."""
+"""Maximum precision of Spark's decimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """A whole number of ``bits`` bits."""
+    """An integer of ``bits`` bits."""
 
     bits: int = 64
 
@@ -73,13 +73,13 @@ class Integer:
 
     @property
     def word(self) -> str:
-        """The type in a column's name."""
+        """The name of the type as part of a column name."""
         return self.ddl
 
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """An exact number of ``precision`` digits, ``scale`` of them after the point."""
+    """An exact number of ``precision`` digits, ``scale`` of them after the decimal point."""
 
     precision: int
     scale: int
@@ -91,13 +91,13 @@ class Decimal:
 
     @property
     def word(self) -> str:
-        """The type in a column's name."""
+        """The name of the type as part of a column name."""
         return f"decimal_{self.precision}_{self.scale}"
 
 
 @dataclass(frozen=True, slots=True)
 class Double:
-    """A binary floating point number: the one type that rounds, as JSON's numbers do."""
+    """A binary floating-point number: the only type that rounds."""
 
     ddl: ClassVar[str] = "double"
     word: ClassVar[str] = "double"
@@ -113,7 +113,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """An instant."""
+    """A point in time."""
 
     ddl: ClassVar[str] = "timestamp"
     word: ClassVar[str] = "timestamp"
@@ -121,7 +121,7 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class LocalTimestamp:
-    """What a clock shows, without a zone: never ours, but a table may have it."""
+    """A date and time without a time zone; only in existing tables."""
 
     ddl: ClassVar[str] = "timestamp_ntz"
     word: ClassVar[str] = "timestamp_ntz"
@@ -129,7 +129,7 @@ class LocalTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class Date:
-    """A day of the proleptic Gregorian calendar."""
+    """A date of the proleptic Gregorian calendar."""
 
     ddl: ClassVar[str] = "date"
     word: ClassVar[str] = "date"
@@ -145,7 +145,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class UnmanagedType:
-    """A type that a table has and we do not write; columns of it are left alone."""
+    """A type of an existing table that the target does not write; its columns are not changed."""
 
     written: str
 
@@ -156,7 +156,7 @@ class UnmanagedType:
 
     @property
     def word(self) -> str:
-        """The type in a column's name."""
+        """The name of the type as part of a column name."""
         return "".join(c if c.isalnum() else "_" for c in self.written)
 
 
@@ -176,7 +176,7 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A list whose items are of one type."""
+    """A list with items of one type."""
 
     element: ColumnType
 
@@ -205,26 +205,27 @@ ColumnType: TypeAlias = (
 
 
 class ColumnSource(Enum):
-    """Where the values of a column come from."""
+    """Source of a column's values."""
 
     PROPERTY = "property"
     """The record's property ``source``."""
     METADATA = "metadata"
-    """The message around the record, and the run; ``source`` is one of our names."""
+    """The message of the record, or the run; ``source`` is the name of a metadata column."""
     WHOLE = "whole"
     """The whole record as JSON, of a stream that declares no properties."""
     NOTHING = "nothing"
-    """Nowhere: the table has the column, the stream does not. It is not written at all."""
+    """No source: the table has the column, the stream does not. It is not written."""
     EMPTIED = "emptied"
-    """Nowhere any more: what fed it feeds another column. It gets null."""
+    """No source any more: its property feeds another column. Null is written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table or a field of a struct, and what it is fed with.
+    """A column of a table or a field of a struct, and the source of its values.
 
-    ``source`` is the name in the record, ``name`` the name in the table. With a ``path``
-    the value stands inside a property: by this path, and ``source`` is what it is called.
+    ``source`` is the name in the record, ``name`` the name in the table. With a ``path``, the value
+    is
+    nested in a property at this path, and ``source`` is a unique name for it.
     """
 
     source: str
@@ -236,5 +237,5 @@ class Column:
 
     @property
     def is_fed(self) -> bool:
-        """Whether values come from somewhere."""
+        """True if the column has a source of values."""
         return self.feed not in {ColumnSource.NOTHING, ColumnSource.EMPTIED}

@@ -1,1 +1,1 @@
-"""Settings of target-spark, their validation, and the options they become."""
+"""Settings of target-spark, their validation, and the options made from them."""

@@ -1,7 +1,7 @@
-"""What a user asked of the loader, as checked values.
+"""Validated options of a load, and the choice of table and write mode for each stream.
 
-Rules of the room: pure. How a stream is written, and into which table, is decided here
-alone. What is said of one stream wins over what is said of all.
+Only this module decides a stream's table and write mode. Settings of a single stream override
+settings for all streams.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 APPENDING_FORMATS: Final = frozenset({"parquet"})
-"""Formats in which a row that was written cannot be replaced."""
+"""Formats that cannot replace a written row."""
 
 
 _SHARE: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?) ?%")
@@ -43,7 +43,7 @@ _ALLOWED_WHEN_JUDGED: Final = 10
 
 
 class WriteMode(Enum):
-    """What the rows of a run do to those that are in the table."""
+    """Effect of a run's rows on the rows that are already in the table."""
 
     APPEND = "append"
     UPSERT = "upsert"
@@ -53,17 +53,17 @@ class WriteMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QuarantineLimit:
-    """How many rows may be set aside: ``rows`` of a run, or a ``share`` of each stream's rows."""
+    """Limit on quarantined rows: ``rows`` of a run, or a ``share`` of each stream's rows."""
 
     rows: int | None = None
     share: Fraction | None = None
 
     @classmethod
     def parse(cls, setting: int | str | None) -> QuarantineLimit:
-        """Read the setting ``max_quarantined``.
+        """Return the limit for a value of the setting ``max_quarantined``.
 
         Raises:
-            ValueError: it is neither a number of rows nor a share of at most 100 %.
+            ValueError: The value is neither a number of rows nor a share of at most 100 %.
         """
         if setting is None:
             return cls()
@@ -81,24 +81,24 @@ class QuarantineLimit:
 
     @property
     def judged_from(self) -> int:
-        """The number of a stream's rows from which on its share ends a run before its end."""
+        """The number of a stream's rows from which an exceeded share ends the run early."""
         return max(_FEWEST_JUDGED, ceil(_ALLOWED_WHEN_JUDGED / (self.share or 1)))
 
     def is_exceeded(self, aside: int, rows: int) -> bool:
-        """Tell whether more of a stream's rows are set aside than the share allows."""
+        """Return True if more of a stream's rows are quarantined than the share allows."""
         return self.share is not None and aside > self.share * rows
 
     def __str__(self) -> str:
-        """Return it as it is set."""
+        """Return the limit in the form of the setting."""
         return str(self.rows) if self.share is None else f"{float(self.share * 100):g}%"
 
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """One run of a job: ``id`` is new each time, ``started`` in milliseconds since 1970.
+    """One run of a job: ``id`` is unique, ``started`` is in milliseconds since 1970.
 
-    A ``replays`` run loads rows of a quarantine again. ``former`` are names that earlier releases
-    gave the job: tables and leases under them are its own.
+    If ``replays`` is True, the run reloads rows of a quarantine. ``former`` are names that earlier
+    releases gave the job; the job owns tables and locks with these names too.
     """
 
     job: str
@@ -109,22 +109,22 @@ class RunInfo:
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """The name of the job, then its former ones."""
+        """The name of the job, followed by its former names."""
         return (self.job, *self.former)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What is asked of one stream, or of all; None and empty say nothing.
+    """Options of one stream or of all streams; None and empty values mean not set.
 
-    ``table``, ``catalog`` and ``database`` say where its rows go; the properties in
-    ``partition_by``, ``cluster_by`` and ``sort_by`` how its files are laid out, and
-    ``file_bytes`` how large they should be. With ``hard_delete`` rows are removed
-    instead of marked.
+    ``table``, ``catalog`` and ``database`` name the table. ``partition_by``, ``cluster_by`` and
+    ``sort_by`` are properties that define the file layout, and ``file_bytes`` is the target file
+    size. With ``hard_delete`` rows are deleted instead of marked.
 
-    ``by_cursor``: of rows with one key the one with the greatest cursor stays, whenever it
-    came; of equal ones the last. Rows of versions below ``least_version`` count for older
-    than any other. ``sync_id`` stands in the meta of Airbyte's rows.
+    With ``by_cursor``, of several rows with the same key the one with the greatest cursor is kept
+    regardless of its order in the input; among equal cursors the last. Rows with versions below
+    ``least_version`` count as older than any other. ``sync_id`` is written to the metadata of
+    Airbyte rows.
     """
 
     write_mode: WriteMode | None = None
@@ -141,7 +141,7 @@ class StreamOptions:
     sync_id: int | None = None
 
     def over(self, general: StreamOptions) -> StreamOptions:
-        """Return these options, with the general ones where these say nothing."""
+        """Return these options, completed with the general options where they are not set."""
         chosen: dict[str, Any] = {}
         for option in fields(self):
             own = getattr(self, option.name)
@@ -150,28 +150,26 @@ class StreamOptions:
 
 
 _FILE_LIMITS: Final = FileLimits.from_config({LINE_SETTING: 16 << 20})
-"""Spark's JVM takes 600 MB more for a line of 20 MiB, and ends without memory at 60 MiB."""
+"""Spark's JVM needs 600 MB more for a line of 20 MiB, and runs out of memory at 60 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """The settings of one load.
 
-    ``every`` holds for each stream of which ``streams`` says nothing else; what a protocol's
-    own catalog asks for a stream stands in ``configured``, and wins. With ``by_status`` a
-    stream is complete when its source says so of it, and by no other sign. Streams in
-    ``full_refresh`` are overwritten in this run, whatever their mode is otherwise.
-    ``writers`` commits run side by side. In a ``dry_run`` nothing is written; ``care`` is
-    what tables get after the last commit. With ``delete_files`` those of BATCH messages
-    are removed once their rows are committed; ``batch_limits`` bound what is read of them.
-    With ``namespaces_as_databases`` a namespace
-    is a database of the catalog, where a catalog is named and no database. Rows wait for
-    their commits at ``staging``, a folder or an address. In a ``strict`` load each record is
-    held against its description before it gets here.
+    ``every`` applies to each stream unless ``streams`` overrides it; ``configured`` holds options
+    from the protocol's catalog, which override both. With ``by_status`` only a status message of
+    the source completes a stream. Streams in ``full_refresh`` are overwritten in this run.
+    ``writers`` is the number of parallel commits. A ``dry_run`` writes nothing. ``care`` is the
+    maintenance after the last commit. With ``delete_files`` the files of BATCH messages are deleted
+    once their rows are committed; ``batch_limits`` limits their size. With
+    ``namespaces_as_databases`` a stream's namespace is its database, if a catalog but no database
+    is set. ``staging`` is a folder or address for waiting rows. In a ``strict`` load each record is
+    validated against its schema before it reaches the loader.
 
-    A batch is closed by whichever of ``flush_rows``, ``flush_bytes`` and
-    ``flush_seconds`` comes first; ``spool_bytes`` bounds what waits on disk, over all
-    streams, before the input is made to wait. ``max_quarantined`` bounds what is set aside.
+    A batch is closed when it reaches ``flush_rows``, ``flush_bytes`` or ``flush_seconds``.
+    ``spool_bytes`` limits the uncommitted bytes on disk over all streams; above it the loader stops
+    reading. ``max_quarantined`` limits quarantined rows.
     """
 
     path: str
@@ -200,28 +198,28 @@ class LoadOptions:
 
     @property
     def can_upsert(self) -> bool:
-        """Whether the table format can replace rows by key."""
+        """True if the table format can replace rows by key."""
         return self.format not in APPENDING_FORMATS
 
     def of(self, stream: StreamId) -> StreamOptions:
-        """Return what is asked of a stream."""
+        """Return the options of a stream, including those for all streams."""
         return self._own(stream).over(self.every)
 
     def _own(self, stream: StreamId) -> StreamOptions:
-        """Return what is asked of this very stream."""
+        """Return the options that are set for this one stream."""
         own = self.streams.get(str(stream), StreamOptions())
         return self.configured[stream].over(own) if stream in self.configured else own
 
     def unknown(self, streams: Iterable[str]) -> list[str]:
-        """Return the names in ``streams`` and ``full_refresh`` that are none of these."""
+        """Return the configured stream names that are not among the given names."""
         return sorted({*self.streams, *self.full_refresh} - set(streams))
 
     def table(self, stream: StreamId) -> Table:
-        """Return where a stream's rows go: a folder below the path, or a name in a catalog.
+        """Return a stream's table: a folder below the path, or a name in a catalog.
 
-        A table of a catalog has its files below the path too, where there is one; else
-        the catalog says where they are. Of Iceberg's tables, those without a catalog are
-        folders also where a database is named, which then is a folder above them.
+        The files of a catalog's table are below the path too if a path is set; otherwise the
+        catalog chooses the location. Iceberg tables without a catalog are always folders; a
+        database is then a folder above them.
         """
         asked = self.of(stream)
         if self.namespaces_as_databases and asked.catalog and not asked.database:
@@ -242,14 +240,13 @@ class LoadOptions:
         return Table(path, name, (catalog, database, name))
 
     def mode(self, stream: StreamId, *, keyed: bool) -> WriteMode:
-        """Return how a stream is written.
+        """Return the write mode of a stream.
 
-        Without a word of the user: upserted where it has keys and the format can,
-        else appended. A stream without keys is appended also where upsert is asked of
-        all streams.
+        The default is upsert if the stream has keys and the format supports it, else append. A
+        stream without keys is appended even if upsert is set for all streams.
 
         Raises:
-            UnsupportedError: upsert or scd2 is asked of this very stream, and it has no keys.
+            UnsupportedError: Upsert or scd2 is set for this one stream, and it has no keys.
         """
         if str(stream) in self.full_refresh:
             return WriteMode.OVERWRITE
@@ -260,20 +257,20 @@ class LoadOptions:
         if own is not None and not keyed:
             raise UnsupportedError(
                 f"Stream {stream} cannot be written by {own.value}: it has no key properties."
-                " Take its write_mode out of the setting streams, or set it to append."
+                " Remove its write_mode from the setting streams, or set it to append."
             )
         return wanted if keyed and self.can_upsert else WriteMode.APPEND
 
 
 def uses_paths(table_format: str, catalog: str | None) -> bool:
-    """Tell whether tables are folders below the path, whatever their database is called."""
+    """Return True if tables are folders below the path, even with a database set."""
     return table_format == "iceberg" and not catalog
 
 
 def split_identifier(catalog: str | None, database: str | None) -> tuple[str, ...]:
-    """Return what stands before a table's name in a catalog; nothing for a folder.
+    """Return the catalog and database levels of a table's name; empty for a folder.
 
-    Dots in a database are the levels of a catalog that has several.
+    Dots in a database separate the levels of a catalog with nested namespaces.
     """
     if not catalog and not database:
         return ()

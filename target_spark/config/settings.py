@@ -1,7 +1,7 @@
-"""The settings of target-spark: their schema, their faults, and what they mean.
+"""The settings of target-spark: their JSON Schema, their checks and their conversion.
 
-Rules of the room: pure. Each setting is described once, in the schema; whatever a schema
-cannot say is said in `faults`, all of it at once.
+Each setting is described once, in `SCHEMA`; `find_faults` reports all faults that a JSON Schema
+cannot express, at once.
 """
 
 from __future__ import annotations
@@ -58,29 +58,29 @@ def _setting(types: str, description: str, **more: Any) -> JsonSchema:
 _OF_STREAMS: Final[JsonSchema] = {
     "write_mode": _setting(
         "string",
-        "What a run does to the rows that are there: append, upsert (replace rows of"
-        " the same key), overwrite (the table holds this run's rows alone, once the"
+        "The effect of a run on existing rows: append, upsert (replace rows with"
+        " the same key), overwrite (the table holds only this run's rows, once the"
         " stream is known to be complete), or scd2 (keep every version of a row, with the"
-        " times between which it was valid; Delta Lake, Iceberg). Without it, streams that have"
-        " keys are upserted where the format can, all others appended.",
+        " times between which it was valid; Delta Lake, Iceberg). Without it, streams with"
+        " keys are upserted if the format supports it, all others are appended.",
         enum=[*_MODES, None],
     ),
     "catalog": _setting(
         "string",
-        "The catalog of Spark that has the tables (spark_catalog: Spark's own, or Hive's"
-        " metastore). With path too, their files lie below it; else where the catalog says.",
+        "The Spark catalog of the tables (spark_catalog: Spark's own, or Hive's"
+        " metastore). If path is set too, their files are below it; else the catalog chooses.",
         minLength=1,
     ),
     "database": _setting(
         "string",
-        "The database (schema, namespace) of the catalog that has the tables; it is made where"
-        " there is none.",
+        "The database (schema, namespace) of the tables in the catalog; it is created if it does"
+        " not exist.",
         minLength=1,
     ),
     "partition_by": _setting(
         "array",
-        "Properties by which the files of a new table are divided, or parts of them:"
-        " year(x), month(x), day(x), hour(x). Streams that do not have them are left alone.",
+        "Properties by which the files of a new table are partitioned, or parts of them:"
+        " year(x), month(x), day(x), hour(x). Streams without these properties ignore them.",
         items={"type": "string", "minLength": 1},
     ),
     "cluster_by": _setting(
@@ -93,29 +93,29 @@ _OF_STREAMS: Final[JsonSchema] = {
         "Properties by which the rows of each file are sorted.",
         items={"type": "string", "minLength": 1},
     ),
-    "target_file_size": _setting("integer", "How many bytes a file should have.", minimum=1 << 20),
+    "target_file_size": _setting("integer", "The target size of a file in bytes.", minimum=1 << 20),
     "hard_delete": _setting(
         "boolean",
-        "Remove deleted rows, and with ACTIVATE_VERSION those of other versions. Without it"
-        " they get the time in _sdc_deleted_at.",
+        "Delete rows that the source deleted, and with ACTIVATE_VERSION those of other versions."
+        " Without it, the time of deletion is set in _sdc_deleted_at.",
     ),
 }
-"""What can be said of all streams, and of each."""
+"""Settings that apply to all streams or to a single stream."""
 
 RENAMED_SETTINGS: Final[Mapping[str, str]] = {
-    "load_method": "write_mode says how rows go into a table: append, upsert, overwrite or scd2",
-    "batch_size_rows": "flush_rows says after how many rows a commit is due",
-    "batch_wait_limit_seconds": "flush_seconds says after how long a commit is due",
-    "default_target_schema": "database says where a catalog has the tables",
-    "validate_records": "each value must be one of its column, and rows that do not fit are set"
-    " aside; max_quarantined says how many may be",
-    "process_activate_version_messages": "ACTIVATE_VERSION is always obeyed, where the format can"
-    " remove rows",
+    "load_method": "set write_mode to append, upsert, overwrite or scd2",
+    "batch_size_rows": "set flush_rows, the number of rows of a commit",
+    "batch_wait_limit_seconds": "set flush_seconds, the longest time between commits",
+    "default_target_schema": "set database, the tables' database in the catalog",
+    "validate_records": "each value must fit its column, and rows that do not fit are"
+    " quarantined; max_quarantined limits their number",
+    "process_activate_version_messages": "ACTIVATE_VERSION is always applied, if the format can"
+    " delete rows",
 }
-"""Settings that targets on singer_sdk 0.54 have, and what serves here instead."""
+"""Settings of targets on singer_sdk 0.54, and their replacements here."""
 
 _UNLESS_GIVEN: Final = LoadOptions("")
-"""Where the defaults stand, so that they stand once."""
+"""The default options, from which the schema's defaults are taken."""
 
 SCHEMA: Final[JsonSchema] = {
     "type": "object",
@@ -123,14 +123,14 @@ SCHEMA: Final[JsonSchema] = {
         **_OF_STREAMS,
         "path": _setting(
             "string",
-            "Where the tables lie: a folder, or an address that Spark can write"
+            "The location of the tables: a folder, or an address that Spark can write"
             " (s3a://..., hdfs://...). Each stream is a table in a folder of its name.",
         ),
         "warehouse": _setting("string", "Another name of path."),
         "format": _setting(
             "string",
             "The format of the tables. Delta Lake and Iceberg can upsert and need a jar, which"
-            " is fetched once; Parquet appends and overwrites, and needs none.",
+            " is downloaded once; Parquet can append and overwrite, and needs none.",
             enum=["delta", "iceberg", "parquet", None],
             default="delta",
         ),
@@ -147,29 +147,29 @@ SCHEMA: Final[JsonSchema] = {
                 "additionalProperties": False,
             },
         ),
-        "table_prefix": _setting("string", "Put before the name of every table.", default=""),
+        "table_prefix": _setting("string", "The prefix of every table's name.", default=""),
         "full_refresh": _setting(
             "array",
-            "Streams that this run loads anew: their tables are overwritten, whatever their"
-            " write_mode is otherwise.",
+            "Streams that this run reloads completely: their tables are overwritten, regardless"
+            " of their write_mode.",
             items={"type": "string"},
         ),
         "dry_run": _setting(
             "boolean",
-            "Read the input and say what would change in the tables; nothing is written, and"
-            " no state leaves.",
+            "Read the input and report what would change in the tables; nothing is written, and"
+            " no state is emitted.",
             default=False,
         ),
         "compact": _setting(
             "boolean",
-            "After the last commit, make few large files of many small ones, in each table"
-            " that the run wrote to.",
+            "After the last commit, merge small files into large ones in each table that the run"
+            " wrote to.",
             default=False,
         ),
         "retain_days": _setting(
             "number",
-            "After the last commit, remove what tables do not hold any more and is older than"
-            " so many days (Delta's vacuum, Iceberg's snapshots). Without it, nothing is.",
+            "After the last commit, delete files that tables no longer use and that are older"
+            " than this many days (Delta's vacuum, Iceberg's snapshots). Without it, none are.",
             minimum=7,
         ),
         "delete_batch_files": _setting(
@@ -179,21 +179,21 @@ SCHEMA: Final[JsonSchema] = {
         ),
         SCHEMES_SETTING: _setting(
             "array",
-            "Schemes of addresses in BATCH messages that are followed besides local files and"
-            " storages of objects (s3, gs, abfs and the like), such as hdfs. Addresses at the"
-            " host of path or staging always are.",
+            "URL schemes that are allowed in BATCH messages besides local files and object"
+            " storage (s3, gs, abfs and the like), such as hdfs. Addresses at the host of path or"
+            " staging are always allowed.",
             items={"type": "string", "minLength": 1},
         ),
         LINE_SETTING: _setting(
             "integer",
-            "The longest line, or value of Parquet, of a BATCH message's file on this machine, in"
-            " bytes. In Spark's memory a row takes many times its length.",
+            "The longest line, or Parquet value, in a BATCH message's file on this machine, in"
+            " bytes. A row takes many times its length in Spark's memory.",
             minimum=1,
             default=_UNLESS_GIVEN.batch_limits.line.most,
         ),
         FILES_SETTING: _setting(
             "integer",
-            "The most files that one BATCH message may name.",
+            "The largest number of files that one BATCH message may name.",
             minimum=1,
             default=_UNLESS_GIVEN.batch_limits.files,
         ),
@@ -211,77 +211,76 @@ SCHEMA: Final[JsonSchema] = {
         ),
         "flush_seconds": _setting(
             "number",
-            "A stream's batch is committed when its oldest row has waited this long, also"
-            " while the tap is silent.",
+            "A stream's batch is committed when its oldest row has waited this many seconds, even"
+            " while the tap sends nothing.",
             exclusiveMinimum=0,
             default=300,
         ),
         "max_spool_bytes": _setting(
             "integer",
-            "How many bytes may wait on disk for their commits, over all streams, before"
-            " the tap is made to wait. Streams that overwrite are not counted: their rows"
+            "The bytes that may wait on disk for their commits, over all streams, before"
+            " reading pauses. Streams that overwrite are not counted: their rows"
             " wait on disk until the stream is complete.",
             minimum=1,
             default=_UNLESS_GIVEN.spool_bytes,
         ),
         "max_parallel_commits": _setting(
             "integer",
-            "How many tables are committed to at the same time.",
+            "The number of tables that are committed to at the same time.",
             minimum=1,
             default=_UNLESS_GIVEN.writers,
         ),
         "master": _setting(
             "string",
-            "Spark's master, as Spark writes it: local[*], spark://host:7077, yarn, ...",
+            "Spark's master URL: local[*], spark://host:7077, yarn, ...",
             default="local[*]",
         ),
         "remote": _setting("string", "The address of a Spark Connect server, instead of master."),
         "spark": _setting(
             "object",
-            "Any settings of Spark, by their names (spark.driver.memory, ...).",
+            "Any Spark settings, by name (spark.driver.memory, ...).",
             propertyNames={"pattern": "^spark\\."},
             additionalProperties={"type": ["string", "number", "boolean"]},
         ),
         "jars": _setting(
             "array",
-            "Local paths of the table format's jars, or of a storage's, for machines that"
-            " cannot fetch them.",
+            "Local paths of jars for the table format or the storage, for machines that"
+            " cannot download them.",
             items={"type": "string"},
         ),
         "small_runs": _setting(
             "boolean",
-            "Let the JVM start fast rather than become fast: less work for runs below about"
+            "Optimize the JVM for a fast start: less CPU time for runs below about"
             " a million rows, more for larger ones.",
             default=False,
         ),
         "job": _setting(
             "string",
-            "The name under which batch numbers and states are kept; one run at a time has"
-            " it. Two pipelines that load into one path need one each. Without it, it is"
-            " made of format and path, which is resolved first: however it is spelled, and through"
-            " symbolic links.",
+            "The name under which batch numbers and states are kept; only one run at a time may"
+            " use it. Two pipelines that load into one path need different names. The default is"
+            " derived from format and path, which is resolved first (spelling, symbolic links).",
             minLength=1,
         ),
         "staging": _setting(
             "string",
-            "A folder for rows that wait for their commit, or an address (s3a://...). With a"
-            " cluster it is needed, and this machine and all executors must have the folder"
-            " under one path, or reach the address. Without it, the system's temporary folder.",
+            "A folder for rows that wait for their commit, or an address (s3a://...). It is"
+            " required with a cluster, and this machine and all executors must have the folder"
+            " under one path, or reach the address. The default is the temporary folder.",
         ),
         "strict": _setting(
             "boolean",
-            "End the run at a record that is not as its stream declares: of a stream or with a"
-            " field that is not declared, with a value of another type, or without a required"
-            " field. It stands for outside_catalog: fail, misfits: quarantine and"
-            " max_quarantined: 0, and each record is read once more for it.",
+            "End the run at a record that violates its stream's schema: an undeclared stream or"
+            " field, a value of another type, or a missing required field. It implies"
+            " outside_catalog: fail, misfits: quarantine and max_quarantined: 0, and decodes"
+            " each record once more.",
             default=False,
         ),
         "max_quarantined": _setting(
             "integer",
             "Stop the run when more rows than this, over all its streams, do not fit their"
-            " columns; nothing of the batch that brings them is committed then. As a share"
+            " columns; nothing of the batch that contains them is committed. As a share"
             " (1%), a stream of which more rows do not fit is not complete, and no state that"
-            " covers them leaves. Without it, such rows are set aside in <table>__quarantine"
+            " covers them is emitted. Without it, such rows are written to <table>__quarantine"
             " as long as other rows of their stream fit.",
             type=["integer", "string", "null"],
             minimum=0,
@@ -294,30 +293,29 @@ SCHEMA: Final[JsonSchema] = {
         ),
         "overwrite_on_eof": _setting(
             "string",
-            "When the end of the input completes a stream that overwrites: complete, if the"
+            "The end of the input that completes a stream that overwrites: complete, if the"
             " last message is a STATE without progress markers; always, for taps that send"
-            " no STATE (a tap that dies then looks like one that is through).",
+            " no STATE (a tap that dies is then not distinguished from one that finished).",
             enum=["complete", "always", None],
             default="complete",
         ),
         "outside_catalog": _setting(
             "string",
-            "What becomes of records of streams that an Airbyte catalog does not have, and of"
-            " fields that it does not have: ignore (such records are counted; without a setting"
-            " they are, too), or fail.",
+            "The handling of streams and fields that are not in the Airbyte catalog: ignore (such"
+            " records are counted; this is the default), or fail.",
             enum=["ignore", "fail", None],
         ),
         "misfits": _setting(
             "string",
-            "What becomes of records of an Airbyte source that have a value which does not fit"
-            " its column: keep (that value is null, and _airbyte_meta says why; so without a"
-            " setting, too), or quarantine.",
+            "The handling of records of an Airbyte source with a value that does not fit its"
+            " column: keep (the value becomes null, and _airbyte_meta has the reason; this is"
+            " the default), or quarantine.",
             enum=["keep", "quarantine", None],
         ),
         "numbers_as_decimal": _setting(
             "string",
             "Store numbers without multipleOf as decimals of 'digits,places' (38,10 for"
-            " example) instead of doubles; those that do not fit are set aside.",
+            " example) instead of doubles; rows that do not fit are quarantined.",
             pattern=_DECIMAL.pattern,
         ),
         "oversized_numbers_as_text": _setting(
@@ -327,17 +325,17 @@ SCHEMA: Final[JsonSchema] = {
         ),
         "truncate_timestamps": _setting(
             "boolean",
-            "Cut date-times that say more than six digits of a second to microseconds. Without"
-            " it, such records are set aside, unless the further digits are zeros.",
+            "Cut date-times with more than six fractional digits of a second to microseconds."
+            " Without it, such records are quarantined, unless the further digits are zeros.",
             default=False,
         ),
-        "report": _setting("string", "A file that gets the run's report, as JSON."),
+        "report": _setting("string", "The file for the run's report, as JSON."),
     },
 }
 
 
 def _given(name: str, **more: Any) -> JsonSchema:
-    """Return a schema of configurations that give a setting a text that is not empty."""
+    """Return a schema of configurations with a setting that is a non-empty string."""
     return {
         "required": [name],
         "properties": {name: {"type": "string", "minLength": 1, **more}},
@@ -349,10 +347,10 @@ _STRICT: Final[Mapping[str, Any]] = {
     "misfits": "quarantine",
     "max_quarantined": 0,
 }
-"""The settings that `strict` stands for."""
+"""The settings that `strict` implies."""
 
 _PLACES: Final = ("path", "warehouse", "catalog", "database")
-"""Settings of which one must say where tables are."""
+"""Settings for the location of tables; at least one is required."""
 
 REQUIREMENTS: Final[JsonSchema] = {
     "anyOf": [_given(name) for name in _PLACES],
@@ -372,22 +370,23 @@ REQUIREMENTS: Final[JsonSchema] = {
         },
     ],
 }
-"""The settings that must be given or must not be given together, as keywords beside those of
-`SCHEMA`, for clients that check a configuration before they send it.
+"""JSON Schema keywords, in addition to those of `SCHEMA`, for settings that are required or exclude
+each other, for clients that check a configuration before they send it.
 
-`faults` says the same in sentences, and also what depends on the format and on Spark's settings.
+`find_faults` reports the same as sentences, and also faults that depend on the format and on
+Spark's settings.
 """
 
 
 def get_path(config: Mapping[str, Any]) -> str:
-    """Return where the tables lie; empty if nothing says it."""
+    """Return the location of the tables; empty if it is not set."""
     return str(config.get("path") or config.get("warehouse") or "")
 
 
 def find_faults(config: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each fault that the schema cannot see.
+    """Return a sentence for each fault that the JSON Schema cannot express.
 
-    Settings that the schema refuses have faults already, and are not looked at.
+    Settings that the schema rejects are reported elsewhere and skipped here.
     """
     refused = frozenset(name for name, value in config.items() if not _fits(name, value))
     return list(_faults({k: v for k, v in config.items() if k not in refused}, refused))
@@ -405,13 +404,13 @@ def _faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]
             " database, for tables in a catalog"
         )
     if config.get("path") and config.get("warehouse"):
-        yield "path and warehouse are two names of one setting; give one of them"
+        yield "path and warehouse are two names of one setting; set only one of them"
     if config.get("strict"):
         for name, value in _STRICT.items():
             if config.get(name) not in (None, value):
                 yield (
-                    f"{name}: strict stands for {name}: {value}, and this is set to"
-                    f" {config[name]}; leave one of the two out"
+                    f"{name}: strict implies {name}: {value}, but this is set to"
+                    f" {config[name]}; remove one of the two"
                 )
     yield from validate_combinations(config)
     yield from _faults_of_limit(config.get("max_quarantined"))
@@ -427,7 +426,7 @@ def _faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]
 
 
 def _faults_of_limit(setting: Any) -> Iterator[str]:
-    """Yield what is wrong with a text that bounds the quarantine; the schema sees all else."""
+    """Yield the fault of a text value of ``max_quarantined``; the schema checks other types."""
     try:
         QuarantineLimit.parse(setting if isinstance(setting, str) else None)
     except ValueError as error:
@@ -435,20 +434,20 @@ def _faults_of_limit(setting: Any) -> Iterator[str]:
 
 
 def get_location(config: Mapping[str, Any]) -> str:
-    """Return the place that the tables share: a folder, an address, or a name in a catalog."""
+    """Return the common location of the tables: a folder, an address, or a catalog name."""
     levels = split_identifier(config.get("catalog"), config.get("database"))
     return get_path(config) or (f"catalog:{'.'.join(levels)}" if levels else "")
 
 
 def get_job_name(config: Mapping[str, Any]) -> str:
-    """Return the name of the job: the setting, or a hash of format and resolved location."""
+    """Return the job name: the setting, or a hash of format and resolved location."""
     return str(config.get("job") or _default_job(config, resolve_address(get_location(config))))
 
 
 def former_jobs(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names under which earlier releases kept a job that has no name of its own.
+    """Return the default job names that earlier releases used for this configuration.
 
-    Up to 0.1 a default name was made of the path as it is spelled in the settings.
+    Up to 0.1 a default name was a hash of the path as spelled in the settings.
     """
     former = _default_job(config, to_spark_uri(get_location(config)).rstrip("/"))
     return () if config.get("job") or former == get_job_name(config) else (former,)
@@ -462,7 +461,7 @@ def _default_job(config: Mapping[str, Any], location: str) -> str:
 
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings without those that are null, with defaults and what `strict` is."""
+    """Return the settings without nulls, with defaults and the values implied by `strict`."""
     defaults = {
         name: setting["default"]
         for name, setting in SCHEMA["properties"].items()
@@ -473,7 +472,7 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_options(config: Mapping[str, Any]) -> LoadOptions:
-    """Return what the loader is told; the configuration has been checked."""
+    """Return the loader's options from a validated configuration."""
     given = with_defaults(config)
     return LoadOptions(
         path=get_path(given),
@@ -515,7 +514,7 @@ def _stream_options(config: Mapping[str, Any]) -> StreamOptions:
 
 
 def _partition(text: str) -> PartitionField:
-    """Read ``x`` or ``day(x)``; a property of that very spelling is the property."""
+    """Parse ``x`` or ``day(x)`` into a partition field."""
     found = _PART_OF.fullmatch(text)
     return PartitionField(found[2], cast("Transform", found[1])) if found else PartitionField(text)
 
@@ -532,7 +531,7 @@ def _column_options(config: Mapping[str, Any]) -> ColumnOptions:
 
 
 def _is_elsewhere(config: Mapping[str, Any]) -> bool:
-    """Tell whether rows are worked on by processes that are not on this machine alone."""
+    """Return True if Spark's processes may run on other machines."""
     master = str(config.get("master") or "local")
     return bool(config.get("remote")) or not master.startswith("local")
 
@@ -552,9 +551,9 @@ def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, st
 
 
 def spark_settings(config: Mapping[str, Any], scratch: str = "") -> SparkSettings:
-    """Return how Spark is to be started; ``scratch`` is a private folder for it.
+    """Return the Spark settings; ``scratch`` is a private folder for temporary files.
 
-    Only a run has one: it begins by letting the executors try their folders.
+    Only a run passes ``scratch``; it also makes the executors test the shared folders at start.
     """
     return SparkSettings(
         master=config.get("master") or "local[*]",

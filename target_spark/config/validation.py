@@ -1,7 +1,7 @@
-"""What cannot be together in the settings, or not with a format: refused before anything starts.
+"""Checks of settings that conflict with each other or with the table format.
 
-Rules of the room: pure. Each sentence begins with the setting that is wrong and ends with
-the way out. What is said of one stream is held against what holds for all.
+Each text begins with the faulty setting and ends with the remedy. Settings of one stream are
+checked together with the settings for all streams.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _SPARKS_CATALOG: Final = "spark_catalog"
 _CATALOGS: Final = "spark.sql.catalog."
 _REPLACING: Final = frozenset({WriteMode.UPSERT.value, WriteMode.SCD2.value})
 _BEYOND_PARQUET: Final[Mapping[str, str]] = {
-    "catalog": "parquet tables are folders below path; leave it out, or set format to delta",
-    "database": "parquet tables are folders below path; leave it out, or set format to delta",
+    "catalog": "parquet tables are folders below path; remove it, or set format to delta",
+    "database": "parquet tables are folders below path; remove it, or set format to delta",
     "partition_by": "parquet folders are not partitioned; sort_by orders their rows, and the"
     " formats delta and iceberg can partition",
     "cluster_by": "parquet folders are not clustered; sort_by orders their rows",
     "compact": "parquet folders are not compacted; write larger batches (flush_rows,"
     " flush_bytes, flush_seconds), or set format to delta",
-    "retain_days": "parquet folders keep nothing old that could be removed; leave it out",
+    "retain_days": "parquet folders keep no old files that could be deleted; remove it",
 }
 
 _MEANT: Final[Mapping[str, str]] = {"s3": "s3a", "s3n": "s3a"}
-"""Schemes of addresses that Spark knows under another name."""
+"""URL schemes for which Spark uses another name."""
 
 _Settings = Mapping[str, Any]
 
 
 def validate_combinations(config: _Settings) -> Iterator[str]:
-    """Yield a sentence for each wish that cannot be granted, of whatever stream."""
+    """Yield a sentence for each invalid combination of settings, over all streams."""
     table_format = config.get("format") or "delta"
     for prefix, asked in _asked(config):
         yield from _of_format(table_format, prefix, asked)
@@ -65,14 +65,14 @@ def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
 
 
 def _asked(config: _Settings) -> Iterator[tuple[str, _Settings]]:
-    """Yield what is said of all and of each stream, with what stands before a setting."""
+    """Yield the settings for all streams and of each stream, with the prefix for messages."""
     yield "", config
     for name, asked in _streams(config):
         yield f"streams.{name}.", asked
 
 
 def _merged(config: _Settings) -> Iterator[tuple[str, _Settings]]:
-    """Yield what holds for all, and for each stream of which something is said."""
+    """Yield the effective settings for all streams and of each configured stream."""
     yield "", config
     for name, asked in _streams(config):
         yield f"streams.{name}.", _over(asked, config)
@@ -82,7 +82,7 @@ def _over(asked: _Settings, general: _Settings) -> _Settings:
     return {**general, **{key: value for key, value in asked.items() if value not in (None, [])}}
 
 
-# What a format cannot do
+# Limits of the formats
 
 
 def _of_format(table_format: str, prefix: str, asked: _Settings) -> Iterator[str]:
@@ -103,43 +103,43 @@ def _of_layout(table_format: str, prefix: str, asked: _Settings) -> Iterator[str
     clustered, partitioned = asked.get("cluster_by") or [], asked.get("partition_by")
     if table_format == "iceberg" and clustered:
         yield (
-            f"{prefix}cluster_by: iceberg has no clustering of its own; take partition_by and"
+            f"{prefix}cluster_by: iceberg does not support clustering; use partition_by and"
             " sort_by, or set format to delta"
         )
     if table_format != "delta":
         return
     if clustered and partitioned:
         yield (
-            f"{prefix}cluster_by: a Delta table is either clustered or partitioned; take"
-            f" {prefix}cluster_by or {prefix}partition_by away"
+            f"{prefix}cluster_by: a Delta table is either clustered or partitioned; remove"
+            f" {prefix}cluster_by or {prefix}partition_by"
         )
     if len(clustered) > _MOST_CLUSTERED:
-        yield f"{prefix}cluster_by: Delta takes at most {_MOST_CLUSTERED} properties"
+        yield f"{prefix}cluster_by: Delta supports at most {_MOST_CLUSTERED} properties"
 
 
 def _of_remote(config: _Settings) -> Iterator[str]:
-    """Yield what cannot be had through Spark Connect."""
+    """Yield a sentence for each setting that Spark Connect does not support."""
     if not config.get("remote"):
         return
     if not str(config["remote"]).startswith("sc://"):
-        yield "remote: the address of a Spark Connect server begins with sc://, as sc://host:15002"
+        yield "remote: the address of a Spark Connect server begins with sc:// (sc://host:15002)"
     if "session_id=" in str(config["remote"]):
-        yield "remote: each thread that writes has a session of its own; take session_id away"
+        yield "remote: each writer thread has its own session; remove session_id"
     if (config.get("master") or _DEFAULT_MASTER) != _DEFAULT_MASTER:
-        yield "master and remote are two ways to a Spark; give one of them"
+        yield "master and remote exclude each other; set only one of them"
     if config.get("jars"):
-        yield "jars: a client brings none to a server; start the server with them, and leave it out"
+        yield "jars: a client cannot add jars to a server; start the server with them and remove it"
     if config.get("staging") and to_local_folder(str(config["staging"])) is None:
         yield (
             "staging: with remote it must be a folder that this machine and the server have"
-            " under one path; an address can be taken with master"
+            " under one path; an address is supported only with master"
         )
     path = str(config.get("path") or config.get("warehouse") or "")
     is_address = bool(path) and to_local_folder(path) is None
     if config.get("retain_days") and config.get("format") == "iceberg" and is_address:
         yield (
-            f"retain_days: what is in {path} cannot be listed through remote; leave it out, or"
-            " tidy the tables with master"
+            f"retain_days: the files in {path} cannot be listed through remote; remove it, or"
+            " run maintenance with master"
         )
 
 
@@ -152,21 +152,21 @@ def _of_values(config: _Settings) -> Iterator[str]:
         yield f"spark: {describe_conflict(key, conf[key], needed)}"
 
 
-# Where tables go
+# Locations of tables
 
 
 def _of_storage(table_format: str, config: _Settings) -> Iterator[str]:
-    """Yield a sentence for each address that Spark reads otherwise, or a format cannot have."""
+    """Yield a sentence for each address that Spark or the table format does not support."""
     addresses = {name: config.get(name) for name in ("path", "warehouse", "staging")}
     for setting, address in addresses.items():
         scheme = get_scheme(address) if isinstance(address, str) else ""
         if scheme in _MEANT and f"spark.hadoop.fs.{scheme}.impl" not in (config.get("spark") or {}):
-            yield f"{setting}: Spark calls such addresses {_MEANT[scheme]}://..., not {scheme}://"
+            yield f"{setting}: Spark's scheme for it is {_MEANT[scheme]}://..., not {scheme}://"
         elif setting != "staging" and table_format in APPENDING_FORMATS and _is_away(address):
             yield (
-                f"{setting}: {table_format} tables are folders of this machine, or of one that is"
-                f" mounted here, since a commit renames a file. Set format to delta or iceberg,"
-                f" which commit at {scheme}://... as well; or set a folder"
+                f"{setting}: {table_format} tables must be in local or mounted folders, because"
+                f" a commit renames a file. Set format to delta or iceberg,"
+                f" which can commit to {scheme}://... as well; or set a folder"
             )
 
 
@@ -186,7 +186,7 @@ def _of_place(config: _Settings, prefix: str, asked: _Settings) -> Iterator[str]
     if asked.get("catalog") or asked.get("database"):
         yield from _of_catalog(config, prefix, merged)
     if table and _is_sparks(merged) and not _NAME_IN_SPARKS_CATALOG.fullmatch(table):
-        yield f"{prefix}table: {table!r} is no name there; take letters, digits and '_' only"
+        yield f"{prefix}table: {table!r} is not a valid name; use letters, digits and '_' only"
 
 
 def _of_folders(prefix: str, asked: _Settings) -> Iterator[str]:
@@ -196,7 +196,7 @@ def _of_folders(prefix: str, asked: _Settings) -> Iterator[str]:
         if name and not all(map(is_valid_folder_name, parts)):
             yield (
                 f"{prefix}{setting}: {name!r} cannot be the name of a folder that all readers"
-                " see; take letters, digits, '-', '.' and '_', and no '.' or '_' at its begin"
+                " see; use letters, digits, '-', '.' and '_', and no '.' or '_' at the start"
             )
 
 
@@ -206,20 +206,20 @@ def _of_catalog(config: _Settings, prefix: str, merged: _Settings) -> Iterator[s
         yield from _of_sparks_files(prefix, merged)
         if database and not _NAME_IN_SPARKS_CATALOG.fullmatch(database):
             yield (
-                f"{prefix}database: {database!r} is no name of a database of {_SPARKS_CATALOG};"
-                " take letters, digits and '_' only, or set catalog to one that has others"
+                f"{prefix}database: {database!r} is not a valid database name in"
+                f" {_SPARKS_CATALOG}; use letters, digits and '_' only, or set another catalog"
             )
         return
     known = f"{_CATALOGS}{catalog}"
     if known not in (config.get("spark") or {}) and "SPARK_CONF_DIR" not in os.environ:
         yield (
-            f"{prefix}catalog: Spark knows no catalog {catalog!r}; put {known} and what belongs"
-            f" to it into the setting spark, or set catalog to {_SPARKS_CATALOG}"
+            f"{prefix}catalog: Spark knows no catalog {catalog!r}; add {known} and its options"
+            f" to the setting spark, or set catalog to {_SPARKS_CATALOG}"
         )
 
 
 def _of_sparks_files(prefix: str, merged: _Settings) -> Iterator[str]:
-    """Yield a sentence where the files of tables would be lost, or lie nowhere in particular."""
+    """Yield a sentence if Spark's own catalog has no permanent location for its tables."""
     spark = merged.get("spark") or {}
     if merged.get("path") or merged.get("warehouse") or f"{_CATALOGS}{_SPARKS_CATALOG}" in spark:
         return
@@ -231,13 +231,13 @@ def _of_sparks_files(prefix: str, merged: _Settings) -> Iterator[str]:
         )
     elif "spark.sql.warehouse.dir" not in spark:
         yield (
-            f"{prefix}database: say where the files of its tables lie: spark.sql.warehouse.dir in"
-            " the setting spark for those that the catalog manages, or path"
+            f"{prefix}database: the location of its tables is not set: set"
+            " spark.sql.warehouse.dir in the setting spark for managed tables, or path"
         )
 
 
 def _is_sparks(merged: _Settings) -> bool:
-    """Tell whether tables go to Spark's own catalog: in memory, or Hive's metastore."""
+    """Return True if tables go to Spark's own catalog: in memory, or Hive's metastore."""
     default = (merged.get("spark") or {}).get("spark.sql.defaultCatalog")
     return (merged.get("catalog") or default or _SPARKS_CATALOG) == _SPARKS_CATALOG
 
@@ -248,16 +248,16 @@ def _of_prefix(config: _Settings) -> Iterator[str]:
         return
     if split_identifier(config.get("catalog"), config.get("database")):
         if prefix != fold_case(prefix) or not _NAME_IN_SPARKS_CATALOG.fullmatch(prefix):
-            yield "table_prefix: in a catalog take small letters, digits and '_' only"
+            yield "table_prefix: in a catalog use lower-case letters, digits and '_' only"
     elif not is_valid_folder_name(prefix):
         yield (
             f"table_prefix: {prefix!r} cannot begin the name of a folder that all readers see;"
-            " take letters, digits, '-', '.' and '_', and no '.' or '_' at its begin"
+            " use letters, digits, '-', '.' and '_', and no '.' or '_' at the start"
         )
 
 
 def _shared_tables(config: _Settings) -> Iterator[str]:
-    """Yield a sentence for each two streams that are sent to one table."""
+    """Yield a sentence for each stream whose table is also another stream's table."""
     owners: dict[str, str] = {}
     for name, asked in _streams(config):
         if not asked.get("table"):
@@ -268,8 +268,8 @@ def _shared_tables(config: _Settings) -> Iterator[str]:
         other = owners.setdefault(place, name)
         if other != name:
             yield (
-                f"streams.{name}.table: {asked['table']!r} is the table of stream {other} too;"
-                " give each a table of its own"
+                f"streams.{name}.table: {asked['table']!r} is also the table of stream {other};"
+                " set a different table for each"
             )
 
 
@@ -279,8 +279,8 @@ def _lost_history(config: _Settings) -> Iterator[str]:
         if modes.get(name, config.get("write_mode")) == WriteMode.SCD2.value:
             yield (
                 f"full_refresh: stream {name} keeps the history of its rows (scd2), which a"
-                " full refresh would drop. Take it out of full_refresh; or set its write_mode"
-                " to overwrite for this run, if the history shall go"
+                " full refresh would drop. Remove it from full_refresh; or set its write_mode"
+                " to overwrite for this run to drop the history"
             )
 
 

@@ -1,1 +1,1 @@
-"""A tap's streams read on a Spark cluster."""
+"""Reading a tap's streams on Spark: `target-spark run` and `spark.read.format("tap")`."""

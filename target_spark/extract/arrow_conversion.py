@@ -1,11 +1,11 @@
-"""Encoded records to batches of Arrow's columns, by the verdicts that rows for tables get.
+"""Conversion of encoded records to Arrow record batches, with the same rules as rows of tables.
 
-Rules of the room: what a stream's columns are is decided once; then a chunk of records is
-decoded at once, by a type made for them, and each column is made as a whole. That is the way of
-every day. A value that it does not take is taken by the whole rules (`scalars`), and one that
-those do not take either is an error that says where, never null and never another value, unless
-nulls are asked for. What stands in a record is in no error. A column of text that is met with
-other values is read as it is written from then on.
+The columns of a stream are determined once. A chunk of records is decoded at once with a msgspec
+type made for them, and each column is converted as a whole: the fast path. A value that the fast
+path does not take is converted by `target_spark.extract.scalar_parsing`. A value that this does not
+take either is an error with its path, never null and never another value, unless nulls are
+requested. Errors contain no value of a record. A text column that has met other values is decoded
+as raw JSON from then on.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from target_spark.frames.conversion_errors import describe_expected_type
 __all__ = ["ArrowConverter", "ConversionError", "arrow_schema", "arrow_type"]
 
 _Path: TypeAlias = tuple[str, ...]
-"""The way to a value: names of properties, and `_ITEM` for the items of an array."""
+"""Path of a value: names of properties, and `_ITEM` for the items of an array."""
 
 _ITEM: Final = "[]"
 _NULL: Final = b"null"
 _QUOTE: Final = b'"'
 _LONGEST_TYPE: Final = 120
-"""Signs of a type that an error shows."""
+"""Maximum number of characters of a type in an error."""
 
 _INSTANT: Final = pa.timestamp("us", "UTC")
 
 
 class ConversionError(Exception):
-    """A value does not fit its column; ``row`` is its record's place in the chunk, from 0."""
+    """Raised if a value does not fit its column; ``row`` is the record's index in the chunk."""
 
     def __init__(self, path: _Path, words: str, row: int = 0) -> None:
         told = "".join(name if name == _ITEM else f".{name}" for name in path).lstrip(".")
@@ -64,12 +64,12 @@ class ConversionError(Exception):
 
 
 def arrow_schema(layout: TableSchema) -> pa.Schema:
-    """Return the columns of a layout, with the types that they have in Arrow."""
+    """Return the Arrow schema of a `TableSchema`."""
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in layout.columns])
 
 
 def arrow_type(type_: ColumnType) -> pa.DataType:
-    """Return a type as Arrow's."""
+    """Return the Arrow type of a column type."""
     if isinstance(type_, Array):
         return pa.list_(pa.field("element", arrow_type(type_.element)))
     if isinstance(type_, Struct):
@@ -80,10 +80,10 @@ def arrow_type(type_: ColumnType) -> pa.DataType:
 
 
 class ArrowConverter:
-    """How the records of one layout become batches.
+    """Converter from the records of one schema to record batches; not thread-safe.
 
-    With ``nulls`` a value that does not fit is null, a key that is missing too; else it is an
-    error. One thread at a time.
+    With ``nulls``, a value that does not fit and a missing key become null; otherwise both are
+    errors.
     """
 
     def __init__(self, layout: TableSchema, *, nulls: bool = False) -> None:
@@ -96,15 +96,15 @@ class ArrowConverter:
         self._whole = [column.feed is ColumnSource.WHOLE for column in layout.columns]
         self._keys = () if nulls else layout.key_sources
         self._loose: set[_Path] = set()
-        """Columns of text that have met other values."""
+        """Paths of text columns that have met values of other types."""
         self._usual = self._decoder(exact=False)
         self._exact = self._decoder(exact=True)
 
     def batch(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
-        """Return records, each a JSON object, as a batch.
+        """Return records, each a JSON object, as a record batch.
 
         Raises:
-            MisfitError: a value does not fit, or a key has none.
+            ConversionError: a value does not fit, or a key is null or missing.
         """
         try:
             return self._batch(bodies, self._records(bodies))
@@ -121,7 +121,7 @@ class ArrowConverter:
             raise
 
     def _records(self, bodies: Sequence[bytes]) -> list[Any]:
-        """Decode records: by the type of every day, or by the one that takes every scalar."""
+        """Decode records with the fast type, else with the type that takes every scalar."""
         joined = b"[%b]" % b",".join(bodies)
         try:
             found: list[Any] = self._usual.decode(joined)
@@ -136,7 +136,7 @@ class ArrowConverter:
         return found
 
     def _record(self, body: bytes) -> Any:
-        """Decode one record, of which a value may not have the structure of its column."""
+        """Decode one record that may have a value of another structure than its column."""
         try:
             return self._exact.decode(b"[%b]" % body)[0]
         except msgspec.MsgspecError:
@@ -163,7 +163,7 @@ class ArrowConverter:
 
     @cached_property
     def _alone(self) -> list[msgspec.json.Decoder[Any]]:
-        """What decodes the value of each column by itself."""
+        """A decoder for the value of each column."""
         wires = (self._wire(each.type, (each.source,), exact=True) for each in self._columns)
         return [msgspec.json.Decoder(wire) for wire in wires]
 
@@ -185,7 +185,7 @@ class ArrowConverter:
         return msgspec.defstruct("Record", fields, gc=False)
 
     def _wire(self, type_: ColumnType, path: _Path, *, exact: bool) -> Any:
-        """Return the type that a value is decoded as; a raw one may be any."""
+        """Return the type as which a value is decoded; `msgspec.Raw` takes any value."""
         if isinstance(type_, Array):
             return list[self._wire(type_.element, (*path, _ITEM), exact=exact)] | None  # type: ignore[misc]
         if isinstance(type_, Struct):
@@ -255,7 +255,7 @@ class ArrowConverter:
         except ValueError:
             if self._nulls:
                 return None
-            is_read = isinstance(type_, Boolean)  # by JSON's readers
+            is_read = isinstance(type_, Boolean)  # the JSON reader checks booleans
             raise ConversionError(
                 path, _no_structure(type_) if is_read else describe_expected_type(type_)
             ) from None
@@ -274,7 +274,7 @@ def _whole(bodies: Sequence[bytes]) -> pa.Array:
 
 
 def _mask(values: list[Any]) -> pa.Array:
-    """Return which of the values are null."""
+    """Return a mask that is true for null values."""
     return pa.array([value is None for value in values], pa.bool_())
 
 
@@ -283,13 +283,13 @@ def _inside(values: list[Any], name: str) -> list[Any]:
 
 
 def _written(value: Any) -> str | None:
-    """Return a value as it is written in JSON; null is no text."""
+    """Return a value's JSON text, or None for null."""
     raw = bytes(value) if value is not None else _NULL
     return None if raw == _NULL else raw.decode()
 
 
 def _text(value: Any) -> str | None:
-    """Return a string without its quotes, and anything else as it is written."""
+    """Return a string without its quotes, or the JSON text of any other value."""
     if isinstance(value, msgspec.Raw):
         written = _written(value)
         if written is None or written[0] != '"':
@@ -299,12 +299,12 @@ def _text(value: Any) -> str | None:
 
 
 def _is_other(value: Any) -> bool:
-    """Tell whether a raw value is no string."""
+    """Return True if a raw value is neither a string nor null."""
     return isinstance(value, msgspec.Raw) and not bytes(value).startswith((_QUOTE, _NULL))
 
 
-# ------------------------------------------------------------------- columns as a whole
-# Each takes what the decoder gave, and raises where it does not take all of it.
+# --------------------------------------------------------------- conversion of columns
+# Each converts a column of decoded values, and raises if it cannot convert all of them.
 
 
 def _plain(values: list[Any], type_: ColumnType) -> pa.Array:
@@ -312,7 +312,7 @@ def _plain(values: list[Any], type_: ColumnType) -> pa.Array:
 
 
 def _decimals(values: list[Any], type_: Any) -> pa.Array:
-    """Take digits, within quotes or not, that need no second look."""
+    """Convert numbers, quoted or not, without exponents and with few enough digits."""
     cells = pa.array([None if value is None else bytes(value) for value in values], pa.binary())
     texts = pc.ascii_trim(cells.cast(pa.string()), characters='"')
     texts = pc.if_else(pc.equal(cells, _NULL), None, texts)
@@ -325,7 +325,7 @@ def _decimals(values: list[Any], type_: Any) -> pa.Array:
 _CLOCK: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
 _ZONE: Final = r"(?:Z|[+-](?:0[0-9]|1[0-7]):?[0-5][0-9])"
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""0001-01-01 and the end of 9999-12-31, in microseconds since 1970."""
+"""First and last microsecond since 1970 of the years 0001 to 9999."""
 _FIRST_DAY: Final = -719_162
 
 
@@ -333,7 +333,7 @@ def _instants(values: list[Any], _type: ColumnType) -> pa.Array:
     texts = pa.array(values, pa.string())
     if _all(pc.match_substring_regex(texts, rf"\A{_CLOCK}{_ZONE}\z")):
         instants = texts.cast(_INSTANT)
-    else:  # without a zone it is UTC
+    else:  # a date-time without a zone is UTC
         instants = _matching(texts, rf"\A{_CLOCK}\z").cast(pa.timestamp("us")).view(_INSTANT)
     return _within(instants, pa.int64(), _FIRST, _LAST)
 
@@ -350,7 +350,7 @@ def _matching(texts: pa.Array, pattern: str) -> pa.Array:
 
 
 def _all(conditions: pa.Array) -> bool:
-    """Tell whether all hold, apart from those that are null."""
+    """Return True if all conditions hold; nulls are ignored."""
     return pc.all(conditions).as_py() is not False
 
 
@@ -367,7 +367,7 @@ def _slowly(_values: list[Any], _type: ColumnType) -> pa.Array:
 
 
 def _stored(type_: ColumnType) -> pa.DataType:
-    """Return what values made one by one are stored as; it has the bits of their type."""
+    """Return the Arrow type for values converted one by one; it has the bits of their type."""
     return pa.int64() if isinstance(type_, Timestamp) else arrow_type(type_)
 
 

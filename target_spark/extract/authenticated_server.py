@@ -1,9 +1,9 @@
 """Open connections of a server whose clients prove that they know a key.
 
-Invariant: never more than ``most`` connections are open, and never more than ``most_unproven``
-of them without a proof. The oldest connection without a proof makes room first; a proven one is
-closed only where all are proven, and it is the one that has been silent longest, because a
-client that is closed connects again.
+Invariant: at most ``most`` connections are open, and at most ``most_unproven`` of them without a
+proof. If there are too many, the oldest connection without a proof is closed first. A proven
+connection is closed only if all are proven: the one that has been idle longest, because a client
+whose connection is closed connects again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _MOST_UNPROVEN: Final = 64
 _PAUSE_SECONDS: Final = 1.0
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
-"""A client whose machine has vanished is noticed after about two minutes."""
+"""TCP keep-alive options: a client whose machine disappeared is detected after two minutes."""
 
 
 class AuthenticatedConnections:
-    """The open connections, and which of them are proven."""
+    """The open connections, divided into proven and unproven ones."""
 
     def __init__(self, most: int, most_unproven: int = _MOST_UNPROVEN) -> None:
         self._most = most
@@ -39,7 +39,7 @@ class AuthenticatedConnections:
         self._proven: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
 
     def add(self, connection: asyncio.StreamWriter) -> None:
-        """Add a connection without a proof; close another one where there are too many."""
+        """Add a connection without a proof; close another one if there are too many."""
         if len(self._unproven) >= self._most_unproven:
             self._close_first(self._unproven)
         elif len(self) >= self._most:
@@ -47,10 +47,10 @@ class AuthenticatedConnections:
         self._unproven[connection] = None
 
     def prove(self, connection: asyncio.StreamWriter) -> None:
-        """Count a connection as proven.
+        """Mark a connection as proven.
 
         Raises:
-            ConnectionAbortedError: it has been closed to make room.
+            ConnectionAbortedError: the connection was closed because there were too many.
         """
         if connection not in self._unproven:
             raise ConnectionAbortedError
@@ -58,17 +58,17 @@ class AuthenticatedConnections:
         self._proven[connection] = None
 
     def touch(self, connection: asyncio.StreamWriter) -> None:
-        """Note that a proven connection was used.
+        """Mark a proven connection as the one used most recently.
 
         Raises:
-            ConnectionAbortedError: it has been closed to make room.
+            ConnectionAbortedError: the connection was closed because there were too many.
         """
         if connection not in self._proven:
             raise ConnectionAbortedError
         self._proven.move_to_end(connection)
 
     def discard(self, connection: asyncio.StreamWriter) -> None:
-        """Close a connection and forget it."""
+        """Close a connection and remove it."""
         self._unproven.pop(connection, None)
         self._proven.pop(connection, None)
         connection.transport.abort()
@@ -83,20 +83,21 @@ class AuthenticatedConnections:
 
 
 def get_max_connections() -> int:
-    """Return how many connections a server may hold: half of the descriptors at most."""
+    """Return the maximum number of connections: at most half of the file descriptors."""
     try:
         import resource
-    except ImportError:  # Windows counts no descriptors
+    except ImportError:  # Windows has no limit of file descriptors
         return _MOST
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if soft == resource.RLIM_INFINITY else max(1, min(_MOST, soft // 2))
 
 
 async def serve_connections(listener: socket.socket) -> AsyncIterator[socket.socket]:
-    """Yield each connection that arrives, one per turn of the loop, so that others are served.
+    """Yield each accepted connection, one per turn of the event loop, so that others are served.
 
-    Where the process has no descriptors left, that is logged once, and the next attempt
-    follows a second later; connections wait in the kernel meanwhile.
+    If the process has no file descriptors left, one warning is logged and the next attempt follows
+    a
+    second later; connections wait in the kernel meanwhile.
     """
     loop = asyncio.get_running_loop()
     has_warned = False
@@ -105,12 +106,12 @@ async def serve_connections(listener: socket.socket) -> AsyncIterator[socket.soc
             connection, _ = await loop.sock_accept(listener)
         except OSError as error:
             if error.errno not in _OUT_OF_RESOURCES:
-                await asyncio.sleep(0)  # the client has gone already
+                await asyncio.sleep(0)  # the client has disconnected already
                 continue
             if not has_warned:
                 has_warned = True
                 logger.warning(
-                    "Connections of workers are not accepted (%s); next attempts each second."
+                    "Connections of workers are not accepted (%s); retrying every second."
                     " Raise the limit of open files (ulimit -n).",
                     error.strerror,
                 )

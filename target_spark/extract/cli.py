@@ -1,9 +1,9 @@
-"""`target-spark run`: a tap read and loaded by one application of Spark's.
+"""`target-spark run`: read a tap and load its rows in one Spark application.
 
-Rules of the room: the target is handed in and never imported. The tap runs in this process, by
-its own engine, and hands the contexts of its streams to Spark's workers where it may; what comes
-goes to the same loader as a pipe's messages. It goes on from the last state that the tables
-hold, so that the command can be run again as it is, whatever became of the last run.
+The target class is passed in and never imported. The tap runs in this process with its own engine,
+and distributes the partitions of its streams to Spark workers where it can. Its events go to the
+same loader as the messages of a pipe. A run resumes from the last state in the tables, so the same
+command can be run again after any failure.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _BEAT_SECONDS: Final = 0.5
 
 
 class _Opened(Protocol):
-    """What a run of the target works with."""
+    """The parts of an opened run that this command uses."""
 
     @property
     def loader(self) -> Loader: ...
@@ -69,7 +69,7 @@ class _Opened(Protocol):
 
 
 class ExtractTarget(Protocol):
-    """The target, as far as this command uses it."""
+    """The interface of the target that this command uses."""
 
     name: str
     config_args: tuple[str, ...]
@@ -81,26 +81,26 @@ class ExtractTarget(Protocol):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Its settings, checked."""
+        """The validated settings."""
 
     @property
     def maps(self) -> bool:
-        """Whether it changes what is loaded."""
+        """True if stream maps or flattening change the records."""
 
     def mapped(self) -> Callable[[Iterable[Event]], Iterator[Event]]:
-        """Return what stream maps do to events."""
+        """Return the function that applies stream maps to events."""
 
     def interrupted_by(self, leave: Callable[[], None] | None) -> None:
-        """Call ``leave`` at the first signal."""
+        """Call ``leave`` at the first signal; None removes the callback."""
 
     def work(
         self, conversation: ProtocolBinding, feed: Callable[[Any], None], *, patient: bool = False
     ) -> list[BaseException]:
-        """Load what ``feed`` folds; return what went wrong."""
+        """Load what ``feed`` passes to the loader; return the errors."""
 
 
 class RunCommand:
-    """The command, in the manner of click."""
+    """The `run` command, with the call interface of a click command."""
 
     def __init__(self, plugin: type[ExtractTarget]) -> None:
         self._plugin = plugin
@@ -111,7 +111,7 @@ class RunCommand:
         prog_name: str | None = None,
         **extra: Any,
     ) -> int:
-        """Run it with an argument list; exit with its code where that is asked for."""
+        """Run the command with these arguments; in standalone mode, exit with its code."""
         words = list(sys.argv[1:] if args is None else args)[1:]
         given = _parser(prog_name or self._plugin.name).parse_args(words)
         hide: list[Callable[[str], str]] = []
@@ -119,7 +119,7 @@ class RunCommand:
             code = self._run(given, hide)
         except (ConfigurationError, TargetSparkError) as error:
             code = _refused(map(redact_line, getattr(error, "errors", None) or [str(error)]), hide)
-        except Exception as error:  # noqa: BLE001  nothing is told that could hold a secret
+        except Exception as error:  # noqa: BLE001  an unredacted text could hold a secret
             code = _refused([format_error(error, redact)], hide)
         if extra.get("standalone_mode", True):
             sys.exit(code)
@@ -146,8 +146,8 @@ class RunCommand:
         options = settings.load_options(target.config)
         if options.strict:
             raise UnsupportedError(
-                "strict holds messages of standard input against what they declare, and `run` has"
-                " none: set strict to false, or pipe the tap into target-spark."
+                "strict checks the messages of standard input, and `run` reads no standard input:"
+                " set strict to false, or pipe the tap into target-spark."
             )
         reading = _Reading(target, tap, source, options, given.here, state)
         faults = target.work(ProtocolBinding(SingerReader(), options), reading, patient=True)
@@ -160,7 +160,7 @@ class RunCommand:
 
 
 class _Reading:
-    """One reading of a tap into what a run of the target has opened."""
+    """One sync of a tap into an opened run of the target."""
 
     def __init__(
         self,
@@ -179,10 +179,10 @@ class _Reading:
         self._state = state
 
     def __call__(self, opened: _Opened) -> None:
-        """Read the tap to its end, from where the tables say that it is.
+        """Sync the tap to its end, from the given state or the last state in the tables.
 
         Raises:
-            Exception: whatever the tap or the loader raise.
+            Exception: an error of the tap or the loader.
         """
         opened.engine.begin()
         tap, target = self._tap, self._target
@@ -193,7 +193,7 @@ class _Reading:
         try:
             with outlet.beating():
                 tap.sync_all()
-        except SystemExit:  # a signal: what is covered is committed
+        except SystemExit:  # a signal: the loader commits complete states
             return
         except TargetSparkError:
             raise
@@ -203,7 +203,7 @@ class _Reading:
             target.interrupted_by(None)
 
     def _count(self, opened: _Opened) -> None:
-        """Let the requests of this process and of all executors be counted here."""
+        """Count the requests of this process and of all executors in this process."""
         issuer = RateLimitServer.of(opened.engine.spark())
         if issuer is not None:
             issuer.open()
@@ -212,35 +212,37 @@ class _Reading:
             use_job_rate_limit(self._tap, issuer.address)
 
     def _told(self, error: Exception) -> ReadingError:
-        """Return what is told of an error of the tap's, without a secret of its settings."""
+        """Return an error of the tap as ReadingError, without secrets of its settings."""
         hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
-        if not isinstance(error, SingerSDKError):  # whose message is enough
+        if not isinstance(error, SingerSDKError):  # its message is enough without a traceback
             self._tap.logger.error("The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
     def _last(self, opened: _Opened) -> Mapping[str, Any]:
-        """Return the last state that the tables hold; none where they hold none."""
+        """Return the last state in the tables, or an empty one."""
         from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
 
         marker = get_last_marker(
             opened.run.jobs, find_recoverable_tables(self._options, opened.engine.spark)
         )
         if marker is None or marker.state is None:
-            self._tap.logger.info("The tables hold no state of %s: all is read.", opened.run.job)
+            self._tap.logger.info(
+                "The tables have no state of %s: everything is read.", opened.run.job
+            )
             return {}
         found: dict[str, Any] = json.loads(marker.state)
-        self._tap.logger.info("It goes on from the last state that the tables hold.")
+        self._tap.logger.info("The run continues from the last state in the tables.")
         return found
 
     def _spreader(self, opened: _Opened) -> SparkDistributor | None:
-        """Return who hands contexts to Spark's workers; None: this process reads all of them."""
+        """Return the distributor of partitions, or None if this process reads everything."""
         from target_spark.extract.spark_distributor import SparkDistributor
         from target_spark.storage.staging_upload import StagingArea
 
         if self._target.maps:
-            why = "stream_maps and flattening of the target are done here"
+            why = "the target applies stream_maps and flattening in this process"
         elif self._target.config.get("remote"):
-            why = "the workers of a Spark Connect server are not this application's"
+            why = "the workers of a Spark Connect server cannot run this application's code"
         else:
             why = None
         if why is not None:
@@ -261,7 +263,7 @@ class _Reading:
 
 
 class _Outlet:
-    """Where the tap's events go: to the loader, one at a time, and its beat goes on between."""
+    """Output of the tap: passes its events to the loader, and calls the loader's timer."""
 
     def __init__(
         self,
@@ -276,7 +278,7 @@ class _Outlet:
         self._lock = threading.RLock()
 
     def emit(self, event: Event) -> None:
-        """Fold an event."""
+        """Pass an event to the loader."""
         with self._lock:
             for each in self._mapped([event]):
                 self._loader.fold(each)
@@ -284,7 +286,7 @@ class _Outlet:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Let out states and close old batches while the source is silent."""
+        """Emit states and close old batches during the block, also while the source is silent."""
         ended = threading.Event()
         thread = threading.Thread(target=self._beat, args=(ended,), name="beat", daemon=True)
         thread.start()
@@ -296,7 +298,7 @@ class _Outlet:
 
     def _beat(self, ended: threading.Event) -> None:
         while not ended.wait(_BEAT_SECONDS):
-            with suppress(Exception), self._lock:  # the next event raises it again
+            with suppress(Exception), self._lock:  # the next event raises the error again
                 self._loader.beat()
 
 
@@ -307,27 +309,27 @@ def _leave() -> None:
 def _parted(
     config: Mapping[str, Any], kind: type[Tap], command: RunCommand
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings of the target and those of the tap, from one file for both.
+    """Return the settings of the target and of the tap, from one file for both.
 
     Raises:
-        ConfigurationError: a setting means something to both.
+        ConfigurationError: both declare a setting of the file.
     """
     theirs = frozenset(kind._full_schema()["properties"])  # noqa: SLF001
     both = sorted(theirs & command.names & config.keys())
     if both:
         raise ConfigurationError(
-            f"{', '.join(both)} in --config means something to the target and to the tap: give"
-            " the tap's settings in a file of their own, by --tap-config."
+            f"{', '.join(both)} in --config is a setting of both the target and the tap: pass"
+            " the tap's settings in a separate file with --tap-config."
         )
     tap = {name: value for name, value in config.items() if name in theirs}
     return {name: value for name, value in config.items() if name not in tap}, tap
 
 
 def _document(path: str | None, error: type[ConfigurationError]) -> Any:
-    """Read a document; none where no path is given.
+    """Return a JSON document, or None without a path.
 
     Raises:
-        ConfigurationError: of this kind; it cannot be read.
+        ConfigurationError: the document cannot be read; the exception is of the class ``error``.
     """
     if not path:
         return None
@@ -336,7 +338,7 @@ def _document(path: str | None, error: type[ConfigurationError]) -> Any:
     except (OSError, ValueError, RecursionError) as reason:
         raise error(f"{path} cannot be read: {reason}") from None
     if not isinstance(found, dict):
-        raise error(f"{path} is no JSON object.")
+        raise error(f"{path} is not a JSON object.")
     return found
 
 
@@ -359,7 +361,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         metavar="FILE",
         action="append",
         default=[],
-        help="settings, or ENV for variables; several may be given. Without --tap-config those"
+        help="settings, or ENV for environment variables; repeatable. Without --tap-config, those"
         " that the tap declares are the tap's, the others target-spark's",
     )
     parser.add_argument(
@@ -367,19 +369,19 @@ def _parser(program: str) -> argparse.ArgumentParser:
         metavar="FILE",
         action="append",
         default=[],
-        help="the tap's settings, or ENV; --config has target-spark's alone then",
+        help="the tap's settings, or ENV; --config then has only target-spark's settings",
     )
-    parser.add_argument("--catalog", metavar="FILE", help="which streams and properties are read")
+    parser.add_argument("--catalog", metavar="FILE", help="selected streams and properties")
     parser.add_argument(
         "--state",
         metavar="FILE",
-        help="where to go on from; without it, from the last state that the tables hold",
+        help="state to continue from; default: the last state in the tables",
     )
     parser.add_argument(
         "--here",
         metavar="STREAM",
         action="append",
         default=[],
-        help="a stream whose contexts this process reads by itself; * means all",
+        help="a stream that this process reads itself instead of Spark's workers; * for all",
     )
     return parser

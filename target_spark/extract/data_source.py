@@ -1,10 +1,10 @@
-"""A tap's streams for `spark.read.format("tap")`: Spark's own interface for sources in Python.
+"""Spark's Python data source for the streams of a tap: `spark.read.format("tap")`.
 
-Rules of the room: Spark makes these objects in processes of its own, on the driver, and hands
-them to its workers, pickled. All work is done elsewhere; here it is only spoken as Spark asks
-for it. Nothing but `pyspark` is imported before something is asked for: Spark looks into this
-room whenever a source in Python is wanted, whichever. Source: Spark's guide "Python Data Source
-API".
+Spark creates these objects in separate processes on the driver, and sends them pickled to its
+workers. They delegate to `partition_reader` and `reader_options`. Imports are lazy except
+`pyspark`:
+Spark imports this module whenever any Python data source is used.
+Source: Spark's guide "Python Data Source API".
 """
 
 from __future__ import annotations
@@ -26,51 +26,51 @@ if TYPE_CHECKING:
 __all__ = ["TapDataSource", "TapPartition", "TapReader", "register_source"]
 
 _NO_STREAMING = (
-    "A tap cannot be read as a stream of Spark's: Spark wants to know where a batch ends before"
-    " it is read, and to be given the same batch again after a failure, and the source of a tap"
-    " can say neither. Run `target-spark run` on a schedule: it goes on from the bookmarks that"
-    " are committed with the rows."
+    "A tap cannot be read with Spark Structured Streaming: Spark needs the end of a batch before"
+    " it reads the batch, and the same batch again after a failure, and the source of a tap"
+    " provides neither. Run `target-spark run` on a schedule: it continues from the bookmarks"
+    " that are committed with the rows."
 )
 
 
 class TapDataSource(DataSource):
-    """One stream of a tap; `target_spark.extract.reader_options.OPTIONS` says by what options."""
+    """One stream of a tap; the options are in `target_spark.extract.reader_options.OPTIONS`."""
 
     settings: ClassVar[Mapping[str, Any] | None] = None
-    """Settings of the tap that travel with the class."""
+    """Settings of the tap, pickled with the class."""
 
     preset: ClassVar[Mapping[str, str]] = {}
-    """Options that hold unless they are given."""
+    """Default values of options."""
 
     @classmethod
     def name(cls) -> str:
-        """Return the name by which it is asked for."""
+        """Return the name for `spark.read.format`."""
         return "tap"
 
     def schema(self) -> StructType:
         """Return the stream's columns, as its table would have them.
 
         Raises:
-            UnsupportedError: the options cannot be followed.
+            UnsupportedError: an option is invalid.
         """
         return _build_struct(self._request())
 
     def reader(self, schema: StructType) -> TapReader:
-        """Return what reads the stream.
+        """Return the reader of the stream.
 
         Raises:
-            UnsupportedError: other columns are asked for than the stream has.
+            UnsupportedError: the requested schema differs from the stream's.
         """
         request = self._request()
         if schema != _build_struct(request):
             raise UnsupportedError(
-                f"The columns of stream {request.name} are those that its schema says: load it"
-                " without a schema of your own, then select and cast."
+                f"The columns of stream {request.name} come from its schema: load it without a"
+                " user-specified schema, then select and cast."
             )
         return TapReader(request)
 
     def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802  Spark's
-        """Refuse.
+        """Raise UnsupportedError.
 
         Raises:
             UnsupportedError: always.
@@ -78,7 +78,7 @@ class TapDataSource(DataSource):
         raise UnsupportedError(_NO_STREAMING)
 
     def _request(self) -> ReadOptions:
-        """Return what is asked for, made once: it goes where this object goes."""
+        """Return the parsed options, parsed once and pickled with this object."""
         made: ReadOptions | None = self.__dict__.get("_made")
         if made is None:
             from target_spark.extract.reader_options import parse_options
@@ -88,19 +88,19 @@ class TapDataSource(DataSource):
 
 
 class TapReader(DataSourceReader):
-    """Reads a stream once more for each frame that is loaded."""
+    """Reader of a stream; each DataFrame action reads the stream again."""
 
     def __init__(self, request: ReadOptions) -> None:
         self._request = request
 
     def partitions(self) -> list[TapPartition]:
-        """Return the contexts of the stream; of a parent, its records are read for them."""
+        """Return the contexts of the stream; for a child stream, read the parent's records."""
         from target_spark.extract.partition_reader import plan_groups
 
         return [TapPartition(group) for group in plan_groups(self._request)]
 
     def read(self, partition: TapPartition) -> Iterator[Any]:  # type: ignore[override]
-        """Yield the rows of some contexts as batches; in a worker."""
+        """Yield the rows of some contexts as record batches; runs in a worker."""
         from target_spark.extract.partition_reader import read_batches
         from target_spark.spark.arrow_workers import reuse_worker
 
@@ -117,10 +117,12 @@ class TapPartition(InputPartition):
 def register_source(
     name: str, settings: Mapping[str, Any] | None = None, **preset: str
 ) -> type[TapDataSource]:
-    """Return a class for ``spark.dataSource.register``, to be asked for by ``name``.
+    """Return a data source class for ``spark.dataSource.register``, with the format ``name``.
 
-    ``settings`` are the tap's; they may hold secrets, and stand in no plan and no log. ``preset``
-    are options that need not be given then.
+    Args:
+        name: name for `spark.read.format`.
+        settings: settings of the tap. They may hold secrets, and appear in no plan and no log.
+        **preset: default values of options.
     """
 
     class Registered(TapDataSource):

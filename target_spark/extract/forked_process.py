@@ -1,7 +1,7 @@
-"""Work in a process of its own, so that its death is an error like others.
+"""Work in a child process, so that the death of the process is an ordinary error.
 
-Rules of the room: a process that dies takes with it whatever else it does. Whoever has seen that
-lets the work be done by a child, which has all that its parent has and dies with it.
+A process that dies loses all its other work too. After such a death, the work is repeated in a
+forked child, which inherits everything from its parent and is killed when the parent dies.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ __all__ = ["ProcessDiedError", "run_in_fork"]
 _T = TypeVar("_T")
 
 _PARENT_DEATH: Final = 1
-"""Of prctl: which signal a process gets when its parent is gone."""
+"""PR_SET_PDEATHSIG of prctl: the signal that a process gets when its parent dies."""
 
 
 class ProcessDiedError(SingerSDKError):
-    """The process that did the work is gone without a word."""
+    """Raised if the child process ended without a result."""
 
 
 def run_in_fork(work: Callable[[], _T]) -> _T:
-    """Return what ``work`` returns, done by a child; both must be things that can be pickled.
+    """Return the result of ``work``, run in a forked child; results and errors are pickled.
 
     Raises:
-        DiedError: the child was killed, or killed itself.
-        BaseException: whatever ``work`` raises, or its words where it cannot be pickled.
+        ProcessDiedError: the child was killed or exited.
+        BaseException: the error that ``work`` raised, or a RuntimeError with its text if it cannot
+        be
+            pickled.
     """
     with tempfile.TemporaryFile() as answer:
         pid = os.fork()
@@ -43,7 +45,7 @@ def run_in_fork(work: Callable[[], _T]) -> _T:
         _, status = os.waitpid(pid, 0)
         code = os.waitstatus_to_exitcode(status)
         if code:
-            raise ProcessDiedError(f"the process that read it is gone ({_named(code)})")
+            raise ProcessDiedError(f"the process that read the partition died ({_named(code)})")
         answer.seek(0)
         is_done, found = pickle.load(answer)  # noqa: S301  (of our own child)
     if not is_done:
@@ -53,10 +55,10 @@ def run_in_fork(work: Callable[[], _T]) -> _T:
 
 
 def _be_the_child(work: Callable[[], object], answer: BinaryIO) -> None:
-    """Do the work and end: nothing of the parent's may go on here."""
+    """Run the work in the child and exit without the parent's cleanup."""
     code = 1
     try:
-        with contextlib.suppress(OSError, AttributeError):  # where the system knows it
+        with contextlib.suppress(OSError, AttributeError):  # prctl exists only on Linux
             ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
         answer.write(_answer(work))
         answer.flush()
@@ -78,7 +80,7 @@ def _answer(work: Callable[[], object]) -> bytes:
 
 
 def _named(code: int) -> str:
-    """Return what an exit code says, for people."""
+    """Return a description of an exit code."""
     if code > 0:
         return f"exit code {code}"
     with contextlib.suppress(ValueError):

@@ -1,10 +1,11 @@
-"""One stream of a tap as partitions of Spark's, and a partition as batches of Arrow's.
+"""Division of a stream into Spark partitions, and conversion of a partition to record batches.
 
-Rules of the room: without pyspark. Which contexts there are is found on the driver, by the same
-engine that would read them: it hands them over instead, and what it read of parents until then
-goes nowhere. A worker reads a context whole before any of its rows leave, into a file that nobody
-else can open: so it can be tried again, and no row is there twice. What is told of a failure
-names the context and has no secret of the settings.
+This module does not import pyspark. The contexts of a stream are found on the driver with the
+tap's sync engine, which hands the contexts over instead of reading them; the parents' records that
+it
+reads are dropped. A worker reads a context completely into an unnamed temporary file before it
+yields a row, so that it can retry without duplicates. Error messages name the context and contain
+no secrets of the settings.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ if TYPE_CHECKING:
 __all__ = ["PartitionGroup", "plan_groups", "read_batches"]
 
 _IN_MEMORY: Final = 8 << 20
-"""Bytes of a context that are kept without a file."""
+"""Maximum bytes of a context that are kept in memory instead of a file."""
 
 _ROWS, _BYTES = 10_000, 4 << 20
-"""Of a batch, at most about."""
+"""Approximate maximum rows and bytes of a record batch."""
 
 _ALL_AT_ONCE: Final = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionGroup:
-    """Contexts that are read one after the other; None stands for the whole stream.
+    """Contexts that one partition reads one after the other; None is the whole stream.
 
-    ``number`` is its place among the ``of`` groups of a stream.
+    ``number`` is the group's index among the ``of`` groups of the stream.
     """
 
     number: int
@@ -61,7 +62,7 @@ class PartitionGroup:
 
 
 def plan_groups(request: ReadOptions) -> list[PartitionGroup]:
-    """Return the contexts of a stream, in as many groups as there may be partitions."""
+    """Return the contexts of a stream, divided into at most ``request.partitions`` groups."""
     parts = _list_parts(request)
     size = min(len(parts), request.partitions or len(parts)) or 1
     return [PartitionGroup(number, size, parts[number::size]) for number in range(size)]
@@ -70,7 +71,7 @@ def plan_groups(request: ReadOptions) -> list[PartitionGroup]:
 def _list_parts(request: ReadOptions) -> list[WorkUnit | None]:
     try:
         return _collected(request)
-    except Exception as error:  # noqa: BLE001  it is told, without secrets
+    except Exception as error:  # noqa: BLE001  it is reported without secrets
         why = request.told(error)
         raise FrameError(f"The contexts of stream {request.name} cannot be found: {why}") from None
 
@@ -88,7 +89,7 @@ def _collected(request: ReadOptions) -> list[WorkUnit | None]:
 
 
 class _Collected:
-    """An outlet, and the spreader of a sync, that takes contexts and lets nobody read them."""
+    """Output and distributor of a sync that collects contexts and reads none."""
 
     most = _ALL_AT_ONCE
     encode = staticmethod(encode_body)
@@ -102,7 +103,7 @@ class _Collected:
         return self
 
     def emit(self, event: Event) -> None:
-        """Let what comes of parents go."""
+        """Drop the events of parent streams."""
 
     def refuses(self, _stream: Any) -> str | None:
         return None
@@ -112,7 +113,7 @@ class _Collected:
         return WorkResults((), [WorkResult(part.number) for part in parts])
 
     def read_here(self, _context: Any) -> tuple[()]:
-        """Stand for the records of a stream that the engine does not hand over."""
+        """Replace `get_records` of a stream that the engine does not distribute."""
         self.is_read_here = True
         return ()
 
@@ -124,7 +125,7 @@ def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.Rec
     """Read the contexts of a group, and yield their rows.
 
     Raises:
-        FrameError: a context failed as often as it may be tried, or a value does not fit.
+        FrameError: a context failed in every attempt, or a value does not fit.
     """
     conversion = ArrowConverter(request.layout, nulls=request.nulls)
     for part in group.parts:
@@ -136,7 +137,7 @@ def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.Rec
 
 
 def _read(request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _Sink) -> bool:
-    """Read a context, as often as it may be tried; tell whether it has rows."""
+    """Read a context with retries; return True if it has rows."""
 
     def once() -> bool:
         sink.begin()
@@ -169,7 +170,7 @@ def _sync(request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, si
 def _told(request: ReadOptions, error: BaseException) -> str:
     if not isinstance(error, ConversionError):
         return request.told(error)
-    hint = "With the option misfits=null it is null"
+    hint = "With the option misfits=null the value becomes null"
     return f"record {error.row + 1} does not fit: {error}. {hint}."
 
 
@@ -183,7 +184,7 @@ def _named(request: ReadOptions, part: WorkUnit | None) -> str:
 
 
 class _Sink:
-    """Takes the events of one context: the rows of the stream become batches in a file."""
+    """Output of one context: writes the stream's rows as record batches to a file."""
 
     encode = staticmethod(encode_body)
 
@@ -194,7 +195,7 @@ class _Sink:
         self.begin()
 
     def begin(self) -> None:
-        """Forget what came so far."""
+        """Discard everything received so far."""
         self._file.seek(0)
         self._file.truncate()
         self._writer: Any = None
@@ -204,7 +205,7 @@ class _Sink:
 
     def emit(self, event: Event) -> None:
         if isinstance(event, BatchFiles):
-            raise FrameError("its rows go into files (batch_config): load it with target-spark run")
+            raise FrameError("its rows are in files (batch_config): load it with target-spark run")
         if not isinstance(event, Rows) or str(event.stream) != self._name:
             return
         self._bodies += event.rows
@@ -227,7 +228,7 @@ class _Sink:
         self._bodies, self._waiting = [], 0
 
     def end(self) -> bool:
-        """Write what an end needs; tell whether there is any row."""
+        """Finish the file; return True if it has rows."""
         if self._writer is None:
             return False
         self._writer.close()

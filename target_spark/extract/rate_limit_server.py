@@ -1,9 +1,10 @@
-"""Places in the schedule of a source, for all processes of a job together.
+"""Rate limits shared by all processes of a Spark job.
 
-Rules of the room: the driver counts, everybody else asks. It never waits for anyone: it answers at
-once how long whoever asks has to wait. Who does not know the key of the run is not answered, and
-what is asked and answered are numbers and names of budgets, never objects of Python. Where workers
-cannot reach the driver, each has a share of its own instead: every so many moments, one is its.
+The driver counts the requests; executors ask it for a slot. The server never blocks: it responds at
+once with the time to wait. It serves only clients that know the run's key, and messages contain
+only
+numbers and names of limits, never Python objects. If workers cannot reach the driver, each gets a
+static share instead: every n-th time slot.
 """
 
 from __future__ import annotations
@@ -64,21 +65,21 @@ _Answer = TypeVar("_Answer")
 
 
 class RateLimitBackend(Protocol):
-    """Says where a job's requests are counted; travels with the tap's settings."""
+    """Location of a job's request counters; pickled with the tap's settings."""
 
     def counters(self) -> RateCounterStore:
-        """Return what counts them, for this process."""
+        """Return the counters for this process."""
         ...
 
 
 def use_job_rate_limit(tap: object, permits: RateLimitBackend | None) -> None:
-    """Let the requests of a tap be counted with those of the whole job."""
+    """Count the requests of a tap together with those of the whole job."""
     if permits is not None:
         use_shared_counters(tap, permits.counters())
 
 
 class _Asked(msgspec.Struct, frozen=True, array_like=True):
-    """What is asked of the issuer: a place, or (``seconds`` or ``left`` given) to be heeded."""
+    """A message to the server: a request for a slot, or a limit report (``left``, ``seconds``)."""
 
     name: str
     terms: RateLimits
@@ -89,11 +90,12 @@ class _Asked(msgspec.Struct, frozen=True, array_like=True):
 
 # ------------------------------------------------------------------------------ the driver
 class RateLimitServer:
-    """Counts the requests of a job while it runs: a context manager, on the driver.
+    """Server on the driver that counts the requests of a job; a context manager.
 
-    ``host`` is the name under which executors reach the driver (``spark.driver.host``), ``bind``
-    the address that is listened on (``spark.driver.bindAddress``), and ``port`` a free one
-    unless given.
+    Args:
+        host: name under which executors reach the driver (``spark.driver.host``).
+        bind: address to listen on (``spark.driver.bindAddress``).
+        port: port to listen on; 0 for any free port.
     """
 
     def __init__(self, host: str = _LOOPBACK, bind: str | None = None, port: int = 0) -> None:
@@ -114,10 +116,10 @@ class RateLimitServer:
         self.close()
 
     def open(self) -> None:
-        """Listen.
+        """Start to listen.
 
         Raises:
-            PermitsError: the address cannot be listened on.
+            RateLimitServerError: the server cannot listen on the address.
         """
         self._thread.start()
         self._ready.wait()
@@ -130,19 +132,20 @@ class RateLimitServer:
             ) from self._failure
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop the server."""
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
 
     @classmethod
     def of(cls, spark: SparkSession) -> RateLimitServer | None:
-        """Return the issuer of a run, for the executors of its Spark; None: they cannot reach it.
+        """Return the server for the executors of a Spark session; None for Spark Connect.
 
-        It listens where the driver itself does, on a port that may be given
-        (``spark.tap.permits.port``). Behind Spark Connect the driver is elsewhere.
+        It listens on the driver's address, on the port ``spark.tap.permits.port`` if that is set.
+        With
+        Spark Connect, the driver is on another machine, and executors cannot reach this process.
 
         Raises:
-            PermitsError: the port is none.
+            RateLimitServerError: the port is invalid.
         """
         if not hasattr(spark, "_jsparkSession"):
             return None
@@ -151,13 +154,13 @@ class RateLimitServer:
         port = spark.conf.get(_PORT, "0") or "0"
         if not (port.isascii() and port.isdigit() and int(port) <= _LAST_PORT):
             raise RateLimitServerError(
-                f"{_PORT} (in spark) is a port from 0 to {_LAST_PORT}, not {port}."
+                f"{_PORT} (in spark) must be a port from 0 to {_LAST_PORT}, not {port}."
             )
         return cls(host, bind, int(port))
 
     @property
     def address(self) -> RateLimitAddress:
-        """Where it is asked; for workers."""
+        """The address and key for workers."""
         return RateLimitAddress(self._host, self._port, self._key)
 
     def _run(self) -> None:
@@ -170,7 +173,7 @@ class RateLimitServer:
             self._ready.set()
 
     async def _listen(self) -> None:
-        """Serve each connection in a task of its own until the issuer is closed."""
+        """Serve each connection in a separate task until the server is closed."""
         with _bound(self._bind, self._port) as listener:
             self._port = listener.getsockname()[1]
             accepting = asyncio.ensure_future(self._accept(listener))
@@ -180,11 +183,11 @@ class RateLimitServer:
             for task in others:
                 task.cancel()
             await asyncio.gather(accepting, *others, return_exceptions=True)
-            await asyncio.sleep(0)  # what was closed gives back its descriptor
+            await asyncio.sleep(0)  # closed connections release their file descriptors
 
     async def _accept(self, listener: socket.socket) -> None:
         connections = AuthenticatedConnections(get_max_connections())
-        tasks: set[asyncio.Task[None]] = set()  # the loop itself holds them weakly
+        tasks: set[asyncio.Task[None]] = set()  # the event loop keeps only weak references
         async for accepted in serve_connections(listener):
             task = asyncio.ensure_future(self._serve(accepted, connections))
             tasks.add(task)
@@ -192,7 +195,7 @@ class RateLimitServer:
             task.add_done_callback(partial(_close, accepted))
 
     async def _serve(self, accepted: socket.socket, connections: AuthenticatedConnections) -> None:
-        """Answer one process until it goes away."""
+        """Respond to one client until it disconnects."""
         reader, writer = await asyncio.open_connection(sock=accepted)
         connections.add(writer)
         try:
@@ -203,7 +206,7 @@ class RateLimitServer:
                     writer.write(self._answer(line))
                     await writer.drain()
         except (OSError, ValueError, TimeoutError, asyncio.TimeoutError, asyncio.CancelledError):
-            pass  # it is gone, or speaks another language; it may come again
+            pass  # the client disconnected, or uses another protocol; it may connect again
         finally:
             connections.discard(writer)
 
@@ -225,10 +228,10 @@ class RateLimitServer:
 
 
 def _close(accepted: socket.socket, task: asyncio.Task[None]) -> None:
-    """Close the socket of a connection whose task has ended, or was cancelled unstarted."""
+    """Close the socket of a connection whose task has ended, or was cancelled before its start."""
     accepted.close()
     if not task.cancelled():
-        task.exception()  # of a client that was gone before it was served
+        task.exception()  # retrieved, so that asyncio does not log it
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -254,7 +257,7 @@ def _proof(key: bytes, challenge: bytes) -> bytes:
 
 
 def _portable(terms: RateLimits) -> RateLimits:
-    """Return terms as JSON knows numbers: -1 stands for any number of requests."""
+    """Return limits for JSON, which has no infinity: -1 is an unlimited number of requests."""
     rates = tuple((-1.0 if math.isinf(most) else most, each) for most, each in terms.rates)
     return RateLimits(terms.kind, rates)
 
@@ -267,20 +270,20 @@ def _whole(terms: RateLimits) -> RateLimits:
 # ----------------------------------------------------------------------------- the workers
 @dataclass(frozen=True, slots=True)
 class RateLimitAddress:
-    """Where the issuer of a run is asked, and with which key."""
+    """Address and key of the server of a run."""
 
     host: str
     port: int
     key: bytes = field(repr=False)
 
     def counters(self) -> RateCounterStore:
-        """Return what asks it; one connection for this process."""
+        """Return the client of this process, which has one connection."""
         with _clients_lock:
             return _clients.setdefault((self, os.getpid()), _Client(self))
 
 
 class _Client:
-    """Asks the issuer, one question at a time."""
+    """Client of the server; sends one message at a time."""
 
     is_shared = True
 
@@ -290,20 +293,20 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Ask for a place.
+        """Reserve a slot.
 
         Raises:
-            PermitsError: the driver does not answer.
+            RateLimitServerError: the driver does not respond.
         """
         return self._call(_Asked(name, _portable(terms), weight))
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Say what the source says.
+        """Report the remaining requests that the source returned.
 
         Raises:
-            PermitsError: the driver does not answer.
+            RateLimitServerError: the driver does not respond.
         """
         self._call(_Asked(name, _portable(terms), 0, left, seconds))
 
@@ -335,15 +338,15 @@ class _Client:
     def _close(self) -> None:
         if self._wire is not None:
             wire, self._wire = self._wire, None
-            with contextlib.suppress(OSError):  # what it had not sent yet
+            with contextlib.suppress(OSError):  # unsent data
                 wire.close()
 
     def _reason(self, error: Exception) -> RateLimitServerError:
         where = f"{self._address.host}:{self._address.port}"
         return RateLimitServerError(
-            f"The driver counts the requests of this job at {where}, and this executor does not"
-            f" reach it ({error}). Let executors reach the driver's ports, and set"
-            " spark.driver.host (in spark) to the address under which they do."
+            f"The driver counts the requests of this job at {where}, and this executor cannot"
+            f" reach it ({error}). Allow executors to reach the driver's ports, and set"
+            " spark.driver.host (in spark) to an address that they can reach."
         )
 
 
@@ -352,7 +355,7 @@ _clients_lock = threading.Lock()
 
 
 def _tried(call: Callable[[], _Answer], reason: Callable[[Exception], Exception]) -> _Answer:
-    """Call something whose connection may break, a few times with a pause between."""
+    """Call a function, and retry after connection errors with growing pauses."""
     pause = _FIRST_PAUSE_SECONDS
     for left in reversed(range(_TRIES)):
         try:
@@ -368,23 +371,24 @@ def _tried(call: Callable[[], _Answer], reason: Callable[[Exception], Exception]
 # -------------------------------------------------------------------- without the driver
 @dataclass(frozen=True, slots=True)
 class StaticShare:
-    """The moments of one part where ``of`` parts run at most, and nobody can be asked.
+    """Time slots of one part, if ``of`` parts may run at once and no server can be reached.
 
-    The clocks of all machines are divided into moments as far apart as the rate says, and
-    every ``of``-th of them, from the ``number``-th on, is this part's. So the job keeps to its
-    budgets, and one part alone is slower than it may be.
+    Time is divided into slots of the length that the rate allows, equal on all machines. Every
+    ``of``-th slot, starting at ``number``, belongs to this part. The job stays within its limits,
+    but a
+    part that runs alone is slower than necessary.
     """
 
     number: int
     of: int
 
     def counters(self) -> RateCounterStore:
-        """Return what hands out the moments of this part."""
+        """Return the counter that hands out the slots of this part."""
         return _Moments(self)
 
 
 class _Moments:
-    """Hands out the moments of a share; no other part has the same."""
+    """Counter that hands out the time slots of one share; no other part uses them."""
 
     is_shared = True
 
@@ -394,20 +398,20 @@ class _Moments:
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Take the next ``weight`` of this part's moments, and wait for the last."""
+        """Reserve the next ``weight`` slots of this part, and return the wait for the last one."""
         apart = max(seconds / most for most, seconds in terms.rates)
         now = time.time()
         with self._lock:
             after = max(now, self._free_at.get(name, now))
             at = _moment(after, apart, self._share) if apart else after
             at += (weight - 1) * apart * self._share.of
-            self._free_at[name] = at + apart / 2  # whatever floats make of it, not this one again
+            self._free_at[name] = at + apart / 2  # excludes this slot in spite of rounding
         return Reservation(at - now, is_taken=True)
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Take no moment before the source counts anew, where it leaves none."""
+        """Skip the slots before the source resets its limit, if it has no requests left."""
         if left == 0:
             wait = max(each for _, each in terms.rates) if seconds is None else seconds
             with self._lock:
@@ -415,7 +419,7 @@ class _Moments:
 
 
 def _moment(after: float, apart: float, share: StaticShare) -> float:
-    """Return the first moment of a share after another one."""
+    """Return the share's first slot after a time."""
     round_seconds = apart * share.of
     first = apart * share.number
     return (math.floor((after - first) / round_seconds) + 1) * round_seconds + first

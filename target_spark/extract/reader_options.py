@@ -1,9 +1,8 @@
-"""What somebody asks of one stream of a tap, to have its rows as a frame.
+"""Options of `spark.read.format("tap")`, parsed on the driver.
 
-Rules of the room: everything is decided on the driver, from texts: options are texts that Spark
-shows in its plans, its UI and its event log. So no secret may be among them; settings come from
-files, from the environment, or with a class that was registered, and from then on travel inside
-of what Spark hands to its workers. Columns are those that a table would get.
+Options are texts that Spark shows in its plans, its UI and its event log, so they must not contain
+secrets. Settings come from files, from the environment, or from a registered class, and are pickled
+in the objects that Spark sends to its workers. The columns are those that a table would get.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ __all__ = ["OPTIONS", "ReadOptions", "parse_options", "single_stream"]
 
 OPTIONS: Final[Mapping[str, str]] = {
     "tap": "the tap's class, as in tap_x:TapX",
-    "stream": "the stream that is read",
-    "config": "files of settings, with commas between them; ENV asks for the environment",
-    "catalog": "a catalog, or the file that has it",
-    "state": "a state, or the file that has it, to go on from",
-    "misfits": "error (the default), or null for values that do not fit their columns",
-    "tries": "how often a context is read before it has failed; 3 unless given",
-    "partitions": "at most so many partitions; one for each context unless given",
-    "numbers_as_decimal": "the digits of numbers without multipleOf, as in 38,9",
-    "oversized_numbers_as_text": "whether numbers of more than 38 digits are text",
-    "truncate_timestamps": "whether what is beyond microseconds is cut off",
+    "stream": "the stream to read",
+    "config": "settings files, separated by commas; ENV for environment variables",
+    "catalog": "a catalog, or the path of a catalog file",
+    "state": "a state to continue from, or the path of a state file",
+    "misfits": "error (the default) or null: treatment of values that do not fit their columns",
+    "tries": "number of attempts to read a context; default 3",
+    "partitions": "maximum number of partitions; default one per context",
+    "numbers_as_decimal": "precision and scale of numbers without multipleOf, as in 38,9",
+    "oversized_numbers_as_text": "true to read numbers of more than 38 digits as text",
+    "truncate_timestamps": "true to drop digits after microseconds",
 }
 
 _TRIES: Final = 3
@@ -54,10 +53,11 @@ _DIGITS: Final = re.compile(r"([1-9]\d?),(\d\d?)")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReadOptions:
-    """One stream of a tap, and how its rows are read.
+    """Options for reading one stream of a tap.
 
-    ``stream`` is the tap's own name for it, ``name`` the one under which its rows go out: stream
-    maps may change it. With ``nulls`` a value that does not fit is null.
+    ``stream`` is the tap's name of the stream, ``name`` the name of its output: stream maps may
+    change
+    it. With ``nulls``, a value that does not fit is null.
     """
 
     source: TapSpec
@@ -70,16 +70,16 @@ class ReadOptions:
     partitions: int | None = None
 
     def tap(self) -> Tap:
-        """Make the tap, with the state, to read this stream alone."""
+        """Return a new tap with the state and only this stream selected."""
         return single_stream(self.source.new(self.state), self.stream)
 
     def told(self, error: BaseException) -> str:
-        """Return what to say of an error, without the secrets of the settings."""
+        """Return the text of an error, without secrets of the settings."""
         return _told(self.source, error)
 
 
 def single_stream(tap: Tap, stream: str) -> Tap:
-    """Let a tap have selected this stream and no other; return it."""
+    """Select only this stream of a tap, and return the tap."""
     for name, each in tap.streams.items():
         if each.selected != (name == stream):
             each.selected = name == stream
@@ -87,12 +87,14 @@ def single_stream(tap: Tap, stream: str) -> Tap:
 
 
 def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = None) -> ReadOptions:
-    """Read options; ``config`` are settings that came with a class that was registered.
+    """Parse options, create the tap and read the stream's schema from it.
 
-    The tap is made, and asked for its streams.
+    Args:
+        given: options of the DataFrame reader.
+        config: settings of a registered data source class.
 
     Raises:
-        UnsupportedError: an option is not known, is missing, or says what cannot be.
+        UnsupportedError: an option is unknown, missing or invalid.
         ConfigurationError: the tap, its settings, its catalog or its state cannot be used.
     """
     options = _known(given)
@@ -128,9 +130,9 @@ def _asked(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
         return _described(source, name)
     except (TargetSparkError, ConfigurationError):
         raise
-    except Exception as error:  # noqa: BLE001  it is told, without secrets
+    except Exception as error:  # noqa: BLE001  it is reported without secrets
         why = _told(source, error)
-        raise FrameError(f"The tap {source.tap} cannot be asked for its streams: {why}") from None
+        raise FrameError(f"The tap {source.tap} cannot list its streams: {why}") from None
 
 
 def _told(source: TapSpec, error: BaseException) -> str:
@@ -139,9 +141,9 @@ def _told(source: TapSpec, error: BaseException) -> str:
 
 
 def _described(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
-    """Return how the rows of a stream are described, and what the tap itself calls it.
+    """Return the schema of an output stream, and the tap's name of its source stream.
 
-    Stream maps may give it another name than that, and one stream several.
+    Stream maps may rename a stream, or make several output streams of one.
     """
     streams = source.new().streams
     known: list[str] = []
@@ -160,7 +162,9 @@ def _column_options(options: Mapping[str, str]) -> ColumnOptions:
     digits = options.get("numbers_as_decimal")
     found = None if digits is None else _DIGITS.fullmatch(digits)
     if digits is not None and found is None:
-        raise UnsupportedError(f"numbers_as_decimal is {digits!r}: say the digits, as in 38,9.")
+        raise UnsupportedError(
+            f"numbers_as_decimal is {digits!r}: expected precision and scale, as in 38,9."
+        )
     return ColumnOptions(
         plain_numbers=None if found is None else Decimal(int(found[1]), int(found[2])),
         oversized_as_text=_is_true(options, "oversized_numbers_as_text"),
@@ -172,7 +176,7 @@ def _column_options(options: Mapping[str, str]) -> ColumnOptions:
 
 
 def _settings(asked: str | None, own: Mapping[str, Any] | None, tap: str) -> dict[str, Any]:
-    """Return the settings that an option asks for, over those that came with the class."""
+    """Return the settings from the option ``config``, merged over those of the class."""
     if asked is None:
         return dict(own or {})
     kind = import_tap_class(tap)
@@ -187,17 +191,17 @@ def _settings(asked: str | None, own: Mapping[str, Any] | None, tap: str) -> dic
 
 
 def _inline(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Read settings that stand in an option, where everybody can see them."""
+    """Return settings given as JSON in the option, which must not contain secrets."""
     try:
         found = parse_json(text.encode())
     except ValueError:
-        raise UnsupportedError("The option config begins as JSON, and is none.") from None
+        raise UnsupportedError("The option config is not valid JSON.") from None
     hide = make_redactor(found, schema)
     if any(hide(value) != value for value in _texts(found)):
         raise UnsupportedError(
-            "The option config holds a secret. Spark shows options in its UI and its event log:"
-            " name a file of settings instead, or ENV for those of the environment, or register"
-            " the tap with its settings (pyspark_tap.tap_source)."
+            "The option config contains a secret. Spark shows options in its UI and its event log:"
+            " pass the path of a settings file instead, or ENV for environment variables, or"
+            " register the tap with its settings (pyspark_tap.tap_source)."
         )
     settings: dict[str, Any] = found
     return settings
@@ -216,7 +220,7 @@ def _texts(value: Any) -> Iterator[str]:
 def _document(
     given: str | None, read: Callable[[str, str], dict[str, Any]], option: str
 ) -> dict[str, Any] | None:
-    """Read a document that an option holds, or the file of it that the option names."""
+    """Return the document in an option, or in the file that the option names."""
     if given is None:
         return None
     if given.lstrip().startswith("{"):
@@ -239,7 +243,7 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
         if name not in OPTIONS:
             raise UnsupportedError(
                 f"There is no option {name}.{suggest(name, OPTIONS)}"
-                f" There are: {', '.join(sorted(OPTIONS))}."
+                f" Options: {', '.join(sorted(OPTIONS))}."
             )
     return options
 
@@ -255,14 +259,14 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not (text.isdecimal() and int(text) > 0):
-        raise UnsupportedError(f"The option {name} is {text!r}, and has to be a number from 1 on.")
+        raise UnsupportedError(f"The option {name} is {text!r}: expected a positive integer.")
     return int(text)
 
 
 def _get_choice(options: Mapping[str, str], name: str, words: Collection[str]) -> str | None:
     text = options.get(name)
     if text is not None and text not in words:
-        raise UnsupportedError(f"The option {name} is {text!r}: it may be {' or '.join(words)}.")
+        raise UnsupportedError(f"The option {name} is {text!r}: expected {' or '.join(words)}.")
     return text
 
 

@@ -1,7 +1,7 @@
-"""A part that fails is read again, and given up for good in words.
+"""Retries of a part that fails, with a final error as text.
 
-Rules of the room: what is the same however often it is tried is tried once. What is told has no
-secret: whoever calls says how an error is told.
+Errors that every attempt would repeat are not retried. Messages contain no secrets: the caller
+passes the function that describes an error.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _PAUSE: Final = 1.0
-"""Seconds before it is tried again; twice as many before each further time."""
+"""Seconds before the second attempt; doubled before each further attempt."""
 
 _FINAL: Final = (ConfigurationError, InvalidStreamSortException)
 
 
 class RetriesExhaustedError(Exception):
-    """It failed as often as it may; the text says why."""
+    """Raised after the last attempt; the text is the reason."""
 
 
 def with_retries(
@@ -36,20 +36,27 @@ def with_retries(
     told: Callable[[BaseException], str],
     final: tuple[type[BaseException], ...] = (),
 ) -> _T:
-    """Return what a step returns, as often as it may be tried; errors of ``final`` are final.
+    """Return the result of ``step``, after up to ``tries`` attempts.
+
+    Args:
+        step: function to call.
+        tries: maximum number of attempts, at least 1.
+        where: description of the step, for the log.
+        told: function that describes an error without secrets.
+        final: exceptions that are not retried.
 
     Raises:
-        FailedError: it failed for good; the error itself is not shown.
+        RetriesExhaustedError: the last attempt failed; the original exception is not chained.
     """
     pause = _PAUSE
     for left in reversed(range(tries)):
         try:
             return step()
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001, PERF203  it is told
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001, PERF203  it is reported
             why = told(error)
             if not left or isinstance(error, (*_FINAL, *final)):
                 raise RetriesExhaustedError(why) from None
-            logger.warning("%s: %s; once more.", where, why)
+            logger.warning("%s: %s; trying again.", where, why)
             time.sleep(pause)
             pause *= 2
     raise AssertionError  # tries are at least one

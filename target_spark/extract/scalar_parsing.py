@@ -1,9 +1,10 @@
-"""One scalar at a time, from its text in JSON to a value, exactly.
+"""Exact conversion of single scalars from their JSON text.
 
-Rules of the room: pure, and the slow and whole truth: whatever is quicker elsewhere gives the
-same. A string's text is what stands between its quotes, any other value's is how it is written.
-The verdicts are those of `target_spark.frames.sql_casts`, which converts rows on their way into
-tables: nothing is rounded, cut or guessed, and a text that is no value of its type is an error.
+Pure functions, slow and complete; faster conversions must give the same results. The text of a
+string is its content without quotes, the text of any other value is its JSON. The rules are those
+of
+`target_spark.frames.sql_casts`, which converts rows for tables: nothing is rounded, truncated or
+guessed, and a text that is not a value of its type is an error.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _PLACES: Final = 6
 _MINUTES: Final = 60
 _FARTHEST: Final = timedelta(hours=18)
-"""The greatest distance of a zone from UTC."""
+"""Maximum offset of a time zone from UTC."""
 
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?([0-9]+))?")
 _LONGEST_EXPONENT: Final = 4
@@ -53,12 +54,12 @@ _LITERALS: Final = MappingProxyType({"true": True, "false": False})
 
 
 def parse_scalar(text: str, type_: ColumnType, *, cut: bool = False) -> Any:
-    """Return the value that a text stands for, an instant in microseconds since 1970.
+    """Return the value of a text; a timestamp is in microseconds since 1970.
 
-    With ``cut`` a date-time loses what it says beyond microseconds.
+    With ``cut``, the digits of a date-time after microseconds are dropped.
 
     Raises:
-        ValueError: it stands for none of this type.
+        ValueError: the text is not a value of this type.
     """
     if isinstance(type_, Timestamp):
         return _instant(text, cut=cut)

@@ -1,11 +1,11 @@
-"""Parts of a tap's sync in Spark's workers, seen from the driver.
+"""Distribution of a tap's partitions to Spark workers, on the driver.
 
-Rules of the room: parts that come together are one job of Spark's, whose results go into one folder
-by Spark's own protocol of commits: what a lost worker has written counts for nothing, and what is
-tried again counts once. In a folder that the driver has as well, workers write their rows
-themselves, and only the files that the results name are shown to readers; to any other address
-rows go with the results. Nothing is folded before the job has ended well. The job runs in a thread,
-so that a signal can end it.
+Partitions that are synced together are one Spark job, whose results are written to one folder with
+Spark's commit protocol: output of lost workers is ignored, and retried tasks count once. If the
+workers can write to the driver's folder, they write their rows directly, and only files that
+results
+name become visible to readers; otherwise the rows are sent with the results. Nothing goes to the
+loader before the job has succeeded. The job runs in a thread, so that a signal can cancel it.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _LOOK_SECONDS: Final = 0.1
 _ROWS: Final = "stream INT, value BINARY"
 _MANY: Final = 1 << 16
 _TASKS_PER_SLOT: Final = 8
-"""So many tasks make up for parts of different lengths."""
+"""Tasks per slot, to balance partitions of different lengths."""
 
 MAX_PARTS_PER_JOB: Final = 1_000
-"""Parts of one job, on a small cluster."""
+"""Maximum number of partitions of one job, on a small cluster."""
 
 _PARTS_PER_SLOT: Final = 64
-"""So many for each slot of a large one: all wait for the last part of a job."""
+"""Partitions of one job per slot of a large cluster: all wait for the job's last partition."""
 
 _WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
 
@@ -66,11 +66,16 @@ _ORDINAL: Final = r"CAST(regexp_extract(value, '^\\{\"n\":([0-9]+)', 1) AS BIGIN
 
 
 class SparkDistributor:
-    """Syncs parts in one job of Spark's at a time.
+    """Distributor that syncs partitions in one Spark job at a time.
 
-    ``streams`` are the tap's, by name; ``reserve`` keeps ordinals for rows that were read;
-    ``here`` are the streams that a user wants to be read by the driver (``*``: all), ``width`` how
-    many parts may be read at once, as far as a user says.
+    Args:
+        source: tap with its settings and catalog.
+        streams: streams of the tap by name.
+        engine: provider of the Spark session.
+        reach: staging folders that the workers can reach.
+        reserve: function that reserves ordinals for rows.
+        here: streams that the driver reads, at the user's request; ``*`` for all.
+        width: maximum number of partitions read at once, if the user limits it.
     """
 
     def __init__(
@@ -92,22 +97,22 @@ class SparkDistributor:
         self._here = frozenset(here)
         self._width = width
         self.most: int = MAX_PARTS_PER_JOB
-        """Parts of one job: what is read of them is committed before the next are begun."""
+        """Maximum partitions of one job: their rows are committed before the next job starts."""
         self._parts = 0
         self._origins: dict[str, str] = {}
         self._addresses: list[str] = []
 
     def refuses(self, stream: SyncStream) -> str | None:
-        """Say why it does not take a stream; None: it does."""
+        """Return the reason not to distribute a stream, or None."""
         if self._here & {"*", stream.name}:
-            return "it was asked for with --here"
+            return "--here selects it"
         return None
 
     def sync(self, parts: Sequence[WorkUnit], *, in_order: bool) -> WorkResults:
-        """Sync parts in one job; their rows stand in files when it returns.
+        """Sync partitions in one job; their rows are in files when this returns.
 
         Raises:
-            PartsFailedError: the job itself failed, so that nothing of it counts.
+            PartitionsFailedError: the job failed, and none of its rows count.
         """
         started = time.monotonic()
         described = self._described(parts)
@@ -135,7 +140,7 @@ class SparkDistributor:
         )
 
     def _starts(self, told: Iterable[PartResult], first: int) -> dict[int, int]:
-        """Keep ordinals for the rows that were read; return where those of each part begin."""
+        """Reserve ordinals for the rows; return the first ordinal of each partition."""
         counts = {each.result.number: sum(each.result.counts.values()) for each in told}
         ordinal = self._reserve(sum(counts.values()))
         starts: dict[int, int] = {}
@@ -145,16 +150,16 @@ class SparkDistributor:
         return starts
 
     def close(self) -> None:
-        """Remove what was put down, as far as it is still there."""
+        """Remove the files of all jobs that still exist."""
         if not self._addresses or self._engine.failure is not None:
             return
-        with contextlib.suppress(Exception):  # a later run removes it
+        with contextlib.suppress(Exception):  # a later run removes the files
             spark = self._engine.spark()
             for address in self._addresses:
                 self._reach.forget(spark, address)
 
     def _described(self, parts: Sequence[WorkUnit]) -> dict[str, SchemaEvent]:
-        """Return what rows may go out as: the streams of the parts, and those below them."""
+        """Return the schemas of the output streams: of the partitions and their child streams."""
         family: dict[str, SyncStream] = {}
         for name in dict.fromkeys(part.stream for part in parts):
             stream = self._streams[name]
@@ -169,12 +174,12 @@ class SparkDistributor:
         return found
 
     def _versions(self, parts: Sequence[WorkUnit]) -> dict[str, int]:
-        """Return the table versions of rows, by the names under which these go out."""
+        """Return the table versions by output stream name."""
         known = {name: version for part in parts for name, version in part.versions.items()}
         return {out: known[name] for out, name in self._origins.items() if name in known}
 
     def _patiently(self, step: Callable[[SparkSession, str], _T]) -> tuple[_T, str]:
-        """Do a step that puts rows to a new address; again, elsewhere, where its failure passes."""
+        """Run a step that writes rows to a new address; retry transient errors with another one."""
         address = ""
 
         def once() -> _T:
@@ -196,14 +201,14 @@ class SparkDistributor:
             raise
         except Exception as error:
             raise PartitionsFailedError(
-                f"What was read in Spark's workers is lost, and none of it counts: {_reason(error)}"
+                f"The rows that Spark's workers read are lost and not loaded: {_reason(error)}"
             ) from error
 
     def _run(self, spark: SparkSession, work: SparkTask, address: str) -> list[PartResult]:
         slots = _slots(spark)
         self.most = max(MAX_PARTS_PER_JOB, slots * _PARTS_PER_SLOT)
         tasks = min(len(work.parts), self._width or slots * _TASKS_PER_SLOT)
-        spark.conf.set(_WRITERS, len(work.streams) + 1)  # else all blocks are sorted by stream
+        spark.conf.set(_WRITERS, len(work.streams) + 1)  # fewer make Spark sort all blocks
         numbers = spark.range(0, len(work.parts), 1, tasks)
         folder = to_local_folder(address)
         work = replace(work, folder=None if folder is None else str(folder))
@@ -217,18 +222,18 @@ class SparkDistributor:
 
 
 def _files(told: Sequence[PartResult], streams: Iterable[str]) -> set[tuple[int, str]]:
-    """Return the files of tasks that have rows: the numbers of their streams, and their names."""
+    """Return the files of tasks that have rows, as stream number and name."""
     numbers = {name: number for number, name in enumerate(streams)}
     return {(numbers[name], each.file) for each in told for name in each.result.counts}
 
 
 def _write(blocks: DataFrame, address: str) -> None:
-    """Put blocks of lines into a folder for each stream, in one commit."""
+    """Write blocks of lines to one folder per stream, in one commit."""
     blocks.write.partitionBy("stream").option("maxRecordsPerFile", 0).text(address)
 
 
 def _keep_below(spark: SparkSession, address: str, kept: str, ordinal: int) -> None:
-    """Copy the rows before an ordinal: those behind a part that failed do not count."""
+    """Copy the rows before an ordinal: rows after a failed partition do not count."""
     lines = spark.read.schema("value STRING, stream INT").text(address)
     rows = lines.where(f"stream <> {RESULT_STREAM}").where(f"{_ORDINAL} < {ordinal}")
     _write(rows.select("stream", "value"), kept)
@@ -241,7 +246,7 @@ def _events(
     versions: Mapping[str, int],
     starts: Mapping[int, int],
 ) -> Iterator[Event]:
-    """Yield what there is to fold, in the order of the streams."""
+    """Yield the events for the loader, in the order of the streams."""
     rows: Counter[str] = Counter()
     nbytes: Counter[str] = Counter()
     deletes: set[str] = set()
@@ -264,25 +269,25 @@ def _events(
 
 
 def _describe(found: Mapping[str, Any]) -> SchemaEvent:
-    """Make a description of what a worker told of one."""
+    """Return a schema event from a worker's JSON."""
     nested = {name: tuple(path) for name, path in found["nested"].items()}
     named = {"stream": StreamId(**found["stream"]), "keys": tuple(found["keys"]), "nested": nested}
     return SchemaEvent(**{**found, **named})
 
 
 def _reason(error: Exception) -> str:
-    """Return why a job failed; where a worker lacks a module, that is all there is to say."""
+    """Return why a job failed; a module missing in a worker is the whole reason."""
     lacking = re.search(r"ModuleNotFoundError: [^\n]*", str(error))
     return f"{lacking[0]}, in Spark's workers" if lacking else first_error_line(error)
 
 
 def _slots(spark: SparkSession) -> int:
-    """Return how many tasks Spark does at once, as far as it knows by now."""
+    """Return the number of tasks that Spark runs at once, as far as it knows now."""
     return spark.range(_MANY).selectExpr("spark_partition_id() AS slot").distinct().count() or 1
 
 
 def _awaited(engine: SparkProvider, step: Callable[[SparkSession], _T]) -> _T:
-    """Do a step in a thread of its own, and end it where this one is told to leave."""
+    """Run a step in a thread, and cancel its Spark jobs if this thread is interrupted."""
     found: list[_T] = []
     fault: list[BaseException] = []
     tag = f"tap-{threading.get_ident()}-{time.monotonic_ns()}"

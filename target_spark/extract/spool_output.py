@@ -1,10 +1,10 @@
-"""The lines that one task of Spark's makes of its parts, in a file for each stream.
+"""Output files of one Spark task, one per stream, with the lines of its partitions.
 
-Rules of the room: this runs in a worker. Where whoever commits has the worker's folders, the files
-stand there at once, under names that no reader of Spark's looks at, and `shown` gives those their
-names whose task has ended well: a task that was lost, or that another one did as well, leaves a
-file that nobody reads. Elsewhere they are files that nobody else can open, and leave as blocks of
-whole lines. What comes of a part counts when it is kept; until then it can be dropped again.
+This runs in a worker. If the worker can write to the driver's folder, the files are there under
+hidden names that Spark's readers ignore, and `publish_files` renames those of tasks that succeeded:
+a lost or duplicate task only leaves a file that no reader uses. Otherwise the lines are in unnamed
+temporary files and are sent as blocks of whole lines. Lines of a partition can be discarded until
+they are kept.
 """
 
 from __future__ import annotations
@@ -20,21 +20,24 @@ from typing import IO, Final
 __all__ = ["SpoolOutput", "WriteFailedError", "publish_files"]
 
 _BLOCK: Final = 1 << 18
-"""Bytes of lines that leave together, at least: Java's collector treats an object apart that is
-larger than half of one of its regions, which in a small heap are of a mebibyte."""
+"""Minimum bytes of a block of lines. Java's garbage collector treats objects separately that are
+larger than half of a heap region, which has 1 MiB in a small heap."""
 
 
 class WriteFailedError(BaseException):
-    """Lines could not be written. It is no failure of a part, so it passes all who handle those."""
+    """Raised if lines cannot be written.
+
+    It is a BaseException, so that no handler takes it for the failure of a partition.
+    """
 
 
 class SpoolOutput:
-    """The files of one task: in ``folder``, or where that is None, apart.
+    """The files of one task, in ``folder``, or temporary files without a folder.
 
-    ``name`` is what the files are called there, one in the folder of each stream.
+    ``name`` is the name of the task's file in the folder of each stream.
 
     Raises:
-        NotWrittenError: from all that writes.
+        WriteFailedError: raised by all methods that write.
     """
 
     def __init__(self, folder: str | None) -> None:
@@ -44,40 +47,40 @@ class SpoolOutput:
         self._kept: dict[int, int] = {}
 
     def write(self, stream: int, lines: bytes) -> None:
-        """Put lines behind those of a stream."""
+        """Append lines to the file of a stream."""
         with _writing():
             self._open_file(stream).write(lines)
 
     def drop(self) -> None:
-        """Forget what was not kept."""
+        """Discard the lines that were not kept."""
         with _writing():
             for stream, file in self._files.items():
                 file.seek(self._kept.get(stream, 0))
                 file.truncate()
 
     def keep(self) -> None:
-        """Let what was written count, also what a child of this process wrote."""
+        """Keep the lines written so far, also those that a child process wrote."""
         with _writing():
             for stream, file in self._files.items():
                 self._kept[stream] = file.seek(0, os.SEEK_END)
 
     def share(self, streams: int) -> None:
-        """Make ready for a child of this process to write, to any of so many streams."""
+        """Open and flush the files of all streams, so that a child process can write to them."""
         with _writing():
             for stream in range(streams):
                 self._open_file(stream)
         self.flush()
 
     def flush(self) -> None:
-        """Bring all out of this process's memory."""
+        """Flush all files."""
         with _writing():
             for file in self._files.values():
                 file.flush()
 
     def leaving(self) -> Iterator[tuple[int, bytes]]:
-        """Yield what is kept as blocks of lines, with their stream, and forget it.
+        """Yield the kept lines as blocks with their stream number, and discard them.
 
-        Files in a folder stay as they are: they are where they are read.
+        Files in a shared folder yield nothing: they are read where they are.
         """
         if self._folder is not None:
             return
@@ -110,7 +113,7 @@ class SpoolOutput:
 
 
 def publish_files(folder: str, files: Iterable[tuple[int, str]]) -> None:
-    """Let Spark's readers see files of tasks, each given as the number of a stream and a name."""
+    """Make the files of tasks, given as stream number and name, visible to Spark's readers."""
     for stream, name in files:
         path = _hidden(folder, stream, name)
         path.rename(path.with_name(f"{name}.txt"))
@@ -125,5 +128,5 @@ def _writing() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        words = f"Lines that wait for their commit cannot be written: {error}"
+        words = f"Lines for the next commit cannot be written to disk: {error}"
         raise WriteFailedError(words) from None

@@ -1,8 +1,8 @@
-"""What a tap is made of where it is needed: on the driver, and again in each of Spark's workers.
+"""Creation of a tap on the driver and in each Spark worker.
 
-Rules of the room: a source is a name, settings and a catalog, so that it can be pickled; the tap
-itself, with its sessions and locks, never travels. A worker makes it once and keeps it for the
-parts that follow. Settings may hold secrets: a source shows none of them.
+A tap is described by its class name, settings and catalog, which can be pickled; the tap itself,
+with its sessions and locks, is never sent. A worker creates it once and keeps it for later
+partitions. Settings may hold secrets, so `repr` of a description shows none.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ __all__ = ["TapSpec", "drop_cached_tap", "get_redactor", "get_tap", "import_tap_
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TapSpec:
-    """A tap by the name of its class (``tap_x.tap:TapX``), with its settings and its catalog.
+    """A tap by its class name (``tap_x.tap:TapX``), with its settings and catalog.
 
-    ``id`` is new for each run: taps of one run are kept for it, and no longer. ``permits`` says
-    where the job's requests are counted; None: each process counts its own.
+    ``id`` is new for each run: a cached tap is used only within its run. ``permits`` is the
+    location of
+    the job's request counters; None counts each process separately.
     """
 
     id: str
@@ -41,11 +42,11 @@ class TapSpec:
     permits: RateLimitBackend | None = None
 
     def new(self, state: Mapping[str, Any] | None = None) -> Tap:
-        """Make the tap.
+        """Return a new tap.
 
         Raises:
             ConfigurationError: there is no such class.
-            ConfigValidationError: its settings do not fit.
+            ConfigValidationError: the settings are invalid.
         """
         tap: Tap = import_tap_class(self.tap)(
             config=dict(self.config),
@@ -57,12 +58,12 @@ class TapSpec:
 
 
 def import_tap_class(name: str) -> type[Tap]:
-    """Return the class that a name such as ``tap_x.tap:TapX``, or a manifest's path, stands for.
+    """Return the tap class for a name such as ``tap_x.tap:TapX``, or a manifest's path.
 
-    Taps that import singer_sdk are taken as they are.
+    Taps that import singer_sdk work unchanged.
 
     Raises:
-        ConfigurationError: there is no such class, or it is no tap.
+        ConfigurationError: there is no such class, or it is not a tap.
     """
     from tap_core.tap_base import Tap
 
@@ -72,19 +73,19 @@ def import_tap_class(name: str) -> type[Tap]:
         return declared(Path(name))
     import_alias.install_import_alias()
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, "")  # a tap of the working directory, as `python -m` would find it
+        sys.path.insert(0, "")  # finds a tap in the working directory, like `python -m`
     module, _, attribute = name.partition(":")
     try:
         found: Any = import_module(module)
     except ImportError as error:
         raise ConfigurationError(
-            f"The tap {name} cannot be imported: {error}. Name its class as tap_x.tap:TapX, and"
-            " install it where Spark's workers run too."
+            f"The tap {name} cannot be imported: {error}. Pass its class as tap_x.tap:TapX, and"
+            " install it on Spark's workers too."
         ) from error
     for part in filter(None, attribute.split(".")):
         found = getattr(found, part, None)
     if not (isinstance(found, type) and issubclass(found, Tap)):
-        raise ConfigurationError(f"{name} is no tap: name its class, as in tap_x.tap:TapX.")
+        raise ConfigurationError(f"{name} is not a tap: pass its class, as in tap_x.tap:TapX.")
     return found
 
 
@@ -95,7 +96,7 @@ def _kept(key: _Key) -> Tap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Key:
-    """A source that is compared by its run."""
+    """A tap description that is compared by its run id."""
 
     source: TapSpec
 
@@ -107,19 +108,22 @@ class _Key:
 
 
 def get_tap(source: TapSpec) -> Tap:
-    """Return this process's tap of a source, made by whoever comes first."""
+    """Return this process's tap, created at the first call."""
     return _kept(_Key(source))
 
 
 def get_redactor(source: TapSpec) -> Callable[[str], str]:
-    """Return a function that takes the secrets of a source's settings out of a text."""
+    """Return a function that removes the secrets of the settings from a text."""
     try:
         schema = import_tap_class(source.tap)._full_schema()  # noqa: SLF001
-    except ConfigurationError:  # the name alone says then what is secret
+    except ConfigurationError:  # without a schema, names alone identify secrets
         schema = {}
     return make_redactor(source.config, schema)
 
 
 def drop_cached_tap() -> None:
-    """Let the next part have a tap of its own: what failed may have left something behind."""
+    """Drop the cached tap, so that the next partition gets a new one.
+
+    A tap that failed may be in an undefined state.
+    """
     _kept.cache_clear()

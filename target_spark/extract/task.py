@@ -1,9 +1,8 @@
-"""One part of a tap's sync in one of Spark's workers, from its context to lines of the spool.
+"""The Spark task that syncs partitions of a tap in a worker, and writes spool lines.
 
-Rules of the room: this runs in a worker. A part is read whole before any of its rows count; so it
-can be tried again, and what of it fails for good leaves nothing behind. What is told of a failure
-has no secret of the settings. The rows become lines as they stand in a spool, where `lines` has
-them.
+A partition is read completely before any of its rows count, so that it can be retried, and a
+partition that fails finally adds no rows. Error messages contain no secrets of the settings.
+`target_spark.extract.spool_output` stores the lines.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ if TYPE_CHECKING:
 __all__ = ["RESULT_STREAM", "PartResult", "SparkTask", "sync_part"]
 
 RESULT_STREAM: Final = -1
-"""The number under which results leave, where streams have theirs."""
+"""Number that marks results, in the place of a stream number."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """What a worker tells of a part: its `Result`, and what became of its rows.
+    """Result of a partition: its `WorkResult`, and statistics of its rows.
 
-    ``file`` is what the files of its task are called, ``nbytes`` are of the lines of each stream,
-    ``deletes`` the streams that may have delete records, ``described`` the descriptions that
-    differ from those that were handed over.
+    ``file`` is the name of its task's files, ``nbytes`` the bytes of lines by stream, ``deletes``
+    the
+    streams that may have delete records, ``described`` the schemas that differ from the driver's.
     """
 
     result: WorkResult
@@ -53,23 +52,25 @@ class PartResult:
     described: Sequence[Mapping[str, Any]]
 
     def line(self) -> bytes:
-        """Return it as JSON on one line."""
+        """Return the result as one line of JSON."""
         return json.dumps(asdict(self), separators=(",", ":"), default=str).encode()
 
     @classmethod
     def read(cls, line: str) -> PartResult:
-        """Read what `line` has written."""
+        """Return the result from the JSON of `line`."""
         found = json.loads(line)
         return cls(**{**found, "result": WorkResult(**found["result"])})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SparkTask:
-    """What all parts of one job share, and the parts; called with the batches of their numbers.
+    """The partitions of one job, and the function that reads them in a worker.
 
-    ``streams`` are the names under which rows go out, in the order of their numbers, each with
-    its description; ``first`` is what the first part is numbered within the run. Rows stay in
-    ``folder``, if there is one that whoever commits has as well.
+    ``streams`` are the output streams with their schemas, in the order of their numbers; ``first``
+    is the
+    number of the first partition within the run. Rows are written to ``folder`` if the driver has
+    it
+    too. Calling the task takes batches of partition numbers.
     """
 
     source: TapSpec
@@ -80,7 +81,7 @@ class SparkTask:
     tries: int = 3
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield what is told of each part as `RESULTS`, after its lines, if these must leave."""
+        """Yield the lines of each partition, if these must be sent, then its `RESULT_STREAM`."""
         with closing(SpoolOutput(self.folder)) as lines:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
@@ -90,7 +91,7 @@ class SparkTask:
                     yield _batch(RESULT_STREAM, told.line() + b"\n")
 
     def _read(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
-        """Read a part, as often as it may be tried; keep the lines of the last try."""
+        """Read a partition with retries; keep the lines of the last attempt."""
 
         def told(error: BaseException) -> str:
             return get_redactor(self.source)(f"{type(error).__name__}: {error}")
@@ -112,13 +113,13 @@ class SparkTask:
         return PartResult(result, lines.name, dict(sink.nbytes), sorted(sink.deletes), described)
 
     def _synced(self, part: WorkUnit, sink: _Sink, lines: SpoolOutput) -> Mapping[str, Any]:
-        """Sync a part here; where a process died of this task, in one of its own each."""
+        """Sync a partition in this process, or in a child process if this task died before."""
         if not _is_tried_again():
             return sync_part(self.source, part, sink)
         lines.share(len(self.streams))
 
         def read() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-            drop_cached_tap()  # connections of the parent are the parent's
+            drop_cached_tap()  # the child must not use connections of its parent
             bookmarks = sync_part(self.source, part, sink)
             lines.flush()
             return bookmarks, sink.taken()
@@ -129,7 +130,7 @@ class SparkTask:
 
 
 def _is_tried_again() -> bool:
-    """Tell whether this task was begun before: whatever it was, its process may be gone."""
+    """Return True if Spark retries this task: its first process may have died."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -137,10 +138,11 @@ def _is_tried_again() -> bool:
 
 
 def sync_part(source: TapSpec, part: WorkUnit, outlet: ProtocolWriter) -> Mapping[str, Any]:
-    """Sync a part in this process, its events to ``outlet``; return the states after it.
+    """Sync a partition in this process with the output ``outlet``; return its states.
 
-    The states are by stream, as under ``bookmarks`` in a state document. A tap that has failed
-    is not used again: rows may stand in its open chunk, which are of no other part.
+    The states are by stream, as under ``bookmarks`` in a state document. A tap that failed is not
+    used
+    again: its open chunk may contain rows, which would be counted for another partition.
     """
     tap = get_tap(source)
     voice = tap.outlet
@@ -157,7 +159,7 @@ def sync_part(source: TapSpec, part: WorkUnit, outlet: ProtocolWriter) -> Mappin
 
 
 class _Voice:
-    """The one outlet of a worker's tap, which hands on to whoever listens now."""
+    """The permanent output of a worker's tap, which forwards events to the current listener."""
 
     def __init__(self) -> None:
         self.encode: Callable[[Any], bytes] = encode_body
@@ -172,7 +174,7 @@ _OF_A_SINK: Final = ("counts", "nbytes", "deletes", "described")
 
 
 class _Sink:
-    """Takes the events of one part: its rows become lines."""
+    """Output of one partition: writes its rows as spool lines."""
 
     encode = staticmethod(encode_body)
 
@@ -204,17 +206,17 @@ class _Sink:
         self.counts[name] += len(rows.rows)
 
     def taken(self) -> dict[str, Any]:
-        """Return what it knows of what it took."""
+        """Return the statistics of the rows."""
         return {name: getattr(self, name) for name in _OF_A_SINK}
 
     def take_over(self, taken: Mapping[str, Any]) -> None:
-        """Know what another one knew, which wrote to the same files."""
+        """Set the statistics of a child process, which wrote to the same files."""
         for name, value in taken.items():
             setattr(self, name, value)
 
 
 def _batch(stream: int, lines: bytes) -> Any:
-    """Return one row of Arrow's: the number of a stream, and lines without the last end."""
+    """Return a record batch of one row: a stream number, and lines without the last newline."""
     import pyarrow as pa
 
     columns = [pa.array([stream], pa.int32()), pa.array([lines[:-1]], pa.binary())]

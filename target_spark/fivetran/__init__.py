@@ -1,1 +1,1 @@
-"""target-spark as a destination of Fivetran."""
+"""target-spark as a Fivetran destination."""

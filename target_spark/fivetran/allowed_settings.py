@@ -1,10 +1,10 @@
-"""What the configuration of a call may set: settings and Spark's keys by name, and their values.
+"""Settings and Spark keys, with their values, that the configuration of a call may set.
 
-Everything that is not named here is refused, because any client that reaches the port chooses it:
-nothing here starts a program, loads a class or a jar of the client's choice, listens, names a
-local file other than the tables' folder, or sends the operator's own credentials elsewhere. What
-the operator sets by environment variables is not looked at. Source: the configuration pages of
-Spark 4.1, Hadoop 3.4 (S3A, ABFS), Delta Lake 4 and Iceberg 1.12.
+Everything else is refused, because any client that reaches the port chooses the configuration: no
+allowed setting starts a program, loads a class or jar of the client's choice, listens on a port,
+names a local file other than the tables' folder, or sends the operator's credentials elsewhere.
+Settings that the operator makes by environment variables are not checked. Source: the configuration
+pages of Spark 4.1, Hadoop 3.4 (S3A, ABFS), Delta Lake 4 and Iceberg 1.12.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["SETTINGS", "CallRules", "is_allowed_spark_key"]
 
 SETTINGS: Final = frozenset(
     {
-        # Where tables are, and how their files are laid out.
+        # Location and layout of tables
         "path",
         "warehouse",
         "format",
@@ -44,7 +44,7 @@ SETTINGS: Final = frozenset(
         "oversized_numbers_as_text",
         "truncate_timestamps",
         "add_record_metadata",
-        # Numbers and choices of a load.
+        # Options of a load
         "compact",
         "retain_days",
         "flush_rows",
@@ -60,15 +60,15 @@ SETTINGS: Final = frozenset(
         "small_runs",
         "job",
         "dry_run",
-        # Keys of Spark, each of which is looked at.
+        # Spark keys, each of which is checked
         "spark",
     }
 )
-"""Settings of target-spark that a call may bring."""
+"""Settings of target-spark that a call may set."""
 
 _SPARK: Final = "spark"
 _LONGEST: Final = 1 << 20
-"""Bytes of a whole configuration."""
+"""Maximum characters of a configuration."""
 
 # Values --------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ _URL: Final = r"https?://[^\s\x00-\x1f\x7f-\x9f]{1,2000}"
 _SERVER: Final = r"(https?://)?[A-Za-z0-9.-]{1,253}(:\d{1,5})?/?"
 
 _EXPANDED: Final = "${"
-"""Spark and Hadoop put variables of the environment in its place."""
+"""Start of a reference that Spark and Hadoop replace by an environment variable."""
 
 # Keys ----------------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ _DELTA: Final = r"spark\.databricks\.delta\."
 _DELTAS: Final = rf"{_DELTA}properties\.defaults\."
 
 _TYPES: Final = "hadoop|rest|glue"
-"""Catalogs whose tables cannot bring code: Hive's functions are jars, JDBC loads drivers."""
+"""Catalog types whose tables cannot load code: Hive's functions are jars, JDBC loads drivers."""
 
 _CLASSES: Final = (
     r"org\.apache\.iceberg\.spark\.Spark(Session)?Catalog"
@@ -150,7 +150,7 @@ _RULES: Final = tuple(
         (rf"{_PROPERTY}write\.metadata\.delete-after-commit\.enabled", _SWITCH),
         (rf"{_PROPERTY}write\.metadata\.(previous-versions-max|compression-codec)", _WORD),
         (rf"{_PROPERTY}(commit\.retry|history\.expire)\.[a-z-]{{1,40}}", _NUMBER),
-        # Amazon S3 and what speaks like it
+        # Amazon S3 and compatible storages
         (rf"{_S3A}endpoint", _SERVER),
         (rf"{_S3A}endpoint\.region", _WORD),
         (rf"{_S3A}(access\.key|secret\.key|session\.token)", _TEXT),
@@ -171,7 +171,7 @@ _RULES: Final = tuple(
         (rf"{_ABFS}account\.oauth2\.client\.(id|secret){_ACCOUNT}?", _TEXT),
         (rf"{_ABFS}account\.oauth2\.client\.endpoint{_ACCOUNT}?", _URL),
         (
-            # The other classes fetch a token of the machine's identity, or read a file.
+            # The other classes use the machine's identity, or read a file.
             rf"{_ABFS}account\.oauth\.provider\.type{_ACCOUNT}?",
             r"org\.apache\.hadoop\.fs\.azurebfs\.oauth2\.ClientCredsTokenProvider",
         ),
@@ -181,7 +181,7 @@ _RULES: Final = tuple(
         (r"spark\.hadoop\.fs\.gs\.project\.id", _WORD),
     )
 )
-"""Keys of Spark, whole, with the values that each may have."""
+"""Patterns of allowed Spark keys, and of the values that each may have."""
 
 
 def _rule(key: str) -> re.Pattern[str] | None:
@@ -195,7 +195,7 @@ def is_allowed_spark_key(key: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CallRules:
-    """What the operator of a destination lets calls set, and where calls may reach.
+    """Restrictions that the operator of a destination sets for calls.
 
     ``roots`` are the folders and addresses below which tables may be, and ``folders`` those from
     which batch files are read; without any, the caller chooses.
@@ -209,7 +209,7 @@ class CallRules:
 
     @classmethod
     def of(cls, plugin: str, environment: Mapping[str, str]) -> CallRules:
-        """Return the rules that the environment of the server sets."""
+        """Return the restrictions in the server's environment variables."""
         roots, folders = (
             get_variable_name(plugin, "ALLOW_PATHS"),
             get_variable_name(plugin, "ALLOW_FILES"),
@@ -223,26 +223,27 @@ class CallRules:
         )
 
     def check_size(self, configuration: Mapping[str, str]) -> None:
-        """Raise an error for a configuration that is too large to be read.
+        """Check the size of a configuration.
 
         Raises:
             ConfigurationError: it has more than 1 MB.
         """
         if sum(len(name) + len(text) for name, text in configuration.items()) > _LONGEST:
             raise ConfigurationError(
-                f"The configuration of a call may have {_LONGEST:,} characters; this one has more."
+                f"The configuration of a call may have at most {_LONGEST:,} characters."
             )
 
     def check(self, given: Mapping[str, Any]) -> None:
-        """Raise an error for what a call may not set; ``given`` are its settings, read.
+        """Check that a call may set the parsed settings ``given``.
 
         Raises:
-            ConfigurationError: names the settings, and how the operator can allow them; it has
-                no value of them.
+            ConfigurationError: it may not; the message names the settings and how the operator can
+            allow
+                them, without their values.
         """
         spark = given.get(_SPARK)
         keys: Mapping[str, Any] = spark if isinstance(spark, Mapping) else {}
-        # The object ``spark`` is looked at key by key, also where the operator named ``spark``.
+        # The object ``spark`` is checked key by key, also if the operator allowed ``spark``.
         refused = [name for name in given if name not in SETTINGS]
         self.allowance.check([*refused, *(key for key in keys if _rule(key) is None)])
         faults = [*self._faulty_values(given, keys), *self._faulty_places(given, keys)]
@@ -253,7 +254,7 @@ class CallRules:
         """Return the path from which a batch file is read.
 
         Raises:
-            BatchFileError: the operator does not let it be read.
+            BatchFileLoadError: the operator does not allow it.
         """
         if not self.folders:
             return path
@@ -261,12 +262,12 @@ class CallRules:
         if not any(real.is_relative_to(folder) for folder in self.folders):
             raise BatchFileLoadError(
                 "A batch file of the call is not in a folder that the operator of this destination"
-                f" lets it read from ({self.folders_variable})."
+                f" allows ({self.folders_variable})."
             )
         return str(real)
 
     def _faulty_values(self, given: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a sentence for each value that would be more than a value."""
+        """Yield an error for each value that its rule does not allow."""
         for key, value in keys.items():
             rule = _rule(key)
             if rule is None or self.allowance.allows(key):
@@ -287,33 +288,33 @@ class CallRules:
         yield from self._untyped_catalogs(keys)
 
     def _untyped_catalogs(self, keys: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a sentence for each catalog of Iceberg's that would be Hive's, its default."""
+        """Yield an error for each Iceberg catalog without a type, whose default would be Hive."""
         for key, value in keys.items():
             is_catalog = re.fullmatch(_CATALOG, key) and "iceberg" in str(value).lower()
             if is_catalog and f"{key}.type" not in keys and not self.allowance.allows(key):
                 yield f"{key}.type: a call that names a catalog must set it ({_TYPES})"
 
     def _faulty_places(self, given: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a sentence for each place of tables that the operator does not allow."""
+        """Yield an error for each table location that the operator does not allow."""
         if not self.roots:
             return
         for name in ("path", "warehouse"):
             address = given.get(name)
             if address and not any(_is_below(str(address), root) for root in self.roots):
                 yield (
-                    f"{name}: the operator of this server lets tables be in certain places only"
+                    f"{name}: the operator of this server allows tables only in certain places"
                     f" ({self.roots_variable}), and this is not one of them"
                 )
         for key in keys:
             if key.startswith("spark.sql.catalog.") and not self.allowance.allows(key):
                 yield (
-                    f"{key}: a call may not bring a catalog where the operator of this server"
-                    f" says where tables are ({self.roots_variable})"
+                    f"{key}: a call may not configure a catalog, because the operator of this"
+                    f" server restricts the places of tables ({self.roots_variable})"
                 )
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield the texts of a JSON value, keys of objects among them."""
+    """Yield the strings of a JSON value, including keys of objects."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -330,7 +331,7 @@ def _is_odd(text: str) -> bool:
 
 
 def _is_below(address: str, root: str) -> bool:
-    """Return True if an address is at or below a root, read as either Python or Hadoop reads it."""
+    """Return True if an address is at or below a root, for Python's and Hadoop's parsing."""
     if ".." in unquote(address).replace("\\", "/").split("/"):
         return False
     folder, top = to_local_folder(address), to_local_folder(root)

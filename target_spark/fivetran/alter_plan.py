@@ -1,9 +1,9 @@
-"""What must be done to a table so that it is as Fivetran asks.
+"""Changes that an AlterTable request makes to a table.
 
-Rules of the room: pure. Columns are met by Fivetran's names and keep the names that they
-have in the table. A column that is not asked for stays, and is no key any more; it goes only
-where Fivetran says that columns are to be dropped (its Partner SDK development guide,
-"AlterTable"; ``drop_columns`` in destination_sdk.proto).
+Pure functions. Columns match by Fivetran's names and keep their names in the table. A column that
+is
+not requested is kept, and is no longer a key; it is dropped only if Fivetran sets ``drop_columns``.
+Source: Fivetran's Partner SDK development guide, "AlterTable"; destination_sdk.proto.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["AlterPlan", "plan_changes"]
 
 @dataclass(frozen=True, slots=True)
 class AlterPlan:
-    """A table ``now`` and ``after``, and the columns that differ, as they will be.
+    """A table ``now`` and ``after`` the change, and the columns that differ, as they will be.
 
-    The type of a ``widened`` column changes in place, that of a ``converted`` one by writing
-    its values anew. A ``narrowed`` one may have fewer values than its type in the table has.
+    The type of a ``widened`` column changes in place, a ``converted`` column is rewritten. A
+    ``narrowed`` column allows fewer values than its type in the table.
     """
 
     now: FivetranSchema
@@ -38,18 +38,18 @@ class AlterPlan:
 
     @property
     def changes_columns(self) -> bool:
-        """Whether the table's own columns change, and not only what is remembered of them."""
+        """True if columns of the table change, and not only its metadata."""
         return bool(self.added or self.widened or self.converted or self.dropped)
 
     @property
     def unproven_keys(self) -> tuple[DestinationColumn, ...]:
-        """The columns of a key of which it is not known that it tells the rows apart."""
+        """The key columns, if their values must be checked for duplicates and nulls."""
         keys, before = _keys(self.after), {column.column for column in _keys(self.now)}
         same = {column.column for column in keys} == before
         return () if same and not set(keys) & set(self.converted) else keys
 
     def told(self) -> list[str]:
-        """Return it in words for a person; nothing where there is nothing to do."""
+        """Return a description of each change; empty if there is nothing to change."""
         return list(self._words())
 
     def _words(self) -> Iterator[str]:
@@ -77,10 +77,16 @@ def plan_changes(
     drops: bool,
     reserved: Collection[str] = (),
 ) -> AlterPlan:
-    """Return what makes a table as asked, whose columns have these types, as DDL.
+    """Return the changes that make a table as requested.
 
-    ``widens`` says which type its format changes in place. With ``drops`` the columns go that
-    are not asked for.
+    Args:
+        now: the table's current columns.
+        types: DDL of the table's columns by name.
+        asked: the requested columns.
+        table_format: format of the table.
+        widens: function that returns True if the format can widen a type in place.
+        drops: drop the columns that are not requested.
+        reserved: names that new columns must not have.
     """
     wanted, known = asked.by_name, now.by_name
     kept = [
@@ -108,7 +114,7 @@ def plan_changes(
 
 
 def _changed(old: DestinationColumn, asked: DestinationColumn | None) -> DestinationColumn:
-    """Return a column as it will be; a decimal of which no digits are said keeps its own."""
+    """Return a column after the change; a decimal without declared digits keeps its digits."""
     if asked is None:
         return replace(old, is_key=False)
     is_open = asked.type is old.type is DataType.DECIMAL and asked.decimal is None

@@ -1,9 +1,11 @@
-"""How the columns of a table change, so that no value is lost.
+"""Execution of AlterTable, without loss of values.
 
-Rules of the room: the values are looked at before anything changes. First the table is told
-what it will be (see `target_spark.fivetran.table_metadata`), then its columns change: in place
-where the format can, else by writing all rows anew in one commit, so that whoever reads the
-table sees the old one or the new one. What is done here may be done again.
+The values are checked before anything changes. First the table's metadata are written (see
+`target_spark.fivetran.table_metadata`), then its columns change: in place if the format can, else
+by
+rewriting all rows in one commit, so that readers see either the old or the new table. Every step
+can
+be repeated.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ __all__ = ["apply_plan"]
 _NTZ = "timestamp_ntz"
 
 _MADE_BY = "delta.generationExpression"
-"""What the Delta protocol calls, in a column's metadata, how its values are computed."""
+"""Key of a generated column's expression in the column's metadata (Delta protocol)."""
 
 
 def apply_plan(
@@ -43,9 +45,8 @@ def apply_plan(
     """Change a table as planned.
 
     Raises:
-        TableError: a value would be lost, or a key would not tell the rows apart; nothing is
-            changed.
-        UnsupportedError: the change would break how its files are divided; the same.
+        TableError: a value would be lost, or the key would not be unique; nothing is changed.
+        UnsupportedError: the change would break the table's partitioning; nothing is changed.
     """
     rows = spark.table(at.ref)
     _check_values(rows, stream, at, plan)
@@ -67,7 +68,7 @@ def apply_plan(
 
 
 def _is_rewritten(plan: AlterPlan, table_format: str) -> bool:
-    """Tell whether all rows are written anew; Delta does not take a column out in place."""
+    """Return True if all rows are rewritten; Delta cannot drop a column in place."""
     return bool(plan.converted or (plan.dropped and table_format == "delta"))
 
 
@@ -84,9 +85,9 @@ def _check_values(rows: DataFrame, stream: StreamId, at: ExistingTable, plan: Al
     ]
     if faults:
         raise TableError(
-            f"Table {stream} cannot change {'; '.join(faults)}: what the new type cannot"
+            f"Table {stream} cannot change {'; '.join(faults)}: values that the new type cannot"
             " hold would be lost. Nothing was changed. Correct these values in the destination,"
-            " or let the column have a type that takes them all, as STRING does."
+            " or give the column a type that holds them all, such as STRING."
         )
 
 
@@ -100,21 +101,21 @@ def _check_keys(changed: DataFrame, stream: StreamId, plan: AlterPlan) -> None:
     if not changed.where(empty).isEmpty():
         raise TableError(
             f"The key of table {stream} cannot be {names}: there are rows without a value"
-            " in it. Nothing was changed. Sync the table anew, or fill these values in the"
+            " in it. Nothing was changed. Re-sync the table, or fill these values in the"
             " destination."
         )
     if not changed.groupBy(*columns).count().where("count > 1").isEmpty():
         raise TableError(
             f"The key of table {stream} cannot be {names}: several rows have the same"
-            " values in it. Nothing was changed. Sync the table anew, or remove the rows that"
-            " are there twice in the destination."
+            " values in it. Nothing was changed. Re-sync the table, or remove the duplicate rows"
+            " in the destination."
         )
 
 
 def _columns(
     rows: DataFrame, at: ExistingTable, plan: AlterPlan, table_format: str
 ) -> Iterator[str]:
-    """Yield the SQL of each column that the table will have, also of those that are not ours."""
+    """Yield the SQL of each column of the changed table, including columns of other writers."""
     gone = {column.column for column in plan.dropped}
     ddl = {column.column: to_ddl(column, table_format) for column in plan.after.columns}
     converted = {column.column for column in plan.converted}
@@ -132,7 +133,7 @@ def _columns(
 
 
 def _properties(at: ExistingTable, plan: AlterPlan, table_format: str) -> Iterator[tuple[str, str]]:
-    """Yield what the table is told beforehand; Delta also what its readers must know of then."""
+    """Yield the table properties to set first: the metadata, and Delta's table features."""
     shapes = (plan.after, plan.now) if plan.changes_columns else (plan.after,)
     yield TABLE_PROPERTY, dump_metadata(*shapes)
     if table_format != "delta":
@@ -159,20 +160,19 @@ def _with_parts(
     plan: AlterPlan,
     parts: Sequence[PartitionSpec],
 ) -> DataFrame:
-    """Let the columns that Delta computes of others be computed of them from now on too.
+    """Add to generated columns the expressions from which Delta computes them.
 
     Raises:
-        UnsupportedError: it is not known how.
+        UnsupportedError: the expression of a column is not known.
     """
     made_by = {part.name: part.made_by for part in parts if part.made_by is not None}
     ours = {*at.types, *(column.column for column in plan.added)}
     lost = [name for name in changed.columns if name not in ours and name not in made_by]
     if lost:
         raise UnsupportedError(
-            f"The files of table {stream} are divided by {', '.join(lost)}, which is made"
-            " of a column that changes, or in a way that the setting partition_by does not say."
-            " Nothing was changed. Set partition_by as it was when the table was made, or drop"
-            " the table and sync it anew."
+            f"Table {stream} is partitioned by {', '.join(lost)}, which is computed from a column"
+            " that changes, or is not in the setting partition_by. Nothing was changed. Set"
+            " partition_by as it was when the table was created, or drop and re-sync the table."
         )
     return changed.select(
         *(
@@ -185,9 +185,9 @@ def _with_parts(
 
 
 def _rewrite_delta(spark: SparkSession, at: ExistingTable, changed: DataFrame) -> None:
-    """Put all rows anew into the table, in one commit.
+    """Rewrite all rows of a Delta table in one commit.
 
-    It stays partitioned as it is; how it is clustered is forgotten by that, and said again.
+    Partitions are kept. The rewrite removes the clustering, which is therefore set again.
     """
     parts, clusters = (
         [name for name in names if name in changed.columns] for names in get_layout(spark, at.table)
@@ -201,7 +201,7 @@ def _rewrite_delta(spark: SparkSession, at: ExistingTable, changed: DataFrame) -
 def _rewrite_iceberg(
     spark: SparkSession, at: ExistingTable, changed: DataFrame, order: str
 ) -> None:
-    """Do the same; how rows are sorted in files is forgotten by that, and said again."""
+    """Rewrite all rows of an Iceberg table; the sort order is set again, since it is lost."""
     (made,) = spark.sql(f"SHOW CREATE TABLE {at.ref}").collect()
     parts = get_partitions(made[0])
     divided = f" PARTITIONED BY ({parts})" if parts else ""

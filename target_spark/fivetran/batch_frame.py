@@ -1,11 +1,10 @@
-"""Batch files as a frame of Spark's, read by its workers.
+"""Batch files as a DataFrame, read by Spark's workers.
 
-Rules of the room: each file is one partition, and is read when the frame is; so it must lie there
-until the last action on the frame has ended, and each action reads it again. A file that cannot
-be read ends the action, and `find_file_error` finds in what Spark raises why. What a worker says
-of it
-has no text of the file, whatever it was; the keys are in what the workers are told, and in no
-plan, log or error. Source: Fivetran's Partner SDK development guide, "Security".
+Each file is one partition and is read by each action, so it must exist until the last action on the
+DataFrame has ended. A file that cannot be read fails the action, and `find_file_error` finds the
+reason in Spark's error. Errors of a worker never contain text of the file. The keys are in the data
+that Spark sends to workers, and in no plan, log or error.
+Source: Fivetran's Partner SDK development guide, "Security".
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ _TOLD: Final = re.compile(re.escape(_MARK) + r'("(?:[^"\\]|\\.)*")')
 
 
 def validate_files(files: Sequence[RequestFile], params: FileParams, shape: FivetranSchema) -> None:
-    """Open each file and look at its header, before Spark is asked for anything.
+    """Open each file and check its header, before a Spark job starts.
 
     Raises:
-        BatchFileError: one is not there, does not open, or has another header than it should.
+        BatchFileLoadError: a file is missing, cannot be decrypted, or has an unexpected header.
     """
     for file in files:
         with one_reader():
@@ -50,11 +49,13 @@ def validate_files(files: Sequence[RequestFile], params: FileParams, shape: Five
 def read_files(
     spark: SparkSession, files: Sequence[RequestFile], params: FileParams, shape: FivetranSchema
 ) -> DataFrame:
-    """Return the rows of files as a frame, a partition for each file.
+    """Return the rows of files as a DataFrame with one partition per file.
 
-    It has the shape's columns under their names in the table; for each that is no key, where
-    there are files of updates, the flag `unmodified_flag`, true where the value stays as it is and
-    false else; and `OP` and `ORDINAL`, which no two rows share and which grows from file to file.
+    It has the columns by their names in the table; if there are update files, a flag per column
+    that is
+    not a key (`unmodified_flag`), true if the row does not change the value; `OP`; and `ORDINAL`,
+    which
+    is unique and increases from file to file.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -65,7 +66,7 @@ def read_files(
 
 
 def find_file_error(error: BaseException) -> BatchFileLoadError | None:
-    """Return what a worker said of a file, if that is why an action on a frame failed."""
+    """Return a worker's error about a file, if an action failed because of it."""
     for each in iterate_causes(error):
         if isinstance(each, BatchFileLoadError):
             return each
@@ -75,7 +76,7 @@ def find_file_error(error: BaseException) -> BatchFileLoadError | None:
 
 
 class _WorkerError(Exception):
-    """Carries a worker's words through Spark's errors."""
+    """Carries a worker's message through Spark's errors."""
 
     def __init__(self, error: BatchFileLoadError) -> None:
         super().__init__(_MARK + json.dumps(str(error)))
@@ -84,18 +85,18 @@ class _WorkerError(Exception):
 def _read_rows(
     reading: RowReader, files: Sequence[RequestFile], batches: Iterator[Any]
 ) -> Iterator[Any]:
-    """Yield the rows of the files whose numbers come; this runs in Spark's workers."""
+    """Yield the rows of the files with the given numbers; runs in Spark's workers."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             yield from _told(files[number], reading.rows(files[number], number))
 
 
 def _told(file: RequestFile, rows: Iterator[Any]) -> Iterator[Any]:
-    """Yield the rows of a file; whatever goes wrong is told without what stands in it."""
+    """Yield the rows of a file; raise errors without text of the file."""
     try:
         yield from rows
     except BatchFileLoadError as error:
         raise _WorkerError(error) from None
     except Exception as error:  # noqa: BLE001  (its text may be that of a row)
-        words = f"cannot be read: {type(error).__name__}. This is a fault of the destination"
+        words = f"cannot be read: {type(error).__name__}. This is a bug of the destination"
         raise _WorkerError(file_error(file, words)) from None

@@ -1,6 +1,6 @@
-"""What a WriteBatch brings, as checked values.
+"""A WriteBatch or WriteHistoryBatch request as checked values.
 
-Rules of the room: pure. A key is never shown: it is no part of what is printed of a file.
+Pure data. The `repr` of a file does not contain its key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["BatchRequest", "FileKind", "FileParams", "RequestFile"]
 
 
 class FileKind(IntEnum):
-    """What the rows of a file do; of one batch, the lower ones come first."""
+    """Effect of a file's rows; within a batch, lower kinds are applied first."""
 
     EARLIEST_START = 0
     REPLACE = 1
@@ -24,7 +24,7 @@ class FileKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestFile:
-    """One batch file: its address, what its rows do, and the key that opens it."""
+    """A batch file: its path, its kind, and the key that decrypts it."""
 
     path: str
     kind: FileKind
@@ -33,7 +33,7 @@ class RequestFile:
 
 @dataclass(frozen=True, slots=True)
 class FileParams:
-    """How the files of one batch are written; ``null`` and ``unmodified`` are cells."""
+    """Format of a batch's files; ``null`` and ``unmodified`` are the texts of such cells."""
 
     compression: Compression = Compression.OFF
     encryption: Encryption = Encryption.NONE
@@ -43,7 +43,7 @@ class FileParams:
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """The files of one request, in the order in which they count."""
+    """The files of a request, in the order in which they are applied."""
 
     files: tuple[RequestFile, ...]
     params: FileParams

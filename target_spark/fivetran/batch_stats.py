@@ -1,10 +1,9 @@
-"""How many rows batch files have, and whether a key may stand there twice.
+"""Row counts of batch files, and detection of repeated keys.
 
-Rules of the room: without Spark. Fivetran sends each key once in a batch, and to put rows that
-are known for such into a table costs far less than to divide all of them by key; so the keys
-alone are looked at before. What cannot be told for sure, or not with little memory, counts as a
-repeated key. An error of a cell is left to those who read the rows. Source: Fivetran's Partner
-SDK development guide, "WriteBatchRequest".
+Without Spark. Fivetran sends each key once per batch, and merging rows with unique keys is much
+faster than deduplicating all rows; so only the keys are read first. If uniqueness is unknown, or
+cannot be checked in little memory, keys count as repeated. Conversion errors are left to the later
+reading of the rows. Source: Fivetran's Partner SDK development guide, "WriteBatchRequest".
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 __all__ = ["BatchStats", "count_rows"]
 
 _MOST: Final = 64 << 20
-"""Bytes of keys that are compared."""
+"""Maximum bytes of keys that are compared."""
 
 _INEXACT: Final = (DataType.FLOAT, DataType.DOUBLE)
-"""Types of which Spark takes values for the same that Arrow does not."""
+"""Types for which Spark and Arrow differ about equal values."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchStats:
-    """The rows of each kind, and whether a key may stand twice among those that were compared."""
+    """Number of rows by kind, and True if keys may be repeated among the compared rows."""
 
     rows: Mapping[FileKind, int]
     repeats: bool
 
     @property
     def total(self) -> int:
-        """All rows."""
+        """The number of all rows."""
         return sum(self.rows.values())
 
     @property
     def kinds(self) -> frozenset[FileKind]:
-        """What there are rows of."""
+        """The kinds of files that have rows."""
         return frozenset(self.rows)
 
 
@@ -61,10 +60,10 @@ def count_rows(
     shape: FivetranSchema,
     compared: Collection[FileKind] = frozenset(FileKind),
 ) -> BatchStats:
-    """Return what there is in files; keys are compared in those of some kinds.
+    """Return the statistics of files; only keys in files of the kinds ``compared`` are compared.
 
     Raises:
-        BatchFileError: a file cannot be read as rows of cells.
+        BatchFileLoadError: a file cannot be parsed.
     """
     rows: Counter[FileKind] = Counter()
     seen = _Keys(shape)
@@ -80,7 +79,7 @@ def count_rows(
 
 
 class _Keys:
-    """The keys that were seen, as long as they are few."""
+    """The keys read so far, up to a memory limit."""
 
     def __init__(self, shape: FivetranSchema) -> None:
         self._columns = shape.keys
@@ -90,7 +89,7 @@ class _Keys:
         self._is_unsure = any(column.type in _INEXACT for column in self._columns)
 
     def add(self, cells: Sequence[Any]) -> None:
-        """Keep the keys of some rows, which are texts."""
+        """Add the keys of some rows, given as text."""
         if self._is_unsure:
             return
         try:
@@ -105,7 +104,7 @@ class _Keys:
             self._found.append(pa.record_batch(values, names=self._names))
 
     def repeat(self) -> bool:
-        """Tell whether one may be there twice."""
+        """Return True if a key may occur twice."""
         if self._is_unsure or not self._found:
             return self._is_unsure
         keys = pa.Table.from_batches(self._found)
@@ -119,7 +118,7 @@ def _cells(
     shape: FivetranSchema,
     wanted: Sequence[DestinationColumn],
 ) -> Iterator[list[Any]]:
-    """Yield the texts of some columns of a file."""
+    """Yield some columns of a file as text."""
     found = read_blocks(file, params)
     try:
         names, rest = read_header(next(found, b""))

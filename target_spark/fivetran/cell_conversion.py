@@ -1,10 +1,12 @@
-"""The cells of a column, from text to values, exactly.
+"""Exact conversion of cells from text to values, by column.
 
-Rules of the room: pure. A column is converted as a whole; what cannot be read quickly is read
-slowly, by the same rules. A text that is no value of its type, or one that the type cannot hold,
-is an error and never another value; only what stands behind microseconds is cut, as Spark knows
-nothing smaller. An error tells which cell it is and never what stands in it. Source: Fivetran's
-Partner SDK development guide, "Examples of data types".
+Pure functions. A column is converted as a whole; if the fast conversion fails, a slow one with the
+same rules follows. A text that is not a value of its type, or that the type cannot hold, is an
+error
+and never another value; only digits after microseconds are dropped, since Spark has no smaller
+unit.
+An error names the cell, never its content.
+Source: Fivetran's Partner SDK development guide, "Examples of data types".
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ __all__ = ["CellConversionError", "arrow_type", "convert_column", "find_first_fa
 
 
 class CellConversionError(Exception):
-    """A cell is no value of its column; ``row`` is its place, from 0, ``words`` say why."""
+    """Raised if a cell is not a value of its column's type.
+
+    ``row`` is the row's index from 0, ``words`` is the reason.
+    """
 
     def __init__(self, row: int, words: str) -> None:
         super().__init__(words)
@@ -45,21 +50,21 @@ _TYPES: Final[Mapping[DataType, Any]] = {
     DataType.UTC_DATETIME: _INSTANT,
     DataType.BINARY: pa.binary(),
 }
-"""What is no text; a DECIMAL has its own digits."""
+"""Arrow types of all types that are not text, except DECIMAL."""
 
 
 def arrow_type(column: DestinationColumn) -> Any:
-    """Return the type that a column has in Arrow; a time, XML and JSON stay text."""
+    """Return the Arrow type of a column; NAIVE_TIME, XML and JSON are strings."""
     if column.type is DataType.DECIMAL:
         return pa.decimal128(*column.digits)
     return _TYPES.get(column.type, pa.string())
 
 
 def convert_column(column: DestinationColumn, texts: Any) -> Any:
-    """Return an array of texts as the column's values; null stays null.
+    """Return an array of texts as values of the column's type; null stays null.
 
     Raises:
-        MisfitError: a cell does not fit.
+        CellConversionError: a cell does not fit.
     """
     convert = _CONVERSIONS.get(column.type)
     if convert is None:
@@ -72,7 +77,7 @@ def convert_column(column: DestinationColumn, texts: Any) -> Any:
 
 
 def find_first_failure(values: Any, use: Callable[[Any], Any]) -> int:
-    """Return the place of the first value at which a use fails, of an array at which it does."""
+    """Return the index of the first value of an array for which ``use`` raises ValueError."""
     start, length = 0, len(values)
     while length > 1:
         half = length // 2
@@ -85,7 +90,7 @@ def find_first_failure(values: Any, use: Callable[[Any], Any]) -> int:
     return start
 
 
-# ------------------------------------------------------------------------ whole numbers
+# ------------------------------------------------------------- booleans and integers
 
 
 def _booleans(texts: Any, _column: DestinationColumn) -> Any:
@@ -98,20 +103,20 @@ def _booleans(texts: Any, _column: DestinationColumn) -> Any:
 
 def _integers(texts: Any, column: DestinationColumn) -> Any:
     values = texts.cast(_TYPES[column.type])
-    if _some_have(texts, "x") or _some_have(texts, "X"):  # Arrow reads 0x10
+    if _some_have(texts, "x") or _some_have(texts, "X"):  # Arrow accepts 0x10
         raise ValueError
     return values
 
 
 def _some_have(texts: Any, sign: str) -> bool:
-    data = texts.buffers()[2]  # what all texts are made of, maybe with others around them
+    data = texts.buffers()[2]  # the bytes of all texts, and perhaps of others
     if data is None or sign.encode() not in data.to_pybytes():
         return False
     return bool(pc.any(pc.match_substring(texts, sign)).as_py())
 
 
 def _all(conditions: Any) -> bool:
-    """Tell whether all hold, apart from those that are null."""
+    """Return True if all conditions hold; nulls are ignored."""
     return pc.all(conditions).as_py() is not False
 
 
@@ -119,11 +124,11 @@ def _all(conditions: Any) -> bool:
 
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 _MOST: Final = 38
-"""Digits that Arrow can hold."""
+"""Maximum digits of an Arrow decimal."""
 
 _LARGEST_FLOAT: Final = 3.4028234663852886e38
 _LARGEST_FLOAT_TOLD: Final = 3.4028237e38
-"""How the guide spells it, rounded up."""
+"""The largest FLOAT as Fivetran's guide spells it, rounded up."""
 
 
 def _decimals(texts: Any, column: DestinationColumn) -> Any:
@@ -134,10 +139,11 @@ def _decimals(texts: Any, column: DestinationColumn) -> Any:
 
 
 def _are_plain(texts: Any, precision: int, scale: int) -> bool:
-    """Tell whether Arrow reads these decimals exactly, or refuses them.
+    """Return True if Arrow reads these decimals exactly or refuses them.
 
-    Of numbers with an exponent, with more digits than it can hold or more than the column has
-    before the point, it makes others without a word.
+    Arrow silently misreads numbers with an exponent, with more digits than it can hold, or with
+    more
+    digits before the point than the column has.
     """
     if _some_have(texts, "e") or _some_have(texts, "E"):
         return False
@@ -166,7 +172,7 @@ def _decimal(text: str | None, precision: int, scale: int) -> Decimal | None:
 
 def _of_decimal(column: DestinationColumn) -> str:
     precision, scale = column.digits
-    return f"is no DECIMAL of {precision} digits, {scale} of them after the point"
+    return f"is not a DECIMAL of {precision} digits, {scale} of them after the point"
 
 
 def _floats(texts: Any, column: DestinationColumn) -> Any:
@@ -180,7 +186,7 @@ def _floats(texts: Any, column: DestinationColumn) -> Any:
 
 
 def _told_largest(texts: Any, values: Any, overflown: Any) -> Any:
-    """Return the values with the largest FLOAT where its usual text was read as infinite."""
+    """Return the values with FLOAT's maximum where its usual text was read as infinity."""
     size = pc.abs(texts.filter(overflown).cast(pa.float64()))
     if values.type != pa.float32() or not _all(pc.less_equal(size, _LARGEST_FLOAT_TOLD)):
         raise ValueError
@@ -192,7 +198,7 @@ def _told_largest(texts: Any, values: Any, overflown: Any) -> Any:
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""0001-01-01 and the end of 9999-12-31, in microseconds since 1970."""
+"""First and last microsecond since 1970 of the years 0001 to 9999."""
 
 _TO_MICROSECONDS: Final = len("2024-01-08T18:52:07.754685")
 _ZONED: Final = r":.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
@@ -218,7 +224,7 @@ def _instants(texts: Any, _column: DestinationColumn) -> Any:
 
 
 def _cut(texts: Any) -> Any:
-    """Return date-times without the digits behind their microseconds."""
+    """Return date-times without the digits after microseconds."""
     if (pc.max(pc.binary_length(texts)).as_py() or 0) <= _TO_MICROSECONDS:
         return texts
     whole = pc.binary_length(pc.ascii_rtrim(texts, characters="0123456789"))
@@ -228,7 +234,7 @@ def _cut(texts: Any) -> Any:
 
 
 def _sliced(texts: Any, end: int) -> Any:
-    """Return the first bytes of each text; it must be ASCII, or be refused where it is read."""
+    """Return the first bytes of each text; the following cast refuses text that is not ASCII."""
     return pc.binary_slice(texts.cast(pa.binary()), 0, end).cast(pa.string())
 
 
@@ -260,7 +266,7 @@ def _bytes(texts: Any, _column: DestinationColumn) -> Any:
 def _decoded(text: str) -> bytes:
     try:
         return binascii.a2b_base64(text)
-    except binascii.Error:  # without its padding
+    except binascii.Error:  # the padding is missing
         return binascii.a2b_base64(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
 
 
@@ -278,18 +284,18 @@ _CONVERSIONS: Final[Mapping[DataType, Callable[[Any, DestinationColumn], Any]]] 
     DataType.BINARY: _bytes,
     DataType.NAIVE_TIME: _times,
 }
-"""What is more than a text; each raises a ValueError, as Arrow does."""
+"""Conversions of types that are not text; each raises ValueError, like Arrow."""
 
 _WORDS: Final[Mapping[DataType, str]] = {
     DataType.BOOLEAN: "is neither true nor false",
-    DataType.SHORT: "is no SHORT (16 bits)",
-    DataType.INT: "is no INT (32 bits)",
-    DataType.LONG: "is no LONG (64 bits)",
-    DataType.FLOAT: "is no FLOAT",
-    DataType.DOUBLE: "is no DOUBLE",
-    DataType.NAIVE_DATE: "is no date of the years 0001 to 9999",
-    DataType.NAIVE_DATETIME: "is no date-time without a zone of the years 0001 to 9999",
-    DataType.UTC_DATETIME: "is no instant of the years 0001 to 9999",
+    DataType.SHORT: "is not a SHORT (16 bits)",
+    DataType.INT: "is not an INT (32 bits)",
+    DataType.LONG: "is not a LONG (64 bits)",
+    DataType.FLOAT: "is not a FLOAT",
+    DataType.DOUBLE: "is not a DOUBLE",
+    DataType.NAIVE_DATE: "is not a date of the years 0001 to 9999",
+    DataType.NAIVE_DATETIME: "is not a date-time without a zone of the years 0001 to 9999",
+    DataType.UTC_DATETIME: "is not a timestamp of the years 0001 to 9999",
     DataType.BINARY: "is not base64",
-    DataType.NAIVE_TIME: "is no time of a day",
+    DataType.NAIVE_TIME: "is not a time of day",
 }

@@ -1,7 +1,7 @@
-"""``target-spark --port``: a destination that Fivetran calls.
+"""``target-spark --port``: server of the Fivetran destination.
 
-The target's class is a parameter and is not imported. One Spark serves all calls and ends with
-the server.
+The target class is passed in and not imported. One Spark serves all calls and ends with the
+server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What Fivetran asks the user of a destination, and which tests it runs with the answers.
+"""The configuration form and the connection tests that Fivetran shows to the user.
 
-Pure. The form shows the few settings without which no table can be found; the configuration may
-have the other settings that `allowed_settings` names, too.
+The form shows the few settings that are needed to find tables; the configuration may have the other
+settings that `allowed_settings` allows, too.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _ASKED: Final[Mapping[str, Mapping[str, Any]]] = {
     "path": {
         "title": "Path",
         "type": "string",
-        "description": "Where the tables lie: a folder, or an address that Spark can write"
-        " (s3a://..., abfss://..., hdfs://...). With a catalog, the tables that it gets have their"
-        " files below it.",
+        "description": "Location of the tables: a folder, or an address that Spark can write to"
+        " (s3a://..., abfss://..., hdfs://...). With a catalog, new tables have their files below"
+        " it.",
         "examples": ["s3a://my-bucket/warehouse"],
     },
     "format": {
@@ -34,58 +34,59 @@ _ASKED: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "catalog": {
         "title": "Catalog",
-        "description": "The catalog of Spark that has the tables. A schema of Fivetran is a"
-        " database in it. Leave it empty for tables that are found by their path.",
+        "description": "The Spark catalog of the tables. A Fivetran schema is a database in it."
+        " Leave it empty for tables that are found by their path.",
     },
     "spark": {
         "title": "Spark settings",
-        "description": "Settings of Spark as JSON, by their names: keys of the storage,"
-        " the catalog, spark.driver.memory. Others need the operator's leave.",
+        "description": "Spark settings as a JSON object: keys of the storage and the catalog,"
+        " spark.driver.memory. Others need the operator's permission.",
         "secret": True,
     },
 }
-"""The settings that the form shows, with the words that people who set it up need."""
+"""Settings that the form shows, with titles and descriptions for the user."""
 
 FORM: Final[JsonSchema] = {
     "type": "object",
     "required": ["path", "format"],
     "properties": {name: {**SCHEMA["properties"][name], **own} for name, own in _ASKED.items()},
 }
-"""The settings that the form asks for, as a JSON Schema.
+"""JSON Schema of the form.
 
 A form cannot require one of two fields, so it requires the path, which all tables can have. A
-configuration may do without where its catalog says where files are.
+configuration without a path is valid if its catalog defines the location of files.
 """
 
 TESTS: Final[Mapping[str, str]] = {
-    "settings": "The settings, Java and the libraries of the table format",
-    "storage": "Making, writing, reading and removing a table",
+    "settings": "Check the settings, Java and the libraries of the table format",
+    "storage": "Create, write, read and remove a table",
 }
-"""The tests by name, with what people are told of them."""
+"""Connection tests by name, with their labels."""
 
 _OURS: Final = {"report": None, "dry_run": None}
-"""Settings of a load that a server has no use for."""
+"""Settings that a server ignores."""
 
 
 def parse_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a call: what the form has, without what only a load can use.
+    """Return the settings of a call, without those that only the command line uses.
 
     Raises:
-        ConfigurationError: the settings of Spark are no JSON; the keys in them are not shown.
+        ConfigurationError: the Spark settings are not a JSON object; the message does not show
+        them.
     """
     if isinstance(given.get("spark"), str):
         raise ConfigurationError(
-            "spark: this is no JSON object. Give the settings of Spark by their names, such as"
+            "spark: this is not a JSON object. Set the Spark settings by name, such as"
             ' {"spark.driver.memory": "2g"}.'
         )
     return {**given, **_OURS}
 
 
 def check_format(options: LoadOptions) -> None:
-    """Refuse tables in which a row cannot be replaced.
+    """Check that rows of the table format can be replaced.
 
     Raises:
-        UnsupportedError: the format is one of those.
+        UnsupportedError: they cannot.
     """
     if not options.can_upsert:
         raise UnsupportedError(

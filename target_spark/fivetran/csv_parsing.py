@@ -1,12 +1,11 @@
-"""CSV as Fivetran writes it: what its header names, and its rows as columns of texts.
+"""CSV parser for Fivetran's batch files: header, and rows as text columns.
 
-Rules of the room: pure. Quotes are doubled, a backslash is a sign like others, cells have line
-breaks and what looks like them. The header alone tells the order of the columns. The text that
-means NULL does so quoted or not, unless it is empty: then an empty cell is NULL, and a quoted one
-is an empty text. An error tells a row by its number, the first behind the header being 1, and a
-column by the table's name of it; what stands in a file is never told, nor what a header names,
-which would be a row of data in a file without one. Source: Fivetran's Partner SDK development
-guide, "Batch files", and what is seen of them.
+Quotes are doubled, a backslash has no special meaning, and cells may contain line breaks. Only the
+header defines the order of the columns. The NULL text means NULL quoted or not, unless it is empty:
+then an empty cell is NULL, and a quoted empty cell is an empty string. Errors name a row by its
+number (the first after the header is 1) and a column by its name in the table; they contain no
+content of the file, not even names of the header, which would be data in a file without a header.
+Source: Fivetran's Partner SDK development guide, "Batch files", and observed files.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from target_spark.fivetran.table_schema import END, START, DestinationColumn, Fi
 __all__ = ["FileFaultError", "key_columns", "match_columns", "read_columns", "read_header"]
 
 _MARK: Final = b"\xef\xbb\xbf"
-"""What some programs put in front of UTF-8."""
+"""UTF-8 byte order mark, which some programs write."""
 
 _LISTED: Final = 5
 
 
 class FileFaultError(Exception):
-    """What is wrong with a file, to go on after its name."""
+    """Raised for a fault of a file; the text continues a sentence that begins with its name."""
 
 
 def read_header(block: bytes) -> tuple[list[str], bytes]:
-    """Return the names in a file's header, and the rows behind it; ``block`` is its begin.
+    """Return the names in a file's header and the rest of ``block``, the start of the file.
 
     Raises:
-        FileFaultError: it is no text.
+        FileFaultError: the header is not text.
     """
     end = _end_of_first_row(block)
     try:
@@ -47,7 +46,7 @@ def read_header(block: bytes) -> tuple[list[str], bytes]:
         return next(csv.reader([line], strict=True), []), block[end:]
     except (UnicodeDecodeError, csv.Error):
         raise FileFaultError(
-            "has no header of UTF-8 text. The key is that of another file, the file is damaged,"
+            "has no header of UTF-8 text. The key belongs to another file, the file is damaged,"
             " or it is compressed or encrypted in another way"
         ) from None
 
@@ -65,18 +64,18 @@ def match_columns(
     """Return the columns that a header names, in its order.
 
     Raises:
-        FileFaultError: the table has no such column, one stands there twice, or one is missing
-            that the rows of such a file need.
+        FileFaultError: the header names an unknown column, a column twice, or lacks a column that a
+            file of this kind needs.
     """
     known, counts = shape.by_name, Counter(names)
     if known.keys().isdisjoint(counts):
         raise FileFaultError(
-            "has a header that names no column of the table, or none at all. It is the file of"
-            " another table, or the key is that of another file"
+            "has a header that names no column of the table, or has no header. The file belongs to"
+            " another table, or the key belongs to another file"
         )
     if strange := [str(place) for place, name in enumerate(names, 1) if name not in known]:
         places = _list(strange)
-        raise FileFaultError(f"has columns that the table has not; in its header they are {places}")
+        raise FileFaultError(f"has columns that the table does not have, at positions {places}")
     if twice := [column.name for column in shape.columns if counts[column.name] > 1]:
         raise FileFaultError(f"names a column twice: {_list(twice)}")
     if missing := [column.name for column in _needed(shape, kind) if not counts[column.name]]:
@@ -90,9 +89,9 @@ def _list(names: list[str]) -> str:
 
 
 def key_columns(shape: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
-    """Return the columns without which a row of such a file means no row of the table.
+    """Return the columns that identify a row in a file of this kind.
 
-    Where a table keeps the versions of its rows, the end of one is told without its start.
+    In a table with history, a delete record has no start time.
     """
     if kind is FileKind.DELETE:
         return tuple(column for column in shape.keys if column.name != START)
@@ -113,7 +112,7 @@ def read_columns(
 ) -> list[Any]:
     """Return the rows of a block as arrays of texts: one for each of ``count`` columns.
 
-    With ``only`` they are those of the columns at these places, which is faster.
+    With ``only``, return only the columns at these indexes, which is faster.
 
     Raises:
         FileFaultError: a row has another number of cells, or is not UTF-8.
@@ -139,9 +138,9 @@ def read_columns(
 def _parsed(
     block: bytes, count: int, wanted: Mapping[int, Any], null: str, found: Callable[[Any], str]
 ) -> list[Any]:
-    """Return the columns at the wanted places, of the wanted types."""
+    """Return the columns at the wanted indexes, with the wanted types."""
     if block.startswith(_MARK):
-        block = _MARK + block  # Arrow takes one off, which here stands in a cell
+        block = _MARK + block  # Arrow removes one mark, but this one is in a cell
     names = [str(number) for number in range(count)]
     table = arrow_csv.read_csv(
         pa.BufferReader(block),
@@ -161,14 +160,14 @@ def _parsed(
 
 
 def _first_no_text(block: bytes, count: int, wanted: Iterable[int], null: str) -> int:
-    """Return the place of the first row that has a cell that is not UTF-8.
+    """Return the index of the first row with a cell that is not UTF-8.
 
     Raises:
         FileFaultError: a row that is not UTF-8 has another number of cells than the header.
     """
     try:
         cells = _parsed(block, count, dict.fromkeys(wanted, pa.binary()), null, lambda _: "error")
-    except pa.ArrowInvalid:  # whose text is that of the row
+    except pa.ArrowInvalid:  # its text would contain the row
         raise FileFaultError(
             "has a row with another number of cells than its header, which is not UTF-8 either"
         ) from None

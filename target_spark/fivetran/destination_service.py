@@ -1,8 +1,8 @@
-"""Each call of Fivetran to a destination, from its request to its answer.
+"""Handlers of the calls that Fivetran makes to a destination.
 
-Rules of the room: the form and the capabilities are told without Spark. Settings come with every
-call and are checked with every call. One call at a time changes a table; different tables change
-side by side. What goes wrong is raised: the server tells it, by a Task where the answer has one.
+The form and the capabilities need no Spark. Every call brings settings, which are checked in every
+call. A table is changed by one call at a time; different tables change in parallel. Errors are
+raised, and the server reports them, in a Task if the response type has one.
 Source: Fivetran's Partner SDK, ``destination_sdk.proto`` and its development guide.
 """
 
@@ -44,33 +44,30 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class DestinationPlugin(Protocol):
-    """The target, as far as its calls use it."""
+    """The interface of the target that the calls use."""
 
     def __init__(self, *, config: dict[str, Any], parse_env_config: bool = False) -> None: ...
 
     @classmethod
     def _full_schema(cls) -> JsonSchema:
-        """Return the schema of its settings."""
+        """Return the JSON Schema of the settings."""
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Its settings, checked."""
+        """The validated settings."""
 
 
 class Logger(Protocol):
-    """The log, as far as a call uses it."""
+    """The interface of the log that the calls use."""
 
     def hide_also(self, hide: Callable[[str], str], /) -> None:
-        """Let no line show what this takes out of a text."""
+        """Apply the function ``hide``, which removes secrets, to all lines of the log."""
 
 
 def make_service(
     plugin: type[DestinationPlugin], sparks: SharedSpark, journal: Logger, rules: CallRules
 ) -> Service:
-    """Return the service of a destination whose tables a Spark writes.
-
-    ``rules`` say what a call may set and reach.
-    """
+    """Return the gRPC service of a destination; ``rules`` restrict what a call may set."""
     calls = _Calls(plugin, sparks, journal, rules)
     task = _with_task
     handlers = {
@@ -87,7 +84,7 @@ def make_service(
         "Truncate": Handler(calls.truncate, task(proto_messages.TruncateResponse)),
         "WriteBatch": Handler(calls.write, task(proto_messages.WriteBatchResponse)),
         "WriteHistoryBatch": Handler(calls.write_history, task(proto_messages.WriteBatchResponse)),
-        # Fivetran then does the same by the calls above.
+        # Fivetran then uses the calls above instead.
         "Migrate": Handler(
             lambda _request, _call: proto_messages.MigrateResponse(unsupported=True)
         ),
@@ -101,7 +98,7 @@ def _with_task(kind: Any) -> Callable[[str], Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """What the calls share: the target, its Spark, the log, and what a call may set."""
+    """The handlers, and the objects they share."""
 
     plugin: type[DestinationPlugin]
     sparks: SharedSpark
@@ -109,10 +106,10 @@ class _Calls:
     rules: CallRules
 
     def test(self, request: Any, call: RpcCall) -> Any:
-        """Run one of the tests of the form."""
+        """Run one of the connection tests of the form."""
         call.note(request.name[:NAME_LIMIT])
         if request.name not in TESTS:
-            raise UnsupportedError(f"No test is called that; there are {', '.join(TESTS)}.")
+            raise UnsupportedError(f"There is no such test; the tests are {', '.join(TESTS)}.")
         from target_spark.cli.doctor import preflight_checks, storage_checks
 
         config = self._config(request)
@@ -127,7 +124,7 @@ class _Calls:
         raise find_refusal(error) or error
 
     def describe(self, request: Any, call: RpcCall) -> Any:
-        """Tell the columns of a table."""
+        """Return the columns of a table."""
         with self._tables(request) as tables:
             found = tables.described(request.schema_name, request.table_name)
         call.note(str(_stream(request.schema_name, request.table_name)))
@@ -136,7 +133,7 @@ class _Calls:
         return proto_messages.DescribeTableResponse(table=_told(request.table_name, found.shape))
 
     def create(self, request: Any, call: RpcCall) -> Any:
-        """Make a table, and its schema."""
+        """Create a table, and its schema."""
         with self._at(request, request.table.name, call) as (tables, name):
             tables.create(request.schema_name, name, _shape(tables, request))
         return proto_messages.CreateTableResponse(success=True)
@@ -151,7 +148,7 @@ class _Calls:
         return proto_messages.AlterTableResponse(success=True)
 
     def truncate(self, request: Any, call: RpcCall) -> Any:
-        """Remove or mark the rows that were synced before an instant."""
+        """Remove or mark the rows that were synced before a time."""
         soft = request.soft.deleted_column if request.HasField("soft") else None
         before = _instant(request.utc_delete_before) if _has(request, "utc_delete_before") else None
         with self._at(request, request.table_name, call) as (tables, name):
@@ -185,20 +182,20 @@ class _Calls:
         return proto_messages.WriteBatchResponse(success=True)
 
     def _files(self, request: Any, *kinds: FileKind) -> Iterator[RequestFile]:
-        """Yield the files of a request in the order in which they count."""
+        """Yield the files of a request in the order in which they are applied."""
         for kind in kinds:
             for path in getattr(request, f"{kind.name.lower()}_files"):
                 yield RequestFile(self.rules.check_file(path), kind, request.keys.get(path))
 
-    # What every call begins with
+    # Steps of every call
 
     def _config(self, request: Any) -> Mapping[str, Any]:
-        """Return the settings of a call, checked; from here on no line of the log shows them.
+        """Return the validated settings of a call, and hide them in the log from now on.
 
         Raises:
-            ConfigurationError: they do not fit, or a call may not set one of them.
+            ConfigurationError: they are invalid, or a call may not set one of them.
         """
-        schema = self.plugin._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
+        schema = self.plugin._full_schema()  # noqa: SLF001  a class method of every plugin
         self.rules.check_size(request.configuration)
         brought = parse_configuration(request.configuration, schema)
         hide = make_redactor(brought, schema)
@@ -222,7 +219,7 @@ class _Calls:
 
     @contextmanager
     def _at(self, request: Any, name: str, call: RpcCall) -> Iterator[tuple[TableService, str]]:
-        """Give the tables to a call that changes one of them, once it is its turn."""
+        """Yield the tables and the table's name, while no other call changes that table."""
         stream = _stream(request.schema_name, name)
         call.note(str(stream))
         with self._tables(request) as tables:
@@ -241,11 +238,13 @@ def _shape(tables: TableService, request: Any) -> FivetranSchema:
         return parse_columns(request.table.columns, reserved)
     except ValueError as error:
         where = _stream(request.schema_name, request.table.name)
-        raise TargetSparkError(f"The call describes table {where} wrongly: {error}.") from None
+        raise TargetSparkError(
+            f"The call's description of table {where} is invalid: {error}."
+        ) from None
 
 
 def _told(name: str, shape: FivetranSchema) -> Any:
-    """Return a table as Fivetran is told of it."""
+    """Return a table as a protocol message."""
     columns = []
     for column in shape.columns:
         told = proto_messages.Column(
@@ -262,7 +261,7 @@ def _params(told: Any) -> FileParams:
         compression, encryption = Compression(told.compression), Encryption(told.encryption)
     except ValueError as error:
         raise UnsupportedError(
-            f"The batch files are written in a way that is not known here: {error}."
+            f"The compression or encryption of the batch files is not supported: {error}."
         ) from None
     return FileParams(compression, encryption, told.null_string, told.unmodified_string)
 
@@ -272,13 +271,13 @@ def _has(request: Any, field: str) -> bool:
 
 
 def _instant(stamp: Any) -> datetime:
-    """Return an instant, cut to microseconds."""
+    """Return a timestamp truncated to microseconds."""
     try:
         return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
     except OverflowError as error:
-        raise UnsupportedError("utc_delete_before: there is no such instant.") from error
+        raise UnsupportedError("utc_delete_before is out of the range of timestamps.") from error
 
 
 def _stream(schema: str, table: str) -> StreamId:
-    """Return what is called ``schema.table``; a table may be without a schema."""
+    """Return the id of the stream ``schema.table``; a table may have no schema."""
     return StreamId(table, schema or None)

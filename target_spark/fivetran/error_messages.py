@@ -1,9 +1,9 @@
-"""What went wrong in a call, in words that hold no row, no key and no credential.
+"""Error messages of a call, without data of rows, keys or credentials.
 
-Rules of the room: an error of ours is whole and is told as it is. Of one of Spark, of a storage
-or of a catalog only its kind is told, never its text, which may repeat what stands in a row; a
-missing permission is named with the place where it is missing, as far as that is known. Source:
-Fivetran's Partner SDK development guide, "Error handling" and "Security".
+Errors of target-spark are reported completely. Of errors of Spark, a storage or a catalog only the
+kind is reported, never the text, which may contain data of a row; for a missing permission, the
+message names the place if it is known. Source: Fivetran's Partner SDK development guide, "Error
+handling" and "Security".
 """
 
 from __future__ import annotations
@@ -25,30 +25,31 @@ _REFUSED: Final = re.compile(
     r"|INSUFFICIENT_PRIVILEGES|INSUFFICIENT_PERMISSIONS|Status Code: 40[13]|\b40[13] Forbidden"
     r"|Read-only file system"
 )
-"""How storages and catalogs say that somebody may not."""
+"""Texts of storages and catalogs for a missing permission."""
 
 _NOWHERE: Final = re.compile(
     r"DELTA_CANNOT_CREATE_LOG_PATH|Mkdirs failed|No such file or directory|FileNotFoundException"
     r"|NoSuchBucket|bucket does not exist|No FileSystem for scheme|Not a directory|Is a directory"
 )
-"""How they say that the place for the tables is none."""
+"""Texts of storages and catalogs for a location that does not exist."""
 
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]{5,}(?:\.[A-Z0-9_]+)*)\]")
-"""How Spark names the kind of an error in its text."""
+"""Spark's error condition in the text of an error."""
 
 _WORDS: Final = {
-    FailureKind.PASSING: "The storage or the catalog does not answer as it should. The call can be"
-    " made again; if it goes on, look whether they can be reached from here.",
-    FailureKind.CONFLICT: "Another writer changes the table all the time. End it, or try again"
+    FailureKind.PASSING: "The storage or the catalog does not respond correctly. Try again; if the"
+    " failure persists, check that both can be reached from here.",
+    FailureKind.CONFLICT: "Another writer changes the table continuously. Stop it, or try again"
     " later.",
-    FailureKind.FULL: "No room is left on the disk or in the storage. Make room, and try again.",
-    FailureKind.CUT: "Spark ended in the middle of the call. Try again; if it goes on, give it more"
-    " memory (spark.driver.memory in the setting spark).",
+    FailureKind.FULL: "No space is left on the disk or in the storage. Free some space, and try"
+    " again.",
+    FailureKind.CUT: "Spark ended during the call. Try again; if the failure persists, give Spark"
+    " more memory (spark.driver.memory in the setting spark).",
 }
 
 
 def explain_error(error: BaseException) -> str:
-    """Return what to tell of an error: whole sentences below 8 kB, with a way out."""
+    """Return the message for an error: whole sentences below 8 kB, with a remedy."""
     refused = find_refusal(error)
     if refused is not None:
         return format_error(refused)
@@ -58,35 +59,35 @@ def explain_error(error: BaseException) -> str:
 
 
 def find_refusal(error: BaseException) -> TargetSparkError | None:
-    """Return the words for a missing permission, if that is what an error is about."""
+    """Return the error for a missing permission, if that is the cause."""
     if not any(map(_is_refusal, iterate_causes(error))):
         return None
     said = f" ({error})" if isinstance(error, TargetSparkError) else ""
     return TargetSparkError(
-        "A permission is missing: the storage or the catalog does not let this destination list,"
-        f" read, write and delete where its tables lie{said}. Give the user or the keys of the"
-        " settings that permission on the path, and on the catalog the right to create schemas"
-        " and tables."
+        "A permission is missing: the storage or the catalog does not allow this destination to"
+        f" list, read, write and delete in the location of its tables{said}. Give the user or the"
+        " keys in the settings that permission on the path, and on the catalog the permission to"
+        " create schemas and tables."
     )
 
 
 def _get_message(error: BaseException) -> str:
     if any(_NOWHERE.search(str(each)) for each in iterate_causes(error)):
         return (
-            "The place of the tables is not there and cannot be made. Set path to a folder, or to"
-            " an address that Spark can write with the settings in spark."
+            "The location of the tables does not exist and cannot be created. Set path to a folder,"
+            " or to an address that Spark can write to with the settings in spark."
         )
     known = _WORDS.get(classify_failure(error))
     if known is not None:
         return known
     if isinstance(error, MemoryError):
-        return "No memory is left. Give the server more."
+        return "The server has no memory left. Give it more memory."
     condition = getattr(error, "getCondition", lambda: None)()
     in_text = _CONDITION.search(str(error))
     kind = condition or (in_text and in_text[1]) or type(error).__name__
     return (
-        f"Spark refused what was asked of it ({kind}). Nothing of the call is in the table. If"
-        " the same call fails again, this is a fault of the destination: report it."
+        f"Spark refused an operation ({kind}). The call changed nothing in the table. If the same"
+        " call fails again, this is a bug of the destination: report it."
     )
 
 

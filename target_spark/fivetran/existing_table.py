@@ -1,7 +1,7 @@
-"""A table that is there: its columns as the format has them, and as Fivetran knows them.
+"""An existing table: its columns in the format, and their Fivetran types.
 
-Rules of the room: reading only, and of Spark only what costs no job. What the table's own
-columns say wins over what is remembered of them.
+This module only reads, and starts no Spark job. The table's columns take precedence over its stored
+metadata.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ __all__ = ["ExistingTable", "load_table"]
 
 @dataclass(frozen=True, slots=True)
 class ExistingTable:
-    """A table as it is now.
+    """An existing table.
 
-    ``ref`` is what SQL calls it, ``shape`` what it is to Fivetran, in the table's order, and
-    ``types`` has the DDL of each column by the name that it has in the table.
+    ``ref`` is its SQL name, ``shape`` its columns for Fivetran, in table order, and ``types`` the
+    DDL of
+    each column by its name in the table.
     """
 
     table: Table
@@ -38,7 +39,7 @@ class ExistingTable:
     types: Mapping[str, str]
 
     def meeting(self, asked: FivetranSchema) -> FivetranSchema:
-        """Return the columns of a request under the names that they have in this table.
+        """Return the requested columns with the names that they have in this table.
 
         Raises:
             TableError: the table does not have one of them.
@@ -48,18 +49,18 @@ class ExistingTable:
         if lacking:
             raise TableError(
                 f"Table {self.table.name} has no column {', '.join(lacking)}. An AlterTable must"
-                " add it before rows with it can come."
+                " add it before rows with it can be written."
             )
         columns = (replace(each, column=known[each.name].column) for each in asked.columns)
         return FivetranSchema(tuple(columns))
 
 
 def load_table(spark: SparkSession, options: LoadOptions, stream: StreamId) -> ExistingTable | None:
-    """Return the table of a schema and a name; None where there is none.
+    """Return the table of a schema and name, or None if there is no table.
 
     Raises:
-        TableError: there are files or a name, but no table of the format; or what is
-            remembered of it cannot be read.
+        TableError: there are files or a catalog entry, but no table of the format; or its stored
+            metadata cannot be read.
     """
     table = options.table(stream)
     types = get_writer(options.format).table_types(spark, table)
@@ -71,7 +72,7 @@ def load_table(spark: SparkSession, options: LoadOptions, stream: StreamId) -> E
         said = load_metadata(properties.get(TABLE_PROPERTY))
     except ValueError as error:
         raise TableError(
-            f"What is remembered of table {table.name} is damaged: {error}. Remove the property"
-            " (ALTER TABLE … UNSET TBLPROPERTIES), and Fivetran describes the table anew."
+            f"The stored metadata of table {table.name} is damaged: {error}. Remove the property"
+            " (ALTER TABLE … UNSET TBLPROPERTIES), and Fivetran describes the table again."
         ) from error
     return ExistingTable(table, ref, reconcile(types, said, options.format), types)

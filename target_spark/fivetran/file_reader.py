@@ -1,9 +1,10 @@
-"""A batch file as bytes of CSV: decrypted and decompressed on the way, and cut between rows.
+"""Reader of a batch file: decrypts and decompresses it, and splits it between rows.
 
-Rules of the room: nothing of a file ever stands on a disk in plain text, and of a large one only
-a few blocks are in memory at a time. An error names the file by its last name and says what is
-wrong with it and why that may be; it never holds what stands in the file, nor its key. Source:
-Fivetran's Partner SDK development guide, "Batch files", "Encryption" and "Security".
+The content of a file is never written to disk unencrypted, and only a few blocks of a file are in
+memory. Errors name the file by its last path component, the fault and its likely cause; they
+contain
+neither content of the file nor its key. Source: Fivetran's Partner SDK development guide, "Batch
+files", "Encryption" and "Security".
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from target_spark.fivetran.batch_request import FileParams, RequestFile
 __all__ = ["BLOCK_BYTES", "file_error", "one_reader", "read_blocks", "split_rows"]
 
 BLOCK_BYTES: Final = 4 << 20
-"""Bytes of CSV that are looked at together, where a row is not longer."""
+"""Bytes of a block of CSV, unless a row is longer."""
 
 _LONGEST_ROW: Final = 64 << 20
-"""Bytes of a row that are waited for; a cell that is not closed would never end."""
+"""Maximum bytes of a row; a quoted cell that is not closed would never end."""
 
 _READING: Final = threading.Lock()
 
@@ -38,30 +39,31 @@ _KEYS: Final = (16, 24, 32)
 _CODECS: Final = {Compression.ZSTD: "zstd", Compression.GZIP: "gzip"}
 _QUOTE, _LINE_BREAK = b'"', b"\n"
 
-_OTHER_KEY: Final = "The key is that of another file, or the file is damaged"
+_OTHER_KEY: Final = "The key belongs to another file, or the file is damaged"
 
 
 def one_reader() -> AbstractContextManager[object]:
-    """Return what lets one call at a time read files in the server's own process.
+    """Return a lock with which one call at a time reads files in the server process.
 
-    It bounds the memory of all calls together: a decompressor may take 128 MB, and a row 64 MB
-    several times over. Spark's workers are processes of their own and do not wait for it.
+    It limits the memory of all calls together: a decompressor may take 128 MB, and a row several
+    times
+    64 MB. Spark's workers are separate processes and do not use it.
     """
     return _READING
 
 
 def file_error(file: RequestFile, words: str) -> BatchFileLoadError:
-    """Return the error that says what is wrong with a file: ``words`` go on after its name."""
+    """Return the error for a file; ``words`` continue the sentence after its name."""
     return BatchFileLoadError(f"The batch file {PurePath(file.path).name} {words}.")
 
 
 def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """Yield the CSV of a file in pieces that end where a row ends; the first has the header.
+    """Yield the CSV of a file in blocks that end at the end of a row; the first has the header.
 
-    A piece is of about ``size`` bytes, or of one row where that is longer.
+    A block has about ``size`` bytes, or one row if that is longer.
 
     Raises:
-        BatchFileError: it is not there, is cut off or damaged, or the key does not open it.
+        BatchFileLoadError: the file is missing, truncated or damaged, or the key is wrong.
     """
     with ExitStack() as stack:
         yield from split_rows(
@@ -72,12 +74,13 @@ def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) 
 def split_rows(
     chunks: Iterable[bytes], faulty: Callable[[str], Exception], longest: int = _LONGEST_ROW
 ) -> Iterator[bytes]:
-    """Yield the same bytes in pieces that end where a row ends, as far as there are ends.
+    """Yield the bytes of ``chunks`` in blocks that end at the end of a row, where possible.
 
-    A quote stands in a cell only doubled: after an even number of them one is outside of quotes.
+    Quotes inside a cell are doubled, so after an even number of quotes the position is outside of
+    quotes.
 
     Raises:
-        BatchFileError: a quoted cell has no end; made by ``faulty``.
+        BatchFileLoadError: a quoted cell does not end; created by ``faulty``.
     """
     held: list[bytes] = []
     is_open = False
@@ -91,23 +94,23 @@ def split_rows(
             if sum(map(len, held)) > longest:
                 raise faulty(
                     f"has a row of more than {longest >> 20} MB: a quoted cell is not closed, or"
-                    " the table cannot be loaded that way"
+                    " the row is too large to be loaded"
                 )
     if is_open:
-        raise faulty("ends inside of a quoted cell: it is cut off, or damaged")
+        raise faulty("ends inside a quoted cell: it is truncated or damaged")
     if rest := b"".join(held):
         yield rest
 
 
 def _last_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
-    """Return where the last row in a chunk ends, or 0, and whether a quoted cell is open after it.
+    """Return the end of the last row in a chunk (or 0), and True if a cell is open after it.
 
-    ``is_open`` tells whether one is at its begin.
+    ``is_open`` is True if a quoted cell is open at the start of the chunk.
     """
     is_open_after = is_inside = is_open ^ bool(chunk.count(_QUOTE) & 1)
     end = len(chunk)
     while end >= 0:
-        if is_inside:  # no row ends behind the quote that opened the cell
+        if is_inside:  # no row ends after the quote that opened the cell
             end = chunk.rfind(_QUOTE, 0, end)
             if end < 0:
                 break
@@ -120,14 +123,14 @@ def _last_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
 
 
 def _content(file: RequestFile, params: FileParams, size: int, stack: ExitStack) -> Iterator[bytes]:
-    """Return what stands in a file, decrypted and decompressed, in pieces of at most a size."""
+    """Return the decrypted and decompressed content of a file, in pieces of at most ``size``."""
     try:
         raw: Any = stack.enter_context(open_regular(Path(file.path)))
         length = os.fstat(raw.fileno()).st_size
     except OSError as error:
         raise file_error(file, _unreadable(error)) from None
     if not length:
-        raise file_error(file, "is empty: not even a header stands in it")
+        raise file_error(file, "is empty: it has no header")
     if params.encryption is Encryption.AES:
         raw = _Decrypted(file, raw, length)
     if params.compression is Compression.OFF:
@@ -146,7 +149,7 @@ def _read(read: Callable[[int], bytes], size: int, file: RequestFile, params: Fi
 
 
 class _Decrypted:
-    """A file that is decrypted as it is read; the vector stands in front."""
+    """A file that is decrypted while it is read; it begins with the initialization vector."""
 
     closed = False
 
@@ -157,14 +160,14 @@ class _Decrypted:
         from cryptography.hazmat.primitives.padding import PKCS7
 
         if file.key is None:
-            raise file_error(file, "is encrypted, and the call brings no key for it")
+            raise file_error(file, "is encrypted, and the call has no key for it")
         if len(file.key) not in _KEYS:
-            raise file_error(file, f"has a key of {len(file.key)} bytes; AES takes 16, 24 or 32")
+            raise file_error(file, f"has a key of {len(file.key)} bytes, not 16, 24 or 32")
         if length % _AES_BLOCK or length < 2 * _AES_BLOCK:
             raise file_error(
                 file,
-                f"is cut off: {length:,} bytes cannot be a vector of {_AES_BLOCK} bytes and whole"
-                " blocks of AES behind it; or it is not encrypted",
+                f"is cut off: {length:,} bytes are not an initialization vector of {_AES_BLOCK}"
+                " bytes and whole AES blocks after it; or it is not encrypted",
             )
         self._file, self._raw = file, raw
         self._cipher = Cipher(AES(file.key), CBC(raw.read(_AES_BLOCK))).decryptor()
@@ -172,7 +175,7 @@ class _Decrypted:
         self._is_done = False
 
     def read(self, size: int) -> bytes:
-        """Return at most so many bytes, and none only at the end."""
+        """Return at most ``size`` bytes, and b"" only at the end."""
         whole = max(size // _AES_BLOCK, 1) * _AES_BLOCK
         while found := self._raw.read(whole):
             if plain := self._padding.update(self._cipher.update(found)):
@@ -186,26 +189,26 @@ class _Decrypted:
             return self._padding.update(rest) + self._padding.finalize()
         except ValueError:
             raise file_error(
-                self._file, f"does not end as AES with PKCS5 ends. {_OTHER_KEY} or cut off"
+                self._file, f"does not end with PKCS5 padding. {_OTHER_KEY} or cut off"
             ) from None
 
     def close(self) -> None:
-        """Do nothing: who opened the file closes it."""
+        """Do nothing: the caller that opened the file closes it."""
 
 
 def _unreadable(error: OSError) -> str:
-    """Return why the system does not give a file."""
+    """Return the reason why the system cannot read a file."""
     if isinstance(error, FileNotFoundError):
-        return "is not there. It must lie where this program runs, until the call is answered"
+        return "does not exist. It must be on this server until the response to the call"
     if isinstance(error, PermissionError):
-        return "may not be read: give the user that this program runs as the permission to"
+        return "may not be read: give read permission to the user that this program runs as"
     return f"cannot be read: {error.strerror}"
 
 
 def _undecoded(error: OSError, params: FileParams) -> str:
-    """Return why what stands in a file cannot be decompressed; Arrow has no number for it."""
+    """Return the reason why a file cannot be decompressed; such an OSError has no errno."""
     name = params.compression.name
     if "runcated" in str(error):
-        return f"is cut off: its last piece of {name} has no end"
+        return f"is cut off: its {name} data has no end"
     reason = _OTHER_KEY if params.encryption is Encryption.AES else "The file is damaged"
     return f"cannot be decompressed as {name}. {reason}, or it is compressed in another way"

@@ -1,11 +1,10 @@
-"""Versions of rows: which ones a batch says, and which ones of the table it ends.
+"""Versions of rows that a WriteHistoryBatch writes, and the table's versions that it ends.
 
-Rules of the room: frames in, a frame of steps out, one step per version at most. A version is
-known by the keys of its row and by when it began, and never has null there. A version that is as
-said begins, the others end or are removed (`target_spark.writers.history_merge`). Versions of a
-row follow
-each other by when they began, whatever file they come from. Source: Fivetran's Partner SDK, "How to
-handle history mode batch files".
+Input and output are DataFrames; the result has at most one step per version
+(`target_spark.writers.history_merge`). A version is identified by its row's keys and its start
+time,
+which are never null. Versions of a row are ordered by their start time, independently of their
+files. Source: Fivetran's Partner SDK, "How to handle history mode batch files".
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ _IS_THERE = "__fivetran_is_there"
 
 @dataclass(frozen=True, slots=True)
 class VersionedSchema:
-    """The columns of a table of versions, each of which its shape has for a key too.
+    """The columns of a table with history, with the keys of a version as keys of ``shape``.
 
-    ``row`` are the keys of a row, whatever the version; ``start`` is the rest of a version's.
+    ``row`` are the keys of a row; ``row`` and ``start`` together are the keys of a version.
     """
 
     shape: FivetranSchema
@@ -64,7 +63,7 @@ class VersionedSchema:
 
     @property
     def row_keys(self) -> list[Expression]:
-        """The row's keys, as columns of a frame."""
+        """The row's keys, as Spark columns."""
         return [column_ref(key) for key in self.row]
 
     @property
@@ -79,17 +78,17 @@ class VersionedSchema:
 
     @property
     def history(self) -> HistoryMerge:
-        """How steps meet the versions of the table."""
+        """The rules by which steps match the versions of the table."""
         columns = [column.column for column in self.shape.columns]
         ended = {column.column: source_column(column.column) for column in (self.end, self.active)}
         return HistoryMerge(columns, self.key_names, ended)
 
 
 def parse_versioned_schema(shape: FivetranSchema, table: str) -> VersionedSchema:
-    """Return what the columns of a table mean.
+    """Return the roles of a table's columns.
 
     Raises:
-        TableError: it keeps no versions of its rows.
+        TableError: the table has no history columns.
     """
     known = shape.by_name
     for name, types in _NEEDED.items():
@@ -106,20 +105,20 @@ def parse_versioned_schema(shape: FivetranSchema, table: str) -> VersionedSchema
 
 def _no_versions(table: str, why: str) -> TableError:
     return TableError(
-        f"Table {table} keeps no versions of its rows: {why}. Nothing was written. Sync the table"
-        " anew in history mode."
+        f"Table {table} keeps no versions of its rows: {why}. Nothing was written. Re-sync the"
+        " table in history mode."
     )
 
 
 def versions_in_batch(rows: DataFrame) -> DataFrame:
-    """Return the versions that a batch says."""
+    """Return the versions that a batch inserts or updates."""
     return rows.where(F.col(OP).isin(int(FileKind.REPLACE), int(FileKind.UPDATE)))
 
 
 def fill_unmodified(versions: DataFrame, table: DataFrame, known: VersionedSchema) -> DataFrame:
-    """Return versions with the values that they leave as they are; all of them replace then.
+    """Return complete versions: unmodified values are filled from the version before.
 
-    An update that has no version before it is left out.
+    An update without a version before it is left out.
     """
     chain = versions.unionByName(_bases(versions, table, known))
     order = Window.partitionBy(*known.row_keys).orderBy(
@@ -141,10 +140,10 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, known: VersionedSchem
 
 
 def _bases(versions: DataFrame, table: DataFrame, known: VersionedSchema) -> DataFrame:
-    """Return, as a version before those of each row, the one of the table that they change.
+    """Return, for each row, the table's version that its first version in the batch changes.
 
-    It is the one that began with the first of them, which then was written before; else the
-    active one, unless it is one of them; else the last one before them.
+    It is the version with the same start time (then the batch was written before); else the active
+    version, unless the batch has it; else the last version before them.
     """
     start = column_ref(known.start)
     told = versions.groupBy(*known.row_keys).agg(
@@ -171,14 +170,14 @@ def _bases(versions: DataFrame, table: DataFrame, known: VersionedSchema) -> Dat
 def build_steps(
     rows: DataFrame, versions: DataFrame, table: DataFrame, known: VersionedSchema
 ) -> DataFrame:
-    """Return what becomes of each version; ``versions`` are those that the batch says."""
+    """Return the steps of a batch; ``versions`` are the versions that it inserts or updates."""
     told = _told(rows, known)
     ended = _ended(versions, table, told, known)
     return _as_said(versions, told, known).unionByName(ended, allowMissingColumns=True)
 
 
 def _told(rows: DataFrame, known: VersionedSchema) -> DataFrame:
-    """Return, for each row, from when on its versions go, and when the active one ends."""
+    """Return the earliest start and the end of the active version, for each row."""
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)
     end = F.struct(column_ref(known.end).alias("is"))
@@ -193,7 +192,7 @@ def _told(rows: DataFrame, known: VersionedSchema) -> DataFrame:
 
 
 def _as_said(versions: DataFrame, told: DataFrame, known: VersionedSchema) -> DataFrame:
-    """Return the steps for versions that a batch says; one that is active may end at once."""
+    """Return the steps that write the batch's versions; a deletion may end an active one."""
     active, end = column_ref(known.active), column_ref(known.end)
     is_over = active & F.col(_ENDED).isNotNull()
     changed = versions.join(told, known.row_names, "left").withColumns(
@@ -208,7 +207,7 @@ def _as_said(versions: DataFrame, told: DataFrame, known: VersionedSchema) -> Da
 def _ended(
     versions: DataFrame, table: DataFrame, told: DataFrame, known: VersionedSchema
 ) -> DataFrame:
-    """Return the steps for versions of the table that go or end, but those that are said anew."""
+    """Return the steps that remove or end versions of the table, except those the batch writes."""
     keys = [*known.row_keys, column_ref(known.start)]
     is_met = F.col(_EARLIEST).isNotNull() | F.col(_ENDED).isNotNull()
     goes = column_ref(known.start) >= F.col(_EARLIEST)

@@ -1,11 +1,11 @@
-"""Rows of batch files on their way into a table: fitted to its types, folded, and merged.
+"""Casts, deduplication and MERGE of the rows of batch files.
 
-Rules of the room: a frame of rows is as `target_spark.fivetran.batch_frame` makes it, with what a
-row
-does (`OP`), its place among all (`ORDINAL`) and flags of what it leaves as it is. All that a
-batch does to a table is one MERGE, so that the table is as before or complete, and the same
-batch once more changes nothing. No value is rounded or cut on its way into a column of another
-type: then nothing is written. What Spark puts down on the way is encrypted by its session.
+`target_spark.fivetran.batch_frame` makes the DataFrame of rows, with their kind (`OP`), their
+position (`ORDINAL`) and flags of unmodified values. A batch changes a table in one MERGE, so that
+it
+is applied completely or not at all, and repeating it changes nothing. No value is rounded or
+truncated for a column of another type: nothing is written then. Data that Spark stores on disk
+meanwhile are encrypted by its session.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ _TOLD: Final = re.compile(re.escape(_MISFIT) + r"(\d+)")
 
 
 def column_ref(column: DestinationColumn) -> Expression:
-    """Return a column of a frame."""
+    """Return a column of a DataFrame."""
     return F.col(quote(column.column))
 
 
 def cast_to_table(rows: DataFrame, at: ExistingTable, shape: FivetranSchema) -> DataFrame:
-    """Return the rows with the types that a table has.
+    """Return the rows with the types of a table.
 
-    A value that its type cannot hold ends the action on the frame; see `find_cast_failure`.
+    A value that its type cannot hold fails the action; see `find_cast_failure`.
     """
     converted = {}
     for number, column in enumerate(shape.columns):
@@ -85,7 +85,7 @@ def cast_to_table(rows: DataFrame, at: ExistingTable, shape: FivetranSchema) -> 
 def find_cast_failure(
     error: BaseException, name: str, at: ExistingTable, shape: FivetranSchema
 ) -> TableError | None:
-    """Return which column of a table cannot take its values, if that is why an action failed."""
+    """Return the error for a column that cannot hold its values, if an action failed for it."""
     told = _TOLD.search(str(error))
     if told is None:
         return None
@@ -93,16 +93,16 @@ def find_cast_failure(
     return TableError(
         f"Column {column.name} of table {name} is {at.types[column.column]}, and the batch has"
         f" values of {column.type.name} that it cannot hold. Nothing was written."
-        " The type of the column must be changed (AlterTable) before such rows can come; sync the"
-        " table anew if it was changed by others."
+        " The type of the column must be changed (AlterTable) before such rows can be written;"
+        " re-sync the table if another writer changed it."
     )
 
 
 def collapse_by_key(rows: DataFrame, shape: FivetranSchema, *, has_flags: bool) -> DataFrame:
-    """Return one row per key, for all that its rows do one after the other.
+    """Return one row per key, with the combined effect of all its rows.
 
-    They come in the order of their kinds, so a deletion is the last word, and an update after a
-    replacement changes that.
+    Rows are applied in the order of their kinds, so a deletion is last, and an update after a
+    replacement changes the replaced row.
     """
     if not has_flags:
         return latest_by_key(rows, MergeKeys(tuple(key.column for key in shape.keys), ORDINAL))
@@ -122,7 +122,7 @@ def collapse_by_key(rows: DataFrame, shape: FivetranSchema, *, has_flags: bool) 
 
 
 def _last_set(column: DestinationColumn) -> Expression:
-    """Return the last value that rows of a key set, as a struct; null where they set none."""
+    """Return the last value that rows of a key set, as a struct; null if none sets it."""
     is_set = ~F.col(quote(unmodified_flag(column)))
     value = F.struct(column_ref(column).alias("is"))
     return F.max_by(F.when(is_set, value), F.when(is_set, F.col(ORDINAL)))
@@ -134,15 +134,15 @@ def _all_done() -> Expression:
 
 
 def append_rows(rows: DataFrame, at: ExistingTable, table_format: str) -> None:
-    """Put rows into a table beside those that it has; what does not come is null."""
+    """Append rows to a table; missing columns are null."""
     writer = _whole(rows, at).writeTo(at.ref)
     (writer.options(**FANOUT_OPTIONS) if table_format == "iceberg" else writer).append()
 
 
 def fill(spark: SparkSession, rows: DataFrame, at: ExistingTable, table_format: str) -> bool:
-    """Put rows into a table that has none; False, and nothing done, where it has some.
+    """Write rows to an empty table; return False, without writing, if it has rows.
 
-    A table into which another writer puts some meanwhile is a conflict: the next try finds it so.
+    Rows that another writer adds meanwhile are a conflict, and the next attempt finds them.
     """
     if table_format == "iceberg":
         is_empty, empty_at = emptiness(spark, at.table)
@@ -156,7 +156,7 @@ def fill(spark: SparkSession, rows: DataFrame, at: ExistingTable, table_format: 
 
 
 def _whole(rows: DataFrame, at: ExistingTable) -> DataFrame:
-    """Return rows with every column of a table; what does not come is null."""
+    """Return rows with all columns of a table; missing ones are null."""
     coming = set(rows.columns)
     return rows.select(
         *(
@@ -169,9 +169,9 @@ def _whole(rows: DataFrame, at: ExistingTable) -> DataFrame:
 def build_merge(
     target: str, shape: FivetranSchema, kinds: Collection[FileKind], *, has_flags: bool
 ) -> Merge:
-    """Return how rows of these kinds, one per key, meet those of a table.
+    """Return the MERGE of rows of these kinds, one per key, into a table.
 
-    With ``has_flags`` the rows have flags of the values that they leave as they are.
+    With ``has_flags``, the rows have flags of unmodified values.
     """
 
     def put(column: DestinationColumn) -> str:
@@ -195,9 +195,10 @@ def _does(kind: FileKind) -> str:
 
 
 def merge_rows(spark: SparkSession, rows: DataFrame, how: Merge, table_format: str) -> None:
-    """Let rows, one per key, meet those of a table, in one commit.
+    """Merge rows, one per key, into a table, in one commit.
 
-    The rows are made once: Delta Lake keeps them by itself while it needs them.
+    The rows are computed once: Delta Lake stores them during the merge; for Iceberg they are
+    persisted.
     """
     if table_format == "delta":
         with spark_conf(spark, MATERIALIZE_SOURCE_CONF):
@@ -210,7 +211,7 @@ def merge_rows(spark: SparkSession, rows: DataFrame, how: Merge, table_format: s
 
 @contextmanager
 def persisted(rows: DataFrame) -> Iterator[DataFrame]:
-    """Have rows made once, though they are read several times; they wait on the disk."""
+    """Persist rows on disk during the block, so that they are computed once."""
     held = rows.persist(StorageLevel.DISK_ONLY)
     try:
         yield held

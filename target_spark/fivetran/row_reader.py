@@ -1,10 +1,10 @@
-"""A batch file as typed rows, in batches of Arrow's.
+"""Typed rows of a batch file, as Arrow record batches.
 
-Rules of the room: pure, without Spark, though it runs in its workers. Beside the columns of the
-table a row has what its file does with it (`OP`), its place among all rows of the call
-(`ORDINAL`) and, where a call has files of updates, a flag for each column that is no key: true
-where the row leaves the value as it is; the value then is null. Source: Fivetran's Partner SDK
-development guide, "Batch files", and ``destination_sdk.proto``.
+Pure functions that run in Spark's workers, without Spark. Besides the columns of the table, a row
+has its kind (`OP`), its position among all rows of the call (`ORDINAL`) and, if the call has update
+files, a flag per column that is not a key: true if the row does not change the value, which is then
+null. Source: Fivetran's Partner SDK development guide, "Batch files", and
+``destination_sdk.proto``.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 __all__ = ["OP", "ORDINAL", "RowReader", "check_header", "unmodified_flag"]
 
 OP: Final = "__fivetran_op"
-"""The column that tells what a row does, as the number of its `Kind`."""
+"""Column with the kind of a row, as the number of its `FileKind`."""
 
 ORDINAL: Final = "__fivetran_ordinal"
-"""The column that counts the rows of a call: its files in their order, and their rows."""
+"""Column with the position of a row in the call: by file, then by row."""
 
 _ROWS_OF_A_FILE: Final = 40
-"""Bits of an ordinal that count the rows of one file."""
+"""Number of low bits of an ordinal that count the rows of one file."""
 
 _FIRST_LOOK: Final = 64 << 10
-"""Bytes of CSV in which a header is looked for."""
+"""Bytes of CSV in which the header must end."""
 
 
 def unmodified_flag(column: DestinationColumn) -> str:
-    """Return the name of the flag that says that a row leaves a column as it is."""
+    """Return the name of the flag that is true if a row does not change a column."""
     return f"__fivetran_kept_{column.column}"
 
 
 def check_header(file: RequestFile, params: FileParams, shape: FivetranSchema) -> None:
-    """Open a file and look at its header.
+    """Open a file and check its header.
 
     Raises:
-        BatchFileError: it is not there, does not open, or has another header than it should.
+        BatchFileLoadError: the file is missing, cannot be decrypted, or has an unexpected header.
     """
     if file.kind is FileKind.UPDATE and params.unmodified and params.unmodified == params.null:
-        raise file_error(file, "cannot be read: the call has one text for null and for unmodified")
+        raise file_error(file, "cannot be read: the call has the same text for null and unmodified")
     try:
         first = next(read_blocks(file, params, _FIRST_LOOK), b"")
         match_columns(read_header(first)[0], shape, file.kind)
@@ -65,7 +65,7 @@ def check_header(file: RequestFile, params: FileParams, shape: FivetranSchema) -
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """How the files of a call are read: ``has_updates`` adds the flags of what is kept."""
+    """Reader of the files of a call; ``has_updates`` adds the flags of unmodified values."""
 
     params: FileParams
     shape: FivetranSchema
@@ -73,21 +73,21 @@ class RowReader:
 
     @property
     def schema(self) -> Any:
-        """The columns of the rows, as a schema of Arrow's."""
+        """The Arrow schema of the rows."""
         fields = [(column.column, arrow_type(column)) for column in self.shape.columns]
         flags = [(unmodified_flag(column), pa.bool_()) for column in self.flagged]
         return pa.schema([*fields, *flags, (OP, pa.int8()), (ORDINAL, pa.int64())])
 
     @property
     def flagged(self) -> tuple[DestinationColumn, ...]:
-        """The columns that a row may leave as they are."""
+        """The columns that have a flag."""
         return self.shape.others if self.has_updates else ()
 
     def rows(self, file: RequestFile, number: int, size: int = BLOCK_BYTES) -> Iterator[Any]:
-        """Yield the rows of a file, the ``number``-th of its call from 0, in batches of Arrow's.
+        """Yield the rows of a file, which is number ``number`` of its call, as record batches.
 
         Raises:
-            BatchFileError: the file, its header, a row or a cell is not as it should be.
+            BatchFileLoadError: the file, its header, a row or a cell is invalid.
         """
         try:
             yield from self._rows(file, number, size)
@@ -120,10 +120,11 @@ def _ordinals(first: int, count: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """How the rows of one file are read, whose header has ``names``.
+    """Reader of the rows of one file, whose header has ``names``.
 
-    ``flagged`` are those of its columns that have a flag; ``unmodified`` is the cell that
-    leaves a value as it is, or empty where none does.
+    ``flagged`` are its columns with a flag; ``unmodified`` is the text of an unmodified cell, or
+    empty if
+    the file has none.
     """
 
     kind: FileKind
@@ -134,7 +135,7 @@ class _Part:
     unmodified: str
 
     def values(self, texts: list[Any], count: int) -> Iterator[Any]:
-        """Yield every column but the ordinal, of rows that ``count`` others stand before."""
+        """Yield every column except the ordinal; ``count`` is the number of earlier rows."""
         rows = len(texts[0])
         cells = dict(zip(self.names, texts, strict=True))
         for key in self.keys:
@@ -158,14 +159,14 @@ class _Part:
             raise FileFaultError(f"has no value in row {row:,}, column {key.name}, which is a key")
 
     def _kept(self, cells: Any | None, rows: int) -> Any:
-        """Return the flags of a column; one that an update file does not have stays as it is."""
+        """Return the flags of a column; a column missing in an update file is unmodified."""
         if cells is None or not self.unmodified:
             return pa.repeat(self.kind is FileKind.UPDATE and cells is None, rows)
         return pc.fill_null(pc.equal(cells, self.unmodified), False)  # noqa: FBT003  (a value)
 
 
 def _without(cells: Any | None, is_kept: Any | None) -> Any | None:
-    """Return the cells that say what a value is to be; the others are null."""
+    """Return the cells with unmodified ones as null."""
     if cells is None or is_kept is None or not pc.any(is_kept).as_py():
         return cells
     return pc.if_else(is_kept, pa.scalar(None, pa.string()), cells)

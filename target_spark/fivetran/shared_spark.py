@@ -1,12 +1,13 @@
-"""The one Spark of a server: started by the first call that needs it, shared by all.
+"""The one Spark of a server: started by the first call that needs it, shared by all calls.
 
-Rules of the room: a process has one JVM. Calls with the same settings of Spark share it; a call
-with others waits until nobody uses it, and then there is another. A Spark that has died is not
-the server's end: the next call starts one. What Spark puts down on the way is encrypted, with a
-key that is made with the session and never leaves it, because rows of Fivetran may not stand on
-a disk in plain text; no setting takes that away. A server that was killed may leave a JVM that
-is still in a commit: the next server waits for its end before it looks at any table. Source:
-Fivetran's Partner SDK development guide, "Security".
+- A process has one JVM. Calls with the same Spark settings share it; a call with other settings
+  waits until no call uses it, and then restarts Spark. If Spark died, the next call starts it.
+- Data that Spark stores on disk are encrypted with a key that exists only in the session, because
+  Fivetran's rows must not be on disk unencrypted; no setting can disable this.
+- A server that was killed may leave a JVM that is still committing: the next server waits for its
+  end before it reads a table.
+
+Source: Fivetran's Partner SDK development guide, "Security".
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ if TYPE_CHECKING:
 __all__ = ["SharedSpark"]
 
 _SERVERS: Final = "fivetran-"
-"""What the names of the servers' leases begin with."""
+"""Prefix of the names of the servers' job locks."""
 
 _ENFORCED: Final = {
     "spark.io.encryption.enabled": "true",
-    # Else ${env:X} in the name of a table or column is replaced by a variable of this process.
+    # By default, Spark replaces ${env:X} in names by an environment variable of this process.
     "spark.sql.variable.substitute": "false",
 }
-"""Settings of Spark that no call changes."""
+"""Spark settings that a call cannot change."""
 
 _REFLECTION: Final = ("reflect", "try_reflect", "java_method")
-"""Functions of SQL that call any method of Java; a table or view can have them in its text."""
+"""SQL functions that call any Java method; the text of a table or view can contain them."""
 
 
 def _refuse_reflection(*_: object) -> str:
-    """Stand for a function of SQL that calls methods of Java."""
+    """Replace an SQL function that calls Java methods: always raise PermissionError."""
     raise PermissionError("SQL may not call Java in this server.")
 
 
 class SharedSpark:
-    """The Spark that a server has now, and whose turn it is at each table."""
+    """The current Spark of a server, and a lock for each table."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -65,10 +66,10 @@ class SharedSpark:
 
     @contextmanager
     def session(self, config: Mapping[str, Any]) -> Iterator[SparkSession]:
-        """Give the calling thread's session of a Spark with these settings.
+        """Yield the calling thread's session of a Spark with these settings.
 
         Raises:
-            TargetSparkError: Spark cannot come up, or has died meanwhile.
+            TargetSparkError: Spark cannot be started, or died during the block.
         """
         session = self._taken(config)
         try:
@@ -86,23 +87,24 @@ class SharedSpark:
 
     @contextmanager
     def alone_at(self, table: str) -> Iterator[None]:
-        """Let one call at a time change a table; ``table`` is its key."""
+        """Hold the lock of a table during the block; ``table`` is its key."""
         with self._changed:
             lock = self._tables[table]
         with lock:
             yield
 
     def close(self) -> None:
-        """End Spark; a call that still uses it fails."""
+        """Stop Spark; calls that still use it fail."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
         self._closing.close()
 
     def _guarded(self, spark: SparkSession) -> SparkSession:
-        """Return the session, in which no text of SQL calls Java.
+        """Return the session with the SQL functions that call Java methods disabled.
 
-        The caller chooses the tables, and a table of theirs can have a default or a constraint.
+        The caller chooses the tables, and a table can have such a function in a default or a
+        constraint.
         """
         if spark not in self._are_guarded:
             for name in _REFLECTION:
@@ -111,7 +113,7 @@ class SharedSpark:
         return spark
 
     def _taken(self, config: Mapping[str, Any]) -> Session:
-        """Count a user of the Spark that fits, which is started where there is none."""
+        """Register a user of a Spark with these settings, and start it if necessary."""
         place = settings.get_location(config)
         asked = settings.spark_settings(config)
         asked = replace(asked, conf={**asked.conf, **_ENFORCED})
@@ -131,21 +133,21 @@ class SharedSpark:
         return alive and self._wanted == asked
 
     def _started(self, asked: SparkSettings, place: str, staging: str | None) -> Session:
-        """Start a Spark in the place of the one that is there, without waiting until it is up.
+        """Replace the current Spark by a new one, without waiting until it is up.
 
         Raises:
-            UnsupportedError: Spark is to be reached through Spark Connect.
+            UnsupportedError: the settings name a Spark Connect server.
         """
         if asked.remote:
             raise UnsupportedError(
-                "Fivetran's files are opened by Spark's own workers, in memory, which cannot be"
-                " had through Spark Connect (the setting remote). Set master instead."
+                "Spark's workers decrypt Fivetran's files in memory, which does not work through"
+                " Spark Connect (the setting remote). Set master instead."
             )
         self._closing.close()
         self._session = None
         with ExitStack() as stack:
             folder = stack.enter_context(
-                closing(open_spool_folder(staging, "what Spark puts down"))
+                closing(open_spool_folder(staging, "Spark's data on disk"))
             )
             wait_for_orphaned_jvms(place, _SERVERS)
             lease = JobLock.take(place, f"{_SERVERS}{uuid.uuid4().hex}")

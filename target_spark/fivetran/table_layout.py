@@ -1,7 +1,7 @@
-"""How a table that Fivetran asks for is made: its columns, and how its files are laid out.
+"""Columns and layout of a new table for Fivetran.
 
-Rules of the room: pure. What the settings ask of the layout holds for these tables as for all
-others, but for what would falsify a value: no batch may be refused for it.
+Pure functions. The layout settings apply as for all tables, except those that would change a value:
+no batch may be refused because of them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["build_layout"]
 def build_layout(
     options: LoadOptions, stream: StreamId, shape: FivetranSchema
 ) -> tuple[TableSchema, TableLayout]:
-    """Return the columns of a table, and its layout.
+    """Return the columns of a table and its layout.
 
     Raises:
-        UnsupportedError: what is asked of the layout of this very table cannot be.
+        UnsupportedError: the settings request a layout that this table cannot have.
     """
     columns = (
         Plain(column.name, column.column, parse_ddl(to_ddl(column, options.format)))
@@ -37,7 +37,7 @@ def build_layout(
     filled = add_partition_columns(options, stream, layout).filled
     if filled:
         raise UnsupportedError(
-            f"Table {stream} cannot be partitioned by {', '.join(filled)}: Delta takes the empty"
-            " text for null there. Set cluster_by in the place of partition_by."
+            f"Table {stream} cannot be partitioned by {', '.join(filled)}: Delta stores an empty"
+            " string as null in partition columns. Set cluster_by instead of partition_by."
         )
     return layout, design

@@ -1,12 +1,11 @@
-"""What a table keeps of Fivetran's description of it: types, keys and names.
+"""Fivetran's description of a table (types, keys and names), stored in a table property.
 
-Rules of the room: pure. It stands in one property of the table, packed and in hex, because
-Spark blackens whatever looks like a secret to it. The property may hold several shapes: a
-change of columns is preceded by the shape that the table will have, with the one that it has
-behind it, and the first that the columns bear out is what the table is. So a change counts
-in the very commit that makes it, and one that dies on the way has changed nothing. Where
-none is borne out, because others changed the table, each column is what is said of it and
-true: a type that the table contradicts counts for nothing.
+The property is compressed and in hex, because Spark redacts everything that looks like a secret to
+it. It may hold several schemas: before columns change, it gets the new schema followed by the old
+one, and the first schema that fits the actual columns is valid. So a change takes effect in the
+commit that makes it, and an interrupted change has no effect. If no schema fits, because another
+writer changed the table, each column is taken from the property as far as it fits: a type that
+contradicts the table is ignored.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from target_spark.fivetran.type_mapping import column_from_ddl, to_ddl
 __all__ = ["TABLE_PROPERTY", "dump_metadata", "load_metadata", "reconcile"]
 
 TABLE_PROPERTY: Final = "target_spark.fivetran"
-"""The property of a table that holds it."""
+"""Name of the table property."""
 
 
 def dump_metadata(*shapes: FivetranSchema) -> str:
-    """Return shapes as the property holds them."""
+    """Return schemas as the text of the property."""
     said = [[_as_list(column) for column in shape.columns] for shape in shapes]
     return zlib.compress(json.dumps(said, separators=(",", ":")).encode()).hex()
 
 
 def load_metadata(text: str | None) -> tuple[FivetranSchema, ...]:
-    """Return what the property holds; nothing where there is none.
+    """Return the schemas in the property; empty if there is no property.
 
     Raises:
-        ValueError: it is none of ours, or was changed.
+        ValueError: the text cannot be read.
     """
     if text is None:
         return ()
@@ -51,7 +50,7 @@ def load_metadata(text: str | None) -> tuple[FivetranSchema, ...]:
 def reconcile(
     types: Mapping[str, str], said: Sequence[FivetranSchema], table_format: str
 ) -> FivetranSchema:
-    """Return what a table is whose columns have these types, as DDL, in this order."""
+    """Return the schema of a table from its column types (DDL, in order) and stored schemas."""
     for shape in said:
         columns = {column.column: column for column in shape.columns}
         if columns.keys() == types.keys() and all(

@@ -1,9 +1,8 @@
-"""A table as Fivetran describes it, and what each of its columns is in Spark.
+"""A table as Fivetran describes it.
 
-Rules of the room: pure and frozen, without Spark. A column has two names: Fivetran's, and the
-one that it has in the table, which differs only where a table format refuses the first. The
-type is Fivetran's own and is remembered beside the table, since Spark has none for a time, for
-XML and for JSON.
+Pure and immutable, without Spark. A column has two names: Fivetran's, and its name in the table,
+which differs only if the table format does not allow the first. The type is Fivetran's type and is
+stored with the table, since Spark has no type for times, XML and JSON.
 """
 
 from __future__ import annotations
@@ -26,27 +25,27 @@ __all__ = [
 ]
 
 FIVETRAN_ID: Final = "_fivetran_id"
-"""The column by which Fivetran tells the rows of a table without keys apart."""
+"""Column with Fivetran's row id, in tables without keys."""
 
 START: Final = "_fivetran_start"
-"""From when a version of a row holds; with the row's key it is that of the version."""
+"""Column with the start time of a version; part of the version's key."""
 
 END: Final = "_fivetran_end"
-"""Until when."""
+"""Column with the end time of a version."""
 
 ACTIVE: Final = "_fivetran_active"
-"""Whether it holds now."""
+"""Column that is true for the active version."""
 
 _MOST_DIGITS: Final = 38
 _USUAL: Final = (38, 10)
-"""Digits, and places of them, of a decimal of which nothing is said."""
+"""Default precision and scale of a DECIMAL."""
 
 
 @dataclass(frozen=True, slots=True)
 class DestinationColumn:
-    """One column: ``name`` is Fivetran's, ``column`` the table's.
+    """A column: ``name`` is Fivetran's name, ``column`` the name in the table.
 
-    ``decimal`` are the digits of a DECIMAL and how many of them stand after the point.
+    ``decimal`` is precision and scale of a DECIMAL.
     """
 
     name: str
@@ -57,25 +56,25 @@ class DestinationColumn:
 
     @property
     def digits(self) -> tuple[int, int]:
-        """The digits of a DECIMAL, and how many of them stand after the point."""
+        """The precision and scale of a DECIMAL."""
         return self.decimal or _USUAL
 
 
 @dataclass(frozen=True, slots=True)
 class FivetranSchema:
-    """The columns of a table, in their order."""
+    """The columns of a table, in order."""
 
     columns: tuple[DestinationColumn, ...]
 
     @property
     def keys(self) -> tuple[DestinationColumn, ...]:
-        """The columns that identify a row; Fivetran's own, where the table has no others."""
+        """The key columns, or Fivetran's id column if the table has no other keys."""
         keys = tuple(column for column in self.columns if column.is_key)
         return keys or tuple(column for column in self.columns if column.name == FIVETRAN_ID)
 
     @property
     def others(self) -> tuple[DestinationColumn, ...]:
-        """The columns that are no keys."""
+        """The columns that are not keys."""
         keys = self.keys
         return tuple(column for column in self.columns if column not in keys)
 
@@ -86,15 +85,15 @@ class FivetranSchema:
 
 
 def parse_columns(columns: Iterable[Any], reserved: Iterable[str] = ()) -> FivetranSchema:
-    """Return the shape of a request's columns; ``reserved`` names are the table format's own.
+    """Return the schema of a request's columns; ``reserved`` names are used by the format.
 
     Raises:
-        ValueError: a name stands there twice, or a column has no type that a table can have.
+        ValueError: a name occurs twice, or a column has no valid type.
     """
     found = tuple(map(_column, columns))
     names = [column.name for column in found]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"column {', '.join(twice)} stands there twice")
+        raise ValueError(f"column {', '.join(twice)} occurs twice")
     cleaned = sanitize_names(names, tuple(reserved))
     return FivetranSchema(tuple(replace(column, column=cleaned[column.name]) for column in found))
 
@@ -109,6 +108,6 @@ def _column(told: Any) -> DestinationColumn:
         if not decimal[1] <= decimal[0] <= _MOST_DIGITS:
             raise ValueError(
                 f"column {told.name} is a decimal of {decimal[0]} digits, {decimal[1]} of them"
-                f" after the point; there are at most {_MOST_DIGITS}"
+                f" after the point; the maximum is {_MOST_DIGITS}"
             )
     return DestinationColumn(told.name, DataType(told.type), told.primary_key, decimal)

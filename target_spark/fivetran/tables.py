@@ -1,8 +1,9 @@
-"""The tables of a destination: described, made, altered and truncated.
+"""Operations on the tables of a destination: describe, create, alter and truncate.
 
-Rules of the room: a `Tables` is made for one call, with the session of its thread; who calls
-sees to it that a table is changed by one call at a time. Each change is tried again where its
-failure passes, from what the table then is: a try whose answer was lost is found done.
+A `TableService` is created for one call, with the session of its thread; the caller ensures that
+only one call at a time changes a table. A change is retried after transient errors, from the
+table's
+current state, so that an attempt whose response was lost is detected.
 Source: Fivetran's Partner SDK development guide, "DescribeTable" to "Truncate".
 """
 
@@ -47,7 +48,7 @@ class TableService:
         self.format = options.format
 
     def described(self, schema: str, name: str) -> ExistingTable | None:
-        """Return a table as it is now; None where there is none.
+        """Return an existing table, or None if there is no table.
 
         Raises:
             TableError: there are files, but no table of the format.
@@ -55,11 +56,11 @@ class TableService:
         return load_table(self.spark, self.options, StreamId(name, schema or None))
 
     def create(self, schema: str, name: str, shape: FivetranSchema) -> None:
-        """Make an empty table, with its schema where that is not there.
+        """Create an empty table, and its schema if necessary.
 
         Raises:
-            TableError: it exists, or has no columns.
-            UnsupportedError: it cannot be laid out as the settings ask.
+            TableError: the table exists, or the request has no columns.
+            UnsupportedError: the table cannot have the configured layout.
         """
         stream = StreamId(name, schema or None)
         _check_columns(stream, shape)
@@ -75,20 +76,22 @@ class TableService:
             elif not failures or dump_metadata(there.shape) != dump_metadata(shape):
                 raise TableError(
                     f"Table {stream} exists already. Nothing was changed. Drop it in the"
-                    " destination if it shall be made anew."
+                    " destination to create it again."
                 )
 
         self._patiently(stream, make, failures)
 
     def alter(self, schema: str, name: str, shape: FivetranSchema, *, drops: bool) -> list[str]:
-        """Make a table as asked; return what that took, in words, and nothing for nothing.
+        """Change a table as requested; return descriptions of the changes, if any.
 
-        Columns that are not asked for stay, as columns that are no keys; with ``drops`` they
-        are removed.
+        Columns that are not requested are kept as columns that are not keys; with ``drops`` they
+        are
+        dropped.
 
         Raises:
-            TableError: there is no such table; or a value would be lost, or the new key would
-                not tell the rows apart, and nothing is changed.
+            TableError: there is no such table; or a value would be lost, or the new key would not
+            be
+                unique, and nothing is changed.
         """
         stream = StreamId(name, schema or None)
         _check_columns(stream, shape)
@@ -97,14 +100,16 @@ class TableService:
     def truncate(
         self, schema: str, name: str, synced: str, before: datetime | None, soft: str | None
     ) -> int:
-        """Remove the rows that were synced before an instant; return how many there were.
+        """Remove the rows synced before a time; return their number.
 
-        ``synced`` names the column that says when; without an instant all rows go. With
-        ``soft`` they stay, and the column of that name is set to true in them, which is added
-        where the table does not have it. A table that is not there has no such rows.
+        ``synced`` names the column with the sync time; without ``before``, all rows are removed.
+        With
+        ``soft``, the rows are kept and the column of that name is set to true; it is added if the
+        table
+        does not have it. A table that does not exist has no rows.
 
         Raises:
-            TableError: one of the columns is not what is needed.
+            TableError: one of the columns has the wrong type or is missing.
         """
         stream = StreamId(name, schema or None)
         return self._patiently(stream, lambda: self._truncated(stream, synced, before, soft))
@@ -113,8 +118,8 @@ class TableService:
         at = load_table(self.spark, self.options, stream)
         if at is None:
             raise TableError(
-                f"Table {stream} does not exist, so that it cannot be altered. Fivetran"
-                " creates it when the table is synced anew."
+                f"Table {stream} does not exist, so it cannot be altered. Fivetran creates it in a"
+                " re-sync of the table."
             )
         reserved = {*self.spark.table(at.ref).columns, *RESERVED.get(self.format, ())}
         widens = get_writer(self.format).can_widen
@@ -141,7 +146,7 @@ class TableService:
         if mark is not None and mark.type is not DataType.BOOLEAN:
             raise TableError(
                 f"Column {soft} of table {stream} is {mark.type.name}: rows cannot be"
-                " marked as deleted in it. Nothing was changed. Sync the table anew."
+                " marked as deleted in it. Nothing was changed. Re-sync the table."
             )
         return delete_rows(self.spark, at, condition, mark)
 
@@ -158,6 +163,6 @@ class TableService:
 def _check_columns(stream: StreamId, shape: FivetranSchema) -> None:
     if not shape.columns:
         raise TableError(
-            f"Table {stream} is asked for without a column. Select at least one column"
-            " of it in Fivetran."
+            f"The request for table {stream} has no columns. Select at least one column of it in"
+            " Fivetran."
         )

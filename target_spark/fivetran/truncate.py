@@ -1,10 +1,9 @@
-"""Which rows a truncation takes away or marks.
+"""Deletion of the rows that a Truncate request means.
 
-Rules of the room: rows that were synced before an instant, and not at it, are meant: it is the
-start of the sync that sent the others. A row that was never synced is not among them. Without
-an instant every row is meant; the year 1970 is an instant like any other. Rows are counted
-before anything is done, so that a truncation which is repeated makes no commit. Source:
-Fivetran's Partner SDK development guide, "Truncate".
+It means rows that were synced before a time, exclusively: it is the start of the sync that sent the
+other rows. A row that was never synced is not included. Without a time, all rows are included; the
+year 1970 is a time like any other. Rows are counted first, so that a repeated truncation makes no
+commit. Source: Fivetran's Partner SDK development guide, "Truncate".
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ _INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
 
 
 def matching_rows(at: ExistingTable, stream: StreamId, synced: str, before: datetime | None) -> str:
-    """Return the condition on a row that it is meant; ``before`` without a zone is in UTC.
+    """Return the condition for the rows to remove; ``before`` without a time zone is in UTC.
 
     Raises:
-        TableError: the table has no such column, or it holds no instants.
+        TableError: the table has no such column, or the column has no timestamps.
     """
     if before is None:
         return "true"
     column = at.shape.by_name.get(synced)
     if column is None or column.type not in _INSTANTS:
-        fault = "does not have it" if column is None else f"has {column.type.name} in it"
+        fault = "has no such column" if column is None else f"has {column.type.name} in it"
         raise TableError(
             f"Table {stream} cannot be truncated by column {synced}: it {fault}. Nothing"
-            " was removed. Sync the table anew."
+            " was removed. Re-sync the table."
         )
     return f"CAST({quote(column.column)} AS TIMESTAMP) < {format_instant(before)}"
 
@@ -47,7 +46,7 @@ def matching_rows(at: ExistingTable, stream: StreamId, synced: str, before: date
 def delete_rows(
     spark: SparkSession, at: ExistingTable, condition: str, mark: DestinationColumn | None
 ) -> int:
-    """Remove the rows, or set the column that marks them; return how many there were."""
+    """Remove the rows, or set their mark column; return their number."""
     if mark is not None:
         marked = quote(mark.column)
         condition = f"({condition}) AND ({marked} IS NULL OR NOT {marked})"

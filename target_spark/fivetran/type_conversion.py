@@ -1,13 +1,13 @@
-r"""How the values of a column become values of another type, in Spark SQL.
+"""Conversion of a column's values to another type, in Spark SQL.
 
-Rules of the room: pure functions of names and types, which are DDL. No value is rounded, cut
-or guessed: what the new type cannot hold is counted as lost, and a table is then left as it
-is. Text is made as Fivetran writes it in batch files, so that it is the text of a row that
-comes again: instants in ISO 8601, with ``T``, and ``Z`` where they are in UTC; decimals
-without exponents; bytes in base64. The session's time zone is UTC.
+Pure functions of names and DDL types. No value is rounded, truncated or guessed: a value that the
+new type cannot hold counts as lost, and then the table is not changed. Text is written as in
+Fivetran's batch files, so that it equals the text of a row that is sent again: timestamps in ISO
+8601, with ``T``, and ``Z`` if they are in UTC; decimals without exponents; bytes in base64. The
+session's time zone is UTC.
 
-A number that becomes binary floating point, or stops being one, is the same number if its
-shortest text is: 0.1 as a decimal is the double 0.1 and back, 9007199254740993 is no double.
+A number converted to or from binary floating point is the same number if its shortest text is the
+same: the decimal 0.1 and the double 0.1 are equal, 9007199254740993 is not a double.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from target_spark.frames.sql_casts import exact_cast, has_no_timezone
 __all__ = ["Conversion", "get_conversion"]
 
 _BEYOND_LONGS: Final = "9.223372036854775807E18D"
-"""The least double that no bigint is; a cast gives the greatest bigint for it."""
+"""The smallest double above all bigints; a cast returns the greatest bigint for it."""
 
 _SPECIAL: Final = "('NaN', 'Infinity', '-Infinity')"
-"""What Java, and so Fivetran, writes for doubles that are no numbers."""
+"""Texts of NaN and infinities in Java, and thus in Fivetran's files."""
 
 
 class Conversion(NamedTuple):
-    """The SQL of the new value, and of the condition that a row's old one is lost."""
+    """SQL of the new value, and SQL of the condition that the old value is lost."""
 
     value: str
     lost: str
 
 
 class _Step(NamedTuple):
-    """What becomes of a value that is not null, and when that is the same value."""
+    """SQL of the new value of a non-null value, and the condition that both are equal."""
 
     value: str
     same: str
@@ -47,15 +47,15 @@ _Way: TypeAlias = Callable[[str, str, str], _Step]
 
 
 def get_conversion(value: str, old: str, new: str) -> Conversion:
-    """Return how a value of one type, given as SQL, becomes one of another."""
+    """Return the conversion of a value (SQL) from one type to another."""
     made = _way(_kind(old), _kind(new))(value, old.lower(), new)
-    # Spark fails on a coalesce of conditions that it would hand down to Iceberg.
+    # Spark fails on a coalesce of conditions that it pushes down to Iceberg.
     lost = f"(CASE WHEN {value} IS NULL OR {made.same} THEN 0 ELSE 1 END = 1)"
     return Conversion(made.value, lost)
 
 
 def _way(old: str, new: str) -> _Way:
-    """Return how values of one kind become values of another."""
+    """Return the conversion function for two kinds of types."""
     if new == "text":
         return _to_text
     return _from_text if old == "text" else _STEPS.get((old, new), _never)
@@ -74,7 +74,7 @@ def _to_text(value: str, old: str, _new: str) -> _Step:
     kind = _kind(old)
     if kind == "text":
         return _exact(plain)
-    if kind == "bytes":  # Spark breaks the lines of long ones
+    if kind == "bytes":  # Spark adds line breaks to long texts
         return _exact(f"translate(base64({value}), chr(13) || chr(10), '')")
     if kind == "nested":
         return _exact(f"to_json({value}, map('ignoreNullFields', 'false'))")
@@ -97,7 +97,7 @@ def _from_text(value: str, _old: str, new: str) -> _Step:
 
 
 def _to_binary_number(text: str, new: str) -> _Step:
-    """Return the binary number whose shortest text has the digits of this one."""
+    """Return the conversion of a text to the float or double with the same digits."""
     number = f"if({exact_cast(text, Double())} IS NOT NULL, try_cast({text} AS {new}), NULL)"
     special = f"CAST({text} AS {new})"
     value = f"CASE WHEN {text} IN {_SPECIAL} THEN {special} ELSE {number} END"
@@ -107,7 +107,7 @@ def _to_binary_number(text: str, new: str) -> _Step:
 
 
 def _digits(number: str) -> str:
-    """Return the digits of a number in words, without the zeros around them."""
+    """Return the SQL of a number's digits, without leading and trailing zeros."""
     mantissa = f"substring_index(lower({number}), 'e', 1)"
     return f"rtrim('0', ltrim('0', replace(replace({mantissa}, '.', ''), '-', '')))"
 
@@ -150,12 +150,12 @@ def _to_truth(value: str, _old: str, _new: str) -> _Step:
 
 
 def _never(_value: str, _old: str, new: str) -> _Step:
-    """Return what becomes of a column whose values have no meaning in the new type."""
+    """Return the conversion between types without common values: all values are lost."""
     return _Step(f"CAST(NULL AS {new})", "false")
 
 
 def _exact(made: str) -> _Step:
-    """Return a step that gives null where the new type does not have the value."""
+    """Return a step whose value is null if the new type cannot hold the old one."""
     return _Step(made, f"({made}) IS NOT NULL")
 
 
@@ -199,4 +199,4 @@ _STEPS: Final[Mapping[tuple[str, str], _Way]] = MappingProxyType(
         ("local", "day"): _there_and_back,
     }
 )
-"""By the kinds of the old and the new type."""
+"""Conversions by the kinds of the old and the new type."""

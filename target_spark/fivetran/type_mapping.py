@@ -1,8 +1,8 @@
-"""What Spark calls Fivetran's types, and which of them a column of anybody's table is.
+"""Mapping between Fivetran's types and Spark's types, written as DDL.
 
-Rules of the room: pure; types of Spark are written as DDL. Several of Fivetran's types are
-one type in Spark, so the way back gives the widest of them: what a table that we made is to
-Fivetran stands in `target_spark.fivetran.table_metadata`.
+Pure functions. Several Fivetran types are one Spark type, so the reverse mapping returns the widest
+of them. The types of tables that target-spark created are stored in
+`target_spark.fivetran.table_metadata`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DDL: Final[Mapping[DataType, str]] = MappingProxyType(
 _LACKING: Final[Mapping[tuple[str, DataType], str]] = MappingProxyType(
     {("iceberg", DataType.SHORT): "int"}
 )
-"""Types that a table format does not have, and what takes their values there."""
+"""Types that a table format lacks, and the types used instead."""
 
 _BACK: Final[Mapping[str, DataType]] = MappingProxyType(
     {
@@ -63,9 +63,9 @@ _NESTED: Final = re.compile(r"(struct|array|map)\s*<")
 
 
 def to_ddl(column: DestinationColumn, table_format: str = "") -> str:
-    """Return the type that a column has in a table of this format, as Spark writes it.
+    """Return the DDL of a column in a table of this format.
 
-    Without a format it is the one that has just the values that the column may have.
+    Without a format, return the type that holds exactly the values of the column's type.
     """
     if column.type is DataType.DECIMAL:
         return "decimal({},{})".format(*column.digits)
@@ -73,7 +73,7 @@ def to_ddl(column: DestinationColumn, table_format: str = "") -> str:
 
 
 def column_from_ddl(name: str, ddl: str) -> DestinationColumn:
-    """Return what a column is to Fivetran of which nothing but its name and type is known."""
+    """Return the Fivetran column for a column of which only name and DDL are known."""
     lowered = ddl.lower()
     if found := _DECIMAL.fullmatch(lowered):
         return DestinationColumn(
@@ -85,7 +85,7 @@ def column_from_ddl(name: str, ddl: str) -> DestinationColumn:
 
 
 def to_fivetran_type(column: DestinationColumn) -> str:
-    """Return the type of a column in words."""
+    """Return the name of a column's type, with precision and scale of a DECIMAL."""
     if column.type is DataType.DECIMAL:
         return "DECIMAL({}, {})".format(*column.digits)
     return column.type.name

@@ -1,11 +1,11 @@
-"""A WriteBatch: rows that replace others, change some of their values, or take them away.
+"""WriteBatch: rows that replace, update or delete rows of a table.
 
-Rules of the room: all files are read to their end before anything is committed, and there is one
-commit: a batch is in the table as a whole or not at all, and one that is sent again because its
-answer was lost changes nothing. An update or a deletion of a row that is not there is nothing.
-Where rows come into an empty table, nothing is met and they are only added; if another writer puts
-rows into it meanwhile, the batch is merged with them. Of a key that stands there twice, against
-Fivetran's word, all rows count in the order of their kinds and files.
+All files are read completely before the one commit: a batch is applied completely or not at all,
+and
+a batch that is repeated because its response was lost changes nothing. An update or a deletion of a
+missing row has no effect. Rows for an empty table are appended without a merge; if another writer
+adds rows meanwhile, the batch is merged with them. If a key occurs twice in a batch, contrary to
+Fivetran's specification, all its rows are applied in the order of their kinds and files.
 Source: Fivetran's Partner SDK development guide, "WriteBatchRequest" and "FAQ".
 """
 
@@ -38,7 +38,7 @@ __all__ = ["BatchResult", "BatchTarget", "write_batch", "write_with_retry"]
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What a batch had in it: the rows that were read, and the files."""
+    """Number of rows and files that a batch had."""
 
     rows: int
     files: int
@@ -46,7 +46,7 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class BatchTarget:
-    """The table of a batch as it is now, and its columns that the batch is about."""
+    """The existing table of a batch, and the columns of the batch."""
 
     tables: TableService
     name: str
@@ -57,16 +57,17 @@ class BatchTarget:
 def write_batch(
     tables: TableService, schema: str, name: str, shape: FivetranSchema, batch: BatchRequest
 ) -> BatchResult:
-    """Put a batch into a table; return what was in it.
+    """Write a batch to a table; return its number of rows and files.
 
-    ``shape`` are the columns of the request. Where none of them is said to be a key, those that
-    the table remembers count, and else ``_fivetran_id``.
+    ``shape`` are the columns of the request. If it has no keys, the keys stored with the table are
+    used,
+    or else ``_fivetran_id``.
 
     Raises:
-        TableError: there is no such table, or a column is not there or cannot take its values.
-        BatchFileError: a file or its key is not as it should be.
-        UnsupportedError: rows of a table without keys are to be changed.
-        StorageError: the table could not be written for longer than is waited.
+        TableError: there is no such table, or a column is missing or cannot hold its values.
+        BatchFileLoadError: a file or its key is invalid.
+        UnsupportedError: rows of a table without keys would have to change.
+        StorageError: the table could not be written in any attempt.
     """
     return write_with_retry(tables, StreamId(name, schema or None), shape, batch, _write)
 
@@ -78,9 +79,9 @@ def write_with_retry(
     batch: BatchRequest,
     write: Callable[[BatchTarget, Sequence[RequestFile], FileParams], int],
 ) -> BatchResult:
-    """Put a batch into a table in the given way, again where its failure passes.
+    """Write a batch with the function ``write``, and retry transient errors.
 
-    Each time all of it is made anew from what the table then is.
+    Each attempt starts again from the current table.
     """
     files = sorted(batch.files, key=lambda file: file.kind)
     if not files:
@@ -106,8 +107,8 @@ def _target(tables: TableService, stream: StreamId, shape: FivetranSchema) -> Ba
     at = tables.described(stream.namespace or "", stream.name)
     if at is None:
         raise TableError(
-            f"Table {stream} does not exist, so that no rows can be written to it."
-            " Fivetran creates it when the table is synced anew."
+            f"Table {stream} does not exist, so no rows can be written to it. Fivetran creates it"
+            " in a re-sync of the table."
         )
     met = at.meeting(shape)
     if any(column.is_key for column in met.columns):
@@ -118,12 +119,12 @@ def _target(tables: TableService, stream: StreamId, shape: FivetranSchema) -> Ba
 def _with_keys(
     shape: FivetranSchema, keys: Sequence[DestinationColumn], stream: StreamId
 ) -> FivetranSchema:
-    """Return the columns of a request with the keys that the table has."""
+    """Return the requested columns with the keys of the table."""
     names = {key.name for key in keys}
     if lacking := sorted(names - shape.by_name.keys()):
         raise TableError(
-            f"The key of table {stream} is {', '.join(sorted(names))}, and the call does"
-            f" not tell of {', '.join(lacking)}. Sync the table anew."
+            f"The key of table {stream} is {', '.join(sorted(names))}, and the call has no column"
+            f" {', '.join(lacking)}. Re-sync the table."
         )
     return FivetranSchema(tuple(replace(each, is_key=each.name in names) for each in shape.columns))
 
@@ -139,9 +140,8 @@ def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams
 def _refuse_without_keys(target: BatchTarget, files: Sequence[RequestFile]) -> None:
     if not target.shape.keys and any(file.kind is not FileKind.REPLACE for file in files):
         raise UnsupportedError(
-            f"Table {target.name} has no key, so that no row of it can be told from"
-            " others: nothing in it can be updated or deleted. Nothing was written. Sync the"
-            " table anew, so that Fivetran gives it one."
+            f"Table {target.name} has no key, so no row of it can be updated or deleted. Nothing"
+            " was written. Re-sync the table, so that Fivetran gives it a key."
         )
 
 

@@ -1,20 +1,20 @@
-"""A WriteHistoryBatch: versions of rows that begin and end, in a table that keeps all of them.
+"""WriteHistoryBatch: versions of rows that begin and end, in a table with history.
 
-Rules of the room: all that a batch does is told as one step per version (it goes, it ends, or it
-is as said) and made in one commit; the same batch once more gives the same table. What its files
-say holds in the order of their kinds:
+A batch becomes one step per version and one commit; repeating it gives the same table. Its files
+are
+applied in the order of their kinds:
 
-    earliest start  versions that began then or later go; the one that is active ends one
+    earliest start  remove the versions that began then or later; end the active version one
                     millisecond before
-    replace         versions are as they are said
-    update          the same, with values that are not said: they are those of the version
-                    before, and in the first of a batch those of the active one
-    delete          the version that is active then ends
+    replace         write versions
+    update          write versions whose unmodified values come from the version before; for the
+                    first one in the batch, from the active version
+    delete          end the active version
 
-Where the table has the very version that is the first of a row in the batch, it was written
-before, by this batch or one like it, and has those values already; nor is an active version that
-the batch says itself one that was there before. An update of a row that has no version is
-nothing. Source: Fivetran's Partner SDK, "How to handle history mode batch files".
+If the table has the first version of a row in the batch already, the batch was written before, and
+its values come from that version. An active version that the batch itself writes does not count as
+the version before. An update of a row without versions has no effect.
+Source: Fivetran's Partner SDK, "How to handle history mode batch files".
 """
 
 from __future__ import annotations
@@ -44,21 +44,19 @@ from target_spark.writers.history_merge import BEGIN, END, REMOVE
 __all__ = ["write_history_batch"]
 
 _SAYING: Final = frozenset({FileKind.REPLACE, FileKind.UPDATE})
-"""The files that say versions; the others say which end."""
+"""Kinds of files that write versions; the others end versions."""
 
 
 def write_history_batch(
     tables: TableService, schema: str, name: str, shape: FivetranSchema, batch: BatchRequest
 ) -> BatchResult:
-    """Put a batch into a table that keeps the versions of its rows; return what was in it.
-
-    The rest is as with `write_batch`.
+    """Write a batch to a table with history; return its number of rows and files.
 
     Raises:
-        TableError: there is no such table, or it keeps no versions; or a column is not there or
-            cannot take its values.
-        BatchFileError: a file or its key is not as it should be.
-        StorageError: the table could not be written for longer than is waited.
+        TableError: there is no such table, it has no history columns, or a column is missing or
+            cannot hold its values.
+        BatchFileLoadError: a file or its key is invalid.
+        StorageError: the table could not be written in any attempt.
     """
     return write_with_retry(tables, StreamId(name, schema or None), shape, batch, _write)
 
@@ -79,7 +77,7 @@ def _put(target: BatchTarget, rows: DataFrame, known: VersionedSchema, told: Bat
     ):
         return
     with persisted(rows) as held:
-        held.count()  # Delta Lake refuses what is first kept while it merges
+        held.count()  # Delta Lake refuses a source that is first persisted during its merge
         _merge(target, held, known, told)
 
 
@@ -101,7 +99,7 @@ def _merge(target: BatchTarget, rows: DataFrame, known: VersionedSchema, told: B
 
 
 def _get_actions(told: BatchStats) -> frozenset[str]:
-    """Return the steps that files of these kinds make."""
+    """Return the actions that files of these kinds cause."""
     actions: set[str] = set()
     if told.kinds & _SAYING:
         actions.add(BEGIN)

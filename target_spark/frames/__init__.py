@@ -1,4 +1,4 @@
-"""From spooled lines to rows that fit their table, and those that do not."""
+"""Conversion of spooled JSON lines to the rows of a table, and of lines that do not fit."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""What is to be known of a row beside its values, in Airbyte's columns.
+"""SQL of Airbyte's metadata columns: raw id, extraction time, and `_airbyte_meta`.
 
-Rules of the room: pure text, and as little work for each row as can be, because every row
-has these columns. What the source has said of changes to a row comes first, then what is
-changed here; a row of which nothing is to be said costs no more than a constant. The words
-are those of Airbyte's protocol (`AirbyteRecordMessageMetaChange`).
+Pure functions that return SQL. They cost little per row, because every row has these columns: a row
+without changes costs no more than a constant. In `changes`, the entries of the source come first,
+then those of this destination. Source: the Airbyte protocol, `AirbyteRecordMessageMetaChange`.
 """
 
 from __future__ import annotations
@@ -25,42 +24,42 @@ __all__ = [
 ]
 
 UNCASTABLE = "DESTINATION_TYPECAST_ERROR"
-"""Why a value became null that is none of its column's type."""
+"""Reason of a null for a value that does not fit its column's type."""
 
 UNREADABLE = "DESTINATION_SERIALIZATION_ERROR"
-"""Why a value became null that is not of its column's structure."""
+"""Reason of a null for a value that does not have its column's structure."""
 
 
 _NODE = 12
-"""Signs of a UUID's last group."""
+"""Number of characters in the last group of a UUID."""
 
 
 def constant_columns(sync_id: int | None) -> tuple[str, ...]:
-    """Return what the expressions of this room need beside a line, new for each batch."""
+    """Return the constant columns that the expressions of this module use, new for each batch."""
     fresh = str(uuid.uuid4())[:-_NODE]
     return (f"{sql_literal(meta_prefix(sync_id))} AS `_meta`", f"{sql_literal(fresh)} AS `_ids`")
 
 
 def raw_id() -> str:
-    """Return the SQL of a row's UUID: random for its batch, and then the row's ordinal."""
+    """Return the SQL of a row's UUID: a random prefix of the batch, then the row's ordinal."""
     return f"concat(`_ids`, substring(CAST(`n` + {10**_NODE}L AS STRING), 2))"
 
 
 def get_extracted_at() -> str:
-    """Return the SQL of when a row was read from its source, in which UTC is the rule."""
+    """Return the SQL of a row's extraction time; a time without a zone is UTC."""
     return "coalesce(try_cast(substring_index(`t`, 'Z', 1) AS TIMESTAMP), `_received_at`)"
 
 
 def meta_prefix(sync_id: int | None) -> str:
-    """Return how the meta of every row of a sync begins."""
+    """Return the beginning of the JSON in `_airbyte_meta`, equal for all rows of a sync."""
     known = "" if sync_id is None else f'"sync_id":{sync_id},'
     return f'{{{known}"changes":'
 
 
 def build_meta(changes: str | None) -> str:
-    """Return the SQL of a row's meta; ``changes`` is that of a JSON list of what was changed.
+    """Return the SQL of `_airbyte_meta`; ``changes`` is the SQL of a JSON list of changes.
 
-    Beside that it needs `` `_meta` ``, how it begins, and `` `m` ``, what the source said.
+    The SQL uses the columns `` `_meta` `` (the JSON's beginning) and `` `m` `` (the source's meta).
     """
     if changes is None:
         return f"concat(`_meta`, if(`m` IS NULL, '[]', {_came()}), '}}')"
@@ -72,23 +71,23 @@ def build_meta(changes: str | None) -> str:
 
 
 def _came() -> str:
-    """Return the SQL of the changes that the source has told, as a JSON list."""
+    """Return the SQL of the source's changes, as a JSON list."""
     found = "get_json_object(`m`, '$.changes')"
     return f"if(coalesce(startswith({found}, '['), false), {found}, '[]')"
 
 
 def change_entry(fields: str, field: str, reason: str) -> str:
-    """Return the SQL of the changes that made fields null.
+    """Return the SQL of an array of changes, one for each field that became null.
 
-    ``fields`` is an array, ``field`` the path that an item of it, called `` `f` ``, stands for.
+    ``fields`` is an array; ``field`` is the path of its item, which is called `` `f` ``.
     """
     change = f"named_struct('field', {field}, 'change', 'NULLED', 'reason', {sql_literal(reason)})"
     return f"transform({fields}, `f` -> {change})"
 
 
 def changes_in_json(changes: list[str]) -> str:
-    """Return the SQL of several arrays of changes as one JSON list, each of them once.
+    """Return the SQL that joins arrays of changes into one JSON list without duplicates.
 
-    A value inside a property that has a column of its own is null in two places.
+    Duplicates occur for a nested value with a separate column: it is null in both.
     """
     return f"to_json(array_distinct(concat({', '.join(changes)})))"

@@ -1,21 +1,21 @@
-r"""The rows of files as lines of the spool, made by Spark alone.
+"""Conversion of the rows of files (BATCH messages) into spool lines, made by Spark.
 
-Rules of the room:
-
-- A row of a file becomes the very line that a RECORD message would have become, so that
-  conversions, quarantine and counts are the same for both. JSON's reader keeps every digit
-  only where it reads files, so the lines are written before they are read.
-- Which of two rows is newer is decided by the order of messages, of the files in a
-  manifest, and of the rows in a file. Spark reads a file in blocks side by side: a first
-  pass counts the lines of each block, a second one numbers them and checks for every line
-  that it is where it was counted.
-- A line that is no JSON goes on as a JSON text of itself, as the decoder of messages does
-  it: whoever reads it must set it aside. So does one with half of a letter. NaN and the
-  infinities become null. A line that does not even begin and end as an object is taken
-  for the end of a file that was cut off, or for another kind of file: an error.
-- Parquet's rows are written as JSON: points in time as ISO 8601 in UTC (without a zone
-  where the file has none), binary as base64. A text where the schema has more than text
-  is JSON, which taps put where Parquet's types end; if it is none, it is a text.
+- A row becomes the same spool line as from a RECORD message, so conversions, quarantine and counts
+  are the same for both. The lines are written and then read, because Spark's JSON reader keeps
+  every
+  digit only when it reads files.
+- The order of rows is that of messages, then of the files in a manifest, then of the rows in a
+  file.
+  Spark reads the blocks of a file in parallel: a first pass counts the lines of each block, a
+  second
+  pass numbers them and checks that each line is where it was counted.
+- A line that is not JSON, or has an unpaired surrogate, becomes a JSON string of itself, so that
+  the reader quarantines it. NaN and infinities become null. A line that does not begin and end as
+  an object is an error: the file is truncated or of another kind.
+- Parquet rows are written as JSON: timestamps as ISO 8601 in UTC (without a zone if the file has
+  none), binary as base64. A string whose schema declares more than a string is parsed as JSON,
+  which
+  taps write for types that Parquet lacks; if it is not JSON, it remains a string.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
 __all__ = ["BatchFileFrame", "assign_ordinals", "reading_files", "spool_lines_from_files"]
 
 _ONE_VALUE: Final = "(json_array_length(concat('[', {0}, ',0]')) <=> 2)"
-"""A text that is one JSON value and nothing else: then an array of it and 0 has two items."""
+"""Condition that a text is exactly one JSON value: an array of it and 0 has two items."""
 
 _STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _WITH_NULLS: Final = rf"""
     replace(replace(regexp_replace(`value`, r'({_STRING})|-?Infinity|NaN', '$1\u0001'),
         '"\u0001', '"'), '\u0001', 'null')"""
-"""Every text and every NaN is followed by a character that JSON cannot hold; behind a text
-it is taken away again, elsewhere it is where the NaN was."""
+"""Replacement of NaN and infinities by null: a character that JSON cannot contain is added after
+each string and replaces each NaN; it is removed after strings, and becomes null elsewhere."""
 
 _HALVES: Final = r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)"
-"""Escapes one after the other; the group is half of a pair without its other half."""
+"""Pattern of the escapes in a text; the group matches an unpaired surrogate."""
 
 _HAS_HALVES: Final = rf"""
     (`value` RLIKE r'\\u[dD][89a-fA-F]'
@@ -67,7 +67,7 @@ _TORN: Final = re.compile(
     r"Unexpected end of (?:input stream|ZLIB input stream)|not a (?:gzip|Parquet) file"
     r"|incorrect (?:header|data|length) check"
 )
-"""What is wrong with a file itself, though its exception is one of the storage."""
+"""Messages of a corrupt file whose exception looks like a storage failure."""
 
 _TO_JSON: Final = (
     r"map('timestampFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSSXXX',"
@@ -77,11 +77,12 @@ _TO_JSON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BatchFileFrame:
-    """Rows of files that stand as lines in the folders ``paths``, and how many they are.
+    """Spool lines made of files: their folders ``paths``, and their number ``rows``.
 
-    ``moves`` says of each BATCH message, by its ordinal, how far its rows move the ordinals
-    of all that comes after it. ``mended`` counts the rows in which a NaN became null. With
-    ``has_deletes`` some may be delete records.
+    ``moves`` has, for each BATCH message (by its ordinal), the offset that its rows add to the
+    ordinals
+    of all later messages. ``mended`` counts the rows in which NaN or an infinity became null. With
+    ``has_deletes`` some rows may be delete records.
     """
 
     paths: tuple[str, ...]
@@ -93,9 +94,11 @@ class BatchFileFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a file that is read in one go; its lines are numbered from ``first``.
+    """A block of a file; its lines are numbered from ``first``.
 
-    ``broken`` is the first line that is no object at all.
+    ``places`` counts all lines, ``rows`` those that are not blank. ``broken`` is the number of the
+    first
+    line that is not an object.
     """
 
     file: str
@@ -109,8 +112,7 @@ class _Part:
 
 
 _Begins: TypeAlias = dict[_Part, list[tuple[int, int | None]]]
-"""The ordinal of the first line of each part, and the version of its rows; for each time that
-its file is named."""
+"""First ordinal of each block and version of its rows, once per occurrence of its file."""
 
 
 _Numbers: TypeAlias = Mapping[str, Sequence[int]]
@@ -118,9 +120,10 @@ _Numbers: TypeAlias = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """Files that are read together, each once, and their parts.
+    """Files that are read together, each once, and their blocks.
 
-    ``numbers`` are the places of each file among all that are named. ``lines`` has the columns
+    ``numbers`` are the positions of each file among all files of the messages. ``lines`` has the
+    columns
     ``file``, ``block``, ``id`` and ``value``, the record.
     """
 
@@ -135,12 +138,16 @@ def spool_lines_from_files(
     path: str,
     moved: int,
 ) -> BatchFileFrame:
-    """Write the rows of files, in their order, as lines of the spool below ``path``.
+    """Write the rows of files, in order, as spool lines below ``path``.
 
-    ``moved`` is how far the files of earlier batches move their ordinals.
+    Args:
+        spark: session of the calling thread.
+        files: files of the BATCH messages, in order.
+        path: folder for the spool lines.
+        moved: offset that the files of earlier batches add to the ordinals.
 
     Raises:
-        FilesError: a file is not there, cut off, or of another kind.
+        FilesError: a file is missing, truncated, or of another kind.
     """
     with reading_files(files):
         scans = [scan for group in _groups(files) for scan in _scans(spark, files, group)]
@@ -164,7 +171,7 @@ def assign_ordinals(
     moves: Sequence[tuple[int, int]],
     moved: int,
 ) -> None:
-    """Write the spool's lines once more below ``path``, their ordinals moved by files."""
+    """Write the spool lines again below ``path``, with the ordinal offsets of files added."""
     lines = spark.read.option("lineSep", "\n").text(list(paths))
     digits = r"""regexp_extract(`value`, r'\A\{"n":([0-9]+)', 1) AS `digits`"""
     known = lines.selectExpr("`value`", digits)
@@ -174,11 +181,11 @@ def assign_ordinals(
     counted.selectExpr(f"""concat('{{"n":', {place}, {rest})""").write.text(path)
 
 
-# Which files are read together, and where their rows stand
+# Groups of files that are read together, and the ordinals of their rows
 
 
 def _groups(files: Sequence[BatchFile]) -> list[list[int]]:
-    """Return numbers of files of one kind each."""
+    """Return the numbers of the files, grouped by format and JSON columns."""
     groups: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for number, file in enumerate(files):
         groups[file.format, file.in_json].append(number)
@@ -188,7 +195,7 @@ def _groups(files: Sequence[BatchFile]) -> list[list[int]]:
 def _scans(
     spark: SparkSession, files: Sequence[BatchFile], group: Sequence[int]
 ) -> Iterator[_Scan]:
-    """Yield scans of a group: one, unless the types of Parquet files exclude each other."""
+    """Yield the scans of a group: one, unless its Parquet files have incompatible types."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for number in group:
         numbers[get_file_key(files[number].place)].append(number)
@@ -211,15 +218,15 @@ def _scans(
 
 
 def _check(files: Sequence[BatchFile], numbers: _Numbers, parts: Sequence[_Part]) -> None:
-    """Raise where a file is not what its message says."""
+    """Raise an error if a file is not of the kind that its message declares."""
     before: dict[str, int] = defaultdict(int)
     for part in parts:
         key = get_file_key(part.file, escaped=True)
         if key not in numbers:
-            raise explain_unreadable(files[0].stream, part.file, "it is not one file, but a folder")
+            raise explain_unreadable(files[0].stream, part.file, "it is a folder, not a file")
         file = files[numbers[key][0]]
         if part.is_singer:
-            reason = "it holds Singer messages, where bare records belong"
+            reason = "it contains Singer messages instead of plain records"
             raise explain_unreadable(file.stream, file.address, reason)
         if part.broken is not None:
             line = before[key] + part.broken - part.first + 1
@@ -231,7 +238,7 @@ def _check(files: Sequence[BatchFile], numbers: _Numbers, parts: Sequence[_Part]
 def _places(
     files: Sequence[BatchFile], scans: Sequence[_Scan], moved: int
 ) -> tuple[list[_Begins], tuple[tuple[int, int], ...]]:
-    """Return where the parts of each scan begin, and how far files move what follows."""
+    """Return the first ordinals of each scan's blocks, and the offsets for later messages."""
     found: dict[int, list[tuple[int, _Part]]] = defaultdict(list)
     for at, scan in enumerate(scans):
         for part in scan.parts:
@@ -248,7 +255,7 @@ def _places(
 
 
 def _moved_before(moves: Sequence[tuple[int, int]], sure: int = 0) -> str:
-    """Return the SQL of how far message `n` is moved by those before it."""
+    """Return the SQL of the offset that the moves before message `n` add to it."""
     if not moves:
         return str(sure)
     middle = len(moves) // 2
@@ -270,7 +277,7 @@ def _text_lines(text: DataFrame) -> DataFrame:
 
 
 def _parts_of_text(lines: DataFrame) -> list[_Part]:
-    """Count the lines of each block, and look at what they are."""
+    """Count and classify the lines of each block."""
     blank = "`value` = ''"
     whole = "startswith(`value`, '{') AND endswith(`value`, '}')"
     found = lines.groupBy("file", "block").agg(
@@ -311,19 +318,18 @@ def _order(part: _Part) -> tuple[str, int]:
 
 
 def _expression(sql: str) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
+    from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
     return F.expr(sql)
 
 
 def _write(spark: SparkSession, read: DataFrame, begins: str, path: str) -> int:
-    """Write lines that were read; return in how many a NaN became null.
+    """Write lines to the spool; return the number of lines in which NaN became null.
 
-    Spark would copy what is made once into all that looks at it; it moves nothing past an
-    observation.
+    Spark would copy an expression into each of its uses; it moves nothing across an observation.
     """
     from pyspark.sql import Observation
-    from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
+    from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
     parts = F.broadcast(spark.sql(begins))
     lines = read.join(parts, ["file", "block"], "left").where("`value` != ''")
@@ -349,7 +355,7 @@ def _write(spark: SparkSession, read: DataFrame, begins: str, path: str) -> int:
 
 
 def _build_begins_table(begins: _Begins) -> str:
-    """Return the SQL of where each part of the files begins."""
+    """Return the SQL of a table with the first ordinal of each block."""
     rows = []
     for part, start, version in ((part, *each) for part, times in begins.items() for each in times):
         numbers = (part.block, part.first, part.places, start)
@@ -359,7 +365,7 @@ def _build_begins_table(begins: _Begins) -> str:
 
 
 def _as_text(value: str) -> str:
-    """Return a text as JSON writes it: what remains of an object without all but its value."""
+    """Return the SQL of a string as JSON: the value cut out of an object's JSON."""
     made = f"to_json(named_struct('r', make_valid_utf8({value})))"
     return f"substring({made}, 6, length({made}) - 6)"
 
@@ -395,7 +401,7 @@ def _spliced(name: str) -> str:
 
 
 def _finite(value: str, type_: DataType, depth: int = 0) -> str:
-    """Return a value in which NaN and the infinities are null, since JSON has none."""
+    """Return the SQL of a value with NaN and infinities as null, since JSON has neither."""
     kind: Any = type_
     name = type_.typeName()
     if name in {"double", "float"}:
@@ -416,7 +422,7 @@ def _finite(value: str, type_: DataType, depth: int = 0) -> str:
 
 @contextmanager
 def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
-    """Turn what Spark says of files that it cannot read into words."""
+    """Raise Spark's errors about unreadable files as FilesError."""
     try:
         yield
     except TargetSparkError:

@@ -1,14 +1,13 @@
-"""What can be wrong with a line, and how to say it.
+"""SQL that finds the lines that do not fit their schema, and the reasons.
 
-Rules of the room: pure text, made once per layout, from the same strict conversions as
-the values: a text whose value is null is a fault, and nothing else is. A fault is told
-for each value in a struct or an array too, by its path in the record. Faults are looked
-for by type, as the exact plan's values are made.
-What JSON's reader itself refused is found by reading each structured value once more by
-itself: the reader does not tell which one it was.
+Pure functions of a schema, with the same strict conversions as the values: an error is a text whose
+converted value is null, and nothing else. Errors inside structs and arrays are reported by their
+path in the record. Values of the same type are checked together, as they are converted. For records
+that the JSON reader refused, each structured value is parsed again separately, because the reader
+does not report which one failed.
 
-In a layout that keeps misfits a value that does not fit is no fault of its line, but a
-change that is told of it.
+If the schema keeps rows with errors (Airbyte), a value that does not fit is not an error of its
+line, but an entry in the row's `changes`.
 """
 
 from __future__ import annotations
@@ -54,23 +53,24 @@ __all__ = [
 
 _CACHED_LAYOUTS = 64
 
-_NO_DATE_TIME = "no date-time (RFC 3339, to the microsecond, years 0001 to 9999)"
+_NO_DATE_TIME = "not a date-time (RFC 3339, to the microsecond, years 0001 to 9999)"
 
 _LONGEST_TYPE = 120
-"""Signs of a type that a reason shows."""
+"""Maximum number of characters of a type in a reason."""
 
-_UNREADABLE = "the record is not of the structure that the schema declares"
+_UNREADABLE = "the record does not have the structure that the schema declares"
 
 _NONE = "CAST(array() AS ARRAY<STRUCT<`path`: STRING, `why`: STRING>>)"
 
 
 class ErrorColumns(NamedTuple):
-    """How to find what is wrong with a line that was read.
+    """SQL that finds the errors of a line that was parsed.
 
-    ``together`` are expressions to be made first. ``any`` is true for a line that does
-    not fit, else false; ``reasons`` tells what is wrong with its values, as texts.
-    ``changes`` is a JSON list of the values that are null for not fitting, in a line that
-    fits all the same; None where there are no such lines.
+    ``together`` are expressions to compute first. ``any`` is true for a line that does not fit,
+    else
+    false; ``reasons`` is an array of texts. ``changes`` is a JSON list of the values that became
+    null in
+    a line that is kept, or None if the schema keeps no such lines.
     """
 
     together: tuple[str, ...]
@@ -80,7 +80,7 @@ class ErrorColumns(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """A condition in SQL (true or false, never null), and what it says of which value."""
+    """A condition in SQL (true or false, never null), and the path and reason it reports."""
 
     condition: str
     path: str
@@ -89,7 +89,7 @@ class _Fault(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def build_error_columns(layout: TableSchema) -> ErrorColumns:
-    """Return how to find everything that can be wrong with a line."""
+    """Return the SQL that finds every error of a line."""
     columns = converted_columns(layout)
     each = partial(_faults_of_a_value, cut=layout.cut_timestamps)
     together, places = by_type(columns, each, "_faults", source_expression)
@@ -126,7 +126,7 @@ def _faults_of_a_value(type_: ColumnType, *, cut: bool) -> str:
 
 
 def _reasons(faults: Mapping[str, str]) -> str:
-    """Return those texts, as an array, whose conditions hold."""
+    """Return an array of the texts whose conditions hold."""
     known = (
         f"CASE WHEN {holds} THEN {sql_literal(reason)} END" for reason, holds in faults.items()
     )
@@ -134,25 +134,25 @@ def _reasons(faults: Mapping[str, str]) -> str:
 
 
 def _faults_of_a_line(layout: TableSchema) -> dict[str, str]:
-    """Return what can be wrong with a line as a whole, and when it is."""
+    """Return the errors of a line as a whole, and their conditions."""
     faults = {"the record is null": "(`_corrupt` IS NULL AND `r` IS NULL)"}
     if layout.keeps_whole:
-        faults["no object"] = "coalesce(NOT startswith(`whole`, '{'), false)"
+        faults["not an object"] = "coalesce(NOT startswith(`whole`, '{'), false)"
     for key, value in key_values(layout).items():
         faults[f"{key}: a key must have a value"] = f"(`_corrupt` IS NULL AND {value} IS NULL)"
     for key, falsified in find_corrupted_keys(layout).items():
-        faults[f"{key}: half of a letter"] = falsified
+        faults[f"{key}: an unpaired surrogate"] = falsified
     for source in layout.filled:
         empty = f"coalesce({quote('r', source)} = '', false)"
-        faults[f"{source}: an empty text, which would divide files as null"] = empty
+        faults[f"{source}: an empty string, which a partition stores as null"] = empty
     return faults
 
 
 class UnparsedReasons(NamedTuple):
-    """How to find why JSON's reader gave up on the record in ``raw``, where ``unread``.
+    """SQL of the reasons why the JSON reader refused the record in ``raw`` (if ``unread``).
 
-    ``record`` and then ``together`` are expressions to be made first, one after the
-    other; ``reasons`` is an array of texts.
+    ``record`` and then ``together`` are expressions to compute first; ``reasons`` is an array of
+    texts.
     """
 
     record: tuple[str, ...]
@@ -162,10 +162,10 @@ class UnparsedReasons(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def build_unparsed_reasons(layout: TableSchema) -> UnparsedReasons:
-    """Return how to find which values are not of the structure that was asked for.
+    """Return the SQL that finds the values that do not have the declared structure.
 
-    Each becomes a variant first, because that alone keeps a string apart from what is in
-    it, and is then read again by itself.
+    Each value is parsed as a variant first, because only a variant distinguishes a string from its
+    content, and is then parsed again separately.
     """
     columns = structured_columns(layout)
     unknown = f"array({sql_literal(_UNREADABLE)})"
@@ -210,16 +210,16 @@ def _faults_inside(
 
 
 def describe_expected_type(type_: ColumnType) -> str:
-    """Return what is to be said of a text that is no value of a scalar's type."""
+    """Return the reason for a text that is not a value of a scalar type."""
     if isinstance(type_, Integer):
-        return f"no whole number of {type_.bits} bits"
+        return f"not an integer of {type_.bits} bits"
     if isinstance(type_, Decimal):
         whole = type_.precision - type_.scale
-        return f"no number of at most {whole} digits before and {type_.scale} after the point"
+        return f"not a number of at most {whole} digits before and {type_.scale} after the point"
     return {
-        Double: "no number, or one beyond the range of a double",
+        Double: "not a number, or beyond the range of a double",
         Timestamp: _NO_DATE_TIME,
         LocalTimestamp: _NO_DATE_TIME,
-        Date: "no date (YYYY-MM-DD, years 0001 to 9999)",
-        Binary: "no base64",
+        Date: "not a date (YYYY-MM-DD, years 0001 to 9999)",
+        Binary: "not base64",
     }[type(type_)]

@@ -1,18 +1,17 @@
-"""Spooled lines as a frame: the rows that fit, and the rows that do not.
+"""Spool lines as DataFrames: the rows that fit their schema, and the lines that do not.
 
-Rules of the room: both halves come from the same conversions over whole records, so
-each line is in exactly one of them. The good half is made in one of two ways:
+Both come from the same conversions of whole records, so each line is in exactly one of them. The
+good rows are made in one of two ways:
 
-- strict: a line that does not fit, or is spelled in a way that is allowed but unusual
-  (a number in quotes, a whole number ``1.0``), ends the job with `BAD_ROWS_MARKER` in its error.
-  This is
-  the cheap way, for almost every batch;
-- not strict: lines that do not fit are left out, and `Frame.bad` has them with their
-  reasons. It is for a batch whose strict job has failed. A layout that keeps misfits leaves
-  out only lines without which a row could not be told apart or its deletion not be seen;
-  in the others what does not fit is null, and their meta tells it.
+- strict: a line that does not fit, or has an allowed but unusual spelling (a number in quotes, an
+  integer ``1.0``), fails the job with `BAD_ROWS_MARKER` in its error. This is the fast path, used
+  for almost every batch;
+- not strict: lines that do not fit are left out, and `SpoolFrame.bad` has them with their reasons.
+  It runs after a strict job has failed. If the schema keeps rows with errors (Airbyte), only lines
+  without a usable key or deletion time are left out; in other rows a value that does not fit is
+  null and recorded in `_airbyte_meta`.
 
-Frames are lazy: the files must stay until the last action on a frame has ended.
+DataFrames are lazy: the spool files must exist until the last action on a DataFrame has ended.
 """
 
 from __future__ import annotations
@@ -50,17 +49,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LINE_ORDINAL = (
     r"""coalesce(`n`, try_cast(regexp_extract(`_corrupt`, r'\A\{"n":([0-9]+)', 1) AS BIGINT))"""
 )
-"""A line that is no JSON still begins as we wrote it."""
+"""SQL of a line's ordinal; a line that is not JSON still begins as target-spark wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchMetadata:
-    """What the run says of all rows of a batch.
+    """Values that the run adds to all rows of a batch.
 
-    ``received_at`` also stands for the time of extraction where a message has none.
-    ``sync_started_at`` is in milliseconds since 1970, and orders the runs. ``sync_id`` is
-    what Airbyte calls the run. ``starts`` are the ordinals at which parts begin whose lines have
-    the number of their part.
+    ``received_at`` is also the extraction time of messages without one. ``sync_started_at`` is in
+    milliseconds since 1970 and orders the runs. ``sync_id`` is Airbyte's id of the sync. ``starts``
+    are
+    the first ordinals of parts whose lines have the number of their part instead.
     """
 
     received_at: datetime
@@ -72,10 +71,10 @@ class BatchMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What one action on the good rows has seen.
+    """Counts of one action on the good rows.
 
-    ``zoneless`` counts, by column, the date-times without a zone, which were read as UTC;
-    ``nulled`` the rows of which some value does not fit and is null.
+    ``zoneless`` counts, by column, the date-times without a time zone, which were read as UTC;
+    ``nulled`` counts the rows with a value that does not fit and is null.
     """
 
     rows: int
@@ -86,12 +85,12 @@ class Counts:
 def read_spool(
     spark: SparkSession, paths: Sequence[str], layout: TableSchema, metadata: BatchMetadata
 ) -> SpoolFrame:
-    """Return the lines of the spool's files as rows of the layout."""
+    """Return the lines of spool files as rows of a schema."""
     return SpoolFrame(spark, tuple(paths), layout, metadata)
 
 
 class SpoolFrame:
-    """The lines of some spool files under one layout."""
+    """Lines of spool files under one schema."""
 
     def __init__(
         self,
@@ -109,11 +108,11 @@ class SpoolFrame:
 
     @property
     def rows(self) -> DataFrame:
-        """Every line: the columns that are ours, the ordinal, and ``reasons``.
+        """All lines: the columns that the target fills, the ordinal, and ``reasons``.
 
-        ``reasons`` is null in a good row; in a bad one it lists what is wrong with its
-        values, and may be empty where JSON's reader gave up. Values that are wrong are
-        null.
+        ``reasons`` is null in a good row. In a bad row it lists the errors of its values, and may
+        be empty
+        if the JSON reader refused the line. Values with errors are null.
         """
         faults = build_error_columns(self._layout)
         return self._exact().selectExpr(
@@ -123,11 +122,13 @@ class SpoolFrame:
         )
 
     def good(self, strict: bool) -> DataFrame:
-        """Return the table's columns that are ours in its order, and the ordinal after them.
+        """Return the columns that the target fills, in table order, then the ordinal.
 
-        With ``strict`` the job fails with `BAD_ROWS_MARKER` at the first line that does not fit
-        or is spelled in an unusual way; else lines that do not fit are left out, which
-        may be none. `counts` tells of the last such frame's first action.
+        With ``strict``, the job fails with `BAD_ROWS_MARKER` at the first line that does not fit or
+        has an
+        unusual spelling; otherwise lines that do not fit are left out. `counts` refers to the first
+        action
+        on the latest result.
         """
         if strict:
             plan = fast_plan(self._layout)
@@ -141,7 +142,7 @@ class SpoolFrame:
 
     def _observed(self, lines: DataFrame, plan: SelectPlan, *, mends: bool = False) -> DataFrame:
         from pyspark.sql import Observation
-        from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
+        from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
         self._observation = Observation()
         zoneless = enumerate(count_missing_timezones(self._layout).values())
@@ -156,12 +157,12 @@ class SpoolFrame:
         return observed.selectExpr(*plan.values, f"`n` AS {quote(ORDINAL)}")
 
     def counts(self, expected: int | None = None) -> Counts:
-        """Return what the last good frame's action has seen; call it after that action.
+        """Return the counts of the last good DataFrame; call this after its first action.
 
-        ``expected`` is how many rows there should be, where that is known.
+        ``expected`` is the number of rows that there should be, if it is known.
         """
         if self._observation is None or self._counted is None:
-            raise RuntimeError("counts are known after an action on good rows")
+            raise RuntimeError("counts are known only after an action on the good rows")
         counted = self._counted
         seen = surely_seen(self._spark, self._observation, lambda: counted, expected)
         names = enumerate(count_missing_timezones(self._layout))
@@ -172,8 +173,9 @@ class SpoolFrame:
     def bad(self) -> DataFrame:
         """Return the lines that do not fit.
 
-        The columns are ``raw``, ``reasons``, ``ordinal``, ``extracted_at`` and
-        ``version``; ``raw`` is the record as it came, byte by byte.
+        The columns are ``raw`` (the record, byte by byte), ``reasons``, ``ordinal``,
+        ``extracted_at`` and
+        ``version``.
         """
         faults = build_error_columns(self._layout)
         faulty = (
@@ -199,12 +201,12 @@ class SpoolFrame:
         )
 
     def _exact(self) -> DataFrame:
-        """Return the lines with their converted values and faults, which are made once.
+        """Return the lines with their converted values and errors, each computed once.
 
-        Spark would otherwise copy the conversions into whatever looks at their results;
-        it moves nothing past an observation.
+        Spark would copy the conversions into each use of their results; it moves nothing across an
+        observation.
         """
-        from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
+        from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
         faults = build_error_columns(self._layout)
         lines = _with(self._lines(), tolerant_plan(self._layout).together + faults.together)
@@ -213,10 +215,9 @@ class SpoolFrame:
         return lines.observe("target_spark_lines", F.count(F.lit(1)).alias("lines"))
 
     def _lines(self, *, usual: bool = False) -> DataFrame:
-        """Return the lines as they were read, and mended where that is asked for.
+        """Return the lines as parsed, repaired if the schema keeps rows with errors.
 
-        Beside them stands what the run says, as constants, and what has a column of its own
-        and stands inside a property.
+        Constant columns of the run, and nested values with a separate column, are added.
         """
         lines = self._read(usual=usual)
         if self._layout.keeps_misfits and not usual:
@@ -245,7 +246,7 @@ class SpoolFrame:
         )
 
     def _read_lines(self, record: str, *, meta: bool = False) -> DataFrame:
-        """Return the lines, their records read as a type, each with its ordinal."""
+        """Return the lines with their records parsed as a type, each with its ordinal."""
         lines = read_lines(self._spark, self._paths, record, meta=meta)
         if not self._metadata.starts:
             return lines
@@ -254,9 +255,9 @@ class SpoolFrame:
 
 
 def latest_by_key(df: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return, of rows with equal keys, the one that came last."""
+    """Return the last row of each key."""
     from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
+    from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
     rank = "__target_spark_rank"
     window = Window.partitionBy(*map(quote, keys)).orderBy(F.col(quote(ORDINAL)).desc())

@@ -1,16 +1,15 @@
-"""What JSON's reader is asked for, and how.
+"""Schemas and options of Spark's JSON reader for spool lines.
 
-Rules of the room: the reader is trusted with structure, booleans and text. Asked for
-dates, timestamps or decimals it falsifies values and does not say so. Asked for whole
-numbers of 64 bits or for doubles it gives the value, or nothing at all where the text is
-spelled otherwise (in quotes, or ``1.0`` for 1), or an infinity: that is enough for the
-spellings of every day, and a third cheaper than text. Its options stand here and nowhere
-else.
+The reader is trusted with structure, booleans and text. It silently changes dates, timestamps and
+decimals, so these are read as text. For 64-bit integers and doubles it returns the value, nothing
+if the text has another spelling (in quotes, or ``1.0`` for 1), or an infinity: that is enough for
+the usual spellings, and takes a third less time than text. Its options are defined only here.
 
-A line of the spool is ``{"n":ordinal,"t":time,"v":version,"r":record}``, with ``"m"``, what
-the source says of the row, before the record where it says anything. The record is
-read inside one struct, so that Spark reads either all of it or nothing, and the column
-for lines that do not fit stands beside it, so that no property can have its name.
+A spool line is ``{"n":ordinal,"t":time,"v":version,"r":record}``, with ``"m"`` (the source's meta
+of
+the row) before the record if there is any. The record is parsed inside one struct, so that Spark
+parses either all of it or nothing, and the column for corrupt lines is outside of it, so that no
+property can have its name.
 """
 
 from __future__ import annotations
@@ -53,21 +52,21 @@ __all__ = [
 _NO_LIMIT = str(2**31 - 1)
 
 _DEEPEST_VARIANT = "1000"
-"""Spark makes a variant by recursion, and a stack that ends ends the whole of Spark."""
+"""Maximum nesting of a variant: Spark parses it by recursion, and a stack overflow ends the JVM."""
 
 WHOLE_FILES: Mapping[str, str] = MappingProxyType(
     {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 )
-"""A file that cannot be read is an error, not fewer rows, whatever the session says."""
+"""Options that make an unreadable file an error instead of fewer rows, for every session."""
 
 READER_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "mode": "PERMISSIVE",
         "columnNameOfCorruptRecord": "_corrupt",
-        "lineSep": "\n",  # else a carriage return would end a line
+        "lineSep": "\n",  # by default a carriage return ends a line too
         "maxStringLen": _NO_LIMIT,
         "maxNumLen": _NO_LIMIT,
-        "maxNestingDepth": "10000",  # deeper ones would end the stack, not the row
+        "maxNestingDepth": "10000",  # deeper nesting would overflow the stack
         "allowNonNumericNumbers": "false",
         "allowSingleQuotes": "false",
         "allowComments": "false",
@@ -83,10 +82,11 @@ READER_OPTIONS: Mapping[str, str] = MappingProxyType(
 def read_lines(
     spark: SparkSession, paths: Sequence[str], record: str, *, meta: bool = False
 ) -> DataFrame:
-    """Return the spool's lines, their records read as the given type.
+    """Return the spool lines, with their records parsed as the type ``record``.
 
-    The columns are ``n``, ``t``, ``v``, with ``meta`` ``m``, then ``r``, and ``_corrupt``,
-    which holds the line where it could not be read as asked, and else is null.
+    The columns are ``n``, ``t``, ``v``, with ``meta`` also ``m``, then ``r`` and ``_corrupt``,
+    which
+    holds a line that could not be parsed and is null otherwise.
     """
     said = "`m` STRING, " if meta else ""
     schema = f"`n` BIGINT, `t` STRING, `v` BIGINT, {said}`_corrupt` STRING, `r` {record}"
@@ -94,10 +94,9 @@ def read_lines(
 
 
 def record_type(layout: TableSchema, *, usual: bool = False) -> str:
-    """Return the type that a record is read as.
+    """Return the DDL of the type as which a record is parsed.
 
-    With ``usual`` numbers are read as numbers, and a record that spells one in another
-    way is not read.
+    With ``usual``, numbers are parsed as numbers, and a record with another spelling is not parsed.
     """
     if layout.keeps_whole:
         return "STRING"
@@ -105,17 +104,17 @@ def record_type(layout: TableSchema, *, usual: bool = False) -> str:
 
 
 def record_in_text(layout: TableSchema) -> str:
-    """Return the SQL of the record's properties, where the record was read as text."""
+    """Return the SQL that parses the properties of a record that was read as text."""
     return from_json(quote("r"), _struct_type(layout))
 
 
 def from_json(text: str, schema: str) -> str:
-    """Return the SQL of what a text holds, read as the lines are."""
+    """Return the SQL that parses a text with the options of the spool reader."""
     return _from_json(text, schema, READER_OPTIONS)
 
 
 def variants_from_json(text: str, schema: str) -> str:
-    """Return the same for a schema of variants: what is nested too deeply for one is not read."""
+    """Return the same for variants: a text nested too deeply for a variant is not parsed."""
     return _from_json(text, schema, {**READER_OPTIONS, "maxNestingDepth": _DEEPEST_VARIANT})
 
 
@@ -125,7 +124,7 @@ def _from_json(text: str, schema: str, options: Mapping[str, str]) -> str:
 
 
 def record_fields(layout: TableSchema, *, usual: bool = False) -> dict[str, str]:
-    """Return the properties of a record that are read, and the type that each is read as."""
+    """Return the properties of a record that are parsed, and their types as DDL."""
     fields = {
         column.source: source_type(column.type, usual=usual)
         for column in layout.columns
@@ -142,16 +141,16 @@ def _struct_type(layout: TableSchema, *, usual: bool = False) -> str:
 
 
 def needs_record(columns: Sequence[Column]) -> bool:
-    """Tell whether a metadata column is fed by the record itself."""
+    """Return True if the record itself feeds a metadata column."""
     return any(c.feed is ColumnSource.METADATA and c.source == DELETED_AT for c in columns)
 
 
 def source_type(type_: ColumnType, *, usual: bool = False) -> str:
-    """Return the type that a value is read as, before its strict conversion."""
+    """Return the DDL of the type as which a value is parsed, before its strict conversion."""
     if isinstance(type_, Boolean):
         return "BOOLEAN"
     if usual and isinstance(type_, Integer):
-        return "BIGINT"  # the reader's smaller ones wrap around
+        return "BIGINT"  # the reader's smaller integers wrap around
     if usual and isinstance(type_, Double):
         return "DOUBLE"
     if isinstance(type_, Array):

@@ -1,11 +1,10 @@
-"""Records of which a value is not of the structure that was asked for, without that value.
+"""Repair of records with a value of another structure than declared: the value becomes null.
 
-Rules of the room: pure text. JSON's reader says of such a record only that it could not be
-read as asked, and gives what it could read. Which values those were that it could not is
-found by reading each structured one once more by itself. A record is mended only where that
-is known, and all else in its line is sound: then exactly these values are null, and
-`` `_nulled` `` names their properties. Any other line stays what it was, one that could not
-be read.
+Pure functions that return SQL. For such a record the JSON reader reports only that it could not
+parse it, and returns what it could. Each structured value is parsed again separately to find those
+that fail. A record is repaired only if they are found and everything else in its line is correct:
+exactly these values are null, and `` `_nulled` `` names their properties. All other lines remain
+unparsed.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ _NOTHING: Final = "CAST(array() AS ARRAY<STRING>)"
 
 
 class RepairPlan(NamedTuple):
-    """Expressions to be made one after the other, and those that then take a place anew."""
+    """Expressions to compute one after the other, and columns to replace after them."""
 
     steps: tuple[tuple[str, ...], ...]
     replaced: tuple[str, ...]
 
 
 def structured_columns(layout: TableSchema) -> list[Column]:
-    """Return the columns whose values the reader may refuse, and the record with them."""
+    """Return the columns whose values can make the JSON reader refuse the whole record."""
     return [
         column
         for column in layout.columns
@@ -54,18 +53,18 @@ def structured_columns(layout: TableSchema) -> list[Column]:
 
 
 def is_unreadable(type_: ColumnType) -> str:
-    """Return the condition that the JSON in `` `i` `` is no value of the type."""
+    """Return the condition that the JSON in `` `i` `` is not a value of the type."""
     alone = "concat('{\"c\":', `i`, '}')"
     read = from_json(alone, f"`c` {source_type(type_)}, `_corrupt` STRING")
     return f"{read}.`_corrupt` IS NOT NULL"
 
 
 def build_repair(layout: TableSchema) -> RepairPlan:
-    """Return how the lines of a layout are mended that lets rows stay with what fits."""
+    """Return the repair of lines for a schema that keeps rows with errors."""
     columns = structured_columns(layout)
     if not columns or layout.keeps_whole:
         return RepairPlan(((f"{_NOTHING} AS `_nulled`",),), ())
-    # Each value becomes a variant first: that alone keeps a string apart from what is in it.
+    # Each value becomes a variant first: only a variant distinguishes a string from its content.
     fields = ", ".join(f"{quote(column.source)}: VARIANT" for column in columns)
     again = variants_from_json("`_corrupt`", f"`r` STRUCT<{fields}>, `_corrupt` STRING")
     arrays, places = by_type(

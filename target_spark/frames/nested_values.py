@@ -1,7 +1,8 @@
-"""Values that stand inside a property and have a column of their own.
+"""Nested values of a property that have a separate column.
 
-Rules of the room: pure text. They are read as text, whatever the property is read as, so
-that one conversion fits them all; null where the property is not there, or is another thing.
+Pure functions that return SQL. A nested value is read as text, independently of the type of its
+property, so that the same conversion applies to all; it is null if the property is missing or of
+another structure.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _NOTHING = "CAST(NULL AS STRING)"
 
 
 def extract_nested(layout: TableSchema) -> tuple[str, ...]:
-    """Return what is to be made of a record that was read, before anything looks at it."""
+    """Return the expressions that extract nested values from a parsed record."""
     inside = [
         column for column in layout.columns if column.path and column.feed is ColumnSource.PROPERTY
     ]
@@ -44,7 +45,7 @@ def _field(column: Column | None, source: str) -> Column | None:
 
 
 def _in_json(text: str, path: tuple[str, ...]) -> str:
-    """Return a value of an object that is kept as its JSON."""
+    """Return the SQL of a value inside an object that is stored as JSON text."""
     schema = "STRING"
     for part in reversed(path[1:]):
         schema = f"STRUCT<{quote(part)}: {schema}>"

@@ -1,26 +1,24 @@
-r"""Conversions of a scalar from the text that JSON's reader gave, in Spark SQL.
+r"""Conversions of scalars from the text that the JSON reader returned, in Spark SQL.
 
-Rules of the room: pure functions from an expression to an expression, both as SQL text.
-The result is null where the text is not exactly a value of the type; whether it was
-null before is the caller's to see. Nothing is rounded, cut or guessed: first a pattern,
-which JSON's grammar or RFC 3339 gives, then a cast that can only be exact.
+Pure functions from SQL to SQL. The result is null if the text is not exactly a value of the type;
+a
+caller must check separately if it was null before. Nothing is rounded, truncated or guessed: a
+pattern from the JSON grammar or RFC 3339 comes first, then a cast that can only be exact.
 
-What the reader gives for a string has lost its quotes, so ``"5"`` and ``5`` are the same
-text, and both are the integer 5. Everything else that JSON Schema tells apart is told
-apart by the pattern:
+The reader returns strings without quotes, so ``"5"`` and ``5`` are the same text, and both are the
+integer 5. The patterns distinguish everything else that JSON Schema distinguishes:
 
-- whole numbers may be written ``1.0`` or ``1e3``; ``1.7`` is none;
-- a decimal takes as many places as it has, and zeros after those;
-- a double takes every number but those too large for it; it is the one type that rounds;
-- a date-time is ``YYYY-MM-DD``, ``T`` or a space, ``hh:mm:ss``, at most six places of a
-  second (and zeros after those, or with ``cut`` whatever comes), then ``Z``, an offset or
-  nothing, which is UTC; seconds that are left out are none, a time that is left out is
-  midnight;
-- dates are ``YYYY-MM-DD``, or that day's midnight in UTC as a date-time; years run from
-  0001 to 9999, for date-times in UTC;
-- base64 is the plain alphabet, padded.
+- integers may be written ``1.0`` or ``1e3``; ``1.7`` is not an integer;
+- a decimal takes as many decimal places as its scale, and zeros after those;
+- a double takes every number except those too large for it; it is the only type that rounds;
+- a date-time is ``YYYY-MM-DD``, ``T`` or a space, ``hh:mm:ss``, at most six decimal places of a
+  second (then only zeros, or with ``cut`` any digits), then ``Z``, an offset or nothing, which is
+  UTC; missing seconds are 0, a missing time is midnight;
+- dates are ``YYYY-MM-DD``, or midnight in UTC of that day as a date-time; years are 0001 to 9999,
+  for date-times in UTC;
+- base64 is the standard alphabet, padded.
 
-Patterns end in ``\z`` because ``$`` also matches before a last line end.
+Patterns end in ``\z`` because ``$`` also matches before a final newline.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ from target_spark.columns import (
 __all__ = ["exact_cast", "fast_cast", "has_no_timezone", "is_converted", "is_scalar"]
 
 _READ_BITS = 64
-"""Of the integers that JSON's reader gives."""
+"""Size of the integers that the JSON reader returns."""
 
 _WHOLE = "-?(0|[1-9][0-9]*)"
 _EXPONENT = "[eE][+-]?[0-9]{1,4}"
@@ -57,19 +55,19 @@ _OFFSET = "[+-][0-9]{2}(:?[0-9]{2})?"
 
 _ANY_NUMBER = f"{_WHOLE}([.][0-9]+)?([eE][+-]?[0-9]+)?"
 _FINITE_NUMBER = "-?(0|[1-9][0-9]{0,199})([.][0-9]+)?([eE][+-]?[0-9]{1,2})?"
-"""Numbers that are finite in a double by their length alone."""
+"""Pattern of numbers short enough to be finite as a double."""
 
 _DATE_TIME = rf"(?!(0001|9999).*{_OFFSET}\z){_DAY}[T ]{_CLOCK}%s(Z|{_OFFSET})?"
 _RARE_DATE_TIME = f"{_DAY}([Tt ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}%s)?( ?([Zz]|{_OFFSET}))?)?"
-"""Lower case, offsets after a space or such as may lead out of the years that there are,
-and less than seconds."""
+"""Pattern of unusual date-times: lower case, an offset after a space, an offset that may lead out
+of the years 0001 to 9999, or no seconds."""
 
 _MIDNIGHT = f"{_DAY}[Tt ]00:00(:00([.]0+)?)?( ?([Zz]|[+-]00(:?00)?))?"
-"""A day as sources write it that know date-times alone."""
+"""Pattern of a date written as a date-time at midnight."""
 
 
 class _Conversion(NamedTuple):
-    """How a text becomes a value: where it matches, ``value``; else what ``rare`` gives."""
+    """Conversion of a text: ``value`` if it matches the pattern, else ``rare``."""
 
     pattern: str
     value: str
@@ -77,7 +75,7 @@ class _Conversion(NamedTuple):
 
 
 def is_converted(type_: ColumnType) -> bool:
-    """Tell whether anything in the type is not just what JSON's reader gives."""
+    """Return True if a value of the type differs from what the JSON reader returns."""
     if isinstance(type_, Array):
         return is_converted(type_.element)
     if isinstance(type_, Struct):
@@ -86,26 +84,27 @@ def is_converted(type_: ColumnType) -> bool:
 
 
 def is_scalar(type_: ColumnType) -> bool:
-    """Tell whether `strict` does anything to values of the type."""
+    """Return True if `exact_cast` converts values of the type."""
     return isinstance(
         type_, Integer | Decimal | Double | Timestamp | LocalTimestamp | Date | Binary
     )
 
 
 def exact_cast(text: str, type_: ColumnType, *, cut: bool = False) -> str:
-    """Return the SQL of the value that a text stands for; null where it stands for none.
+    """Return the SQL that converts a text to a type; null if the text is not such a value.
 
-    With ``cut`` a date-time loses what it says beyond microseconds.
+    With ``cut``, the digits of a date-time after microseconds are dropped.
     """
     how = _conversion(text, type_, cut=cut)
     return _when(text, how.pattern, how.value, how.rare)
 
 
 def fast_cast(value: str, type_: ColumnType, *, cut: bool = False) -> str:
-    """Return the same for the spellings that are met every day; null for all others.
+    """Return the SQL that converts the usual spellings of a type; null for all others.
 
-    It is a quarter of the SQL, and what is null here may still have a strict value. The
-    value of an integer or a double has been read as such.
+    It is a quarter of the SQL of `exact_cast`, which may convert a text for which this is null.
+    Integers
+    and doubles must have been parsed as numbers.
     """
     if isinstance(type_, Integer):
         return value if type_.bits == _READ_BITS else _cast(value, type_)
@@ -116,7 +115,7 @@ def fast_cast(value: str, type_: ColumnType, *, cut: bool = False) -> str:
 
 
 def has_no_timezone(text: str) -> str:
-    """Return the SQL of the condition that a good date-time says no zone."""
+    """Return the condition that a valid date-time has no time zone."""
     zoned = (
         f"endswith({text}, 'Z') OR contains({text}, '+') OR endswith({text}, 'z')"
         f" OR locate('-', {text}, 11) > 0"
@@ -139,7 +138,7 @@ def _conversion(text: str, type_: ColumnType, *, cut: bool) -> _Conversion:
 
 
 def _integer(text: str, type_: Integer) -> _Conversion:
-    """Return digits, and zeros after a point; an exponent goes by way of a decimal."""
+    """Return the conversion to an integer: digits, zeros after a point, or an exponent."""
     return _Conversion(
         f"{_WHOLE}([.]0+)?",
         f"try_cast(substring_index({text}, '.', 1) AS {type_.ddl})",
@@ -153,10 +152,10 @@ def _decimal(text: str, type_: Decimal) -> _Conversion:
 
 
 def _scientific(text: str, type_: Decimal) -> str:
-    """Return ``1.5e3`` and its like, if it needs no more places than there are.
+    """Return the SQL that converts ``1.5e3`` and the like, if its scale is sufficient.
 
-    The places that it needs: those of the mantissa, less the exponent, less the zeros at
-    the mantissa's end.
+    The scale needed is that of the mantissa, minus the exponent, minus the mantissa's trailing
+    zeros.
     """
     mantissa = f"substring_index(lower({text}), 'e', 1)"
     exponent = f"int(substring_index(lower({text}), 'e', -1))"
@@ -185,7 +184,7 @@ def _timestamp(text: str, type_: Timestamp | LocalTimestamp, fraction: str) -> _
     upper = _cast(seconds, Timestamp())
     inside = f"if(year({upper}) BETWEEN 1 AND 9999, {upper}, NULL)"
     local = f"substring_index(substring_index({text}, 'Z', 1), '+00:00', 1)"
-    value = _cast(local, Timestamp())  # in UTC anyway; a zone costs more than all the rest
+    value = _cast(local, Timestamp())  # the session is in UTC; parsing a zone is the slowest part
     rare = _when(text, _RARE_DATE_TIME % fraction, inside)
     if isinstance(type_, LocalTimestamp):
         value, rare = (f"CAST({instant} AS TIMESTAMP_NTZ)" for instant in (value, rare))

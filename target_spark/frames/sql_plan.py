@@ -1,16 +1,18 @@
-"""A layout as Spark SQL: what each column is, and what can be wrong with a line.
+"""SQL expressions that convert lines to the columns of a schema, and find unfit lines.
 
-Rules of the room: pure text, made once per layout. A column or field is only ever named
-through `quote`. There are two plans for the same layout:
+Pure functions of a schema, cached. Columns and fields are only named through `quote`. There are two
+plans for a schema:
 
-- *usual*: one expression per column, for the spellings of every day. Whatever else
-  comes ends the job, so nothing has to be looked at twice;
-- *exact*: every spelling that is allowed. Values of one type are converted together, as
-  one array per type, because Spark compiles an expression per use and a wide table has
-  thousands. So are their faults, as an array of what is wrong with each.
+- fast: one expression per column, for the usual spellings. Any other value fails the job, so
+  nothing
+  is computed twice;
+- tolerant: all allowed spellings. Values of one type are converted together, as one array per
+  type, because Spark compiles each use of an expression and a wide table has thousands. Their
+  errors
+  are computed in the same way, as an array of errors per value.
 
-A layout too wide for an expression per column is converted by arrays in both plans. What
-stands inside a property was read as text, and is converted from it in both.
+A schema with too many columns for one expression each uses arrays in both plans. Nested values with
+a separate column were read as text, and are converted from text in both.
 """
 
 from __future__ import annotations
@@ -59,20 +61,19 @@ __all__ = [
 ]
 
 BAD_ROWS_MARKER = "BAD_ROWS"
-"""The text in the error of a job that met a row which does not fit."""
+"""Text in the error of a job that found a row that does not fit."""
 
 _CACHED_LAYOUTS = 64
 
 _WIDE = 48
-"""From so many converted columns on the time that Spark needs to compile an expression
-for each is felt."""
+"""Number of converted columns above which compiling one expression for each is slow."""
 
 _SEQUENCE_STEP = 2**20
-"""Records for each millisecond of a run before its sequence numbers could meet those of
-a run that starts later."""
+"""Sequence numbers per millisecond of a run's start; more records could reach the numbers of a
+run that starts later."""
 
 _HALF = r"r'\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..'"
-"""The escape of half of a letter without its other half."""
+"""Pattern of the escape of an unpaired surrogate."""
 
 _Convert: TypeAlias = Callable[[str, ColumnType], str]
 _Value: TypeAlias = Callable[[Column], str]
@@ -80,10 +81,11 @@ _Value: TypeAlias = Callable[[Column], str]
 
 @dataclass(frozen=True, slots=True)
 class SelectPlan:
-    """How lines become rows.
+    """SQL expressions that make rows of lines.
 
-    ``together`` are expressions to be made first; ``values`` are the table's columns in
-    order, and may use those. Columns that are none of ours are not among them.
+    ``together`` are expressions to compute first; ``values`` are the columns of the table, in
+    order, and
+    may use them. Columns that the target does not fill are left out.
     """
 
     together: tuple[str, ...]
@@ -92,7 +94,7 @@ class SelectPlan:
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def fast_plan(layout: TableSchema) -> SelectPlan:
-    """Return the plan that ends the job at a value which does not fit."""
+    """Return the plan that fails the job at a value that does not fit."""
     wide = len(converted_columns(layout)) > _WIDE
     cut = layout.cut_timestamps
     convert, inside = partial(_usual_or_end, cut=cut), partial(_strict_or_end, cut=cut)
@@ -101,7 +103,7 @@ def fast_plan(layout: TableSchema) -> SelectPlan:
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def tolerant_plan(layout: TableSchema) -> SelectPlan:
-    """Return the plan that gives null for a value which does not fit."""
+    """Return the plan that returns null for a value that does not fit."""
     convert = partial(exact_cast, cut=layout.cut_timestamps)
     changes = "`_changes`" if layout.keeps_misfits else None
     return _plan(layout, convert, convert, in_groups=True, changes=changes)
@@ -122,7 +124,7 @@ def _or_end(value: str, converted: str) -> str:
 
 
 def build_row_check(layout: TableSchema) -> str:
-    """Return a condition that is true, or ends the job where a whole line does not fit."""
+    """Return a condition that is true, or fails the job if the line as a whole does not fit."""
     fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
     fits += (f"{value} IS NOT NULL" for value in key_values(layout).values())
     fits += (f"coalesce({quote('r', source)} <> '', true)" for source in layout.filled)
@@ -132,7 +134,7 @@ def build_row_check(layout: TableSchema) -> str:
 
 
 def key_values(layout: TableSchema) -> dict[str, str]:
-    """Return where each key's value is, as it was read."""
+    """Return the SQL of each key's parsed value."""
     columns = {
         column.source: column for column in layout.columns if column.feed is ColumnSource.PROPERTY
     }
@@ -140,9 +142,11 @@ def key_values(layout: TableSchema) -> dict[str, str]:
 
 
 def find_corrupted_keys(layout: TableSchema) -> dict[str, str]:
-    """Return, by key, the condition that it is not what stands in a record read as text.
+    """Return, by key, the condition that the parsed key differs from the record's text.
 
-    Half of a letter becomes a question mark there; elsewhere the reader takes no such record.
+    The reader turns an unpaired surrogate into a question mark in a record read as text; it refuses
+    the
+    record otherwise.
     """
     if not layout.keeps_whole:
         return {}
@@ -153,7 +157,7 @@ def find_corrupted_keys(layout: TableSchema) -> dict[str, str]:
 
 
 def converted_columns(layout: TableSchema) -> list[Column]:
-    """Return the columns that properties feed, and that are more than what was read."""
+    """Return the columns of properties whose values need a conversion."""
     columns = [column for column in layout.columns if column.feed is ColumnSource.PROPERTY]
     if needs_record(layout.columns):
         columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
@@ -163,10 +167,13 @@ def converted_columns(layout: TableSchema) -> list[Column]:
 def by_type(
     columns: Iterable[Column], each: Callable[[ColumnType], str], name: str, value: _Value
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return an array per type, and where in the arrays each property's result is.
+    """Return one array expression per type, and each property's item in these arrays.
 
-    ``each`` gives the result for a value called `` `i` ``, ``value`` the value of a
-    property; ``name`` begins the arrays' names.
+    Args:
+        columns: columns to process.
+        each: SQL of the result, for a value called `` `i` ``.
+        name: prefix of the names of the arrays.
+        value: SQL of a column's value.
     """
     groups: dict[ColumnType, list[Column]] = {}
     for column in columns:
@@ -181,7 +188,7 @@ def by_type(
 
 
 def source_expression(column: Column) -> str:
-    """Return the value of a column's property, as it was read."""
+    """Return the SQL of a column's value as parsed."""
     return quote("_inside" if column.path else "r", column.source)
 
 
@@ -271,7 +278,7 @@ def _field(value: str, field: Column, convert: _Convert, depth: int) -> str:
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def count_missing_timezones(layout: TableSchema) -> Mapping[str, str]:
-    """Return, by column name, how many date-times in a row say no zone (and are UTC)."""
+    """Return, by column, the SQL that counts a row's date-times without a zone (read as UTC)."""
     counted = {}
     for column in layout.columns:
         if column.feed is ColumnSource.PROPERTY:

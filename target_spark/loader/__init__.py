@@ -1,1 +1,1 @@
-"""The loader: from decoded rows to committed tables and released states."""
+"""Loading of decoded events: rows are spooled, committed in batches, then states are emitted."""

@@ -1,9 +1,9 @@
-"""Work whose rows all stand in the spool, those of files too.
+"""Conversion of the files of BATCH messages into spool lines before their batch is committed.
 
-Rules of the room: the rows of a file take as many ordinals as the file has lines, so all
-that comes after them in the same table is moved; a table's commits are made in order, so
-that is known when it is needed. Who asks for it says where it is written, gives each try a
-place of its own, and removes them all when the commit is made or has failed.
+A file takes as many ordinals (positions in the input) as it has lines, so the ordinals of all later
+rows of the same table are shifted by that number. Commits of a table are made in order, so the
+shift is known when it is needed. The caller chooses the output location, uses a new location for
+each attempt, and removes all of them when the commit succeeds or fails.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IngestedFiles:
-    """Work without files; how many rows they had, and how far they move later ordinals."""
+    """A commit request whose files are now spool lines.
+
+    ``rows`` is the number of rows read from files, ``moved`` the total shift of later ordinals.
+    """
 
     work: CommitRequest
     rows: int
@@ -49,13 +52,22 @@ def ingest_files(
     folder: SpoolFolder,
     limits: FileLimits,
 ) -> IngestedFiles:
-    """Return the work with the rows of its files in the spool, below an ``address`` that is free.
+    """Convert the files of a commit request into spool lines.
 
-    ``moved`` is how far the files of earlier work move the ordinals; ``folder`` takes copies.
+    Args:
+        spark: The session that reads the files.
+        work: The commit request.
+        moved: The shift of ordinals caused by files of earlier commits.
+        address: An unused location for the converted lines.
+        folder: The spool folder, to which files at addresses are copied.
+        limits: The limits on the size and content of files.
+
+    Returns:
+        The request without files, with all its rows in the spool format.
 
     Raises:
-        FilesError: a file cannot be read, or holds more than the limits allow.
-        DiskFullError: there is no room for a copy.
+        FilesError: A file cannot be read or exceeds the limits.
+        DiskFullError: There is no space for a copy.
     """
     named = [file for batch in work.batches for file in batch.files]
     with looked_through(spark, named, folder, limits) as files:
@@ -67,7 +79,7 @@ def ingest_files(
         spool = (f"{address}/spool",)
     if found.mended:
         logger.warning(
-            "Stream %s: in %d rows of its files NaN or Infinity is read as null.",
+            "Stream %s: in %d rows of its batch files NaN or Infinity was read as null.",
             work.stream,
             found.mended,
         )
@@ -84,7 +96,7 @@ def ingest_files(
 
 
 def remove_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:
-    """Remove files whose rows are committed; what cannot be removed is said."""
+    """Delete files whose rows are committed; log a warning for each file that cannot be deleted."""
     for file in files:
         try:
             remove_file(spark, file.address)

@@ -1,10 +1,9 @@
-"""The files that a BATCH message names, as Spark is to read them.
+"""The files that a BATCH message names, checked and addressed for Spark.
 
-Rules of the room: pure but for a look at local files, so that a manifest that cannot be
-read is refused before anything is committed of it. Addresses are those of a tap: a path,
-a ``file:`` address with or without escapes, or the address of an object (``s3://`` is
-Spark's ``s3a://``). What a tap wrote is never changed here, and removed only where a user
-asked for it.
+Only local files are inspected here, so an unreadable manifest is rejected before any of its rows
+are committed. An address from a tap is a path, a ``file:`` URL with or without percent escapes, or
+an object URL (``s3://`` becomes Spark's ``s3a://``). The loader never changes a tap's files and
+deletes them only if the user configured it.
 """
 
 from __future__ import annotations
@@ -48,22 +47,23 @@ PARQUET: Final = "parquet"
 _SPARKS_SCHEMES: Final[Mapping[str, str]] = MappingProxyType(
     {"s3": "s3a", "s3n": "s3a", "gcs": "gs"}
 )
-"""How Spark's file systems call what fsspec and taps call otherwise."""
+"""Spark's names of URL schemes for which fsspec and taps use other names."""
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _COMPRESSED: Final = re.compile(r"\.(gz|bz2|zst|zstd|lz4|snappy|deflate|xz|zip)$", re.IGNORECASE)
-_NOTHING_COMMITTED: Final = "Nothing of its batch is committed, and no state behind it is let out."
+_NOTHING_COMMITTED: Final = "Nothing of its batch is committed, and no state after it is emitted."
 _GLOB: Final = re.compile(r"[*?\[\]{}\\]")
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFile:
-    """A file of rows.
+    """A file of rows named by a BATCH message.
 
-    ``address`` is how Spark knows it; ``ordinal`` the place of its message in the input,
-    ``version`` the table version of its rows. ``nbytes`` is 0 where it is not known.
-    ``in_json`` are the properties that are more than text: where a column of texts holds
-    one, it is JSON. ``copy`` is the path of a copy on this machine that is read in its place.
+    ``address`` is the URL for Spark, ``ordinal`` the position of the message in the input and
+    ``version`` the table version of the rows. ``nbytes`` is 0 if the size is unknown. ``in_json``
+    names the properties whose schema allows more than text: if a Parquet file stores such a
+    property in a text column, the text is JSON. ``copy`` is the path of a local copy that is
+    read instead of the address.
     """
 
     stream: StreamId
@@ -88,17 +88,17 @@ class BatchFile:
 
     @property
     def encoding(self) -> BaseBatchFileEncoding:
-        """How the file is encoded."""
+        """The format and compression of the file."""
         return BaseBatchFileEncoding(self.format, "gzip" if self.packing else None)
 
     @property
     def shown(self) -> str:
-        """The address as it may be told."""
+        """The address without credentials, for log and error messages."""
         return _told(self.address)
 
     @property
     def pattern(self) -> str:
-        """Its place as a pattern that only it matches: Spark takes every path for one."""
+        """The path to read with glob characters escaped; Spark treats every path as a pattern."""
         return _GLOB.sub(lambda found: f"\\{found[0]}", self.place)
 
 
@@ -109,15 +109,19 @@ def batch_files(
     limits: FileLimits | None = None,
     roots: Iterable[str] = (),
 ) -> tuple[BatchFile, ...]:
-    """Return the files of a BATCH message, in their order; ``schema`` is that of its stream.
+    """Return the files of a BATCH message in their order, after checking them.
 
-    Addresses are followed where the ``limits`` (the defaults unless given) allow their scheme,
-    or where they are at the host of one of ``roots``.
+    Args:
+        event: The BATCH message.
+        ordinal: The position of the message in the input.
+        schema: The schema of the stream.
+        limits: Limits on files and allowed URL schemes; None means the defaults.
+        roots: Locations whose hosts are allowed in addition to the allowed schemes.
 
     Raises:
-        UnsupportedError: they are encoded in a way that is not read here.
-        FilesError: one of them is not a regular file that is there, or not to be followed; or
-            they are too many.
+        UnsupportedError: The format or compression of the files is not supported.
+        FilesError: A file is not a regular file, its address is not allowed, or the manifest names
+        too many files.
     """
     limits = limits or FileLimits()
     try:
@@ -135,13 +139,13 @@ def batch_files(
 
 
 def check_size(file: BatchFile, limits: FileLimits) -> None:
-    """Raise an error where a file, or its copy, holds more than Spark may read at once.
+    """Raise an error if a local file, or the copy of a file, holds more than Spark may read.
 
-    One that is not on this machine is not looked at.
+    A file that is not on this machine is not checked.
 
     Raises:
-        FilesError: it does, or it is broken.
-        OSError: it cannot be opened, or the storage fails.
+        FilesError: The file exceeds the limit or is corrupt.
+        OSError: The file cannot be opened or the storage fails.
     """
     path = to_local_folder(file.place)
     if path is None:
@@ -153,14 +157,17 @@ def check_size(file: BatchFile, limits: FileLimits) -> None:
 
 
 def get_file_key(address: str, *, escaped: bool = False) -> str:
-    """Return what two spellings of one address have in common; Spark's own are escaped."""
+    """Return a normalized form of an address, equal for all spellings of the same address.
+
+    ``escaped`` is True for addresses that Spark reports, which are percent-encoded.
+    """
     plain = unquote(address) if escaped else address
     scheme, _, rest = plain.partition(":")
     return f"{scheme}:{re.sub('/+', '/', f'/{rest}')}"
 
 
 def _encoding(event: BatchFiles) -> BaseBatchFileEncoding:
-    """Return how the files are encoded, if we can read that."""
+    """Return the encoding of the files, or raise if it is not supported."""
     try:
         encoding = BaseBatchFileEncoding.from_dict(event.format)
     except ConfigurationError as error:
@@ -180,7 +187,7 @@ def _unsupported(stream: StreamId, reason: str) -> UnsupportedError:
 
 
 def _address(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> str:
-    """Return Spark's address of a file; raise where it would read it wrongly, or not at all."""
+    """Return Spark's address of a file; raise if Spark would skip or misread the file."""
     name = path.rsplit("/", 1)[-1]
     if not name or name.startswith(("_", ".")):
         raise explain_unreadable(stream, path, "Spark skips files whose names begin with _ or .")
@@ -202,10 +209,10 @@ def _check_reach(
 
 
 def _check_ending(stream: StreamId, path: str, name: str, gzipped: bool) -> None:
-    """Refuse a name by which Spark would take the file for compressed when it is not."""
+    """Raise if the file name implies a different compression to Spark than the declared one."""
     ending = _COMPRESSED.search(name)
     if gzipped and (ending is None or ending[1].lower() != "gz"):
-        reason = "its encoding is gzip, and Spark tells that by a name that ends in .gz"
+        reason = "its encoding is gzip, which Spark detects only if the name ends in .gz"
         raise explain_unreadable(stream, path, reason)
     if not gzipped and ending is not None:
         reason = f"its encoding is not compressed, but its name ends in {ending[0]}"
@@ -217,30 +224,30 @@ def _sparks(scheme: str) -> str:
 
 
 def _existing(stream: StreamId, path: str, local: Path) -> Path:
-    """Return a local file's absolute path; some taps do not escape what they write."""
+    """Return the absolute path of a local file, trying the path unescaped and literally."""
     as_it_stands = Path(_SCHEME.sub("", path, count=1))
     for candidate in (local, as_it_stands):
         if candidate.is_file():
-            return Path(os.path.abspath(candidate))  # noqa: PTH100  (links stay, .. does not)
+            return Path(os.path.abspath(candidate))  # noqa: PTH100  (keeps links, removes ..)
     is_there = local.exists() and not local.is_dir()
     raise explain_unreadable(
-        stream, path, "it is not a regular file" if is_there else "it is not there"
+        stream, path, "it is not a regular file" if is_there else "it does not exist"
     )
 
 
 def _is_text(schema: Any) -> bool:
-    """Tell whether a property can be nothing but text, or null."""
+    """Return True if a property allows only text or null."""
     return {kind for kind, _ in split_variants(schema)} == {"string"}
 
 
 def _size(address: str) -> int:
-    """Return how many bytes a local file has."""
+    """Return the size of a local file in bytes, or 0 for a remote file."""
     local = to_local_folder(address)
     return local.stat().st_size if local is not None else 0
 
 
 def _told(address: str) -> str:
-    """Return an address as it may be shown; a question mark is a letter in a local name."""
+    """Return an address without credentials; in a local file name a question mark is literal."""
     return address if to_local_path(address) is not None else redact_url(address, with_query=False)
 
 

@@ -1,14 +1,13 @@
-"""One piece of work becomes one commit; rows that do not fit are set aside before it.
+"""Commit of one batch to its table, with quarantine of the rows that do not match their schema.
 
-Rules of the room:
-
-- Nearly every batch is good, so it is first written as if it were: the job fails on the
-  first row that does not fit, and nothing of it is committed. Then, and from then on for
-  that table, the careful way: good rows are staged, the others go to the quarantine by
-  a commit of their own, and only then the good ones to the table, with the state.
-- Rows written and rows set aside must be the rows that were spooled; a difference is an
-  error, never a rounding.
-- A table's commits are numbered from 1 within the run. Nobody else writes to it meanwhile.
+- Nearly every batch is valid, so the writer first tries to commit it directly. The Spark job fails
+  on the first bad row and then nothing is committed. From that failure on, every batch of that
+  table is staged: good rows are staged, bad rows are committed to the quarantine table, and only
+  then are the good rows committed together with the state.
+- The rows written plus the rows quarantined must equal the rows spooled; a difference raises an
+  error.
+- Commits of a table are numbered from 1 within a run. No other writer may use the table during the
+  run.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ from target_spark.loader.write_modes import (
     has_other_versions,
     select_write_operation,
 )
-from target_spark.spark.engine import SparkProvider
-from target_spark.spark.jvm import collect_garbage
+from target_spark.spark.engine import SparkProvider, collect_garbage
 from target_spark.spark.observation import get_row_count
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.retry import (
@@ -86,11 +84,11 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _DEATH_SECONDS: Final = 10.0
-"""How long a JVM whose connection broke may take to be gone."""
+"""Seconds to wait for the end of a JVM whose connection broke."""
 
-_SET_ASIDE: Final = "Stream %s: %d rows do not fit and go to %s: %s"
+_SET_ASIDE: Final = "Stream %s: %d rows do not match their schema and were written to %s: %s"
 _NULLED: Final = (
-    "Stream %s: in %d rows of %s a value does not fit its column and is null; their %s says which."
+    "Stream %s: %d rows of %s have null for a value that does not fit its column; see column %s."
 )
 
 _SIZES: Final = (
@@ -101,15 +99,16 @@ _SIZES: Final = (
 
 @dataclass
 class _TableState:
-    """What this run knows of one table.
+    """The facts that this run keeps about one table.
 
-    ``begun`` is the commit under way: tried again, it must be the very same, for it may be
-    in the table though its answer was lost. The bad rows of its batch are ``counted``, and
-    ``set_aside`` in the quarantine, once. ``changes`` are those made to its columns that nobody was
-    told of yet; ``remarks`` is what else is to be said. With ``takes_nulls`` its columns
-    shall take nulls. Files have ``moved`` the ordinals of its further rows. ``is_new`` says
-    that this run made it. ``written`` and ``quarantined`` are its rows in the run, and
-    ``reasons`` those of the rows of the batch under way that do not fit.
+    ``begun`` is the commit in progress: a retry must repeat exactly that commit, since the first
+    attempt may have succeeded although its response was lost. ``counted`` and ``set_aside`` are
+    True once the bad rows of its batch are counted and committed to the quarantine. ``changes`` are
+    column changes that are not reported yet, ``remarks`` other notes for the user. If
+    ``takes_nulls`` is True, NOT NULL constraints of the columns are dropped. ``moved`` is the shift
+    of ordinals by batch files. ``is_new`` is True if this run created the table. ``written`` and
+    ``quarantined`` count the rows of the run; ``reasons`` are the causes of the bad rows in the
+    current batch.
     """
 
     commits: int = 0
@@ -129,14 +128,14 @@ class _TableState:
     reasons: tuple[Reason, ...] = ()
 
     def news(self) -> tuple[SchemaChange, ...]:
-        """Return the changes that nobody was told of; from now on somebody is."""
+        """Return the column changes that are not reported yet, and clear the list."""
         news = tuple(self.changes)
         self.changes.clear()
         return news
 
 
 class BatchWriter:
-    """Writes work into the tables of one format. Two threads may use it, for two tables."""
+    """Writer of batches into tables of one format; two threads may use it for different tables."""
 
     def __init__(
         self,
@@ -165,18 +164,19 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Whether the format can widen a type in place."""
+        """The function that tells if the table format can widen a column type in place."""
         return self._writer.can_widen
 
     def write(self, work: CommitRequest) -> CommitResult:
-        """Commit the rows; those that do not fit are set aside first.
+        """Commit the rows of a request; quarantine the rows that do not match their schema first.
 
         Raises:
-            QuarantineError: more rows would be set aside than the user allows.
-            CountError: rows are missing or too many.
-            CommitLostError: the table does not have what was written.
-            StorageError: the storage, the catalog or another writer is in the way for long.
-            DiskFullError: there is no room.
+            QuarantineError: More rows would be quarantined than the user allows.
+            RowCountError: Rows are missing, or there are more rows than were spooled.
+            CommitLostError: The table does not contain the commit after the write.
+            StorageError: The storage, the catalog or another writer blocked the commit for too
+            long.
+            DiskFullError: A disk is full.
         """
         state = self._tables[work.table.key]
         near = _near(self._engine.spark, self._reach, work, partial(self._patiently, work.table))
@@ -190,7 +190,7 @@ class BatchWriter:
 
     @contextmanager
     def _spooled(self, work: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
-        """Give work whose rows all stand in the spool, and how many of them stood in files."""
+        """Yield the request with all rows in the spool format, and the count of rows from files."""
         files = [file for batch in work.batches for file in batch.files]
         state = self._tables[work.table.key]
         if not work.batches or not (files or state.moved):
@@ -206,9 +206,9 @@ class BatchWriter:
 
             made = self._patiently(work.table, step, f"Stream {work.stream}: its batch files")
             yield made.work, made.rows
-        state.moved = made.moved  # only now: what failed above was not committed
+        state.moved = made.moved  # not earlier: after a failure above nothing is committed
         withheld = self._guard.judge(state.written, state.quarantined) is not None
-        if self._delete_files and not withheld:  # they may have to be sent again
+        if self._delete_files and not withheld:  # withheld rows may be read again
             remove_files(self._engine.spark(), files)
 
     def _write(self, work: CommitRequest) -> CommitResult:
@@ -227,22 +227,25 @@ class BatchWriter:
         return outcome or self._write_good(spark, work, layout, frame)
 
     def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
-        """Make the table where there is none, and let it grow where it must."""
+        """Create the table if it does not exist, and add or widen columns as the schema needs."""
         self._patiently(table, lambda: self._fit(self._engine.spark(), table, layout, design))
         state = self._tables[table.key]
         return CommitResult(0, 0, None, {}, changes=state.news(), remarks=state.remarks)
 
     def care(self, table: Table, care: MaintenanceOptions) -> str | None:
-        """Tidy a table that this run wrote to; return what went wrong, which is no failure."""
+        """Run maintenance on a table this run wrote to; return the error message if it failed.
+
+        A failure of maintenance does not fail the run.
+        """
         if not self._tables[table.key].commits:
             return None
         try:
             self._patiently(table, lambda: self._writer.care(self._engine.spark(), table, care))
-        except Exception as error:  # noqa: BLE001  (the rows are safe, and the next run tidies)
+        except Exception as error:  # noqa: BLE001  (the rows are safe; the next run repeats it)
             cause = error.__cause__ if isinstance(error, StorageError) else None
             reason = first_error_line(cause or error)
-            logger.warning("Table %s could not be tidied: %s", table.name, reason)
-            return f"the table could not be tidied, and is whole: {reason}"
+            logger.warning("Maintenance of table %s failed: %s", table.name, reason)
+            return f"maintenance failed, the data is intact: {reason}"
         return None
 
     def carry(self, table: Table, covered: CoveredState) -> None:
@@ -254,7 +257,7 @@ class BatchWriter:
         self._tables[table.key].commits += 1
 
     def _patiently(self, table: Table, step: Callable[[], _T], what: str | None = None) -> _T:
-        """Do a step again where its failure passes; never one that made its commit."""
+        """Run a step and retry it after transient errors, but never after its commit succeeded."""
         state = self._tables[table.key]
         commits = state.commits
 
@@ -266,13 +269,13 @@ class BatchWriter:
             state.takes_nulls = is_not_null_violation(str(error))
             state.fitted = None
 
-        with disk_full_context(f"table {table.name} ({table.key})", "Make room there"):
+        with disk_full_context(f"table {table.name} ({table.key})", "Free space there"):
             return retry_transient(
                 step, what or f"Table {table.name}", before_again, self._stopping
             )
 
     def _raise_death(self, error: BaseException) -> None:
-        """Raise what is behind an error if that is the end of Spark."""
+        """Raise the engine's failure if the error was caused by the end of the Spark process."""
         end = time.monotonic() + (
             _DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0
         )
@@ -292,7 +295,10 @@ class BatchWriter:
         *,
         has_rows: bool = False,
     ) -> TableSchema:
-        """Return the layout in the table's terms, the table made (for rows or none) or grown."""
+        """Create or alter the table as needed; return the wanted schema with the table's own types.
+
+        ``has_rows`` is True if rows are written next.
+        """
         state = self._tables[table.key]
         if state.fitted is not None and state.wanted == wanted:
             return state.fitted
@@ -309,7 +315,7 @@ class BatchWriter:
                 self._check_owner(spark, table)
                 state.remarks = self._find_layout_differences(spark, table, wanted, design)
             full = wanted
-            for name in (DELETED_AT, TABLE_VERSION):  # else rows that come back keep the old ones
+            for name in (DELETED_AT, TABLE_VERSION):  # so that an update resets the old values
                 full = full.with_metadata(name) if name in types else full
             fitted = self._grown(spark, table, full, types)
         state.wanted, state.fitted = wanted, fitted
@@ -318,7 +324,7 @@ class BatchWriter:
     def _grown(
         self, spark: SparkSession, table: Table, wanted: TableSchema, types: Mapping[str, str]
     ) -> TableSchema:
-        """Let a table that is there take what is wanted; return that in its terms."""
+        """Add and widen columns of an existing table; return the schema with the table's types."""
         state, writer = self._tables[table.key], self._writer
         sources = writer.sources(spark, table)
         fitted, changes = diff_with_table(wanted, types, writer.can_widen, sources)
@@ -333,16 +339,16 @@ class BatchWriter:
     def _find_layout_differences(
         self, spark: SparkSession, table: Table, wanted: TableSchema, design: TableLayout
     ) -> tuple[str, ...]:
-        """Say where a table that is there is laid out in another way, and stays so."""
+        """Return remarks on an existing table whose physical layout differs from the settings."""
         found = self._writer.arranged_otherwise(spark, table, wanted, design)
-        return (f"the table is {found}, and stays so",) if found else ()
+        return (f"the table is {found}, which is not changed",) if found else ()
 
     def _check_owner(self, spark: SparkSession, table: Table) -> None:
-        """Refuse a table that another job loads: its states would be mixed with ours."""
+        """Raise if another job loads the table, since the states of the two jobs would be mixed."""
         marker = self._writer.last_marker(spark, table)
         if marker is None:
             return
-        if marker.run != self._run.id:  # whatever the clock says, this run is the newer one
+        if marker.run != self._run.id:  # even if the clock was set back
             with self._starting:
                 self._started = max(self._started, marker.run_started + 1)
         if marker.job not in self._run.jobs:
@@ -353,7 +359,7 @@ class BatchWriter:
     def _write_all(
         self, spark: SparkSession, work: CommitRequest, layout: TableSchema, frame: SpoolFrame
     ) -> CommitResult | None:
-        """Write the rows as if all of them fitted; None, and nothing written, if not."""
+        """Write the batch directly; return None, with nothing written, if it contains a bad row."""
         df = frame.good(strict=True)
         try:
             if self._reads_twice(spark, work):
@@ -373,7 +379,7 @@ class BatchWriter:
         return CommitResult(counts.rows, 0, carried, counts.zoneless, effect)
 
     def _reads_twice(self, spark: SparkSession, work: CommitRequest) -> bool:
-        """Tell whether a commit reads its batch more than once: one that meets rows does."""
+        """Return True if the commit reads its batch more than once, as a merge with rows does."""
         if work.mode is WriteMode.UPSERT:
             kept = self._writer.keeps_batch and not is_remote_session(
                 spark
@@ -384,7 +390,7 @@ class BatchWriter:
     def _write_good(
         self, spark: SparkSession, work: CommitRequest, layout: TableSchema, frame: SpoolFrame
     ) -> CommitResult:
-        """Stage what fits, set the rest aside, then commit what fits."""
+        """Stage the good rows, quarantine the bad rows, then commit the good rows."""
         state = self._tables[work.table.key]
         with stage_frame(spark, self._reach, frame.good(strict=False)) as rows:
             counts = frame.counts()
@@ -394,7 +400,7 @@ class BatchWriter:
             withheld = self._guard.judge(state.written + counts.rows, state.quarantined + bad)
             told = CommitResult(counts.rows, bad, None, counts.zoneless, nulled=counts.nulled)
             told = replace(told, reasons=state.reasons if bad else (), withheld=withheld)
-            if withheld and work.mode is WriteMode.OVERWRITE:  # what is there stays
+            if withheld and work.mode is WriteMode.OVERWRITE:  # the old rows stay
                 return replace(told, written=0)
             if withheld:
                 work = replace(work, covered=work.covered_without)
@@ -410,7 +416,7 @@ class BatchWriter:
         df: DataFrame,
         rows: int,
     ) -> tuple[CoveredState | None, CommitStats]:
-        """Commit the rows, of which there are so many, in the way of the stream."""
+        """Commit ``rows`` rows in the stream's write mode."""
         with spark_conf(spark, _file_sizes(work.design)):
             way = select_write_operation(
                 self._writer, spark, work, layout, df, self._asked(work.stream), rows
@@ -420,7 +426,7 @@ class BatchWriter:
     def _commit(
         self, work: CommitRequest, write: Callable[[CommitMetadata], CommitStats]
     ) -> tuple[CoveredState | None, CommitStats]:
-        """Make the commit that carries the state; return the state, and what was done."""
+        """Make the commit that carries the state; return that state and the commit statistics."""
         table, state = work.table, self._tables[work.table.key]
         if state.begun is None:
             covered = work.covered()
@@ -434,7 +440,7 @@ class BatchWriter:
     def _retire(
         self, spark: SparkSession, work: CommitRequest, layout: TableSchema, version: int
     ) -> CommitResult:
-        """End the rows of other versions."""
+        """Delete or close the rows of all versions except the given one."""
         if self._one_version and self._tables[work.table.key].is_new:
             return CommitResult(0, 0, None, {})
         retirement = build_version_delete(work, layout, version, self._versions_in)
@@ -444,7 +450,7 @@ class BatchWriter:
         return CommitResult(0, 0, carried, {}, effect)
 
     def has_others(self, table: Table, version: int) -> bool:
-        """Tell whether a table has rows that are not of a version."""
+        """Return True if a table has rows of other versions than the given one."""
         column = self._versions_in
 
         def step() -> bool:
@@ -453,20 +459,20 @@ class BatchWriter:
         return self._patiently(table, step)
 
     def _empty(self, spark: SparkSession, work: CommitRequest, layout: TableSchema) -> CommitResult:
-        """Let a table that is overwritten by nothing hold nothing."""
+        """Overwrite a table with no rows."""
         carried, effect = self._put(spark, work, layout, empty_frame(spark, layout), 0)
         return CommitResult(0, 0, carried, {}, effect)
 
-    # Rows that do not fit
+    # Quarantine
 
     def _set_aside(
         self, spark: SparkSession, work: CommitRequest, frame: SpoolFrame, count: int
     ) -> None:
-        """Commit the rows that do not fit to the table's quarantine.
+        """Commit the rows that do not match their schema to the table's quarantine.
 
         Raises:
-            QuarantineError: they are too many; nothing is written.
-            CountError: they are not as many as the good ones leave over.
+            QuarantineError: There are more bad rows than the user allows; nothing is written.
+            RowCountError: Good and bad rows together are not the spooled rows.
         """
         bad = frame.bad()
         state = self._tables[work.table.key]
@@ -516,16 +522,19 @@ def _near(
     work: CommitRequest,
     patiently: Callable[[Callable[[], Sequence[str]], str], Sequence[str]],
 ) -> Iterator[CommitRequest]:
-    """Give work whose spool stands where Spark reads it; local files are left where they are."""
+    """Yield the request with its spool files at a location that Spark can read.
+
+    Local files are copied to the staging area if Spark runs elsewhere; the originals stay.
+    """
     named = (path for batch in work.batches for path in batch.paths)
-    paths = [path for path in named if to_local_folder(path) is not None]  # others are there
+    paths = [path for path in named if to_local_folder(path) is not None]
     if not paths or not reach.is_elsewhere:
         yield work
         return
     with ExitStack() as stack:
         found = patiently(
             lambda: stack.enter_context(staged_for_spark(spark(), reach, paths)),
-            f"Stream {work.stream}: its rows on the way to staging",
+            f"Stream {work.stream}: copying its rows to staging",
         )
         there = dict(zip(paths, found, strict=True))
         batches = (
@@ -537,7 +546,7 @@ def _near(
 
 def _would_be_made(table: Table, layout: TableSchema) -> str:
     columns = ", ".join(f"{quote(name)} {ddl}" for name, ddl in layout.types.items())
-    return f"table {table.name} would be made: {columns}"
+    return f"table {table.name} would be created: {columns}"
 
 
 def _paths(work: CommitRequest) -> list[str]:
@@ -550,10 +559,9 @@ def _warn_of_nulled(work: CommitRequest, count: int) -> None:
 
 
 def _file_sizes(design: TableLayout) -> dict[str, str]:
-    """Return the settings by which Spark makes no file much larger than asked.
+    """Return the Spark settings that keep output files near the configured size.
 
-    What becomes a file is bounded as it is read and as it is shuffled; as a file of a
-    table it is smaller still.
+    The settings bound the bytes that a task reads and shuffles; the table file is smaller still.
     """
     return {} if design.file_bytes is None else dict.fromkeys(_SIZES, str(design.file_bytes))
 
@@ -562,5 +570,5 @@ def _check_count(work: CommitRequest, written: int, set_aside: int) -> None:
     if written + set_aside != work.count:
         raise RowCountError(
             f"Stream {work.stream}: {work.count} rows were spooled, but {written} would be"
-            f" written and {set_aside} set aside. No state that covers them is let out."
+            f" written and {set_aside} quarantined. No state that covers them is emitted."
         )

@@ -1,8 +1,7 @@
-"""Work on its way to the tables: handed to the lanes, and told of when it is committed.
+"""Hand-over of commit requests from the input reader to the writer threads.
 
-Rules of the room: what the writers' threads call stands here, and the reader of the input
-only hands over. A commit counts, in the report and for the states that wait, only after
-whoever writes has returned from it.
+The input reader only submits requests; the callbacks in this module run in the writer threads. A
+commit counts, in the report and for waiting states, only after the writer has returned from it.
 """
 
 from __future__ import annotations
@@ -31,12 +30,15 @@ __all__ = ["CommitDispatcher"]
 logger = logging.getLogger(__name__)
 
 _OLD_VERSIONS_STAY: Final = (
-    "rows of other versions stay: too many rows of this run do not fit their columns"
+    "rows of other versions are not deleted: too many rows of this run do not fit their columns"
 )
 
 
 class CommitDispatcher:
-    """Hands work to lanes. ``new_commits`` makes what writes, when it is first needed."""
+    """Submits commit requests to the queue of their table.
+
+    ``new_commits`` creates the commit writer when it is first needed.
+    """
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class CommitDispatcher:
 
     @property
     def commits(self) -> CommitWriter:
-        """What writes; made late, since it loads Spark's libraries, and once for all threads."""
+        """The commit writer, created at first use (it loads Spark's libraries) for all threads."""
         with self._making_commits:
             if self._made_commits is None:
                 self._made_commits = self._new_commits()
@@ -69,7 +71,14 @@ class CommitDispatcher:
         upto: int,
         retires: int | None = None,
     ) -> None:
-        """Let batches be committed, which were cut up to an ordinal, or versions retired."""
+        """Queue a commit of batches, or a deletion of old versions.
+
+        Args:
+            stream: The stream of the rows.
+            batches: The closed batches to commit; empty for a deletion of old versions.
+            upto: The ordinal up to which batches were cut.
+            retires: The version whose rows stay, if the rows of all others are to be deleted.
+        """
         waits = stream.id if retires is None else stream.removal
         work = CommitRequest(
             stream=stream.id,
@@ -88,29 +97,29 @@ class CommitDispatcher:
         self._lanes.submit(stream.table.key, partial(self._commit, work, waits, upto), nbytes)
 
     def prepare(self, stream: LoadedStream) -> None:
-        """Let the table of a stream without rows be made or mended."""
+        """Queue the creation or schema update of the table of a stream without rows."""
         self._lanes.submit(stream.table.key, partial(self._prepare, stream))
 
     def tidy(self, stream: LoadedStream, care: MaintenanceOptions) -> None:
-        """Let a table be tidied after its last commit."""
+        """Queue the maintenance of a table after its last commit."""
         self._lanes.submit(stream.table.key, partial(self._care, stream, care))
 
     def carry_leftover(self) -> None:
-        """Let a table hold the last state too, where no commit carried it."""
+        """Commit the last emitted state to a table if no earlier commit carried it."""
         leftover = self._releases.leftover()
         if leftover is not None and self._last_table is not None:
             self.commits.carry(self._last_table, leftover)
 
     def note(self, stream: StreamId, text: str) -> None:
-        """Say something of a stream, once."""
+        """Log and report a remark on a stream, once."""
         if self._report.note(str(stream), text):
             logger.info("Stream %s %s", stream, text)
 
     def describe_incomplete(self, stream: StreamId) -> str:
-        """Return why a stream is not complete whose rows were set aside."""
+        """Return the reason why a stream with quarantined rows is not complete."""
         return self._report.describe_incomplete(str(stream))
 
-    # In a writer's thread
+    # Run in a writer thread
 
     def _commit(self, work: CommitRequest, waits: Hashable, upto: int) -> None:
         if work.retires is not None and work.stream in self._releases.withheld():
@@ -122,7 +131,7 @@ class CommitDispatcher:
         is_large = any(batch.has_large_rows for batch in work.batches)
         with batch_timer(name), self._large_rows if is_large else nullcontext():
             outcome = self.commits.write(work)
-        if not (outcome.withheld and work.mode is WriteMode.OVERWRITE):  # it may not be there
+        if not (outcome.withheld and work.mode is WriteMode.OVERWRITE):  # may not exist
             self._last_table = work.table
         seconds = time.monotonic() - started
         written, quarantined = outcome.written, outcome.quarantined
@@ -141,7 +150,7 @@ class CommitDispatcher:
             batch.remove()
 
     def _set_aside(self, work: CommitRequest, outcome: CommitResult) -> None:
-        """Note which rows are in the quarantine, and why."""
+        """Report the quarantined rows of a commit and the reasons."""
         table = work.table.beside(QUARANTINE)
         again = work.mode is not WriteMode.OVERWRITE
         name = str(work.stream)
@@ -158,7 +167,7 @@ class CommitDispatcher:
             self.note(stream.id, failure)
 
     def _tell(self, stream: StreamId, outcome: CommitResult) -> None:
-        """Say what became of the table, and what else is to be known of it."""
+        """Report the column changes and remarks of a commit."""
         for change in outcome.changes:
             column = ".".join(change.path)
             self._report.changed(str(stream), column, change.ddl, change.kind, change.instead_of)

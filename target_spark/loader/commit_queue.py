@@ -1,12 +1,10 @@
-"""Threads that commit while the input is read: one lane per table, a few lanes at a time.
+"""Thread pool that runs commits while the input is read: one queue per table.
 
-Rules of the room:
-
-- The jobs of a lane run one after the other, in the order they came; two lanes may run
-  side by side. So one table is never written by two threads.
-- After the first failure, and after `stop`, no further job starts; the one that runs is
-  let finish.
-- Whoever waits here can be interrupted by a signal: waits are short and repeated.
+- Jobs of one queue run one after the other in order of submission; jobs of different queues may run
+  at the same time. So two threads never write the same table.
+- After the first failure, and after `KeyedExecutor.stop`, no further job starts; running jobs
+  finish.
+- Waits are short and repeated, so a signal can interrupt the waiting thread.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ class _Waiting:
 
 
 class KeyedExecutor:
-    """Runs jobs in ``threads`` threads, which start when there is something to do."""
+    """Runs jobs in at most ``threads`` threads, which are started when jobs arrive."""
 
     def __init__(self, threads: int) -> None:
         self._changed = threading.Condition()
@@ -47,16 +45,16 @@ class KeyedExecutor:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the jobs that have not ended stand for."""
+        """The number of bytes held by jobs that have not ended."""
         return self._nbytes
 
     @property
     def failure(self) -> BaseException | None:
-        """The first exception of a job."""
+        """The first exception raised by a job, or None."""
         return self._failure
 
     def submit(self, lane: Hashable, job: _Job, nbytes: int = 0) -> None:
-        """Append a job to a lane."""
+        """Append a job to the queue of a key; ``nbytes`` is the size of the data it holds."""
         with self._changed:
             queue = self._queues.get(lane)
             if queue is None:
@@ -72,19 +70,19 @@ class KeyedExecutor:
             self._changed.notify_all()
 
     def wait(self, until: Callable[[], bool]) -> None:
-        """Return when ``until()`` holds, a job has failed, or nothing is left to run."""
+        """Return when ``until()`` is True, a job has failed, or no job is left to run."""
         with self._changed:
             while not (until() or self._failure or self._idle()):
                 self._changed.wait(_WAIT_SECONDS)
 
     def stop(self) -> None:
-        """Start no further job."""
+        """Prevent further jobs from starting."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop, wait for the jobs that run, and end the threads."""
+        """Stop, wait for the running jobs, and end the threads."""
         self.stop()
         with self._changed:
             self._closed = True
@@ -102,12 +100,12 @@ class KeyedExecutor:
             failure: BaseException | None = None
             try:
                 waiting.job()
-            except BaseException as error:  # noqa: BLE001  raised by whoever waits
+            except BaseException as error:  # noqa: BLE001  raised in the waiting thread
                 failure = error
             self._done(lane, waiting, failure)
 
     def _take(self) -> tuple[Hashable, _Waiting] | None:
-        """Wait for the next job of a lane that does not run; None at the end."""
+        """Wait for the next job of a queue with no running job; return None after `close`."""
         with self._changed:
             while self._stopped or not self._ready:
                 if self._closed:

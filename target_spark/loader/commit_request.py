@@ -1,6 +1,6 @@
-"""What the loader hands to whoever writes, and what it gets back.
+"""Requests that the loader sends to the commit writer, and the results it gets back.
 
-Rules of the room: words only, without Spark, so that an input without rows never loads it.
+This module does not import Spark, so an input without rows never loads Spark's libraries.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["CommitRequest", "CommitResult", "CommitWriter"]
 class CommitRequest:
     """Rows that go into one commit.
 
-    ``batches`` are one, or all that an overwrite puts in (none empties the table).
-    ``covered`` is asked right before the commit for the newest state that it covers,
-    ``covered_without`` instead where states must not speak of its rows.
-    With ``hard_delete`` a delete record removes the row; else it sets a time in it.
-    With ``retires`` there are no batches: the rows of all versions but that one end.
-    ``cursor`` is the property by which the stream's source is read on.
+    ``batches`` is one batch, or all batches of an overwrite (an empty tuple empties the table).
+    ``covered`` is called right before the commit and returns the newest state that the commit
+    covers; ``covered_without`` is called instead if no state may cover the rows. With
+    ``hard_delete`` a delete record removes the row; otherwise it sets the deletion time. With
+    ``retires`` there are no batches: the rows of all versions except that one are deleted.
+    ``cursor`` is the replication key of the stream.
     """
 
     stream: StreamId
@@ -47,30 +47,30 @@ class CommitRequest:
 
     @property
     def count(self) -> int:
-        """How many rows were spooled."""
+        """The number of spooled rows."""
         return sum(batch.count for batch in self.batches)
 
     @property
     def received_at(self) -> datetime:
-        """When the first row was received; 1970 where there is none."""
+        """The time at which the first row was received; 1970-01-01 if there are no batches."""
         return _instant(self.batches[0].received_at if self.batches else 0)
 
     @property
     def cut_at(self) -> datetime:
-        """When the last batch was closed; 1970 where there is none."""
+        """The time at which the last batch was closed; 1970-01-01 if there are no batches."""
         return _instant(self.batches[-1].cut_at if self.batches else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What became of the rows, and the state that their commit carried.
+    """Outcome of a commit: row counts, and the state that the commit carried.
 
-    ``effect`` is the commit's own word on it.
-    ``zoneless`` counts, by column, date-times without a zone, which were read as UTC.
-    ``changes`` are what the table needed before it could take the rows; ``remarks`` what
-    else a user should know of it. ``from_files`` of the rows stood in files; ``nulled`` of
-    those written have a field that is null because its value does not fit. ``reasons`` are
-    those of the quarantined rows. ``withheld`` says why no state may cover these rows yet.
+    ``effect`` are the statistics that the table format reports. ``zoneless`` counts, by column,
+    date-times without a time zone, which were read as UTC. ``changes`` are the column changes that
+    the table needed first; ``remarks`` are further notes for the user. ``from_files`` rows were
+    read from files; ``nulled`` written rows have a null field because its value does not fit the
+    column. ``reasons`` are the causes of the quarantined rows. ``withheld`` is the reason why no
+    state may cover these rows yet.
     """
 
     written: int
@@ -87,27 +87,27 @@ class CommitResult:
 
 
 class CommitWriter(Protocol):
-    """Makes commits of work. Never called for one table by two threads at a time."""
+    """Interface of the commit writer; two threads never call it for the same table at once."""
 
     @property
     def can_widen(self) -> CanWiden:
-        """Whether the format can widen a type in place."""
+        """The function that tells if the table format can widen a column type in place."""
         ...
 
     def write(self, work: CommitRequest) -> CommitResult:
-        """Commit the rows; those that do not fit are set aside first."""
+        """Commit the rows of a request, after quarantining those that do not match their schema."""
         ...
 
     def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
-        """Make the table where there is none, and let it grow where it must."""
+        """Create the table if it does not exist, and add or widen columns as the schema needs."""
         ...
 
     def has_others(self, table: Table, version: int) -> bool:
-        """Tell whether a table has rows that are not of a version."""
+        """Return True if a table has rows of other versions than the given one."""
         ...
 
     def care(self, table: Table, care: MaintenanceOptions) -> str | None:
-        """Tidy a table that this run wrote to; return what went wrong, which is no failure."""
+        """Run maintenance on a table this run wrote to; return the error message if it failed."""
         ...
 
     def carry(self, table: Table, covered: CoveredState) -> None:

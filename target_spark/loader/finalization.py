@@ -1,11 +1,11 @@
-"""What happens to a table when its stream is complete, and what when that is not known.
+"""Final steps of a table: the swap of an overwrite and the deletion of old versions.
 
-Rules of the room: an overwrite is swapped in, and rows of other versions end, only when
-the stream is known to be complete: by the end of the input, or by its source's own word.
-Until then the states that may speak of it wait: behind the first SCHEMA of an overwritten
-stream, behind the announcement of a version. Where states are of single streams, an
-overwritten one holds back its own and those behind its rows. A table that has no rows of
-other versions is owed nothing.
+Both happen only when the stream is known to be complete: by a final state at the end of the input,
+by an ACTIVATE_VERSION after its rows, or by an explicit status of the source. Until then the states
+that cover the stream wait: from the first SCHEMA of an overwritten stream, or from the
+ACTIVATE_VERSION message. If the protocol has per-stream states, an overwritten stream holds back
+its own states and those that cover its rows. A table without rows of other versions needs no
+deletion.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from target_spark.loader.stream_context import LoadedStream
 __all__ = ["TableFinalizer"]
 
 _VERSIONS_STAY: Final = (
-    "ACTIVATE_VERSION removes nothing: this table format cannot. The rows of all versions stay,"
-    " told apart by _sdc_table_version. Set format to delta, or write_mode to overwrite"
+    "ACTIVATE_VERSION deletes nothing: this table format cannot. The rows of all versions stay;"
+    " _sdc_table_version has their version. Set format to delta, or write_mode to overwrite"
 )
 _GENERATIONS_STAY: Final = (
-    "rows of older generations stay: this table format cannot remove rows. Set format to delta,"
+    "rows of older generations stay: this table format cannot delete rows. Set format to delta,"
     " or let the connection overwrite the stream"
 )
 _VERSIONS_MIXED: Final = (
-    "ACTIVATE_VERSION removes nothing: rows of this run are not of the version that it names"
+    "ACTIVATE_VERSION deletes nothing: rows of this run are not of the version that it names"
 )
 
 _SIGNS_OF_STATES: Final = (
@@ -37,17 +37,17 @@ _SIGNS_OF_STATES: Final = (
     " For taps that send no STATE, set overwrite_on_eof to always."
 )
 _SIGNS_OF_STATUS: Final = (
-    "(a STREAM_STATUS of COMPLETE; or, from a source that sends none at all, an end without an"
-    " ERROR and without a torn line). Mend the source and sync again."
+    "(a STREAM_STATUS of COMPLETE; or, from a source without STREAM_STATUS, an end without an"
+    " ERROR and without an incomplete line). Fix the source and sync again."
 )
 
 
 class TableFinalizer:
-    """Lets the tables of complete streams be what their streams want.
+    """Swaps in overwrites and deletes old versions for complete streams.
 
-    ``begin`` starts Spark, ``cut`` closes a stream's open batch. ``can_retire`` is False
-    where the table format cannot remove rows. With ``by_status`` a stream is complete by
-    the word of its source alone.
+    ``begin`` starts Spark, and ``cut`` closes a stream's open batch. ``can_retire`` is False if the
+    table format cannot delete rows. With ``by_status`` only a status message of the source
+    completes a stream.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TableFinalizer:
         self._owing: list[LoadedStream] = []
 
     def awaited(self, stream: LoadedStream, ordinal: int) -> None:
-        """Hold the states from here on for what a stream's completion will do."""
+        """Hold back states from this ordinal on until the stream's final step is committed."""
         if stream.overwrites:
             if not self._by_status:
                 self._releases.opened(stream.id, ordinal)
@@ -81,13 +81,13 @@ class TableFinalizer:
             self._dispatch.note(stream.id, text)
 
     def stated(self, streams: Iterable[LoadedStream], ordinal: int) -> None:
-        """Hold a state of these streams for what the completion of each will do."""
+        """Hold back a per-stream state of overwritten streams until each of them is swapped in."""
         for stream in streams if self._by_status else ():
             if stream.overwrites:
                 self._releases.opened(stream.id, ordinal)
 
     def announced(self, stream: LoadedStream, ordinal: int) -> None:
-        """Take the announcement of a version: it may be the sign that the stream is complete."""
+        """Process an ACTIVATE_VERSION message, which may show that the stream is complete."""
         if stream.overwrites or not stream.versions.owed:
             return
         self.awaited(stream, ordinal)
@@ -95,7 +95,10 @@ class TableFinalizer:
             self._retire(stream, ordinal)
 
     def end(self, streams: Iterable[LoadedStream], ordinal: int, *, final: bool) -> None:
-        """Let everything go in that may; ``final`` says that the input came to its end."""
+        """Run the final steps of all complete streams.
+
+        ``final`` is True if the end of the input shows that every stream is complete.
+        """
         for stream in streams:
             complete = final or stream.complete
             if stream.overwrites:
@@ -104,7 +107,10 @@ class TableFinalizer:
                 self._settle(stream, ordinal, final=complete)
 
     def fault(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:
-        """Return which streams are not complete, after the last commit."""
+        """Return the error that names the incomplete streams, or None.
+
+        Call it after the last commit.
+        """
         withheld = self._releases.withheld()
         unfit = [
             self._dispatch.describe_incomplete(stream.id)
@@ -117,14 +123,14 @@ class TableFinalizer:
         return QuarantineError(" ".join([*unfit, *map(str, filter(None, [incomplete]))]))
 
     def _incomplete(self) -> IncompleteError | None:
-        """Return which tables are not as their streams want them."""
+        """Return the error that names tables without their swap or deletion, or None."""
         faults = []
         if self._kept:
             kept = ", ".join(self._kept)
-            faults.append(f"The tables of {kept} were not overwritten and stay as they were")
+            faults.append(f"The tables of {kept} were not overwritten and are unchanged")
         owing = ", ".join(str(stream.id) for stream in self._owing if self._has_others(stream))
         if owing:
-            faults.append(f"The tables of {owing} have the rows of other versions still")
+            faults.append(f"The tables of {owing} still have rows of other versions")
         if not faults:
             return None
         signs = _SIGNS_OF_STATUS if self._by_status else _SIGNS_OF_STATES
@@ -153,7 +159,7 @@ class TableFinalizer:
             self._owing.append(stream)
 
     def _retire(self, stream: LoadedStream, ordinal: int) -> None:
-        """Let the rows of other versions end once those of the announced one are committed."""
+        """Queue the deletion of other versions, after the rows of the announced version."""
         self._begin()
         if stream.spool.count:
             self._cut(stream)
@@ -164,7 +170,7 @@ class TableFinalizer:
         self._dispatch.submit(stream, (), ordinal, retires=stream.versions.activated)
 
     def _has_others(self, stream: LoadedStream) -> bool:
-        """Tell whether a table has rows of other versions; if not, nothing waits for it."""
+        """Return True if a table has rows of other versions; if not, release the waiting states."""
         self._begin()
         version = stream.versions.activated
         if version is not None and self._dispatch.commits.has_others(stream.table, version):

@@ -1,6 +1,6 @@
-"""How a protocol is spoken with the loader: what comes in, what it means, how states leave.
+"""Interfaces between the protocols (Singer, Airbyte, Fivetran) and the loader.
 
-Rules of the room: words only. A door brings one of these; the target knows no more of it.
+Each entry point provides a `ProtocolBinding`; the loader knows nothing else of the protocol.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ __all__ = ["EventReader", "ProtocolBinding", "StateEmitter"]
 
 
 class EventReader(Protocol):
-    """Turns the bytes of a protocol into events."""
+    """Reader that turns the bytes of a protocol into events."""
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Yield the events of all lines that end within ``data``."""
 
     def close(self) -> Iterator[Event]:
-        """Yield what the end of the input says."""
+        """Yield the events that the end of the input produces."""
 
     def remarks(self) -> Iterator[str]:
-        """Yield what is to be known of the input as a whole, after its end."""
+        """Yield remarks on the input as a whole, after its end."""
 
 
 class StateEmitter(Protocol):
-    """Where states leave."""
+    """Output for states."""
 
     def emit(self, state: bytes) -> None:
-        """Write one, whole."""
+        """Write one complete state."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtocolBinding:
-    """What a door brings: what reads the input, what the loader is told, and where states go.
+    """Message reader, load options and state output that a protocol provides to the loader.
 
-    ``form`` is how they leave; None: as they came. ``renamed`` is told the names that stream
-    maps give a stream.
+    ``form`` defines the format of emitted states; None emits them unchanged. ``renamed`` is called
+    with the old and new name of each stream that stream maps rename.
     """
 
     decoder: EventReader

@@ -1,15 +1,14 @@
-"""What was committed, and which state may therefore leave.
+"""Bookkeeping of committed batches, which decides which states may be emitted.
 
-Rules of the room: pure bookkeeping, without clock, file or thread (the caller holds a
-lock). Every message has an ordinal; a state at ordinal *n* covers every row with a
-smaller one. A batch is known by its first ordinal, and the frontier is the first
-ordinal of the oldest batch that is not committed, over all streams. A state is
-released only when it lies before the frontier, also where it is of one stream alone.
+The ledger uses no clock, file or thread; the caller holds a lock. Every message has an ordinal, its
+position in the input; a state at ordinal *n* covers every row with a smaller one. A batch is
+identified by its first ordinal, and the frontier is the first ordinal of the oldest uncommitted
+batch over all streams. A state, even of a single stream, is released only if it comes before the
+frontier.
 
-A commit carries a `Marker` in the table's own metadata. Two things are in it: which
-batch this is (`job`, `run`, `batch`), and the newest state that the commit covers with
-its position (`run_started`, `ordinal`, `state`). A commit that covers no state of its
-own run repeats the position and state that stood in the table before.
+Each commit carries a `CommitMetadata` in the table's metadata: the batch (`job`, `run`, `batch`)
+and the newest state that the commit covers with its position (`run_started`, `ordinal`, `state`). A
+commit that covers no state of its run repeats the table's previous position and state.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from target_spark.loader.state_tracking import CoveredState, PendingStates, merg
 __all__ = ["CommitMetadata", "Ledger", "latest_marker", "txn_app_id"]
 
 _FIELD = "target_spark"
-"""The one key of a marker's JSON: what tells our metadata from everybody else's."""
+"""The only key of the commit metadata's JSON; it identifies metadata of target-spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """What a commit says of itself.
+    """Metadata that target-spark writes into each commit.
 
-    ``job`` and ``run`` name the run, ``batch`` counts the commits of one table within
-    the run, from 1. ``run_started`` is in milliseconds since 1970; with ``ordinal``,
-    the place of ``state`` in the input, it orders the states of a job's tables.
-    ``replay`` is the last run that loaded rows of the table's quarantine again. ``former`` are
-    names that earlier releases gave the job; they are not written.
+    ``job`` and ``run`` name the run; ``batch`` counts the commits of one table within the run, from
+    1. ``run_started`` is in milliseconds since 1970; together with ``ordinal``, the position of
+    ``state`` in the input, it orders the states of a job's tables. ``replay`` is the last run that
+    reloaded rows of the table's quarantine. ``former`` are names that earlier releases gave the
+    job; they are not written.
     """
 
     job: str
@@ -50,18 +49,21 @@ class CommitMetadata:
     former: tuple[str, ...] = field(default=(), compare=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what is written of the marker."""
+        """Return the fields that are written into the commit."""
         written = asdict(self)
         del written["former"]
         return written
 
     def to_json(self) -> str:
-        """Return the marker as one line of JSON, under a key of our own."""
+        """Return the metadata as one line of JSON under the key ``target_spark``."""
         return json.dumps({_FIELD: self.as_dict()}, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | None) -> CommitMetadata | None:
-        """Return the marker in a commit's metadata, or None for anybody else's."""
+        """Return the metadata that target-spark wrote into a commit.
+
+        Return None for a commit of another writer.
+        """
         try:
             document = json.loads(text or "")
             return cls(**document[_FIELD])
@@ -73,11 +75,11 @@ class CommitMetadata:
         return other is not None and (self.job, self.run) == (other.job, other.run)
 
     def same_batch(self, other: CommitMetadata | None) -> bool:
-        """Tell whether both are of one commit: the same job, run and batch."""
+        """Return True if both belong to the same commit: equal job, run and batch."""
         return other is not None and self.is_same_run(other) and self.batch == other.batch
 
     def carrying(self, before: CommitMetadata | None) -> CommitMetadata:
-        """Return this marker, with what stood before of all that this says nothing of."""
+        """Return this metadata, with missing values filled from the table's previous commit."""
         if before is None:
             return self
         kept = replace(self, replay=self.replay or before.replay)
@@ -94,9 +96,9 @@ class CommitMetadata:
 
 
 def latest_marker(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | None:
-    """Return the marker to recover from: the last position, a state before none.
+    """Return the metadata to recover from: the last position, preferring entries with a state.
 
-    States of single streams that other markers hold stand in it too.
+    Per-stream states held by other entries are merged into it.
     """
     found = [marker for marker in markers if marker is not None]
     in_order = sorted(
@@ -111,17 +113,17 @@ def latest_marker(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | 
 def txn_app_id(job: str, stream: str, run: str) -> str:
     """Return the transaction id of one table in one run.
 
-    It is new for each run: a table format skips a version it has seen without a word,
-    and after a restart the batches have other boundaries.
+    The id differs for each run, because a table format silently skips a transaction version that it
+    has seen, and after a restart the batches have other boundaries.
     """
     return f"target-spark:{job}:{stream}:{run}"
 
 
 @dataclass(slots=True)
 class _Lane:
-    """The batches of one stream, by first ordinal: those cut, oldest first, and the open one.
+    """The batches of one stream by first ordinal: the closed ones, oldest first, and the open one.
 
-    ``withheld`` says that the oldest is committed, and that states wait for it all the same.
+    ``withheld`` is True if the oldest batch is committed but states must still wait for it.
     """
 
     cut: deque[int]
@@ -137,21 +139,21 @@ class _Lane:
 
 
 class Ledger:
-    """The watermark book of one run. Not safe for threads: the caller holds a lock."""
+    """Watermark bookkeeping of one run. Not thread-safe: the caller holds a lock."""
 
     def __init__(self) -> None:
-        """Open an empty book."""
+        """Create an empty ledger."""
         self._lanes: dict[Hashable, _Lane] = {}
         self._states = PendingStates()
         self._last = self._last_first = -1
 
     def state_arrived(self, state: CoveredState) -> None:
-        """Note a state at its place in the input."""
+        """Record a state at its position in the input."""
         self._advance(state.ordinal)
         self._states.arrived(state, self._last_first)
 
     def opened(self, stream: Hashable, ordinal: int) -> None:
-        """Note rows of a stream, from this ordinal on; the first ones open a batch."""
+        """Record rows of a stream from this ordinal on; the first rows open a batch."""
         self._advance(ordinal)
         lane = self._lanes.setdefault(stream, _Lane(deque()))
         if lane.open is None:
@@ -165,10 +167,10 @@ class Ledger:
             lane.open = None
 
     def committed(self, stream: Hashable, upto: int) -> None:
-        """Note that every cut batch of the stream that begins by this ordinal is safe.
+        """Mark every closed batch of the stream that begins at or before the ordinal as committed.
 
         Raises:
-            ValueError: no such batch was cut, so what was committed is not known here.
+            ValueError: No such batch was closed.
         """
         lane = self._lane_cut_upto(stream, upto)
         while lane.cut and lane.cut[0] <= upto:
@@ -177,55 +179,55 @@ class Ledger:
         self._thin()
 
     def withhold(self, stream: Hashable, upto: int) -> None:
-        """Let states wait for batches that are committed, until a later one of the stream is safe.
+        """Hold back states for committed batches until a later batch of the stream is committed.
 
         Raises:
-            ValueError: as `committed`.
+            ValueError: No such batch was closed.
         """
         lane = self._lane_cut_upto(stream, upto)
         first = lane.cut[0]
         while lane.cut and lane.cut[0] <= upto:
             lane.cut.popleft()
-        lane.cut.appendleft(first)  # the oldest stands for all of them
+        lane.cut.appendleft(first)  # the oldest one represents all of them
         lane.withheld = True
         self._thin()
 
     def withheld(self) -> list[Hashable]:
-        """Return the streams whose committed batches states wait for."""
+        """Return the streams with committed batches that states wait for."""
         return [stream for stream, lane in self._lanes.items() if lane.withheld]
 
     def waived(self, stream: Hashable) -> None:
-        """Note that the stream's open batch need not be waited for; what was cut is committed."""
+        """Drop the stream's open batch: states need not wait for it."""
         lane = self._lanes.get(stream)
         if lane is not None:
             lane.open = None
         self._thin()
 
     def releasable(self) -> list[CoveredState]:
-        """Return the newest state of each scope whose rows are all committed, once, in order."""
+        """Remove and return the newest state of each scope whose rows are committed, in order."""
         return self._states.leave(self._frontier())
 
     def state_before_commit(self) -> list[CoveredState]:
-        """Return the states that count and are covered by the commits so far."""
+        """Return the current states that the commits so far cover."""
         return self._states.covered(self._frontier())
 
     def state_for_commit(self, stream: Hashable, upto: int) -> list[CoveredState]:
-        """Return the states that count and are covered once this batch is committed too.
+        """Return the current states that are covered once this batch is committed too.
 
-        That is what its commit may carry; they may have been released before.
+        The commit may carry these states; they may have been released before.
         """
         return self._states.covered(self._frontier(stream, upto))
 
     def released(self) -> list[CoveredState]:
-        """Return the states that count of those that left, in order."""
+        """Return the current states among those already released, in order."""
         return self._states.covered(-1)
 
     def held(self) -> int:
-        """Return how many states wait for rows."""
+        """Return the number of states that wait for rows."""
         return len(self._states)
 
     def pending(self) -> bool:
-        """Tell whether any row has arrived that is not committed."""
+        """Return True if any row that arrived is not committed."""
         return self._frontier() is not None
 
     def _lane_cut_upto(self, stream: Hashable, upto: int) -> _Lane:
@@ -242,7 +244,10 @@ class Ledger:
         self._last = ordinal
 
     def _frontier(self, stream: Hashable = None, upto: int = -1) -> int | None:
-        """Return the oldest uncommitted ordinal, as if the stream's were safe up to one."""
+        """Return the oldest uncommitted ordinal.
+
+        Batches of ``stream`` up to ordinal ``upto`` count as committed.
+        """
         firsts = (
             lane.oldest_after(upto) if name == stream else lane.oldest()
             for name, lane in self._lanes.items()

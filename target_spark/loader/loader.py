@@ -1,21 +1,13 @@
-"""The fold: events in, commits and states out. The only room that knows "data before state".
+"""The event loop of a load: events in, commits and states out.
 
-Rules of the room:
-
-- One thread folds; a few others commit (`target_spark.loader.commit_queue`). What both touch
-  stands in
-  `target_spark.loader.state_release`, under its lock.
-- Every message has an ordinal, its place in the input. A state leaves only when every row
-  with a smaller ordinal is committed; it leaves right after the commit that allows it.
-- A batch that is appended or kept as history, and full, ends at the next STATE, if that
-  comes soon: then its commit carries a state that covers all of it, and a resume from it
-  repeats no row.
-- A batch ends by rows, bytes or age, or where the keys or types of its stream change in a
-  way that its rows cannot follow.
-- An overwritten stream keeps its rows until the stream is known to be complete; the end
-  of the input alone does not say so. It counts as uncommitted from its first SCHEMA on,
-  so no state overtakes it.
-- After the first failure nothing new is committed.
+- One thread processes events; the threads of `target_spark.loader.commit_queue` commit. They share
+  `target_spark.loader.state_release`, which has a lock.
+- A state is emitted right after the commit that makes all rows with smaller ordinals committed.
+- A full batch in append or scd2 mode waits for the next STATE up to 1.5 times its size: its commit
+  then carries a state that covers all of it, and a resume repeats no row.
+- A batch ends by rows, bytes or age, or if the stream's keys or types change incompatibly.
+- An overwritten stream keeps its rows until it is known to be complete (end of input alone is not
+  enough), and counts as uncommitted from its first SCHEMA on. Failures stop new commits.
 """
 
 from __future__ import annotations
@@ -69,23 +61,23 @@ __all__ = ["Loader"]
 logger = logging.getLogger(__name__)
 
 _FILES_AT_ONCE: Final = 64
-"""Files of rows that are committed together at most."""
+"""The largest number of batch files in one commit."""
 
 _LONGEST_WAIT: Final = 1.5
-"""How full, of what was asked for, a batch may become while it waits for a state."""
+"""The size that a batch may reach while it waits for a state, as a factor of its limit."""
 
 _AGES_EVERY: Final = 0.5
-"""Seconds between two looks at the ages of all spools: there may be thousands."""
+"""Seconds between two checks of the age of all spools, of which there may be thousands."""
 
 
 class Loader:
     """Loads one input.
 
-    ``commits`` makes what writes, when it is first needed; ``emit`` puts a state out, in
-    its ``form``; ``stopping`` says that a signal came.
+    ``commits`` creates the commit writer when it is first needed; ``emit`` writes a state in the
+    format ``form``; ``stopping`` returns True after a signal.
 
-    Call `fold` for each event, `beat` now and then, and at the end `finish` or, after
-    a signal, `stop`; then `close`.
+    Call `fold` for each event, `beat` regularly, and at the end `finish` or, after a signal,
+    `stop`; then `close`.
     """
 
     def __init__(
@@ -135,14 +127,14 @@ class Loader:
             StreamStatus: self._status,
         }
 
-    # While the input comes
+    # During the input
 
     def fold(self, event: Event) -> None:
-        """Take the next event.
+        """Process the next event.
 
         Raises:
-            RecordsWithoutSchemaException: rows of a stream that was not described.
-            TargetSparkError: the event asks for what cannot be done, or a commit failed.
+            RecordsWithoutSchemaException: Rows came for a stream without a schema.
+            TargetSparkError: The event cannot be processed, or a commit failed.
         """
         fold = self._folds.get(type(event))
         if fold is None:
@@ -152,13 +144,13 @@ class Loader:
         self._ordinal += len(event.rows) if isinstance(event, Rows) else 1
 
     def beat(self) -> None:
-        """Do what is due: put states out, close old batches, raise what went wrong."""
+        """Run due work: raise failures, emit states and close batches that are too old."""
         self._raise_failure()
         self._releases.release()
         self._cut_old()
 
     def _cut_old(self) -> None:
-        """Close the batches whose oldest row has waited for long enough."""
+        """Close the batches whose oldest row has waited for ``flush_seconds``."""
         now = time.monotonic()
         if now < self._ages_due:
             return
@@ -191,7 +183,7 @@ class Loader:
         return stream
 
     def _describe_again(self, stream: LoadedStream, event: SchemaEvent, schema: JsonSchema) -> None:
-        """Let the columns grow; rows that cannot follow are cut off before."""
+        """Merge a new schema into the layout; close the open batch if its rows do not fit."""
         wanted = stream.wanted(self._options, event, schema)
         layout, _ = merge_layouts(stream.layout, wanted, self._dispatch.commits.can_widen)
         if stream.spool.count and not can_share_batch(stream.layout, layout):
@@ -215,7 +207,7 @@ class Loader:
             self._open_bytes += nbytes
 
     def _look_at(self, stream: LoadedStream, body: bytes) -> None:
-        """Tell what the first record has that its schema does not."""
+        """Report the properties of the first record that its schema does not declare."""
         stream.looked_at = True
         if (told := describe_undeclared(body, stream.layout)) is not None:
             self._dispatch.note(stream.id, told)
@@ -236,7 +228,7 @@ class Loader:
             self._cut(stream)
 
     def _spooled(self, event: SpooledRows) -> None:
-        """Take rows that stand in files of the spool's form, as a batch of their own."""
+        """Take rows that are already in files of the spool format, as a separate batch."""
         stream = self._taking(event)
         if stream.spool.count:
             self._cut(stream)
@@ -247,13 +239,13 @@ class Loader:
             self._bound(stream)
 
     def reserve(self, count: int) -> int:
-        """Keep so many ordinals for rows that others put down; return the first of them."""
+        """Reserve ``count`` ordinals for rows spooled by other processes; return the first."""
         first = self._ordinal
         self._ordinal += count
         return first
 
     def _taking(self, event: Rows | BatchFiles | SpooledRows) -> LoadedStream:
-        """Return the stream that rows are of, ready to take them."""
+        """Return the stream of the rows, ready to take them."""
         stream = self._streams.get(event.stream)
         if stream is None:
             raise RecordsWithoutSchemaException(
@@ -279,7 +271,7 @@ class Loader:
         self._last_state = event.state
 
     def _covered(self, event: Checkpoint) -> CoveredState:
-        """Return a state with how many rows it covers; hold it back for an overwrite to come."""
+        """Return a state with the number of rows it covers; hold it back for pending overwrites."""
         if event.scope is None:
             self._completions.stated(self._streams.values(), self._ordinal)
             return CoveredState(self._ordinal, event.state, rows=self._received)
@@ -302,7 +294,7 @@ class Loader:
             self._completions.announced(stream, self._ordinal)
 
     def _tell_versions(self, stream: LoadedStream) -> None:
-        """Give the version of a row a column as soon as the input speaks of one."""
+        """Add the version column to a stream as soon as the input names a version."""
         if stream.versions.told and not stream.versioned:
             stream.versioned = True
             self._describe_again(stream, stream.described, stream.schema)
@@ -314,7 +306,7 @@ class Loader:
             self._engine.begin()
 
     def _bound(self, stream: LoadedStream) -> None:
-        """Close the stream's batch where it is full, and wait where too much waits."""
+        """Close the stream's batch if it is full; wait while too many bytes are uncommitted."""
         options, spool = self._options, stream.spool
         fill = max(spool.count / options.flush_rows, spool.nbytes / options.flush_bytes)
         waits = self._has_states and stream.mode in {WriteMode.APPEND, WriteMode.SCD2}
@@ -336,7 +328,7 @@ class Loader:
         self._report.held_back(time.monotonic() - started)
 
     def _may_go_on(self) -> bool:
-        """Say whether there is room again, or something else to do than to wait for it."""
+        """Return True if the spool has space again, or other work is due."""
         room = self._waiting() < self._options.spool_bytes
         return room or self._stopping() or time.monotonic() >= self._ages_due
 
@@ -344,7 +336,7 @@ class Loader:
         return self._open_bytes + self._lanes.nbytes
 
     def _cut(self, stream: LoadedStream) -> None:
-        """Close the open batch, and let it be committed unless its stream overwrites."""
+        """Close the open batch, and queue its commit unless the stream overwrites its table."""
         self._close(stream, stream.spool.cut())
 
     def _close(self, stream: LoadedStream, batch: Batch) -> None:
@@ -361,11 +353,14 @@ class Loader:
     # The end
 
     def finish(self, *, whole: bool) -> None:
-        """Commit what waits, and swap in what is complete. ``whole`` is False if torn.
+        """Commit the remaining batches and run the final steps of complete streams.
+
+        ``whole`` is False if the input ended with an error.
 
         Raises:
-            IncompleteError, QuarantineError: a stream is not complete.
-            TargetSparkError: and others; a commit failed.
+            IncompleteError: A stream is not known to be complete.
+            QuarantineError: A stream is not complete because of quarantined rows.
+            TargetSparkError: A commit failed.
         """
         for stream in self._streams.values():
             if stream.spool.count:
@@ -380,7 +375,7 @@ class Loader:
             self.stop()
             return
         for name in self._options.unknown(str(stream) for stream in self._streams):
-            self._remark(f"The settings speak of a stream {name}, which did not come")
+            self._remark(f"The settings name a stream {name}, which is not in the input")
         fault = self._completions.fault(self._streams.values())
         self._releases.release()
         self._dispatch.carry_leftover()
@@ -390,7 +385,7 @@ class Loader:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Do what is asked for each table that the run wrote to, after its last commit."""
+        """Run the configured maintenance for each table that the run wrote to."""
         for stream in self._streams.values():
             care = replace(self._options.care, file_bytes=stream.design.file_bytes)
             if care.wanted and (stream.has_rows or stream.overwrites):
@@ -398,7 +393,7 @@ class Loader:
         self._lanes.wait(self._stopping)
 
     def stop(self) -> None:
-        """Start no further commit, wait for those in flight, put out what they cover."""
+        """Start no further commit, wait for those in progress, and emit the states they cover."""
         self._lanes.stop()
         self._lanes.wait(lambda: False)
         self._raise_failure()

@@ -1,7 +1,7 @@
-"""Measurements of the target's work, as lines of the log in Singer's format.
+"""Metrics of the load, logged in Singer's format.
 
-Rules of the room: the names are those of singer_sdk's targets, whose readers look for
-them: how long a batch took and how many records it brought, per stream, and the whole job.
+The names are those of singer_sdk's targets, so that existing log parsers find them: the time and
+the number of records of each batch, per stream, and the duration of the job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOAD: Final = "load"
 
 @contextmanager
 def job_timer(faults: Sequence[object]) -> Iterator[None]:
-    """Time a run while it is entered; it has failed where faults are found in the end."""
+    """Time the run in a ``with`` block; log it as failed if ``faults`` is not empty at the end."""
     with Timer(Metric.JOB_DURATION, {Tag.JOB_TYPE: _LOAD}) as timer:
         yield
         if faults:
@@ -28,11 +28,11 @@ def job_timer(faults: Sequence[object]) -> Iterator[None]:
 
 
 def batch_timer(stream: str) -> Timer:
-    """Time the commit of a batch while it is entered."""
+    """Return a context manager that logs the duration of a batch commit."""
     return Timer(Metric.BATCH_PROCESSING_TIME, {Tag.STREAM: stream})
 
 
 def count_records(stream: str, records: int) -> None:
-    """Say how many records a commit brought into the table."""
+    """Log the number of records that a commit wrote to the table."""
     tags: dict[str, Any] = {Tag.STREAM: stream, Tag.PID: os.getpid()}
     log(get_metrics_logger(), Point("counter", Metric.RECORD_COUNT, records, tags))

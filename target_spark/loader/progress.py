@@ -1,8 +1,8 @@
-"""How far a run is, while it runs: a table on a terminal, a line of the log elsewhere.
+"""Progress of a running load: a table on a terminal, a log line every ten seconds elsewhere.
 
-Rules of the room: standard error alone, never standard output. On a terminal the table
-stands below the log, whose lines go through it; it is gone when the run ends, and the
-report takes its place. What is shown is read from the report; nothing is counted here.
+Output goes to standard error only, never to standard output. On a terminal the table is shown below
+the log, and disappears when the run ends and the report is printed. All figures are read from the
+report; this module counts nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["show_progress"]
 _SECONDS: Final = 10.0
 _PER_SECOND: Final = 4
 _ROWS_LEFT: Final = 6
-"""Lines of the terminal that are not for streams."""
+"""Lines of the terminal that are reserved for other output than streams."""
 
 
 @contextmanager
 def show_progress(
     report: Report, logger: logging.Logger, seconds: float = _SECONDS
 ) -> Iterator[None]:
-    """Show the progress of a run while it is entered."""
+    """Show the progress of a run for the duration of the ``with`` block."""
     if sys.stderr is not None and sys.stderr.isatty():
         with _on_terminal(report):
             yield
@@ -87,7 +87,7 @@ def _on_terminal(report: Report) -> Iterator[None]:
 
 
 class _Rates:
-    """Rows per second of each stream, over the last few seconds."""
+    """Rows per second of each stream, over the last five seconds."""
 
     _OVER: Final = 5.0
 
@@ -95,7 +95,7 @@ class _Rates:
         self._seen: dict[str, list[tuple[float, int]]] = {}
 
     def of(self, stream: str, rows: int, now: float) -> float:
-        """Note how many rows there are now; return the rate."""
+        """Record the current number of rows and return the rate."""
         seen = self._seen.setdefault(stream, [])
         seen.append((now, rows))
         while len(seen) > 2 and now - seen[0][0] > self._OVER:  # noqa: PLR2004  (first and last)

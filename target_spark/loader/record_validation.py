@@ -1,10 +1,9 @@
-"""The check of each record against the description of its stream, for the setting `strict`.
+"""Validation of each record against its stream's schema, for the setting `strict`.
 
-A record has the structure that is declared when each of its fields is declared, at every depth
-that has columns of its own; when every value has a type that its schema allows; and when no
-required field is missing. Bounds, lengths, patterns and enumerations are not looked at; whether a
-value fits its column is found when its batch is committed. Source: JSON Schema 2020-12, Validation,
-sections 6.1.1 and 6.5.3.
+A record is valid if every field is declared, at each depth that has its own columns; if every value
+has a type that the schema allows; and if no required field is missing. Bounds, lengths, patterns
+and enumerations are not checked; a value that does not fit its column is found when its batch is
+committed. Source: JSON Schema 2020-12, Validation, sections 6.1.1 and 6.5.3.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ _OF_STRUCTURE: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "items", "allOf", "anyOf", "oneOf"}
 )
 _NAMED: Final = 10
-"""Undeclared fields that a message names."""
+"""The largest number of undeclared fields that a message names."""
 
-_WAY_OUT: Final = "Mend the source or the declared schema, or set strict to false."
+_WAY_OUT: Final = "Fix the source or the declared schema, or set strict to false."
 
 
 @dataclass(frozen=True, slots=True)
 class _Declared:
-    """What a description declares: the columns, and the schema of its structure, compiled."""
+    """The columns that a schema message declares, and a compiled validator of its structure."""
 
     by: SchemaEvent
     layout: TableSchema
@@ -49,17 +48,20 @@ class _Declared:
 
 
 class StrictCheck:
-    """Returns what is wrong with a record, as a sentence that follows its line and stream."""
+    """Check of a record that returns the first fault as the end of a sentence.
+
+    The caller puts the line number and the stream before the text.
+    """
 
     def __init__(self, options: LoadOptions) -> None:
         self._options = options
         self._declared: dict[StreamId, _Declared] = {}
 
     def __call__(self, described: SchemaEvent | None, body: bytes) -> str | None:
-        """Return the first thing that is wrong with a record; None: it is as declared.
+        """Return the first fault of a record, or None if the record is valid.
 
         Raises:
-            UnsupportedError: the declared schema is none, or cannot be a table.
+            UnsupportedError: The declared schema is invalid or cannot be a table.
         """
         if described is None:
             return f"which is not declared. {_WAY_OUT}"
@@ -85,17 +87,17 @@ class StrictCheck:
         except InvalidJSONSchema as error:
             first, *_ = str(error).splitlines()
             raise UnsupportedError(
-                f"The schema of stream {described.stream} is no JSON Schema, so no record can be"
-                f" held against it: {first}. {_WAY_OUT}"
+                f"The schema of stream {described.stream} is not a valid JSON Schema, so its"
+                f" records cannot be validated: {first}. {_WAY_OUT}"
             ) from error
         return _Declared(described, layout, validator, validator.certain_check)
 
 
 def _reduce_to_structure(schema: JsonSchema) -> JsonSchema:
-    """Return what a schema says about fields and types, without all else."""
+    """Return only the keywords of a schema that concern fields and types."""
     kept = {word: value for word, value in schema.items() if word in _OF_STRUCTURE}
     found = map_subschemas(kept, _reduce_to_structure)
-    # Two branches that differ in a bound or a constant alone have one structure.
+    # Two branches that differ only in a bound or a constant have the same structure.
     if "oneOf" in found:
         found["allOf"] = [*found.get("allOf", ()), {"anyOf": found.pop("oneOf")}]
     return found
@@ -103,7 +105,7 @@ def _reduce_to_structure(schema: JsonSchema) -> JsonSchema:
 
 def _faults(record: Any, declared: _Declared) -> Iterator[str]:
     if not isinstance(record, dict):
-        yield f"which is {describe_value(record)} and no object"
+        yield f"which is {describe_value(record)} and not an object"
         return
     if names := undeclared_in(record, declared.layout):
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
@@ -115,7 +117,7 @@ def _faults(record: Any, declared: _Declared) -> Iterator[str]:
 
 
 def _sentence(error: Any) -> str:
-    """Return in words what one error of jsonschema says, without a value of the record."""
+    """Return one jsonschema error as text, without any value of the record."""
     path = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path
     ).removeprefix(".")

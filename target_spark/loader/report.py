@@ -1,8 +1,7 @@
-"""What a run did, per stream: counted while it runs, told at its end.
+"""Statistics of a run per stream: counted during the run and reported at its end.
 
-Rules of the room: counts come from what was done and are never derived from each other,
-so that a difference between them shows. Writers' threads and the reader both count here;
-one lock covers it.
+Each figure is counted where it happens and never derived from another figure, so that a discrepancy
+shows. The writer threads and the input reader both count; one lock protects the report.
 """
 
 from __future__ import annotations
@@ -40,20 +39,20 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "commits": ("commits", "{:,}".format),
     "seconds": ("seconds", "{:,.1f}".format),
 }
-"""The figures that people are shown: the head of the column, and how a figure is written."""
+"""The columns of the summary: the title, and the function that formats a figure."""
 
 _ALWAYS: Final = frozenset({"received", "written", "commits"})
 
 
 @dataclass
 class StreamCounts:
-    """One stream's figures: rows, bytes that were spooled, commits, seconds of writing.
+    """Statistics of one stream: rows, spooled bytes, commits, and seconds of writing.
 
-    ``nulled`` are written rows with a field that is null because its value does not fit;
-    ``inserted`` to ``table_bytes`` are the table's own words on what the commits did;
-    ``waiting`` are the bytes that are not committed, ``changes`` the columns that the
-    table was given or that grew. ``quarantine`` says why rows were set aside, and where they
-    are; ``withheld`` why no state may cover the stream's rows.
+    ``nulled`` counts written rows with a null field whose value did not fit. ``inserted`` to
+    ``table_bytes`` are the figures that the table format reports for the commits. ``waiting`` is
+    the number of uncommitted bytes. ``changes`` are columns that were added or widened.
+    ``quarantine`` names the reasons and location of quarantined rows; ``withheld`` is the reason
+    why no state may cover the stream's rows.
     """
 
     table: str = ""
@@ -78,9 +77,9 @@ class StreamCounts:
 
 
 class Report:
-    """The figures of one run. Safe for threads.
+    """Statistics of one run. Thread-safe.
 
-    ``config`` are the arguments of ``--config``, for the commands that it tells of.
+    ``config`` are the values of ``--config``, which the report puts into suggested commands.
     """
 
     def __init__(self, config: Sequence[str] = ()) -> None:
@@ -97,27 +96,27 @@ class Report:
         self._config = tuple(config)
 
     def about(self, **facts: Any) -> None:
-        """Note what the run is: its job, its id, the Spark that it has."""
+        """Record facts of the run, such as its job, run id and Spark version."""
         with self._lock:
             self._facts |= facts
 
     def remark(self, text: str) -> None:
-        """Keep a remark on the run."""
+        """Add a remark on the run."""
         with self._lock:
             self._remarks.append(text)
 
     def held_back(self, seconds: float) -> None:
-        """Count for how long the tap was made to wait: too many bytes waited for commits."""
+        """Add seconds for which the tap had to wait because too many bytes were uncommitted."""
         with self._lock:
             self._held_back += seconds
 
     def described(self, stream: str, table: str) -> None:
-        """Note which table a stream goes to."""
+        """Record the table of a stream."""
         with self._lock:
             self._get_counts(stream).table = table
 
     def received(self, stream: str, rows: int, nbytes: int) -> None:
-        """Count rows that came in."""
+        """Count rows that were received."""
         with self._lock:
             counts = self._get_counts(stream)
             counts.received += rows
@@ -133,7 +132,7 @@ class Report:
         effect: CommitStats = CommitStats(),  # noqa: B008  (frozen)
         nbytes: int = 0,
     ) -> None:
-        """Count a batch that is in the table, how long its writing took, and what it did."""
+        """Count a committed batch, the seconds its write took, and its commit statistics."""
         with self._lock:
             counts = self._get_counts(stream)
             counts.written += written
@@ -150,7 +149,7 @@ class Report:
     def set_aside(
         self, stream: str, table: str, place: str, reasons: Iterable[Reason], *, can_replay: bool
     ) -> None:
-        """Note in which table rows of a stream were set aside, and why."""
+        """Record the quarantine table of a stream, and the reasons of its quarantined rows."""
         with self._lock:
             counts = self._get_counts(stream)
             if counts.quarantine is None:
@@ -159,7 +158,7 @@ class Report:
             counts.quarantine.add(reasons)
 
     def withheld(self, stream: str, why: str | None) -> None:
-        """Note why no state may cover the rows of a stream; None: it may."""
+        """Record the reason why no state may cover the rows of a stream, or None if states may."""
         with self._lock:
             self._get_counts(stream).withheld = why
 
@@ -171,32 +170,32 @@ class Report:
     def changed(
         self, stream: str, column: str, type: str, kind: str, beside: str | None = None
     ) -> None:
-        """Note a column that the table was given (add) or whose type grew (widen)."""
+        """Record a column that was added to the table (add) or whose type grew (widen)."""
         change = {"column": column, "type": type, "kind": kind, "beside": beside}
         with self._lock:
             self._get_counts(stream).changes.append(change)
 
     def zoneless(self, stream: str, columns: Mapping[str, int]) -> None:
-        """Count, by column, date-times that came without a zone."""
+        """Count, by column, date-times without a time zone."""
         with self._lock:
             known = self._get_counts(stream).zoneless
             for column, count in columns.items():
                 known[column] = known.get(column, 0) + count
 
     def state_received(self) -> None:
-        """Count a state that came in."""
+        """Count a state that was received."""
         with self._lock:
             self._states_received += 1
             self._last_left = False
 
     def released(self, *, last: bool = True) -> None:
-        """Count a state that left; ``last`` says that no other has come since."""
+        """Count an emitted state; ``last`` is True if no later state has been received."""
         with self._lock:
             self._states += 1
             self._last_left = last
 
     def note(self, stream: str, text: str) -> bool:
-        """Keep a remark on a stream; False if it was made before."""
+        """Add a remark on a stream; return False if the report already has it."""
         with self._lock:
             notes = self._get_counts(stream).notes
             if text in notes:
@@ -205,12 +204,12 @@ class Report:
             return True
 
     def ended(self, outcome: str) -> None:
-        """Say how the run ended: `COMPLETE`, `STOPPED`, or what went wrong."""
+        """Record the outcome of the run: `COMPLETE`, `STOPPED`, or an error message."""
         with self._lock:
             self._outcome = outcome
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return the report as a dictionary, with secrets redacted."""
         with self._lock:
             told = {
                 "outcome": self._outcome,
@@ -230,13 +229,13 @@ class Report:
         return cast("dict[str, Any]", clean_document(told, redact, by_name=False))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the figures as JSON to a file that only this user may read, whole or not at all."""
+        """Write the report atomically as JSON to a file that only this user may read."""
         final = Path(path)
         final.parent.mkdir(parents=True, exist_ok=True)
         replace_file(final, json.dumps(self.as_dict(), indent=2) + "\n")
 
     def progress(self) -> str:
-        """Return one line: how far each stream is."""
+        """Return the progress of all streams as one line."""
         parts = [
             f"{name}: {counts.received:,} received, {counts.written:,} written"
             + (f", {counts.quarantined:,} quarantined" if counts.quarantined else "")
@@ -245,7 +244,7 @@ class Report:
         return "; ".join(parts) or "nothing received yet"
 
     def lines(self) -> list[str]:
-        """Return what stands at the end of the run for people, one text per line."""
+        """Return the lines of the summary that is printed at the end of the run."""
         told = self.as_dict()
         streams = self.streams()
         notes = [
@@ -257,12 +256,12 @@ class Report:
         return [redact_line(line) for line in lines]
 
     def streams(self) -> dict[str, StreamCounts]:
-        """Return a copy of each stream's figures as they are now."""
+        """Return a copy of each stream's current statistics."""
         with self._lock:
             return {name: deepcopy(counts) for name, counts in self._streams.items()}
 
     def describe_quarantines(self) -> list[str]:
-        """Return for each stream of which rows were set aside how many, why, where, what to do."""
+        """Return a text per stream with quarantined rows: count, reasons, table and remedy."""
         return [
             f"Stream {name}: {self._describe_quarantine(counts)}"
             for name, counts in self.streams().items()
@@ -270,11 +269,11 @@ class Report:
         ]
 
     def describe_incomplete(self, stream: str) -> str:
-        """Return why a stream is not complete whose rows were set aside."""
+        """Return the reason why a stream with quarantined rows is not complete."""
         counts = self.streams()[stream]
         why = counts.withheld or "the rows of other versions stay in its table"
         return (
-            f"Stream {stream} is not complete: {why}, and no state that covers its rows leaves."
+            f"Stream {stream} is not complete: {why}; no state that covers its rows is emitted."
             f" {self._describe_quarantine(counts)}"
         )
 
@@ -298,18 +297,18 @@ def _head(told: Mapping[str, Any]) -> Iterator[str]:
     if run:
         yield ", ".join(run)
     if told.get("dry_run"):
-        yield "dry run: nothing was written and no state left; written is what would have been"
+        yield "dry run: nothing was written, no state was emitted; 'written' counts planned rows"
     seconds, came, left = told["seconds"], told["states_received"], told["states"]
     states = ""
     if came:
-        last = "the last one too" if told["last_state_released"] else "not the last one"
-        states = f"; states: {came:,} came, {left:,} left, {last}"
+        last = "including the last" if told["last_state_released"] else "without the last"
+        states = f"; states: {came:,} received, {left:,} emitted, {last}"
     outcome = told["outcome"] if told["outcome"] in {COMPLETE, STOPPED} else "not complete"
     yield f"{outcome} after {seconds:.1f} s{states}"
 
 
 def _table(streams: Mapping[str, StreamCounts]) -> list[str]:
-    """Return the streams as a table with the columns that say something."""
+    """Return the streams as a text table, without columns that are zero for all streams."""
     if not streams:
         return []
     wanted = [
@@ -318,7 +317,7 @@ def _table(streams: Mapping[str, StreamCounts]) -> list[str]:
         if name in _ALWAYS or any(getattr(counts, name) for counts in streams.values())
     ]
     if not {"updated", "deleted"} & set(wanted):
-        wanted = [name for name in wanted if name != "inserted"]  # it says what written says
+        wanted = [name for name in wanted if name != "inserted"]  # equal to written
     head = ("stream", *(_COLUMNS[name][0] for name in wanted))
     rows = [
         (stream, *(_COLUMNS[name][1](getattr(counts, name)) for name in wanted))
@@ -335,7 +334,7 @@ def _zone_notes(counts: StreamCounts) -> list[str]:
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    """Return rows as text: the first column to the left, figures to the right."""
+    """Return rows as text: the first column left-aligned, figures right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

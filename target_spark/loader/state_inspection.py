@@ -1,7 +1,7 @@
-"""What a state says about the sync that wrote it.
+"""Checks of the content of a Singer state.
 
-Rules of the room: pure. The end of the input looks the same for a tap that is through
-and for one that died; only what it said last tells them apart.
+The end of the input looks the same for a tap that finished and for a tap that died; only the last
+state shows the difference.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _LONGEST_EMPTY: Final = 16
 
 
 def is_empty(state: bytes) -> bool:
-    """Say whether a state is null or an empty object: kept, it would wipe a better one."""
+    """Return True if a state is null or an empty object; storing it would erase a better one."""
     return len(state) < _LONGEST_EMPTY and b"".join(state.split()) in {b"{}", b"null"}
 
 
 def is_final(state: bytes) -> bool:
-    """Say whether a state, as the last message, speaks of a sync that went to its end.
+    """Return True if a state, as the last message, comes from a sync that finished.
 
-    It does not while it names a stream that is ``currently_syncing``, or holds progress
-    markers, which their tap promotes or removes at the end of the stream.
+    The result is False while the state names a stream in ``currently_syncing`` or holds progress
+    markers, which the tap promotes or removes at the end of the stream.
     """
     try:
         document = json.loads(state)
-    except (ValueError, RecursionError):  # beyond what Python holds
+    except (ValueError, RecursionError):  # too long or too deep for Python
         return False
     if isinstance(document, dict) and document.get("currently_syncing") is not None:
         return False

@@ -1,8 +1,8 @@
-"""The way out for states, and for nothing else.
+"""Output of states to standard output, protected from other writers.
 
-Rules of the room: while a target listens, file descriptor 1 is standard error, for
-whatever prints there (Spark, its resolver, a library). The real standard output is a
-descriptor of our own, and a state goes through it as it came in, one line, whole.
+While a target runs, file descriptor 1 refers to standard error, so that output of Spark, its
+dependency resolver and other libraries cannot mix with states. States go to a duplicate of the real
+standard output: each state unchanged, as one complete line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OUTPUT = 1
 
 
 class StateMessageWriter:
-    """Where states leave: the real standard output, whoever holds it; made by `open`."""
+    """Writer of states to the real standard output; created by `open`."""
 
     def __init__(self, wire: StdoutWriter) -> None:
         self._wire = wire
@@ -28,31 +28,31 @@ class StateMessageWriter:
     @classmethod
     @contextlib.contextmanager
     def open(cls) -> Iterator[StateMessageWriter]:
-        """Keep the standard output, and let its number mean standard error meanwhile.
+        """Duplicate standard output and redirect descriptor 1 to standard error meanwhile.
 
         Raises:
-            OutletError: there is no standard output.
+            StateOutputError: Standard output is closed.
         """
         try:
             os.fstat(_OUTPUT)
         except OSError as error:
             raise StateOutputError(
-                "The standard output is closed, so no state could leave. Give it a reader,"
-                " or a file: target-spark ... >> state.json"
+                "The standard output is closed, so no state can be emitted. Redirect it to a"
+                " process or a file: target-spark ... >> state.json"
             ) from error
         with StdoutWriter.open(_OUTPUT) as wire:
             yield cls(wire)
 
     def emit(self, state: bytes) -> None:
-        """Write one state, waiting as long as its reader needs.
+        """Write one state; block until the reader takes it.
 
         Raises:
-            OutletError: nobody reads any more.
+            StateOutputError: The reader has closed the pipe.
         """
         try:
             self._wire.write(state + b"\n")
         except OSError as error:
             raise StateOutputError(
-                f"The states' reader is gone ({error.strerror or error}). What was committed until"
-                " now is in the tables; its state could not be handed on."
+                f"The reader of the states is gone ({error.strerror or error}). What was"
+                " committed until now is in the tables; its state could not be emitted."
             ) from error

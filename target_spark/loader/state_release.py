@@ -1,7 +1,7 @@
-"""When a state may leave, and its leaving: the ledger under one lock.
+"""Emission of states after the commits they depend on: the ledger under one lock.
 
-Rules of the room: the reader of the input and the threads that commit both come here.
-A state is put out while the lock is held, so that no older one follows a newer one.
+The input reader and the writer threads both use this module. A state is emitted while the lock is
+held, so an older state never follows a newer one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ __all__ = ["StateReleaser"]
 
 
 class StateReleaser:
-    """The watermark book of one run, safe for threads.
+    """Thread-safe ledger of one run that emits states.
 
-    ``emit`` puts a line out; ``form`` is how states leave and how commits keep them.
+    ``emit`` writes a line; ``form`` defines the format of emitted states and of states in commits.
     """
 
     def __init__(
@@ -35,73 +35,73 @@ class StateReleaser:
         self._last = -1
 
     def state_arrived(self, state: CoveredState) -> None:
-        """Note a state at its place in the input; it leaves by `release`."""
+        """Record a state at its position in the input; `release` emits it."""
         with self._lock:
             self._ledger.state_arrived(state)
             self._last = state.ordinal
             self._report.state_received()
 
     def opened(self, stream: Hashable, ordinal: int) -> None:
-        """Note that rows of a stream wait from this ordinal on."""
+        """Record that rows of a stream are uncommitted from this ordinal on."""
         with self._lock:
             self._ledger.opened(stream, ordinal)
 
     def cut(self, stream: Hashable) -> None:
-        """Note that the stream's open batch is closed."""
+        """Record that the stream's open batch is closed."""
         with self._lock:
             self._ledger.cut(stream)
 
     def covered_by(self, stream: Hashable, upto: int) -> CoveredState | None:
-        """Return what is covered, as one state, once these batches are committed too."""
+        """Return the state that is covered once these batches are committed, or None."""
         with self._lock:
             return self._kept(self._ledger.state_for_commit(stream, upto))
 
     def covered_without(self) -> CoveredState | None:
-        """Return what is covered already, as one state: a commit of withheld rows may carry it."""
+        """Return the state already covered, which a commit of withheld rows may carry, or None."""
         with self._lock:
             return self._kept(self._ledger.state_before_commit())
 
     def committed(self, stream: Hashable, upto: int, carried: CoveredState | None) -> None:
-        """Note a commit and the state it carried, and put out what it allows."""
+        """Record a commit and the state it carried, and emit the states it allows."""
         with self._lock:
             self._ledger.committed(stream, upto)
             self._carry(carried)
             self._put_out()
 
     def withhold(self, stream: Hashable, upto: int, carried: CoveredState | None = None) -> None:
-        """Let states wait for what is committed of a stream, until more of it is safe."""
+        """Hold back states for committed rows until a later batch of the stream is committed."""
         with self._lock:
             self._ledger.withhold(stream, upto)
             self._carry(carried)
 
     def withheld(self) -> list[Hashable]:
-        """Return the names of those whose commits states wait for."""
+        """Return the streams with committed batches that states wait for."""
         with self._lock:
             return self._ledger.withheld()
 
     def rejected(self, stream: Hashable, rows: int) -> None:
-        """Note that rows of a stream were committed to its quarantine."""
+        """Record that rows of a stream were committed to its quarantine."""
         with self._lock:
             self._form.rejected(stream, rows)
 
     def waived(self, stream: Hashable) -> None:
-        """Note that what states wait for here does not come, and need not."""
+        """Record that states need not wait for the open batch of a stream, and emit states."""
         with self._lock:
             self._ledger.waived(stream)
             self._put_out()
 
     def release(self) -> None:
-        """Put out the newest states that nothing uncommitted stands before."""
+        """Emit the newest states whose rows are all committed."""
         with self._lock:
             self._put_out()
 
     def carried(self, covered: CoveredState) -> None:
-        """Note that a table now holds this state."""
+        """Record that a table now holds this state."""
         with self._lock:
             self._carry(covered)
 
     def leftover(self) -> CoveredState | None:
-        """Return what left, as one state, where no commit carries all of it."""
+        """Return the emitted states as one state if no commit carries all of them, or None."""
         with self._lock:
             if self._newest <= self._carried:
                 return None

@@ -1,9 +1,9 @@
-"""States on their way: those that wait for rows, and the form in which they leave.
+"""Waiting states, and the interface for their output format.
 
-Rules of the room: pure. A state is of one stream, its scope, or of all; of each scope the
-newest counts. A state of all takes the place of every one before it. Between two first
-ordinals of batches only the newest of a scope is kept: no frontier can ever lie between
-them. What stands in a state is its protocol's business, so the form is handed in.
+A state has a scope: one stream, or all streams (None). The newest state of a scope counts; a state
+of all streams replaces every earlier one. Between the first ordinals of two consecutive batches
+only the newest state of a scope is kept, because the frontier is always a first ordinal. The
+content of a state depends on the protocol, so the caller provides the format.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 @dataclass(frozen=True, slots=True)
 class CoveredState:
-    """A state, as it came in, and the ordinal at which it stood in the input.
+    """A state as received, with its ordinal in the input.
 
-    ``scope`` is the stream that it is of (None: all), ``rows`` how many rows of its scope
-    had come before it in the run.
+    ``scope`` is the stream of the state (None: all streams); ``rows`` is the number of rows of that
+    scope received before the state in this run.
     """
 
     ordinal: int
@@ -36,38 +36,38 @@ class CoveredState:
 
 
 class StateFormat(Protocol):
-    """How the states of a protocol leave, and how commits keep them."""
+    """Format in which a protocol's states are emitted and kept in commits."""
 
     def leaving(self, covered: CoveredState) -> bytes:
-        """Return the line by which a state leaves. Called once for each, in their order."""
+        """Return the output line for a state; called once for each state, in order."""
 
     def kept(self, states: Sequence[CoveredState]) -> bytes:
-        """Return what a commit keeps of these states, the newest of each scope, in order."""
+        """Return the content that a commit stores for the newest state of each scope, in order."""
 
     def rejected(self, stream: Hashable, rows: int) -> None:
-        """Note that rows of a stream were committed to its quarantine."""
+        """Record that rows of a stream were committed to its quarantine."""
 
 
 class GlobalStateFormat:
-    """States that are always of all streams, and leave as they came."""
+    """Format for states that always cover all streams and are emitted unchanged."""
 
     def leaving(self, covered: CoveredState) -> bytes:
-        """Return the state."""
+        """Return the state unchanged."""
         return covered.state
 
     def kept(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the last one."""
+        """Return the last state."""
         return states[-1].state
 
     def rejected(self, stream: Hashable, rows: int) -> None:
-        """Say nothing of it."""
+        """Do nothing: these states do not report quarantined rows."""
 
 
 def merge_states(before: str, after: str) -> str:
-    """Return what is kept once ``after`` is, and ``before`` was.
+    """Return the content to keep after ``after`` follows ``before``.
 
-    Of states that are of all streams that is the later one. Lists have one of each stream, and
-    a run that does not speak of a stream leaves that stream where it was.
+    For states of all streams the result is ``after``. A list holds one state per stream, and a
+    stream that ``after`` does not mention keeps its state from ``before``.
     """
     if not (before.startswith("[") and after.startswith("[")):
         return after
@@ -75,33 +75,33 @@ def merge_states(before: str, after: str) -> str:
 
     try:
         found = [bytes(state) for text in (before, after) for state in _decode_list(text)]
-    except msgspec.DecodeError:  # none of ours
+    except msgspec.DecodeError:  # not written by target-spark
         return after
     newest: dict[Hashable, bytes] = {}
     for state in found:
         scope = get_stream_id(state)
         if scope is None:
             newest.clear()
-        newest.pop(scope, None)  # so that the order is that of the newest
+        newest.pop(scope, None)  # so that the newest state is last
         newest[scope] = state
     return "[" + b",".join(newest.values()).decode() + "]"
 
 
 class PendingStates:
-    """The states that wait, oldest first, and the last of each scope that left."""
+    """The states that wait, oldest first, and the last emitted state of each scope."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Create an empty collection."""
         self._waiting: dict[int, CoveredState] = {}
         self._newest: dict[Hashable, int] = {}
         self._left: dict[Hashable, CoveredState] = {}
 
     def __len__(self) -> int:
-        """Return how many wait."""
+        """Return the number of waiting states."""
         return len(self._waiting)
 
     def arrived(self, state: CoveredState, last_first: int) -> None:
-        """Take the newest state; ``last_first`` is the last first ordinal of a batch."""
+        """Add the newest state; ``last_first`` is the first ordinal of the newest batch."""
         before = self._newest.get(state.scope)
         if before is not None and before >= last_first:
             self._waiting.pop(before, None)
@@ -109,7 +109,7 @@ class PendingStates:
         self._newest[state.scope] = state.ordinal
 
     def leave(self, frontier: int | None) -> list[CoveredState]:
-        """Return the newest of each scope before the frontier, in order; they wait no more."""
+        """Remove and return the newest state of each scope before the frontier, in order."""
         before = self._before(frontier)
         if not before:
             return []
@@ -122,13 +122,13 @@ class PendingStates:
         return leaving
 
     def covered(self, frontier: int | None) -> list[CoveredState]:
-        """Return what counts of the states that left or lie before the frontier, in order."""
+        """Return the current states that were emitted or come before the frontier, in order."""
         newest = _newest_of_each([*self._left.values(), *self._before(frontier)])
         of_all = [place for place, each in enumerate(newest) if each.scope is None]
         return newest[of_all[-1] :] if of_all else newest
 
     def thin(self, firsts: Sequence[int]) -> None:
-        """Keep, between two of these first ordinals (sorted), only the newest of each scope."""
+        """Keep only the newest state of each scope between two of these sorted first ordinals."""
         if len(self._waiting) < 2:  # noqa: PLR2004
             return
         newest = {
@@ -146,9 +146,9 @@ class PendingStates:
 
 
 def _newest_of_each(states: Sequence[CoveredState]) -> list[CoveredState]:
-    """Return the newest of each scope; the states are in order, and so is what is returned."""
+    """Return the newest state of each scope; input and result are ordered by ordinal."""
     newest: dict[Hashable, CoveredState] = {}
     for each in states:
-        newest.pop(each.scope, None)  # so that the order is that of the newest
+        newest.pop(each.scope, None)  # so that the newest state is last
         newest[each.scope] = each
     return list(newest.values())

@@ -1,8 +1,8 @@
-"""What the fold knows of one stream: how it is described and written, and what waits of it.
+"""State of one stream in the loader: its schema, write options and open batches.
 
-Rules of the room: only the thread that folds comes here. There may be hundreds of streams
-with thousands of columns: of a schema only its layout is kept as it is, the schema itself
-packed, and of what it is compared with only a digest.
+Only the loader's event thread uses this module. There may be hundreds of streams with thousands of
+columns, so only the layout is kept unpacked; the schema is compressed, and a digest is kept for
+comparisons.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ __all__ = [
 
 @dataclass
 class LoadedStream:
-    """One stream. ``described`` is its description without the schema.
+    """One stream. ``described`` is its schema message without the schema.
 
-    ``came`` and ``form`` are the `digest` of its description, as it came and in normal form;
-    ``packed`` is the schema that its columns are made of. ``held`` are the batches of a
-    stream that overwrites, until it is complete; ``remarks`` what could not be as it was
-    asked of all streams. ``looked_at`` says that a record was held against its description,
-    ``complete`` that its source calls the stream complete; ``received`` counts its rows.
+    ``came`` and ``form`` are the digests of the schema message, as received and normalized;
+    ``packed`` is the compressed schema of the columns. ``held`` are the batches of an overwritten
+    stream until it is complete. ``remarks`` name general settings that do not apply to this stream.
+    ``looked_at`` is True once a record was compared with its schema, ``complete`` once the source
+    reports the stream complete; ``received`` counts rows.
     """
 
     described: SchemaEvent
@@ -78,7 +78,7 @@ class LoadedStream:
         spool: Spool,
         versions: VersionTracker,
     ) -> LoadedStream:
-        """Make what is known of a stream when it is first described."""
+        """Create the state of a stream from its first schema message."""
         layout = layout_wanted(options, event, schema, versioned=versions.told)
         design, remarks = resolve_layout(options, event.stream, layout)
         mode = options.mode(event.stream, keyed=bool(event.keys))
@@ -102,52 +102,52 @@ class LoadedStream:
 
     @property
     def id(self) -> StreamId:
-        """Its name."""
+        """The name of the stream."""
         return self.described.stream
 
     @property
     def schema(self) -> JsonSchema:
-        """The schema that its columns are made of, its references followed."""
+        """The schema of the columns, with references resolved."""
         schema: JsonSchema = json.loads(zlib.decompress(self.packed))
         return schema
 
     def described_as(self, event: SchemaEvent, form: bytes) -> None:
-        """Note the newest description."""
+        """Store the newest schema message."""
         self.described, self.came, self.form = replace(event, schema={}), schema_digest(event), form
         self.looked_at = False
 
     def takes(self, schema: JsonSchema, layout: TableSchema) -> None:
-        """Note a schema, and the columns that it and those before it make."""
+        """Store a schema, and the layout merged from it and all earlier ones."""
         self.packed, self.layout = _packed(schema), layout
 
     @property
     def cursor(self) -> str | None:
-        """What feeds the column by which the stream's source is read on."""
+        """The property that feeds the column of the stream's replication key."""
         return _find_cursor_column(self.described, self.layout)
 
     @property
     def removal(self) -> Hashable:
-        """The name under which states wait for the end of the rows of other versions."""
+        """The key under which states wait for the deletion of other versions."""
         return ("other versions", self.id)
 
     @property
     def overwrites(self) -> bool:
-        """Whether its rows take the place of all others."""
+        """True if the rows replace all rows of the table."""
         return self.mode is WriteMode.OVERWRITE
 
     def wanted(self, options: LoadOptions, event: SchemaEvent, schema: JsonSchema) -> TableSchema:
-        """Return the columns that a new description wants."""
+        """Return the columns that a new schema message needs."""
         return layout_wanted(options, event, schema, versioned=self.versioned)
 
     def valid_batches(self) -> tuple[Batch, ...]:
-        """Return what a swap puts in: one version's rows if its source announced one."""
+        """Return the batches to swap in: those of the announced version, or all without one."""
         valid = self.versions.activated
         if valid is None or not self.versions.has(valid):
             return tuple(self.held)
         return tuple(batch for batch in self.held if batch.version in {valid, None})
 
     def mark_deletions(self) -> None:
-        """Give the time of a deletion a column, so that such records change nothing else."""
+        """Add the column for the time of deletion."""
         self.layout = self.layout.with_metadata(DELETED_AT)
 
 
@@ -158,16 +158,16 @@ def _find_cursor_column(event: SchemaEvent, layout: TableSchema) -> str | None:
 
 
 def _appended(event: SchemaEvent, mode: WriteMode, options: LoadOptions) -> Iterator[str]:
-    """Say that keys do not help where rows are appended all the same."""
+    """Yield a remark if rows with keys are appended because the format cannot upsert."""
     if event.keys and mode is WriteMode.APPEND and not options.can_upsert:
         yield (
-            "has keys, but this table format cannot upsert: rows that are sent again"
+            "has keys, but this table format cannot upsert: rows that the tap repeats"
             " are appended again"
         )
 
 
 def _without_cursor(event: SchemaEvent, layout: TableSchema, options: LoadOptions) -> Iterator[str]:
-    """Say what becomes of rows that are to be told newer or older by a property that is none."""
+    """Yield a remark if rows are to be ordered by a cursor that has no column."""
     cursor = (
         _find_cursor_column(event, layout)
         if layout.keys and options.of(event.stream).by_cursor
@@ -176,12 +176,12 @@ def _without_cursor(event: SchemaEvent, layout: TableSchema, options: LoadOption
     if cursor and layout.column_fed_by(cursor) is None:
         yield (
             f"has no column for its cursor {cursor}, which its schema does not declare: of rows"
-            " with one key the last that came is the newest"
+            " with the same key the last one in the input counts as the newest"
         )
 
 
 def schema_digest(event: SchemaEvent) -> bytes:
-    """Return what tells a description from every other one."""
+    """Return the SHA-256 digest of a schema message."""
     told = [event.schema, event.keys, event.cursor, dict(event.nested)]
     text = json.dumps(told, default=repr)
     return hashlib.sha256(text.encode()).digest()
@@ -192,20 +192,22 @@ def _packed(schema: JsonSchema) -> bytes:
 
 
 def resolve_schema(event: SchemaEvent) -> JsonSchema:
-    """Return the schema of a stream with its references followed.
+    """Return the schema of a stream with its references resolved.
 
     Raises:
-        UnsupportedError: one of them leads nowhere.
+        UnsupportedError: A reference cannot be resolved.
     """
     with _refusing(event):
         return resolve_schema_references(dict(event.schema), cut_circles=True)
 
 
 def normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
-    """Return the `digest` of a description in normal form; ``schema`` is what `schema_of` gave.
+    """Return the digest of a schema message in normal form.
+
+    ``schema`` is the result of `resolve_schema`.
 
     Raises:
-        UnsupportedError: nobody can walk through it.
+        UnsupportedError: The schema cannot be normalized.
     """
     with _refusing(event):
         return schema_digest(replace(event, schema=normalize(schema), cursor=None))
@@ -213,44 +215,44 @@ def normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
 
 @contextlib.contextmanager
 def _refusing(event: SchemaEvent) -> Iterator[None]:
-    """Say of which stream a schema is that cannot be used; it may be anything."""
+    """Convert any error of the ``with`` block into an `UnsupportedError` that names the stream."""
     try:
         yield
     except UnsupportedError:
         raise
     except Exception as error:
-        why = str(error) if isinstance(error, SchemaNotValidError) else "It is no JSON Schema"
+        why = str(error) if isinstance(error, SchemaNotValidError) else "It is not a JSON Schema"
         why = "It is nested too deeply" if isinstance(error, RecursionError) else why
         raise UnsupportedError(
-            f"The schema of stream {event.stream} cannot be followed: {why}. It is the tap"
-            " that must mend it."
+            f"The schema of stream {event.stream} cannot be resolved: {why}. Fix the schema in"
+            " the tap."
         ) from error
 
 
 def check_table_conflicts(stream: LoadedStream, taken: dict[str, StreamId]) -> None:
-    """Note where a stream's table and its quarantine are, and refuse what another's is.
+    """Register the locations of a stream's table and quarantine, which no other stream may use.
 
     Raises:
-        UnsupportedError: one of these places is another stream's.
+        UnsupportedError: Another stream uses one of these locations.
     """
     for place in (*stream.table.places, *stream.table.beside(QUARANTINE).places):
         other = taken.setdefault(place, stream.id)
         if other != stream.id:
             raise UnsupportedError(
-                f"Streams {other} and {stream.id} would share the table {place}. Give one of"
-                f" them a table of its own: streams, {stream.id}, table."
+                f"Streams {other} and {stream.id} would share the table {place}. Set another"
+                f" table for one of them: streams, {stream.id}, table."
             )
 
 
 _NAMED: Final = 10
-"""How many properties an error names."""
+"""The largest number of properties that an error names."""
 
 
 def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> None:
-    """Refuse keys that no property has: each row would go to the quarantine for want of them.
+    """Raise if a key is not a declared property; else every row would be quarantined.
 
     Raises:
-        UnsupportedError: names the keys, and what may be meant.
+        UnsupportedError: The message names the keys and similar property names.
     """
     lost, declared = undeclared_keys(schema, keys, event.nested)
     if not lost:
@@ -261,22 +263,24 @@ def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> 
     more = f" and {len(declared) - _NAMED} more" if len(declared) > _NAMED else ""
     raise UnsupportedError(
         f"Stream {event.stream}: {' '.join(faults)} It declares"
-        f" {', '.join(declared[:_NAMED])}{more}. Mend key_properties (of a manifest:"
-        " primary_key) or the schema in the tap; no row under this schema was taken."
+        f" {', '.join(declared[:_NAMED])}{more}. Correct key_properties (of a manifest:"
+        " primary_key) or the schema in the tap; no row with this schema was loaded."
     )
 
 
 def layout_wanted(
     options: LoadOptions, event: SchemaEvent, schema: JsonSchema, *, versioned: bool
 ) -> TableSchema:
-    """Return the columns that a description wants; ``schema`` is what `schema_of` gave.
+    """Return the columns that a schema message needs.
+
+    ``schema`` is the result of `resolve_schema`.
 
     Raises:
-        UnsupportedError: it cannot be a table.
+        UnsupportedError: The schema cannot be a table.
     """
     mode = options.mode(event.stream, keyed=bool(event.keys))
     columns = replace(options.columns, table_version=versioned, history=mode is WriteMode.SCD2)
-    # Of Airbyte's rows those stay that have no key, where no key tells any apart.
+    # Append mode of Airbyte uses no keys, so that rows without a key value are kept.
     keys = () if columns.airbyte and mode is WriteMode.APPEND else event.keys
     with _refusing(event):
         _check_keys(event, schema, keys)

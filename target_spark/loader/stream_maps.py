@@ -1,13 +1,10 @@
-"""The lane of values: records that stream maps or flattening change on their way.
+"""Application of stream maps and flattening to records before they are spooled.
 
-Rules of the room: only here are records decoded. A stream that no map concerns, and that
-has nothing to flatten, goes by as it came. Integers keep all their digits and fractions
-are decimals, so a number that no map touches is what it was. A map that cannot be is an
-error at the stream's SCHEMA, before its first row. What a stream becomes (its names, its
-schema, its keys) is what the same settings make of it in any other target.
-
-A record that holds half of a letter cannot be a value. It goes by as the text of itself,
-under every name of its stream, and is set aside behind.
+Records are decoded only here; a stream without maps and without nested fields passes unchanged.
+Integers keep all digits and fractions are decimals, so numbers that no map touches keep their
+value. An invalid map raises an error at the stream's SCHEMA message. Names, schemas and keys match
+those that other Singer targets produce with the same settings. A record with an unpaired surrogate
+cannot be decoded: it passes as a JSON string of its text to every route, and is quarantined later.
 """
 
 from __future__ import annotations
@@ -48,12 +45,12 @@ _FLAT: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
 _Made: TypeAlias = tuple[list[bytes], list[str | None], list[bytes | None]]
-"""Rows, and of each when it was extracted and what its source says of it."""
+"""Rows, and for each row the time of extraction and the metadata of the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """One of the streams that a stream becomes. Without ``transform`` only its name changes."""
+    """One output stream of a mapped stream. Without ``transform`` only the name changes."""
 
     stream: StreamId
     transform: Callable[[Record], Record | None] | None
@@ -61,9 +58,9 @@ class _Route:
 
 
 class StreamMapper:
-    """Events as the maps of ``mapper`` leave them.
+    """Applies the maps of ``mapper`` to events.
 
-    ``renamed`` is told what a stream is called from now on, for each of its names.
+    ``renamed`` is called with the old and the new name for each output stream.
     """
 
     def __init__(
@@ -77,12 +74,12 @@ class StreamMapper:
         self._described: dict[StreamId, SchemaEvent] = {}
 
     def mapped(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield what becomes of each event, in their order.
+        """Yield the mapped events, in order.
 
         Raises:
-            StreamMapConfigError: a map cannot be for the schema of its stream.
-            MapExpressionError: an expression of a map is wrong.
-            UnsupportedError: rows in files would have to be mapped.
+            StreamMapConfigError: A map does not suit the schema of its stream.
+            MapExpressionError: An expression of a map is wrong.
+            UnsupportedError: Rows in files would have to be mapped.
         """
         for event in events:
             if isinstance(event, SchemaEvent):
@@ -113,12 +110,12 @@ class StreamMapper:
             yield SchemaEvent(route.stream, schema, keys, event.cursor, event.nested)
 
     def _stated(self, event: Checkpoint) -> Checkpoint:
-        """Return a state of the stream that its rows go to, where that is one."""
+        """Return the state with the scope of the mapped stream, if there is exactly one."""
         routes = self._routes.get(event.scope) if event.scope else None
         return replace(event, scope=routes[0].stream) if routes and len(routes) == 1 else event
 
     def _get_routes(self, event: SchemaEvent) -> tuple[_Route, ...] | None:
-        """Return the routes of a stream; None where it goes by as it is."""
+        """Return the routes of a stream, or None if it passes unchanged."""
         from tap_core.mapper.stream_maps import RemoveRecordTransform
 
         name, schema = event.stream.name, dict(event.schema)
@@ -147,7 +144,7 @@ def _route(stream: StreamId, map_: StreamMap, schema: JsonSchema, count: int) ->
 
 
 def _is_flat(schema: JsonSchema, map_: StreamMap) -> bool:
-    """Tell whether flattening has nothing to do: all that is declared is scalar."""
+    """Return True if all declared properties are scalar, so that flattening changes nothing."""
     if map_.transformed_schema != schema:
         return False
     return all(map(_is_scalar, (schema.get("properties") or {}).values()))
@@ -162,7 +159,7 @@ def _is_scalar(schema: Any) -> bool:
 def _become(
     event: Rows | ActivateVersion | BatchFiles | StreamStatus, routes: Sequence[_Route]
 ) -> Iterator[Event]:
-    """Yield what an event of a mapped stream becomes: nothing where the map is null."""
+    """Yield the events of a mapped stream; nothing if its map is null."""
     if isinstance(event, Rows):
         yield from _map_rows(event, routes)
         return
@@ -178,7 +175,7 @@ def _become(
 
 
 def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
-    """Yield the rows of each route; where a map fails, those before that record first."""
+    """Yield the mapped rows of each route; if a map fails, yield the rows before it, then raise."""
     times, said = event.extracted_at, event.meta
     each_time = repeat(times) if times is None or isinstance(times, str) else times
     each_meta = repeat(None) if said is None else said
@@ -204,10 +201,10 @@ def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
 
 
 def _bodies(routes: Sequence[_Route], body: bytes) -> list[bytes | None]:
-    """Return what one record becomes on each route; None where it is left out."""
+    """Return the mapped record for each route; None where the map drops the record."""
     try:
         record = None if body[0] == _QUOTE else decode_record(body)
-    except UnreadableRecordError:  # as a text of itself, which its reader sets aside
+    except UnreadableRecordError:  # as a JSON string, which is quarantined later
         return [msgspec.json.encode(body.decode())] * len(routes)
     return [_body(route, body, record) for route in routes]
 

@@ -1,7 +1,7 @@
-"""What a record has that its schema does not declare, and that therefore has no column.
+"""Detection of record properties that the schema does not declare and that have no column.
 
-Rules of the room: pure. It is looked for in one record of each description of a stream, to
-tell people of it; looking at all would cost what not decoding them saves.
+Only one record per schema message is examined, to warn the user; decoding every record would cost
+the time that the loader saves by not decoding them.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ __all__ = ["describe_undeclared", "find_undeclared", "undeclared_in"]
 
 _OPEN_BRACE: Final = ord("{")
 _LONGEST: Final = 1 << 20
-"""Bytes of a record that is still looked at."""
+"""The size in bytes of the largest record that is examined."""
 
 _NAMED: Final = 10
-"""How many properties a remark names."""
+"""The largest number of properties that a remark names."""
 
 _OURS: Final = ("_sdc_", "_airbyte_")
-"""How the names begin that sources and targets give each other."""
+"""Prefixes of metadata columns that sources and targets add."""
 
 
 def describe_undeclared(body: bytes, layout: TableSchema) -> str | None:
-    """Say what stands in a record but in none of the columns; None: nothing does."""
+    """Return a remark on the properties of a record that have no column, or None."""
     names = find_undeclared(body, layout)
     if not names:
         return None
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return (
-        "has properties that its schema does not declare and that are left out:"
+        "has properties that its schema does not declare and that are not loaded:"
         f" {', '.join(names[:_NAMED])}{more}"
     )
 
 
 def find_undeclared(body: bytes, layout: TableSchema) -> list[str]:
-    """Return the paths of what stands in a record but in none of the columns."""
+    """Return the paths of the properties of a JSON record that have no column."""
     if len(body) > _LONGEST or body[0] != _OPEN_BRACE:
         return []
     try:
         record = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, RecursionError):  # the quarantine will say it
+    except (msgspec.MsgspecError, RecursionError):  # the row is quarantined later
         return []
     return undeclared_in(record, layout)
 
 
 def undeclared_in(record: dict[str, Any], layout: TableSchema) -> list[str]:
-    """Return the paths of what stands in a record, decoded, but in none of the columns."""
+    """Return the paths of the properties of a decoded record that have no column."""
     if layout.keeps_whole:
         return []
     found = _left_out(record, layout.columns, "")

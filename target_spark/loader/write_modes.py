@@ -1,7 +1,7 @@
-"""How the rows of a batch go into their table, in each write mode.
+"""Choice of the write operation for a batch in each write mode.
 
-Rules of the room: the writer of the format does it; here stands what it is told. Of several
-rows with one key an overwrite puts in the newest, as an upsert would have left it.
+The format's writer performs the operation; this module builds its arguments. Of several rows with
+the same key an overwrite keeps the newest, as an upsert would.
 """
 
 from __future__ import annotations
@@ -52,7 +52,17 @@ def select_write_operation(
     asked: StreamOptions,
     rows: int,
 ) -> Callable[[CommitMetadata], CommitStats]:
-    """Return what commits this many rows; ``asked`` is what the user wants of the stream."""
+    """Return a function that commits the rows with the given commit metadata.
+
+    Args:
+        writer: The writer of the table format.
+        spark: The session.
+        work: The commit request.
+        layout: The columns with the table's own types.
+        df: The rows.
+        asked: The user's options of the stream.
+        rows: The number of rows in ``df``.
+    """
     table, keys = work.table, _keys(layout, work, asked)
     if work.mode is WriteMode.UPSERT:
         return lambda marker: writer.upsert(spark, table, df, keys, marker)
@@ -95,7 +105,7 @@ def _keys(layout: TableSchema, work: CommitRequest, asked: StreamOptions) -> Mer
 
 
 def empty_frame(spark: SparkSession, layout: TableSchema) -> DataFrame:
-    """Return no rows, as a frame would have them."""
+    """Return an empty DataFrame with the layout's columns."""
     columns = ", ".join(
         f"CAST(NULL AS {column.type.ddl}) AS {quote(column.name)}"
         for column in layout.columns
@@ -107,7 +117,7 @@ def empty_frame(spark: SparkSession, layout: TableSchema) -> DataFrame:
 def build_version_delete(
     work: CommitRequest, layout: TableSchema, version: int, column: str
 ) -> VersionDelete:
-    """Return how the rows of all other versions end; ``column`` tells them apart."""
+    """Return the deletion of the rows of all versions but one; ``column`` holds the version."""
     return VersionDelete(
         version,
         deleted=None if work.hard_delete else DELETED_AT,
@@ -120,9 +130,9 @@ def build_version_delete(
 def has_other_versions(
     writer: Writer, spark: SparkSession, table: Table, version: int, column: str
 ) -> bool:
-    """Tell whether a table has rows that are not of a version and have not ended.
+    """Return True if a table has current rows of other versions than the given one.
 
-    ``column`` tells the versions apart.
+    ``column`` holds the version.
     """
     types = writer.table_types(spark, table)
     if types is None:
@@ -138,15 +148,15 @@ def has_other_versions(
 
 
 def check_scd2_compatible(work: CommitRequest, layout: TableSchema) -> None:
-    """Refuse to write over the versions of a table as if they were rows of their own.
+    """Raise if a stream would treat the history rows of an scd2 table as ordinary rows.
 
     Raises:
-        UnsupportedError: it has versions, and the stream is upserted or appended.
+        UnsupportedError: The table has history rows, and the stream is upserted or appended.
     """
     kept = {column.name for column in layout.columns if not column.is_fed}
     if HISTORY_COLUMNS.keys() <= kept and work.mode in {WriteMode.UPSERT, WriteMode.APPEND}:
         raise UnsupportedError(
-            f"Table {work.table.name} has every version of its rows (write_mode scd2), which"
-            f" {work.mode.value} would mix up. Set write_mode of {work.stream} to scd2, or to"
-            " overwrite for a table without them, or load it into another table."
+            f"Table {work.table.name} keeps every version of its rows (write_mode scd2), which"
+            f" {work.mode.value} would corrupt. Set write_mode of {work.stream} to scd2, or to"
+            " overwrite for a table without history, or load it into another table."
         )

@@ -1,1 +1,1 @@
-"""Spark itself: sessions, the JVM, jars, and who may reach a session's data."""
+"""Spark sessions, the JVM, jars, and protection of a session's data from other users."""

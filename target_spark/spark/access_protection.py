@@ -1,7 +1,8 @@
-"""Settings that keep a Spark's blocks, pages and event log from whoever may not see them.
+"""Settings that protect Spark's data blocks, web UI and event log from unauthorized users.
 
-A local master asks every client for a secret of the run. A cluster's protection is chosen where
-the cluster is, so for one it is only told what is missing. Source: Spark's "Security" page.
+A local master requires a random secret of the run from every client. A cluster's protection is
+configured on the cluster, so for a cluster this module only reports what is missing. Source: Spark
+documentation, "Spark Security".
 """
 
 from __future__ import annotations
@@ -46,42 +47,42 @@ _REDACTION: Final = {
     "spark.redaction.regex": f"{SPARK_REDACTION_REGEX}|(?i:{_SECRET_VALUE})",
     "spark.redaction.string.regex": f"(?i){_SECRET_PART}",
 }
-"""What Spark hides in its pages, its event log and its plans: settings whose name or value
-matches the first, and parts of texts that match the second."""
+"""Values that Spark hides in its UI, event log and plans: settings whose name or value matches the
+first pattern, and parts of texts that match the second."""
 
 
 def is_local_master(master: str) -> bool:
-    """Tell whether the executors of a master are all on this machine."""
+    """Return True if all executors of a master run on this machine."""
     return master.startswith(_HERE)
 
 
 def protective_conf(master: str) -> dict[str, str]:
-    """Return the settings that protect a Spark of this master, where the user says no other."""
+    """Return the protective settings for a Spark with this master; user settings override them."""
     conf = dict(_REDACTION)
-    if master.startswith("local"):  # Spark makes a secret for most of them, not local-cluster[…]
+    if master.startswith("local"):  # Spark makes no secret for local-cluster[…]
         conf |= {_AUTHENTICATE: "true", _SECRET: secrets.token_hex(32)}
     return conf
 
 
 def loopback_environment(master: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables by which Spark's pages on this machine listen on loopback alone.
+    """Return the environment variables that make Spark's web UI listen on loopback only.
 
-    No setting of Spark says where its pages listen. A ``SPARK_LOCAL_IP`` of the caller's stays.
+    Spark has no setting for the UI's address. A ``SPARK_LOCAL_IP`` set by the caller is kept.
     """
     given = os.environ if environ is None else environ
     return {_LOCAL_IP: _LOOPBACK} if is_local_master(master) and not given.get(_LOCAL_IP) else {}
 
 
 def warn_if_open(master: str, conf: Mapping[str, str]) -> None:
-    """Log a warning where the user has switched off what protects a local master."""
+    """Log a warning if the user has switched off authentication of a local master."""
     if master.startswith("local") and not _is_on(conf, _AUTHENTICATE):
         logger.warning(_OPEN_LOCAL)
 
 
 def find_weaknesses(master: str, conf: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is not protected in a Spark of this master, and which setting protects it.
+    """Yield a text for each missing protection of a Spark, with the setting that adds it.
 
-    ``conf`` are the settings that are in force, or, before Spark is up, those that are given.
+    ``conf`` are the settings in force, or the configured settings before Spark has started.
     """
     if master.startswith("local"):
         if not _is_on(conf, _AUTHENTICATE, default=True):
@@ -95,7 +96,7 @@ def find_weaknesses(master: str, conf: Mapping[str, str]) -> Iterator[str]:
 def _weaknesses_of_network(master: str, conf: Mapping[str, str]) -> Iterator[str]:
     if not _is_on(conf, _AUTHENTICATE):
         yield (
-            "whoever reaches the ports of driver and executors can read rows and secrets there,"
+            "anyone who reaches the ports of driver and executors can read rows and secrets there,"
             " and run code: set spark.authenticate to true, on the cluster's side as well"
         )
     elif master.startswith("spark://") and not conf.get(_SECRET):
@@ -114,14 +115,15 @@ def _weaknesses_of_pages(conf: Mapping[str, str]) -> Iterator[str]:
     has_login = conf.get("spark.ui.filters") and _is_on(conf, "spark.acls.enable")
     if _is_on(conf, "spark.ui.enabled") and not has_login:
         yield (
-            "Spark's pages (spark.ui.enabled) show queries and paths to whoever reaches them, and"
-            " let them end jobs: set it to false, or set spark.ui.filters and spark.acls.enable"
+            "Spark's web UI (spark.ui.enabled) shows queries and paths to anyone who reaches it"
+            " and lets them end jobs: set it to false, or set spark.ui.filters and"
+            " spark.acls.enable"
         )
     if _is_on(conf, "spark.eventLog.enabled"):
         folder = conf.get("spark.eventLog.dir") or "file:/tmp/spark-events"
         yield (
-            f"the event log in {folder} (spark.eventLog.enabled) holds queries and paths: let"
-            " nobody read that folder who may not know them"
+            f"the event log in {folder} (spark.eventLog.enabled) contains queries and paths: let"
+            " only authorized users read that folder"
         )
 
 
@@ -129,13 +131,13 @@ def _options_of_executors(conf: Mapping[str, str]) -> Iterator[str]:
     for key in ("spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions"):
         if SECRET_NAME_PATTERN.search(conf.get(key) or ""):
             yield (
-                f"{key} seems to hold a secret, and stands on the command lines of executors: put"
-                " it into a file on the workers"
+                f"{key} seems to contain a secret, and is visible on the command lines of"
+                " executors: put the secret into a file on the workers"
             )
 
 
 def find_weaknesses_of_remote(remote: str) -> Iterator[str]:
-    """Yield what is not protected on the way to a Spark Connect server."""
+    """Yield a text for each missing protection of the connection to a Spark Connect server."""
     address = urlsplit(remote)
     parameters = dict(
         part.partition("=")[::2] for part in address.path.lstrip("/").split(";") if part
@@ -144,8 +146,8 @@ def find_weaknesses_of_remote(remote: str) -> Iterator[str]:
     host = (address.hostname or "").rstrip(".")
     if not has_tls and not _is_loopback(host):
         yield (
-            f"rows, queries and whatever they hold go to {host} in plain, and nothing proves who"
-            " either side is: add use_ssl=true to the setting remote"
+            f"rows and queries go to {host} unencrypted, and neither side is authenticated:"
+            " add use_ssl=true to the setting remote"
         )
 
 

@@ -1,7 +1,7 @@
-"""What Spark's Python workers make of a frame, as batches of Arrow's.
+"""Execution of Python functions on Arrow record batches in Spark's Python workers.
 
-Rules of the room: the one door to it. What is called runs in a worker: it and all that it
-holds are pickled into the task, and stand in no plan, in no log and in no part of Spark's UI.
+All such functions go through this module. A function and its data are pickled into the task, so
+they do not appear in query plans, logs or the Spark UI.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _T = TypeVar("_T")
 
 
 def reuse_worker(found: Iterator[_T]) -> Iterator[_T]:
-    """Yield what a task makes; leave its worker such that the next task begins soon.
+    """Yield the results of a task, then clean up its worker so that the next task starts fast.
 
-    Spark lets a worker forget before each task where modules were found, upon which Python 3.10
-    and 3.11 read the list of every archive anew that an import has looked into. PySpark's own
-    archive has so many files that this takes 0.15 s, more than a small task. What is forgotten
-    here is looked up again when something is imported, without reading.
+    If modules were imported, Spark clears the import caches of a worker before each task, and
+    Python 3.10 and 3.11 then read the directory of every imported zip archive again. PySpark's
+    archive is so large that this takes 0.15 s, more than a small task. The entries removed here are
+    found again at the next import, without reading the archive.
     """
     try:
         yield from found
@@ -46,10 +46,10 @@ def map_in_arrow(
     schema: Any,
     name: str = "mapped",
 ) -> DataFrame:
-    """Return what ``change`` makes of a frame's record batches, as a frame of ``schema``.
+    """Return a DataFrame of ``schema`` made by applying ``change`` to the frame's record batches.
 
-    Spark's own door to this asks for pandas, of which this needs nothing; a client of Spark
-    Connect, which asks for pandas anyway, has only that one.
+    `DataFrame.mapInArrow` requires pandas, which this function does not need; a Spark Connect
+    client requires pandas anyway and has only that method.
     """
     called: Any = partial(_called, change)
     if not hasattr(frame, "_jdf"):

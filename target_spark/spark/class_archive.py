@@ -1,12 +1,10 @@
-"""Archive of classes that lets Spark's JVM start fast.
+"""Archive of Java classes (class data sharing) that shortens the start of Spark's JVM.
 
-Make it by ``python -m target_spark.spark.class_archive``.
-
-Rules of the room: a real load into a folder of its own that is thrown away; the JVM
-writes the archive as it ends. As Parquet, since Java archives only what stands on the
-class path from the start, and Delta's jars do not. Made once for a Java and a Spark; an
-image or a machine that runs target-spark often is the place for it. Nothing depends on
-it: without the archive runs only start more slowly.
+Create it with ``python -m target_spark.spark.class_archive``. The program runs a real load into a
+temporary folder, and the JVM writes the archive when it ends. The load uses Parquet, because Java
+archives only classes on the initial class path, which excludes Delta's jars. An archive fits one
+version of Java and Spark; it is meant for images and machines that run target-spark often. Without
+an archive, runs only start more slowly.
 """
 
 from __future__ import annotations
@@ -31,10 +29,10 @@ _ROWS = 2_000
 
 
 def build_archive(archive: Path) -> None:
-    """Load made-up rows, and keep the classes that it took.
+    """Load sample rows and write the archive of the classes that this needs.
 
     Raises:
-        RuntimeError: the load failed; its last words are in the message.
+        RuntimeError: The load failed; the message has the end of its log.
     """
     archive.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     fresh = archive.with_suffix(f".{os.getpid()}")
@@ -56,11 +54,11 @@ def build_archive(archive: Path) -> None:
         )
     if done.returncode or not fresh.is_file():
         raise RuntimeError(done.stderr.decode(errors="replace")[-4000:])
-    fresh.replace(archive)  # it appears whole
+    fresh.replace(archive)  # atomically
 
 
 def _messages() -> Iterator[str]:
-    """Yield a stream with columns of every kind, and one row that does not fit."""
+    """Yield Singer messages with columns of every kind and one row that does not fit its schema."""
     properties = {
         "id": {"type": "integer"},
         "text": {"type": ["string", "null"]},
@@ -91,18 +89,18 @@ def _messages() -> Iterator[str]:
 
 
 def main() -> int:
-    """Make the archive for the Java and the Spark that a run would take."""
+    """Create the archive for the Java and the Spark that a run would use."""
     home = spark_home(SparkSettings().master, metadata.version("pyspark"))
     archive = archive_file(check_java(), home)
     if archive.is_file():
-        print(f"{archive} is there already.")  # noqa: T201
+        print(f"{archive} exists already.")  # noqa: T201
         return 0
     try:
         build_archive(archive)
     except RuntimeError as error:
-        write_to_stderr(f"The archive of classes was not made: {error}\n")
+        write_to_stderr(f"The archive of classes was not created: {error}\n")
         return 1
-    print(f"Spark will start faster: its classes are kept in {archive}.")  # noqa: T201
+    print(f"Created {archive}: Spark will start faster.")  # noqa: T201
     return 0
 
 

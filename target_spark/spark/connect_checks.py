@@ -1,8 +1,8 @@
-"""What a Spark Connect server must have before it can load, tried and told at the start.
+"""Check at the start of a run that a Spark Connect server can write the table format.
 
-Rules of the room: a client can bring neither jars nor extensions, so what is missing ends the
-run with the words that the server is to be started with. It is tried rather than read out of
-settings where that is possible, since servers differ in how they come by a format.
+A client cannot add jars or extensions to a server, so a missing one ends the run with the options
+to start the server with. The check runs statements where possible instead of reading settings,
+because servers provide a format in different ways.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _EXTENSIONS: Final = "spark.sql.extensions"
 
 
 def check_server(spark: SparkSession, table_format: str) -> None:
-    """Let a server show that it can write tables of a format.
+    """Check that a server can write tables of a format.
 
     Raises:
-        SparkUnavailableError: it cannot, and what it is to be started with.
+        SparkUnavailableError: It cannot; the message has the options to start the server with.
     """
     version = spark.version
     if tuple(map(int, version.split(".")[:2])) < _LEAST:
@@ -46,8 +46,8 @@ def check_server(spark: SparkSession, table_format: str) -> None:
     words = (f"--conf {key}={value}" for key, value in SPARK_WORDS[table_format].items())
     raise SparkUnavailableError(
         f"The Spark Connect server (Spark {version}) cannot write {table_format} tables: {why}."
-        " A client cannot bring what is missing; start the server with --packages"
-        f" {packages} {' '.join(words)}; or set format to what it has (parquet needs nothing)."
+        " A client cannot add it; start the server with --packages"
+        f" {packages} {' '.join(words)}; or set format to one it supports (parquet needs nothing)."
     )
 
 

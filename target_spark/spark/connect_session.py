@@ -1,11 +1,10 @@
-"""A Spark that runs elsewhere, reached through Spark Connect, in the shape of one of our own.
+"""Sessions on a Spark Connect server, with the same interface as a local `Session`.
 
-Rules of the room: the server is somebody else's. What can be set for one session is set in
-each of ours, what cannot is checked before anything is written, and what is wrong is said
-with the way out. A session may end without us: the server restarts, or forgets one that was
-idle. So each thread's session is asked before it is used, and made anew where it is gone; of
-a session that is given up the server is told to end whatever it still does. The address may
-hold a token, which no message repeats.
+The server belongs to someone else: session settings are set in each session, and server settings
+are checked before anything is written. A session may end early (the server restarts, or drops idle
+sessions), so each thread's session is tested before use and replaced if it has ended; the server is
+requested to stop the work of an abandoned session. The server address may contain a token, which no
+message repeats. Source: Spark documentation, "Spark Connect Overview".
 """
 
 from __future__ import annotations
@@ -35,29 +34,32 @@ __all__ = ["ConnectSession", "redact_address"]
 logger = logging.getLogger(__name__)
 
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
-"""By this variable PySpark knows, in every thread, that a function means Connect's."""
+"""The variable that makes PySpark's functions use Spark Connect in every thread."""
 
 _TRIES: Final = 4
-"""How often PySpark itself repeats a call that nobody answers, within some seconds. Longer
-patience is `target_spark.storage.retry`'s."""
+"""PySpark's own retries of a call without response, within some seconds. Longer retries are made
+by `target_spark.storage.retry`."""
 
 _TALKATIVE: Final = r"pyspark\.(sql\.connect|logger)\."
-"""What warns of each call that is not repeated any more; who gives up says so himself."""
+"""Modules that warn of each call whose retries end; the target reports such failures itself."""
 
 _KILL_SECONDS: Final = 1.0
 _END_SECONDS: Final = 2.0
-"""What a server does for a session is interrupted when that is ended, and stops soon after."""
+"""Seconds for the server to stop the operations of a session that was ended."""
 
 _LEAN: Final = {"spark.databricks.delta.snapshotPartitions": "2"}
-"""Delta makes fifty tasks of each look at a log, which for ours are forty-eight too many."""
+"""Delta reads each table log with fifty tasks by default; two are enough here."""
 
 _OF_A_START: Final = ("spark.master", "spark.app.name", "spark.remote")
-"""Settings of Spark that mean nothing here."""
+"""Spark settings that have no effect on a remote session."""
 _OF_SERVER: Final = ("spark.hadoop.", "spark.jars", "spark.driver.", "spark.executor.")
 
 
 class ConnectSession:
-    """A session on a server, begun in the background: `start`, then `spark()` waits for it."""
+    """A session on a Spark Connect server, connected in the background by `start`.
+
+    `spark()` waits until the server has responded.
+    """
 
     def __init__(
         self,
@@ -89,19 +91,22 @@ class ConnectSession:
     ) -> ConnectSession:
         """Begin to connect and return at once.
 
-        ``left`` are sessions of a run that was killed, which are ended first;
-        ``on_sessions`` is told of all that may be at work whenever they change.
+        Args:
+            settings: The Spark settings of the run.
+            left: Ids of sessions of an earlier run that was killed; they are ended first.
+            on_sessions: A function called with the ids of all sessions that may still work on the
+            server, whenever they change.
         """
         session = cls(settings, left=left, on_sessions=on_sessions)
         session._thread.start()
         return session
 
     def spark(self) -> SparkSession:
-        """Return the calling thread's session, waiting until the server has answered.
+        """Return the calling thread's session, waiting until the server has responded.
 
         Raises:
-            SparkUnavailableError: there is no server, or not one that can load, and why.
-            UnsupportedError: the settings ask for what only the server can be told.
+            SparkUnavailableError: There is no usable server; the message has the reason.
+            UnsupportedError: A configured Spark setting can be set only on the server.
         """
         self._thread.join()
         if self._failure is not None:
@@ -118,26 +123,26 @@ class ConnectSession:
         return mine
 
     def thread_session(self) -> SparkSession:
-        """Return the calling thread's session: every thread has one of its own."""
+        """Return the calling thread's session; each thread has its own."""
         return self.spark()
 
     @property
     def jvm_pid(self) -> None:
-        """No process of this machine."""
+        """None: there is no JVM on this machine."""
         return
 
     @property
     def application(self) -> str | None:
-        """What the server's Spark calls itself; known once it has answered."""
+        """The application id of the server's Spark; None until the server has responded."""
         return self._application
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """Why there is no session, as far as that is known by now; never waits."""
+        """The reason why there is no session, as far as known; never blocks."""
         return self._failure
 
     def stop(self, wait_seconds: float = 30) -> None:  # noqa: ARG002  (nothing here takes long)
-        """End all sessions; the server stays."""
+        """End all sessions; the server keeps running."""
         self._thread.join()
         self._is_up = False
         with self._guard:
@@ -147,7 +152,7 @@ class ConnectSession:
         os.environ.pop(_MODE, None)
 
     def kill(self) -> None:
-        """Have the server end at once what it does for us, as far as it can be told."""
+        """Interrupt all operations of the sessions on the server, waiting at most one second."""
         with self._guard:
             sessions = list(self._sessions)
 
@@ -167,14 +172,14 @@ class ConnectSession:
             self._failure = error
         except ImportError as error:
             self._failure = SparkUnavailableError(
-                f"What Spark Connect (the setting remote) needs is not installed ({error}):"
+                f"A package that Spark Connect (the setting remote) needs is missing ({error}):"
                 " pip install 'tap-core-sdk[connect]'"
             )
-        except Exception as error:  # noqa: BLE001  (it is raised where Spark is asked for)
+        except Exception as error:  # noqa: BLE001  (`spark` raises it)
             self._failure = SparkUnavailableError(
                 f"The Spark Connect server at {redact_address(self._settings.remote or '')} (the"
                 f" setting remote) cannot be used: {self._hide(first_error_line(error))}. Check the"
-                " address, and that the server runs and lets this machine in."
+                " address, and that the server runs and accepts this machine."
             )
             self._failure.__cause__ = error if str(error) == self._hide(str(error)) else None
 
@@ -188,11 +193,11 @@ class ConnectSession:
             check_server(spark, self._settings.format)
             check_shared(spark, self._settings.shared)
         finally:
-            self._give_up(spark)  # it is this thread's alone
+            self._give_up(spark)  # only this thread uses it
         self._is_up = True
 
     def _new(self) -> SparkSession:
-        """Make a session with the settings under which values are exact, and the user's."""
+        """Return a new session with the settings for exact values and the user's settings."""
         spark = self._connected(self._settings.remote or "")
         with self._guard:
             self._sessions.append(spark)
@@ -214,13 +219,12 @@ class ConnectSession:
             raise UnsupportedError(
                 f"The Spark Connect server would falsify values: {', '.join(unfit)} must be"
                 f" {', '.join(fixed[key] for key in unfit)}, and no session can change that."
-                " Start the server without it."
+                " Start the server without that setting."
             )
         if refused:
             raise UnsupportedError(
-                f"The setting spark has {', '.join(refused)}, which one session of a Spark"
-                " Connect server cannot have for itself. Take them away here, and start the"
-                " server with them."
+                f"The setting spark has {', '.join(refused)}, which a single session of a Spark"
+                " Connect server cannot set. Remove them here, and start the server with them."
             )
         self._end_lost()
 
@@ -228,7 +232,7 @@ class ConnectSession:
         from pyspark.sql import SparkSession
         from pyspark.sql.connect.client import retries
 
-        builder: Any = SparkSession.builder  # PySpark's types take it for a method
+        builder: Any = SparkSession.builder  # typed as a method in PySpark
         policy: Any = retries.DefaultPolicy
         spark: SparkSession = builder.remote(url).create()
         client = _get_client(spark)
@@ -236,7 +240,7 @@ class ConnectSession:
         return spark
 
     def _give_up(self, spark: SparkSession) -> None:
-        """End a session; one whose server cannot be told now is remembered."""
+        """End a session; record its id if the server cannot be reached now."""
         with self._guard:
             if spark in self._sessions:
                 self._sessions.remove(spark)
@@ -244,7 +248,7 @@ class ConnectSession:
         client.set_retry_policies([])
         try:
             client.release_session()
-        except Exception:  # noqa: BLE001  (its server may be gone, and it with it)
+        except Exception:  # noqa: BLE001  (the server may have ended with the session)
             with self._guard:
                 self._lost.append(_get_session_name(spark))
         with self._guard:
@@ -257,9 +261,9 @@ class ConnectSession:
             self._on_sessions([*self._lost, *map(_get_session_name, self._sessions)])
 
     def _end_lost(self) -> None:
-        """End, on a server that answers again, what was lost from sight.
+        """End sessions whose server could not be reached before.
 
-        What still writes there would do so beside us, who are about to do it again.
+        A write that still runs in such a session would conflict with its retry.
         """
         with self._guard:
             lost = list(self._lost)
@@ -277,42 +281,42 @@ class ConnectSession:
 
 
 def _is_usable(spark: SparkSession) -> bool:
-    """Tell whether a session answers and is there as it was made."""
+    """Return True if a session responds and still has its settings."""
     try:
         return spark.conf.get(ZONE_KEY, None) == ZONE
-    except Exception:  # noqa: BLE001  (the next one has a connection of its own, and tells why)
+    except Exception:  # noqa: BLE001  (the next session raises the reason)
         return False
 
 
 def _get_client(spark: Any) -> Any:
-    """Return what a session calls its server with."""
+    """Return the gRPC client of a session."""
     return spark.client
 
 
 def _get_session_name(spark: Any) -> str:
-    """Return what the server calls a session."""
+    """Return the server's id of a session."""
     return str(spark.session_id)
 
 
 def redact_address(url: str) -> str:
-    """Return the address of a server without what else it is told: a token may be among it."""
+    """Return the address of a server without its parameters, which may contain a token."""
     return url.partition("/;")[0].partition(";")[0]
 
 
 def _collect_parameters(url: str) -> Secrets:
-    """Return the parameters of a server's address, a token among them, as secrets."""
+    """Return the parameter values of a server's address as secrets to redact."""
     _, _, parameters = url.partition(";")
     return Secrets.from_values(each.partition("=")[2] for each in parameters.split(";"))
 
 
 def _refused(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[str]:
-    """Set a user's settings for a session; yield those that it cannot have."""
+    """Set the user's settings in a session; yield the keys that a session cannot set."""
     from pyspark.errors import PySparkException
 
     for key, value in conf.items():
         if key in _OF_A_START:
             continue
-        if key.startswith(_OF_SERVER):  # a session takes it, and nobody reads it there
+        if key.startswith(_OF_SERVER):  # a session accepts it, but it has no effect there
             yield key
             continue
         try:

@@ -1,7 +1,7 @@
-"""Spark and the right to commit, taken together, and only when there is something to load.
+"""Start of Spark together with the job lock, only when there is something to load.
 
-Rules of the room: the lease comes before the JVM and outlives it. Whoever asks for a
-session waits for Spark here; the reader of the input never does.
+The lock is taken before the JVM starts and is released after it ends. Writer threads that request a
+session wait for Spark; the input reader never waits.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from target_spark.config.options import RunInfo
 from target_spark.errors import TargetSparkError
 from target_spark.spark.connect_session import ConnectSession
 from target_spark.spark.session import Session, SparkSettings
+from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.job_lock import JobLock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LeasedSpark", "SparkProvider", "start_spark"]
+__all__ = ["LeasedSpark", "SparkProvider", "collect_garbage", "start_spark"]
 
 
 def start_spark(
@@ -29,10 +30,10 @@ def start_spark(
     left: Sequence[str] = (),
     on_sessions: Callable[[Sequence[str]], None] | None = None,
 ) -> Session | ConnectSession:
-    """Begin to start a Spark of one's own, or to connect to a server, and return at once.
+    """Begin to start a local Spark or to connect to a server, and return at once.
 
-    ``pass_fds`` and ``on_jvm`` are for a JVM of one's own: see `Session.start`; ``left`` and
-    ``on_sessions`` for a server: see `ConnectSession.start`.
+    ``pass_fds`` and ``on_jvm`` apply to a local JVM, see `Session.start`; ``left`` and
+    ``on_sessions`` to a server, see `ConnectSession.start`.
     """
     if settings.remote:
         return ConnectSession.start(settings, left=left, on_sessions=on_sessions)
@@ -40,20 +41,20 @@ def start_spark(
 
 
 class SparkProvider(Protocol):
-    """What the loader needs of Spark."""
+    """Interface of Spark for the loader."""
 
     @property
     def started(self) -> bool:
-        """Whether `begin` was called."""
+        """True if `begin` was called."""
         ...
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """Why Spark did not come up or is gone, as soon as that is known."""
+        """The reason why Spark did not start or has ended, as soon as it is known."""
         ...
 
     def begin(self) -> None:
-        """Start, without waiting for it; a second call does nothing."""
+        """Start Spark without waiting for it; a second call does nothing."""
         ...
 
     def spark(self) -> SparkSession:
@@ -61,14 +62,14 @@ class SparkProvider(Protocol):
         ...
 
     def close(self) -> None:
-        """End what `begin` began."""
+        """End Spark if `begin` was called."""
         ...
 
 
 class LeasedSpark:
-    """The lease of a job, and a Spark of one's own.
+    """A Spark session guarded by the lock of its job.
 
-    Without a ``warehouse`` there is no lease: the run writes to no table.
+    Without a ``warehouse`` no lock is taken: the run writes to no table.
     """
 
     def __init__(self, settings: SparkSettings, warehouse: str | None, run: RunInfo) -> None:
@@ -80,17 +81,17 @@ class LeasedSpark:
 
     @property
     def started(self) -> bool:
-        """Whether `begin` was called."""
+        """True if `begin` was called."""
         return self._session is not None
 
     @property
     def application(self) -> str | None:
-        """What Spark calls this run; None if it never came up."""
+        """Spark's application id; None if Spark never came up."""
         return None if self._session is None else self._session.application
 
     @property
     def version(self) -> str:
-        """Spark's version; asked for once it is up."""
+        """Spark's version; valid once Spark is up."""
         if isinstance(self._session, ConnectSession):
             return self._session.version
         from pyspark.version import __version__
@@ -99,15 +100,15 @@ class LeasedSpark:
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """Why Spark did not come up or is gone, as soon as that is known."""
+        """The reason why Spark did not start or has ended, as soon as it is known."""
         return None if self._session is None else self._session.failure
 
     def begin(self) -> None:
-        """Take the leases of the job's names and start Spark; a second call does nothing.
+        """Take the locks of the job's names and start Spark; a second call does nothing.
 
         Raises:
-            LeaseError: another run of the job is alive.
-            TableError: the folder of the tables cannot be written.
+            JobLockError: Another run of the job is alive.
+            TableError: The folder of the tables cannot be written.
         """
         if self._session is not None:
             return
@@ -115,7 +116,7 @@ class LeasedSpark:
             self._session = start_spark(self._settings)
             return
         run = self._run
-        for job in run.jobs:  # under a former name an earlier release may be at work
+        for job in run.jobs:  # an earlier release may be running under a former name
             lease = JobLock.take(self._warehouse, job, run=run.id, started=run.started)
             self._leases.append(lease)
         self._session = start_spark(
@@ -138,25 +139,31 @@ class LeasedSpark:
         """Return the calling thread's session, waiting until Spark is up.
 
         Raises:
-            SparkUnavailableError: it cannot come up, and why.
+            SparkUnavailableError: Spark cannot start; the message has the reason.
         """
         if self._session is None:
-            raise RuntimeError("Spark was asked for before it was begun.")
+            raise RuntimeError("Spark was requested before begin() was called.")
         return self._session.thread_session()
 
     def close(self) -> None:
-        """End the JVM, then the leases."""
+        """End the JVM, then release the locks."""
         if self._session is not None:
             self._session.stop()
         while self._leases:
             self._leases.pop().release()
 
     def give_up_waiting(self) -> None:
-        """End a JVM that a cluster has not given executors yet."""
+        """End a JVM that has no executors from its cluster yet."""
         if isinstance(self._session, Session):
             self._session.give_up_waiting()
 
     def kill(self) -> None:
-        """End the JVM at once, whatever it is doing."""
+        """End the JVM at once, even during a commit."""
         if self._session is not None:
             self._session.kill()
+
+
+def collect_garbage(spark: SparkSession) -> None:
+    """Return the memory of a batch of large rows to the heap, so that batches do not add up."""
+    if not is_remote_session(spark):
+        spark.sparkContext._jvm.java.lang.System.gc()  # type: ignore[union-attr]  # noqa: SLF001

@@ -1,8 +1,8 @@
-"""Settings of Spark on which stored values depend: the value that each must have, and why.
+"""Spark settings that affect stored values: the required value of each, and the reason.
 
-A user's setting that differs is refused, wherever it comes from: with it values would be shifted,
-cut, rounded or lost without an error. Keys of which every value stores the same are not here.
-Gone through for it: all keys of Spark 4.1 (``SQLConf``), Delta Lake 4.4 (``DeltaSQLConf``) and
+A different user setting is rejected, regardless of its source, because values would be shifted,
+cut, rounded or lost without an error. Keys whose values all store the same data are not listed.
+Reviewed for this list: all keys of Spark 4.1 (``SQLConf``), Delta Lake 4.4 (``DeltaSQLConf``) and
 Iceberg 1.12 (``SparkSQLProperties``).
 """
 
@@ -28,10 +28,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The value that a setting must have, and what another would do.
+    """The required value of a setting, and the effect of any other value.
 
-    With ``is_set`` it is set in every session: Spark's own default is another, or is taken from
-    the environment.
+    If ``is_set`` is True, every session sets it, because Spark's default differs or depends on the
+    environment.
     """
 
     value: str
@@ -41,12 +41,12 @@ class Needed:
 
 _CALENDAR: Final = (
     "another calendar moves days before 1582-10-15 and times before 1900, and other readers do not"
-    " know of it"
+    " correct for it"
 )
 _MICROS: Final = "microseconds would be cut, or files would have no bounds of date-times"
 _STRUCTS: Final = "objects that are null would become objects of nulls"
 _FILES: Final = "rows of a file that cannot be read would be left out without an error"
-_LIMITED: Final = "texts in CHAR and VARCHAR columns would be padded, cut or met otherwise"
+_LIMITED: Final = "texts in CHAR and VARCHAR columns would be padded, cut or compared differently"
 _FROM_FILES: Final = (
     "values in Parquet files of BATCH messages would be shifted, or change their type"
 )
@@ -59,7 +59,7 @@ NEEDED: Final[Mapping[str, Needed]] = MappingProxyType(
         # Dates and times.
         ZONE_KEY: Needed(ZONE, "in another zone all date-times would be shifted", is_set=True),
         "spark.sql.timestampType": Needed(
-            "TIMESTAMP_LTZ", "a date-time is an instant, not what a clock shows somewhere"
+            "TIMESTAMP_LTZ", "a date-time is a point in time, not a local time without a zone"
         ),
         "spark.sql.parquet.outputTimestampType": Needed("TIMESTAMP_MICROS", _MICROS, is_set=True),
         "spark.databricks.delta.table.parquetV2.timestampOutputType": Needed(
@@ -83,37 +83,37 @@ NEEDED: Final[Mapping[str, Needed]] = MappingProxyType(
             "false", "Java's other classes of dates would carry values in and out of Spark"
         ),
         "spark.databricks.delta.write.utcTimestampPartitionValues": Needed(
-            "true", "date-times that divide a table would be read in the zone of each reader"
+            "true", "date-times in partition columns would be read in the zone of each reader"
         ),
         # Names, and the SQL in which values are converted.
         "spark.sql.caseSensitive": Needed(
-            "true", "properties that differ in case alone would be taken for one", is_set=True
+            "true", "properties that differ only in case would be treated as one", is_set=True
         ),
         "spark.sql.variable.substitute": Needed(
             "false", "`${env:X}` in a name or text would be replaced", is_set=True
         ),
         "spark.sql.parser.escapedStringLiterals": Needed(
-            "false", "backslashes in names and texts would be read otherwise"
+            "false", "backslashes in names and texts would be read differently"
         ),
         "spark.sql.parser.quotedRegexColumnNames": Needed(
             "false", "names of columns would be read as patterns"
         ),
         # Conversions.
         "spark.sql.ansi.enabled": Needed(
-            "true", "what overflows or cannot be cast would become null or wrap", is_set=True
+            "true", "values that overflow or cannot be cast would become null or wrap", is_set=True
         ),
         "spark.sql.storeAssignmentPolicy": Needed(
             "ANSI", "values would be cut to the type of a column, or refused where they fit"
         ),
         "spark.sql.mapKeyDedupPolicy": Needed("EXCEPTION", "entries of maps would be dropped"),
         "spark.sql.json.enableExactStringParsing": Needed(
-            "true", "objects that are kept as text would be written anew, their numbers rounded"
+            "true", "objects that are kept as text would be rewritten, their numbers rounded"
         ),
         "spark.sql.json.enablePartialResults": Needed(
-            "true", "of a record that does not fit, the values that do would be lost"
+            "true", "the valid values of a record with an invalid value would be lost"
         ),
         "spark.sql.jsonGenerator.ignoreNullFields": Needed(
-            "true", "rows of Parquet files would not become the records that messages bring"
+            "true", "rows of Parquet files would differ from the same records in messages"
         ),
         "spark.sql.parquet.binaryAsString": Needed("false", _FROM_FILES),
         "spark.sql.charAsVarchar": Needed("false", _LIMITED),
@@ -125,10 +125,10 @@ NEEDED: Final[Mapping[str, Needed]] = MappingProxyType(
             "true", _STRUCTS
         ),
         "spark.sql.iceberg.check-ordering": Needed(
-            "true", "values could go into the column beside theirs"
+            "true", "values could be written to another column"
         ),
         "spark.sql.iceberg.check-nullability": Needed(
-            "true", "nulls could go into columns that have none"
+            "true", "nulls could be written to NOT NULL columns"
         ),
         # Rows.
         "spark.sql.files.ignoreCorruptFiles": Needed("false", _FILES),
@@ -138,7 +138,7 @@ NEEDED: Final[Mapping[str, Needed]] = MappingProxyType(
             "STATIC", "an overwrite would leave old rows in partitions without new ones"
         ),
         "spark.sql.execution.sortBeforeRepartition": Needed(
-            "true", "a task that is tried again could bring rows twice, and leave others out"
+            "true", "a retried task could write rows twice and omit others"
         ),
     }
 )
@@ -151,7 +151,7 @@ _SERIALIZABLE: Final = Needed(
 )
 
 _LEGACY: Final = "spark.sql.legacy."
-_WHY_LEGACY: Final = "it brings back what earlier releases of Spark did, with values too"
+_WHY_LEGACY: Final = "it restores the behavior of earlier releases of Spark, which changes values"
 _LEGACY_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         f"{_LEGACY}{key}": value
@@ -170,11 +170,11 @@ _LEGACY_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         }.items()
     }
 )
-"""Spark's defaults of such keys, where they are not ``false``."""
+"""Spark's defaults of legacy keys whose default is not ``false``."""
 
 
 def get_needed(key: str) -> Needed | None:
-    """Return what a setting of Spark must be; None where values do not depend on it."""
+    """Return the required value of a Spark setting, or None if no stored value depends on it."""
     if _MERGE_ISOLATION.fullmatch(key):
         return _SERIALIZABLE
     if not key.startswith(_LEGACY):
@@ -184,12 +184,12 @@ def get_needed(key: str) -> Needed | None:
 
 
 def exact_conf() -> dict[str, str]:
-    """Return the settings that every session is given, so that its values are exact."""
+    """Return the settings that every session needs so that values are stored exactly."""
     return {key: needed.value for key, needed in NEEDED.items() if needed.is_set}
 
 
 def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
-    """Yield the settings that are not what they must be; case does not count in values."""
+    """Yield the settings that differ from their required value, ignoring case."""
     for key, value in conf.items():
         needed = get_needed(key)
         if needed is not None and value.strip().lower() != needed.value.lower():
@@ -197,8 +197,8 @@ def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
 
 
 def describe_conflict(key: str, value: str, needed: Needed) -> str:
-    """Return in words why a setting is refused, and the way out."""
+    """Return the reason why a setting is rejected, and the remedy."""
     return (
-        f"{key} is {value!r} and must be {needed.value!r}: {needed.why}. Take it away, or set it to"
+        f"{key} is {value!r} and must be {needed.value!r}: {needed.why}. Remove it, or set it to"
         f" {needed.value}"
     )

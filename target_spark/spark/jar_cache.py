@@ -1,7 +1,7 @@
-"""The cache of jars: fetched by Spark's own resolver, and checked by SHA-256 before each use.
+"""Cache of jars that Spark's resolver downloads, verified by SHA-256 before each use.
 
-No JVM that loads rows gets a jar of the cache that is not the published one, and the folder of
-the cache is used only if no other user can change it between the check and the use.
+No JVM that loads rows uses a cached jar that differs from the published one. The cache folder is
+used only if no other user can change it between the check and the use.
 """
 
 from __future__ import annotations
@@ -40,19 +40,20 @@ _OF_RESOLVER: Final = (
     "spark.jars.repositories",
     "spark.driver.extraJavaOptions",
 )
-"""Settings that Spark's resolver reads; of the last one, the proxies."""
+"""Settings that Spark's resolver reads; the last one may contain proxy settings."""
 
 
 def ivy_folder(setting: str | None) -> Path:
-    """Return the folder in which resolved jars are kept: the setting, or a user's cache."""
+    """Return the folder of resolved jars: the setting, or a folder in the user's cache."""
     return Path(setting) if setting else cache_folder() / "ivy"
 
 
 def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
-    """Return the paths of jars in the cache, checked; None where one is missing or torn.
+    """Return the verified paths of cached jars, or None if a jar is missing or incomplete.
 
     Raises:
-        SparkUnavailableError: another user can change the cache, or a jar is not the published one.
+        SparkUnavailableError: Another user can change the cache, or a jar differs from the
+        published one.
     """
     jars = {name: _jar(folder, name) for name in coordinates}
     try:
@@ -69,20 +70,20 @@ def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
             f" it: {error}. Let only this user write it (chmod -R go-w), or set spark.jars.ivy (in"
             " the setting spark) to another folder."
         ) from None
-    except OSError:  # it cannot be reached, which fetching reports
+    except OSError:  # the folder cannot be read, which `fetch` reports
         return None
     return [str(jar) for jar in jars.values()]
 
 
 def remove_torn(folder: Path, coordinates: Sequence[str]) -> None:
-    """Remove jars that are not whole: the resolver keeps any file that has the name of a jar."""
+    """Delete incomplete jars, since the resolver keeps any file that has the name of a jar."""
     for jar in (_jar(folder, name) for name in coordinates):
         if jar.is_file() and not zipfile.is_zipfile(jar):
             jar.unlink()
 
 
 def _jar(folder: Path, coordinates: str) -> Path:
-    """Return where Spark's resolver puts a jar."""
+    """Return the path at which Spark's resolver stores a jar."""
     return folder / "jars" / f"{coordinates.replace(':', '_', 1).replace(':', '-')}.jar"
 
 
@@ -97,8 +98,8 @@ def _check_jar(folder: Path, coordinates: str, jar: Path) -> None:
     """Check that a jar is the published one.
 
     Raises:
-        SparkUnavailableError: its content is not the published one.
-        UntrustedPathError: another user can change it.
+        SparkUnavailableError: The content differs from the published jar.
+        UntrustedPathError: Another user can change the file.
     """
     handle, status = open_regular(jar, os.O_RDONLY)
     with os.fdopen(handle, "rb") as file:
@@ -115,7 +116,7 @@ def _check_jar(folder: Path, coordinates: str, jar: Path) -> None:
 
 
 def sha256(file: BinaryIO) -> str:
-    """Return the SHA-256 of an open file, in hexadecimal."""
+    """Return the SHA-256 digest of an open file in hexadecimal."""
     digest = hashlib.sha256()
     while chunk := file.read(_CHUNK):
         digest.update(chunk)
@@ -124,9 +125,10 @@ def sha256(file: BinaryIO) -> str:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[int]:
-    """Hold the lock of the cache, which is made if needed: the resolver knows no other process.
+    """Hold the lock of the cache folder, which is created if needed.
 
-    The descriptor of the lock is yielded, for a child process that must hold it too.
+    Spark's resolver does not coordinate with other processes. The lock's descriptor is yielded, for
+    a child process that must hold it too.
     """
     try:
         make_private_folder(folder)
@@ -147,10 +149,10 @@ def locked(folder: Path) -> Iterator[int]:
 
 
 def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
-    """Fetch ``spark.jars.packages`` into the cache by Spark's resolver; return True on success.
+    """Download ``spark.jars.packages`` into the cache with Spark's resolver.
 
-    No class of a fetched jar is loaded: the program that Spark starts is the resolver itself, to
-    print its version. What it reports goes to standard error.
+    Return True on success. No class of a downloaded jar is loaded: the program that Spark runs is
+    the resolver itself, which prints its version. The resolver's log goes to standard error.
     """
     asked = {key: conf[key] for key in _OF_RESOLVER if key in conf}
     asked |= {"spark.master": "local[1]", "spark.submit.deployMode": "client"}
@@ -174,5 +176,5 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
 
 
 def _escaped(value: str) -> str:
-    """Return a value as a file of Java properties has it."""
+    """Return a value escaped for a Java properties file."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

@@ -1,11 +1,9 @@
-"""Which jars a table format or a storage needs beside Spark's own, and what Spark is told of them.
+"""Jars that a table format or object storage needs besides Spark's own, and their settings.
 
-The tables of `jar_versions` say which artifacts belong to which line of Spark; where they have
-no row, the run is refused with the way out. Spark's own resolver fetches the jars once, without
-what Spark ships already; afterwards they are used from the cache, offline.
-
-Of the SDK that object storage needs, the modules that Hadoop's classes use are taken (10 MB)
-and not the bundle that has all of Amazon's services (640 MB).
+`jar_versions` lists the artifacts for each line of Spark; for an unlisted line the run is rejected
+with a remedy. Spark's resolver downloads the jars once, without dependencies that Spark already
+ships; later runs use the cache offline. Of Amazon's SDK only the modules that Hadoop uses are taken
+(10 MB), not the bundle of all services (640 MB).
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ SPARK_WORDS: Mapping[str, Mapping[str, str]] = {
         _EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     },
 }
-"""What makes Spark know a format. Catalogs by path are told to it by their writer."""
+"""Settings that add a format to Spark. The writer configures path catalogs itself."""
 
 _CATALOG = re.compile(r"spark\.sql\.catalog\.[^.]+")
 _ICEBERG_CATALOGS = frozenset(
@@ -78,12 +76,12 @@ EXCLUDES = (
     "org.roaringbitmap:RoaringBitmap",
     "org.antlr:antlr4-runtime",
 )
-"""What the artifacts name and Spark has in newer versions, or file tables never use."""
+"""Dependencies that Spark ships in newer versions, or that file tables never use."""
 
 _HADOOP_AWS = "org.apache.hadoop:hadoop-aws"
 _S3A_SETTINGS = "spark.hadoop.fs.s3a."
 _PATIENCE = {f"{_S3A_SETTINGS}retry.limit": "4"}
-"""Hadoop tries for two minutes by itself (limit 7), and we begin again five times."""
+"""Hadoop's default (7) retries for two minutes, and the loader makes five attempts on top."""
 
 _SDK = "software.amazon.awssdk"
 _ASKED_OF_SDK = ("s3", "s3-transfer-manager", "sts")
@@ -130,21 +128,21 @@ _EXCLUDES_FOR_S3 = (
     "commons-logging:*",
     "io.netty:*",
 )
-"""The same for object storage: what is chosen by a setting alone is the user's to add."""
+"""Excluded dependencies for object storage: optional parts that the user can add."""
 
 
 _WAYS_OUT = (
-    "Ways out: let this machine reach Maven Central once, afterwards the cache is enough;"
+    "Remedies: let this machine reach Maven Central once, afterwards the cache is enough;"
     " or name a mirror in an Ivy settings file (spark.jars.ivySettings);"
-    " or download the jars and give their paths in the setting jars;"
+    " or download the jars and set their paths in the setting jars;"
     " or set format to parquet, which needs no jar in folders of this machine."
-    " If the words above are 'download failed' for a jar that was 'found in"
+    " If the messages above say 'download failed' for a jar that was 'found in"
     " local-m2-cache', remove that entry from ~/.m2/repository: it has no jar."
 )
 
 
 class Library(NamedTuple):
-    """Artifacts that belong together: those ``asked`` for bring the ``whole`` with them."""
+    """A set of artifacts: those ``asked`` for resolve to the ``whole`` set of jars."""
 
     asked: tuple[str, ...]
     whole: tuple[str, ...]
@@ -152,12 +150,12 @@ class Library(NamedTuple):
 
 
 def format_library(artifacts: tuple[str, ...]) -> Library:
-    """Return the library of a table format: its artifact, then what that needs."""
+    """Return the library of a table format: its artifact, followed by the dependencies."""
     return Library(artifacts[:1], artifacts)
 
 
 def s3_library(hadoop: str, sdk: str) -> Library:
-    """Return the library of object storage, by the releases of hadoop-aws and of Amazon's SDK."""
+    """Return the library for object storage, by the versions of hadoop-aws and of Amazon's SDK."""
     modules = tuple(f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
     whole = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
     return Library(whole[: 1 + len(_ASKED_OF_SDK)], whole, _EXCLUDES_FOR_S3)
@@ -173,7 +171,7 @@ def required_jars(table_format: str, spark_version: str) -> tuple[str, ...]:
     """Return the Maven coordinates that a format needs on this version of Spark.
 
     Raises:
-        SparkUnavailableError: nothing is published for this line of Spark.
+        SparkUnavailableError: No artifact is published for this line of Spark.
     """
     if table_format == "parquet":
         return ()
@@ -182,14 +180,14 @@ def required_jars(table_format: str, spark_version: str) -> tuple[str, ...]:
         lines = sorted(known for name, known in ARTIFACTS if name == table_format)
         raise SparkUnavailableError(
             f"There is no {table_format} library for Spark {spark_version}"
-            f" (there is for {', '.join(lines) or 'none'}). Install one of these lines,"
+            f" (supported: {', '.join(lines) or 'none'}). Install one of these versions,"
             " for example: pip install 'pyspark>=4.1.4,<4.2'; or set format to parquet."
         )
     return found
 
 
 def uses_s3(addresses: Iterable[str], conf: Mapping[str, str]) -> bool:
-    """Tell whether a run reaches object storage: by its addresses, or by what Spark is told."""
+    """Return True if a run uses object storage, by its addresses or its Spark settings."""
     told = any(key.startswith(_S3A_SETTINGS) for key in conf)
     return told or any(map(is_s3, (*addresses, *conf.values())))
 
@@ -198,15 +196,15 @@ def required_s3_jars(spark_version: str) -> tuple[str, ...]:
     """Return the Maven coordinates that object storage needs on this version of Spark.
 
     Raises:
-        SparkUnavailableError: nothing is known to fit this line of Spark.
+        SparkUnavailableError: No matching hadoop-aws is known for this line of Spark.
     """
     found = HADOOP_AWS.get(_line(spark_version))
     if found is None:
         raise SparkUnavailableError(
-            f"It is not known which hadoop-aws fits Spark {spark_version} (it is for"
-            f" {', '.join(HADOOP_AWS)}), so s3a:// addresses cannot be reached. Give its jars, and"
-            " those of Amazon's SDK, in the setting jars; or install one of these lines, for"
-            " example: pip install 'pyspark>=4.1.4,<4.2'."
+            f"No hadoop-aws version is known for Spark {spark_version} (supported:"
+            f" {', '.join(HADOOP_AWS)}), so s3a:// addresses cannot be reached. Set the paths of"
+            " its jars and those of Amazon's SDK in the setting jars; or install one of these"
+            " versions, for example: pip install 'pyspark>=4.1.4,<4.2'."
         )
     return s3_library(*found).whole
 
@@ -218,11 +216,17 @@ def format_conf(
     spark_version: str,
     addresses: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return the settings that bring a format's classes, and those of a storage, into Spark.
+    """Return the settings that add the classes of a format and of object storage to Spark.
 
-    ``addresses`` are those that the run is known to reach. Jars come from a local path
-    (`jars`, or `spark.jars` in `conf`), from the cache, or through `spark.jars.packages`.
-    What `conf` says itself is kept and added to.
+    Jars come from a local path (`jars`, or `spark.jars` in `conf`), from the cache, or through
+    `spark.jars.packages`. The values in `conf` are kept and extended.
+
+    Args:
+        table_format: The table format.
+        conf: The user's Spark settings.
+        jars: Local jars from the setting jars.
+        spark_version: The version of Spark.
+        addresses: The addresses that the run is known to use.
     """
     out = _words_of_the_format(table_format, conf)
     packages, ivy = conf.get("spark.jars.packages"), conf.get("spark.jars.ivy")
@@ -253,7 +257,7 @@ def _libraries(
     given: Iterable[str | None],
     spark_version: str,
 ) -> Iterator[Library]:
-    """Yield what is needed and not among what the user gives."""
+    """Yield the libraries that are needed and not among the user's jars."""
     of_format = required_jars(table_format, spark_version)
     if of_format and not _given(of_format[0], given):
         yield format_library(of_format)
@@ -263,12 +267,12 @@ def _libraries(
 
 
 def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
-    """Return Spark's settings with the libraries that target-spark asks for fetched and checked.
+    """Return Spark's settings with target-spark's own libraries downloaded and verified.
 
-    ``spark.jars`` names their jars by path. Packages of the user's own stay for Spark to resolve.
+    ``spark.jars`` lists these jars by path. The user's own packages remain for Spark to resolve.
 
     Raises:
-        SparkUnavailableError: a jar cannot be had, or is not the published one.
+        SparkUnavailableError: A jar cannot be downloaded or differs from the published one.
     """
     packages = conf.get("spark.jars.packages", "").split(",")
     libraries = [one for one in every_library() if set(one.asked) <= set(packages)]
@@ -290,7 +294,7 @@ def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
 
 
 def _fetched(conf: Mapping[str, str], libraries: Sequence[Library], home: Path) -> list[str]:
-    """Return the checked jars of libraries, fetched where another process has not done so."""
+    """Return the verified jars of libraries; download those that are not in the cache."""
     folder = Path(conf["spark.jars.ivy"])
 
     def in_cache() -> list[list[str] | None]:
@@ -304,7 +308,7 @@ def _fetched(conf: Mapping[str, str], libraries: Sequence[Library], home: Path) 
     if None in found:
         raise SparkUnavailableError(
             f"Spark's jars could not be fetched ({conf['spark.jars.packages']}, cache {folder}; the"
-            f" resolver's words stand above). {_WAYS_OUT}"
+            f" resolver's messages are above). {_WAYS_OUT}"
         )
     return [jar for jars in found for jar in jars or ()]
 
@@ -316,7 +320,7 @@ def _without_packages(conf: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
-    """Hold the cache's lock while Spark resolves packages of the user's."""
+    """Hold the cache's lock while Spark resolves the user's own packages."""
     if "spark.jars.packages" not in conf or "spark.jars.ivy" not in conf:
         yield
         return
@@ -325,13 +329,13 @@ def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
-    """Return what to do when the jars were asked for and could not be had; else nothing."""
+    """Return the remedy for jars that could not be downloaded; empty if no jars were requested."""
     packages = conf.get("spark.jars.packages")
     if not packages:
         return ""
     return (
         f" Most likely {_get_jars(table_format, packages)} could not be fetched ({packages}, cache"
-        f" {conf.get('spark.jars.ivy')}; the resolver's words stand above). {_WAYS_OUT}"
+        f" {conf.get('spark.jars.ivy')}; the resolver's messages are above). {_WAYS_OUT}"
     )
 
 
@@ -345,20 +349,20 @@ def _line(spark_version: str) -> str:
 
 
 def _words_of_the_format(table_format: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return what Spark is told of a format; a catalog that the user names stays theirs."""
+    """Return the SQL extensions and catalogs for a format; catalogs set by the user are kept."""
     out = {key: conf.get(key, value) for key, value in SPARK_WORDS.get(table_format, {}).items()}
     if _EXTENSIONS in out:
         out[_EXTENSIONS] = _joined(SPARK_WORDS[table_format][_EXTENSIONS], conf.get(_EXTENSIONS))
     for key, value in conf.items():
         if _CATALOG.fullmatch(key) and value in _ICEBERG_CATALOGS:
-            # Each session has caches of its own, and two of ours write one table in turn.
+            # Each session has its own cache, and two sessions write one table in turn.
             cache = f"{key}.cache-enabled"
             out[cache] = conf.get(cache, "false")
     return out
 
 
 def _given(coordinates: str, jars: Iterable[str | None]) -> bool:
-    """Tell whether the artifact is among what the user gives, in whatever version."""
+    """Return True if the user's jars include the artifact, in any version."""
     artifact = re.split(r"[-_]\d", coordinates.split(":")[1])[0]
     return any(artifact in jar for jar in jars if jar)
 

@@ -1,18 +1,14 @@
-"""How Spark's JVM is started: options that make short runs cheap and long ones fast.
+"""Java options and installation folder that make short runs cheap and long runs fast.
 
-Rules of the room: what is chosen here is about speed only; options of the user come last
-and win. Measured on Spark 4.1 and Java 17:
+All choices here affect speed only; the user's options come last and override them. Measured on
+Spark 4.1 and Java 17:
 
-- The second compiler costs more than it gives before a method has run very often, so it
-  is told to wait (`_PATIENT`): a third less CPU for a run of a few hundred thousand
-  rows, a fifth less for millions. ``small_runs`` does without it.
-- Classes that were read and checked once can be kept in an archive that later JVMs map
-  into memory: a third to a half of the start. It is made on purpose, by
-  ``python -m target_spark.spark.class_archive``, and used wherever it fits; Java itself refuses one
-  that does not (another version, other jars).
-- Every session loads what Spark's machine learning registers in it, a tenth of the
-  start, and nothing here asks for it. So a local Spark is started from a folder of links
-  to all of Spark but that jar.
+- Delaying the second compiler (`_PATIENT`) saves a third of the CPU time of a run with some hundred
+  thousand rows, and a fifth for millions. ``small_runs`` disables that compiler.
+- A shared archive of classes (see `target_spark.spark.class_archive`) saves a third to a half of
+  the start. Java rejects an archive that does not fit its version and jars.
+- Loading Spark's machine learning costs a tenth of the start and is not needed, so a local Spark
+  starts from a folder of links to all of Spark except that jar.
 """
 
 from __future__ import annotations
@@ -28,19 +24,13 @@ import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tap_core.io.private_files import trust_fault
-from target_spark.storage.hadoop_fs import is_remote_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = [
     "LAUNCHER_OPTIONS",
     "archive_file",
     "cache_folder",
-    "collect_garbage",
     "jvm_options",
     "spark_home",
 ]
@@ -58,20 +48,20 @@ _WITHOUT_SECOND_COMPILER = ("-XX:TieredStopAtLevel=1",)
 _ONE_THREAD_COLLECTS = "-XX:+UseSerialGC"
 
 LAUNCHER_OPTIONS = " ".join([*_WITHOUT_SECOND_COMPILER, _ONE_THREAD_COLLECTS, "-Xshare:auto"])
-"""For the small JVM that Spark starts before, only to work out a command line."""
+"""Options for the small JVM that Spark starts first, only to build a command line."""
 
 
 def cache_folder() -> Path:
-    """Return the user's folder for what is made or fetched once."""
+    """Return the user's cache folder for downloaded and generated files."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(cache, "target-spark")
 
 
 def spark_home(master: str, spark_version: str) -> Path:
-    """Return the folder that Spark is started from; `SPARK_HOME` wins.
+    """Return the folder to start Spark from; `SPARK_HOME` has priority.
 
-    For a local master it is a folder of links, made here where the Python environment can
-    be written. Other masters tell their workers the folder, so they get the real one.
+    For a local master it is a folder of links, created if the Python environment is writable. Other
+    masters send the folder's path to their workers, so they get the installed package.
     """
     given = os.environ.get("SPARK_HOME")
     if given:
@@ -92,15 +82,15 @@ def spark_home(master: str, spark_version: str) -> Path:
 
 
 def archive_file(java: str, home: Path) -> Path:
-    """Return where the archive of classes for this Java and this Spark is kept.
+    """Return the path of the class archive for this Java and this Spark.
 
-    It stands in the Python environment, since it fits the jars of that one alone.
+    The archive is kept in the Python environment, since it fits only the jars of that environment.
     """
     return _share() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
 
 
 def jvm_options(given: str, *, small_runs: bool, archive: Path | None) -> Iterator[str]:
-    """Yield the options for speed; ``given`` are the user's, which follow them."""
+    """Yield the Java options for speed; ``given`` are the user's options, which follow them."""
     yield from _WITHOUT_SECOND_COMPILER if small_runs else _PATIENT
     if not _COLLECTOR.search(given):
         yield _ONE_THREAD_COLLECTS
@@ -115,16 +105,16 @@ def _share() -> Path:
 
 
 def _is_trusted(path: Path, *beside: Path) -> bool:
-    """Return True if nobody but this user, root or the owner of the environment wrote these.
+    """Return True if only this user, root or the environment's owner can write these paths.
 
-    A path that is not trusted is named in a warning: Java runs what is in it.
+    A warning names an untrusted path, because Java executes its content.
     """
     owners = {Path(sys.prefix).stat().st_uid}
     for each in (path.parent, path, *beside):
         status = each.lstat()
         fault = "is a link" if stat.S_ISLNK(status.st_mode) else trust_fault(status, owners)
         if fault:
-            logger.warning("%s is not used, since %s %s: remove it.", path, each, fault)
+            logger.warning("%s is not used, because %s %s: remove it.", path, each, fault)
             return False
     return True
 
@@ -134,7 +124,7 @@ def _key(*what: str) -> str:
 
 
 def _link_all_but_ml(package: Path, home: Path) -> None:
-    """Make the folder of links; it appears whole, and another process may be first."""
+    """Create the folder of links atomically; another process may create it first."""
     home.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))
     try:
@@ -151,9 +141,3 @@ def _link_all_but_ml(package: Path, home: Path) -> None:
             raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-
-
-def collect_garbage(spark: SparkSession) -> None:
-    """Return the memory of a batch of large rows to the heap, so that batches do not add up."""
-    if not is_remote_session(spark):
-        spark.sparkContext._jvm.java.lang.System.gc()  # type: ignore[union-attr]  # noqa: SLF001

@@ -1,8 +1,8 @@
-"""Files that hand the settings of Spark to its JVM without showing them to other users.
+"""Private files that pass Spark's settings to its JVM without showing them to other users.
 
-The command line of a process can be read by every user of the machine, so it names two
-private files (mode 0600, in a folder of mode 0700) and no setting: one for ``spark-submit
---properties-file``, one of options for ``java @file``. Both are gone once the JVM is up.
+Every user of the machine can read the command line of a process, so it names two private files
+(mode 0600, in a folder of mode 0700) and no setting: one for ``spark-submit --properties-file``,
+one of options for ``java @file``. Both are deleted once the JVM is up.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _EXTRA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _OPTION_KEYS: Final = ("spark.driver.defaultJavaOptions", _EXTRA_OPTIONS)
 
 _HIDDEN: Final = ("-D", "-javaagent:", "-agentlib:", "-agentpath:", "-XX:On")
-"""Beginnings of Java options that carry values chosen by the user. Others are switches, which
-Spark's launcher looks at (``-Xmx``), and stay on the command line."""
+"""Prefixes of Java options that carry values chosen by the user. Other options are switches, some
+of which Spark's launcher reads (``-Xmx``), and stay on the command line."""
 
 _QUOTED: Final = r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\."
 _OPTION: Final = re.compile(rf"(?:{_QUOTED}|[^\s'\"\\])+", re.DOTALL)
-"""One option among many, as Spark's launcher divides them: like a shell."""
+"""One option in a list; Spark's launcher splits the list like a shell."""
 
 _QUOTING: Final = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
@@ -44,14 +44,14 @@ _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
 def launch_environment(
     conf: Mapping[str, str], java: str, environ: Mapping[str, str] | None = None
 ) -> Iterator[dict[str, str]]:
-    """Write the settings into private files; yield the variables that make Spark read them.
+    """Write the settings to private files; yield the variables that make Spark read them.
 
-    What the caller's environment adds to the command line (``PYSPARK_SUBMIT_ARGS``,
-    ``SPARK_SUBMIT_OPTS``) still counts, and is hidden as well. ``spark-defaults.conf`` counts
-    less than ``conf``, as always. ``java`` is the path of the Java that will be started.
+    Options that the caller's environment adds to the command line (``PYSPARK_SUBMIT_ARGS``,
+    ``SPARK_SUBMIT_OPTS``) remain in force and are hidden as well. ``conf`` overrides
+    ``spark-defaults.conf``, as usual. ``java`` is the path of the Java that will be started.
 
     Raises:
-        SparkUnavailableError: options of Java have a quotation mark without its partner.
+        SparkUnavailableError: Java options contain an unpaired quotation mark or backslash.
     """
     given = os.environ if environ is None else environ
     own, rest = _parse_submit_arguments(given.get(_SUBMIT_ARGUMENTS, "pyspark-shell"))
@@ -74,17 +74,18 @@ def launch_environment(
         text = _format_properties(settings)
         if own.properties_file is None:
             words += ["--load-spark-defaults"]
-        else:  # of two files Spark would read the last alone; of one key it takes the last
+        else:  # Spark reads only the last of two files, and of a repeated key the last value
             text = f"{Path(own.properties_file).read_text(encoding='utf-8')}\n\n{text}"
         _write_privately(folder / "spark.properties", text)
         yield {**variables, _SUBMIT_ARGUMENTS: shlex.join([*words, *rest])}
 
 
 def _library_path(java: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the library path under which Java leaves its command line as it is.
+    """Return the library path with which Java does not re-execute itself.
 
-    Where that path has another folder with a JVM, ``java`` puts its own first and executes itself
-    again, with the contents of option files on the command line. It does not if its own is first.
+    If the library path contains another folder with a JVM, ``java`` puts its own folder first and
+    executes itself again, with the contents of option files on the command line. It does not if its
+    own folder is already first.
     """
     given = environ.get(_LIBRARIES)
     own = Path(java).resolve().parent.parent / "lib" / "server"
@@ -94,7 +95,7 @@ def _library_path(java: str, conf: Mapping[str, str], environ: Mapping[str, str]
 
 
 def _parse_submit_arguments(text: str) -> tuple[argparse.Namespace, list[str]]:
-    """Take the arguments that hold settings out of those for spark-submit."""
+    """Separate the arguments that hold settings from other spark-submit arguments."""
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
     parser.add_argument("--properties-file")
@@ -103,10 +104,10 @@ def _parse_submit_arguments(text: str) -> tuple[argparse.Namespace, list[str]]:
 
 
 def _hide_options(key: str, text: str, file: Path) -> str:
-    """Return Java options of which those that carry values are replaced by a file of them."""
+    """Return Java options with those that carry values replaced by a reference to a file."""
     if _OPTION.sub("", text).strip():
         raise SparkUnavailableError(
-            f"{key} has a quotation mark or a backslash without its partner: correct it."
+            f"{key} has an unpaired quotation mark or backslash: correct it."
         )
     shown, hidden = list[str](), list[str]()
     for option in _OPTION.findall(text):
@@ -130,7 +131,7 @@ def _unquote(option: str) -> str:
 
 
 def _quote_for_java(option: str) -> str:
-    """Return an option as one argument in a file of arguments for ``java``."""
+    """Return an option quoted as one argument in an argument file of ``java``."""
     escaped = option.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'.replace("\n", "\\n").replace("\r", "\\r")
 
@@ -149,7 +150,7 @@ def _escape(text: str) -> str:
 
 
 def _write_privately(file: Path, text: str) -> None:
-    """Write a file that this user alone can read, from its first byte on."""
+    """Create a file that only this user can read from the start."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(file, flags, 0o600), "w", encoding="utf-8") as out:
         out.write(text)

@@ -1,9 +1,9 @@
-"""What an action has seen of the rows that passed it, as far as Spark tells it surely.
+"""Row counts of Spark observations, recounted when Spark's figures are not reliable.
 
-Rules of the room: a Spark Connect server waits a tenth of a second for the counts of a write,
-and then answers without them, and without an error. And what a lost executor had shuffled is
-made again by another, and then has been seen twice. So what is empty, and what is not known to
-be right where executors can be lost, is counted anew.
+A Spark Connect server waits a tenth of a second for the metrics of a write and then responds
+without them and without an error. If an executor is lost, another one repeats its shuffle output,
+and rows are observed twice. So empty results, and results that may be wrong because executors can
+be lost, are counted again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Count", "counted", "get_observation", "get_row_count"]
 
 Count: TypeAlias = Callable[[int], int]
-"""Given how many rows were found, return how many there must be; it may look at them again."""
+"""A function from the number of rows found to the expected number; it may count again."""
 
 
 def get_observation(
@@ -29,9 +29,13 @@ def get_observation(
     again: Callable[[], DataFrame],
     expected: int | None = None,
 ) -> Mapping[str, Any]:
-    """Return what an observation has, after its action; ``again`` asks for the same anew.
+    """Return the metrics of an observation after its action.
 
-    ``expected`` is how many ``rows`` there should be, where that is known.
+    Args:
+        spark: The session.
+        observation: The observation.
+        again: A function that returns a DataFrame with the same metrics, for a recount.
+        expected: The expected value of ``rows``, if known.
     """
     found: Mapping[str, Any] = observation.get
     sure = _loses_nobody(spark) if expected is None else found.get("rows") == expected
@@ -41,7 +45,7 @@ def get_observation(
 def get_row_count(
     spark: SparkSession, observation: Observation, written: Callable[[], DataFrame]
 ) -> int:
-    """Return the ``rows`` of an observation; what was ``written`` has as many."""
+    """Return the ``rows`` of an observation, or count the rows of ``written`` again."""
     rows: int = get_observation(
         spark, observation, lambda: written().selectExpr("count(1) AS rows")
     )["rows"]
@@ -49,7 +53,10 @@ def get_row_count(
 
 
 def counted(df: DataFrame, rows: int | None) -> tuple[DataFrame, Count]:
-    """Return rows, and what says how many they are: as given, or as an action on them has seen."""
+    """Return a DataFrame, and a function that returns its row count after an action.
+
+    The count is ``rows`` if it is known, and otherwise observed during the action.
+    """
     if rows is not None:
         return df, lambda _: rows
     from pyspark.sql import Observation
@@ -65,5 +72,5 @@ def counted(df: DataFrame, rows: int | None) -> tuple[DataFrame, Count]:
 
 
 def _loses_nobody(spark: SparkSession) -> bool:
-    """Tell whether the driver is the only executor."""
+    """Return True if the driver is the only executor, so no executor can be lost."""
     return not is_remote_session(spark) and str(spark.sparkContext.master).startswith("local")

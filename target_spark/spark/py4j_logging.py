@@ -1,9 +1,8 @@
-"""What the bridge to the JVM logs of a connection that broke, kept back where the JVM is gone.
+"""Suppression of py4j's log entries about a broken connection after the JVM has ended.
 
-Rules of the room: py4j logs such an error with its stack, in part under no name of its own,
-before it raises it. Where the JVM has ended, whoever asked is told that in words, and the
-stacks would only hide them. Nothing else is kept back: not what is no broken connection,
-and nothing while the JVM lives.
+py4j logs such an error with its stack trace, partly through the root logger, before it raises the
+error. The target reports the end of the JVM in its own message, which the stack traces would hide.
+Only errors of a broken connection are suppressed, and only if the JVM has ended.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ _BROKEN: Final = {"Py4JNetworkError", "OSError"}
 
 
 class _Quiet(logging.Filter):
-    """Lets through what is not of a JVM that is gone."""
+    """Log filter that drops records about the broken connection to an ended JVM."""
 
     def __init__(self, is_gone: Callable[[], bool]) -> None:
         super().__init__()
         self._is_gone = is_gone
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether to log a record."""
+        """Return True if the record is to be logged."""
         return not (_is_broken_connection(record) and self._is_gone())
 
 
 def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
-    """Keep back what the bridge says of a broken connection if ``is_gone`` says so then."""
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each socket that closes
+    """Suppress py4j's records about broken connections while ``is_gone()`` is True."""
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # INFO has each closed socket
     quiet = _Quiet(is_gone)
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(quiet)
@@ -41,7 +40,7 @@ def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
 
 
 def restore(quiet: logging.Filter) -> None:
-    """Keep nothing back any more."""
+    """Remove the filter."""
     for name in _LOGGERS:
         logging.getLogger(name).removeFilter(quiet)
 

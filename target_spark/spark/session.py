@@ -1,11 +1,10 @@
-"""One Spark for the whole run, started in the background, and gone with the process.
+"""The Spark process of a run, started in the background and ended with this process.
 
-Rules of the room: this is the only place that reaches below Spark's public interface.
-The JVM has a process group of its own, so that a signal to ours leaves it a commit to
-finish; it reads its standard input and ends when that closes, which the kernel does
-for us however this process dies. Its standard output is our standard error: ours
-carries states and nothing else. Each thread that writes has a session of its own,
-since settings of a session are shared by all threads that use it.
+Only this module uses Spark's internal interfaces. The JVM has a separate process group, so a signal
+to this process lets it finish a commit. The JVM ends when its standard input closes, which the
+kernel does even if this process is killed. Its standard output is redirected to standard error,
+since standard output carries only states. Each writer thread has its own session, because all
+threads that use a session share its settings.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ _LIBRARIES = threading.Lock()
 
 _MEMORY = "spark.driver.memory"
 _END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
-"""Else a thread that Spark cannot do without may end, and the run would wait for ever."""
+"""Without this option a vital thread of Spark may end, and the run would wait forever."""
 
 _LARGE_ROWS = {
     "spark.hadoop.parquet.page.size.row.check.min": "1",
@@ -78,45 +77,43 @@ _LARGE_ROWS = {
 """Else a writer of Parquet holds a hundred rows before it looks how large they are."""
 
 _OUT_OF_MEMORY = {3, 52}
-"""Exit codes: Java's own with that option, and Spark's."""
+"""Exit codes for lack of memory: Java's own with the option above, and Spark's."""
 
 _LOCAL = re.compile(r"local(?:\[(\w+|\*)\])?")
 _TRIES = 2
 _STILL_WAITING = (
-    "The run was told to stop before the cluster had given it executors. Nothing was begun, and no"
-    " state was let out; look in the cluster's pages for who has its cores and its memory."
+    "The run was stopped before the cluster had assigned executors. Nothing was written, and no"
+    " state was emitted; check in the cluster's UI which applications use its cores and memory."
 )
 _DEATH_SECONDS = 10.0
-"""How long a JVM whose connection broke may take to be gone."""
+"""Seconds to wait for the end of a JVM whose connection broke."""
 
 _STOPPED = "stopped SparkContext"
-"""What Spark says of itself where a cluster has refused it, or has ended it."""
+"""Spark's message after a cluster has rejected or ended the application."""
 
 _ENDED = (
-    "The cluster ended Spark's application in the middle of the run; the words of Spark stand"
-    " on standard error. What was committed before stands, and no state is ahead of it; start"
-    " again."
+    "The cluster ended Spark's application in the middle of the run; Spark's messages are on"
+    " standard error. Earlier commits are safe, and no state is ahead of them; start again."
 )
 
 _LEAST_PROBES, _MOST_PROBES = 8, 256
-"""Tasks that try a folder: all executors should come to one."""
+"""Bounds of the number of tasks that test a folder: each executor should run at least one."""
 
 _PRINTED_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""PySpark's loggers of errors that it raises as well."""
+"""PySpark loggers that log errors which PySpark also raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What a run asks of Spark.
+    """Spark settings of a run.
 
-    ``master`` as Spark writes it, ``conf`` any ``spark.*`` keys (they win over ours, but for
-    those that values depend on),
-    ``jars`` local jars of the table format, instead of resolving them. ``addresses`` are
-    those that the run reaches: a storage may need jars as well. ``small_runs``
-    tells the JVM to start fast rather than to become fast. ``remote`` is a Spark
-    Connect address. ``scratch`` is a private folder for what a Spark on this machine
-    puts down on the way: rows that are sorted or joined stand there in plain text.
-    ``shared`` are folders of this machine that executors elsewhere must see, by setting.
+    ``master`` is Spark's master URL. ``conf`` are ``spark.*`` keys; they override ours, except
+    those that values depend on. ``jars`` are local jars of the table format, used instead of
+    resolving them. ``addresses`` are the locations that the run uses: a storage may need jars as
+    well. With ``small_runs`` the JVM is optimized for a fast start. ``remote`` is a Spark Connect
+    address. ``scratch`` is a private folder for temporary files of a local Spark, which contain
+    rows in plain text. ``shared`` are folders of this machine that remote executors must see, by
+    setting.
     """
 
     master: str = "local[*]"
@@ -131,19 +128,19 @@ class SparkSettings:
     shared: Mapping[str, str] = field(default_factory=dict)
 
     def patient(self) -> SparkSettings:
-        """Return settings by which a task that fails is tried again on one machine, too.
+        """Return settings with which a local Spark retries failed tasks.
 
-        A cluster does so anyway; a local master has its number of tries in its name.
+        A cluster retries anyway; for a local master the number of attempts is part of its URL.
         """
         local = _LOCAL.fullmatch(self.master)
         return replace(self, master=f"local[{local[1] or 1},{_TRIES}]") if local else self
 
 
 def load_libraries(*, connect: bool = False) -> None:
-    """Import Spark's Python libraries, one thread at a time; with ``connect`` also its client's.
+    """Import Spark's Python libraries under a lock; with ``connect`` also the Connect client.
 
-    Their modules import each other in circles: two threads at it would each see the
-    other's half.
+    The modules import each other circularly: two threads that import them at the same time would
+    each see partly initialized modules.
     """
     with _LIBRARIES:
         import pyspark.logger
@@ -153,15 +150,15 @@ def load_libraries(*, connect: bool = False) -> None:
             pyspark.logger.PySparkLogger.getLogger(name).disabled = True
         if connect:
             import pyspark.sql.connect.session
-        elif find_spec("py4j") is not None:  # a client of Spark Connect alone has no bridge
+        elif find_spec("py4j") is not None:  # missing in the Spark Connect client package
             import pyspark.java_gateway
 
 
 def check_java(environ: Mapping[str, str] | None = None) -> str:
-    """Return the path of the Java that Spark will take.
+    """Return the path of the Java that Spark will use.
 
     Raises:
-        SparkUnavailableError: there is none, it does not run, or it is too old.
+        SparkUnavailableError: Java is missing, does not run, or is too old.
     """
     env = os.environ if environ is None else environ
     home = env.get("JAVA_HOME")
@@ -184,7 +181,7 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
     if found is None:
         first = (answer.stderr + answer.stdout).strip().partition("\n")[0]
         raise SparkUnavailableError(
-            f"{java} does not tell its version ({first!r}). {_JAVA_WAY_OUT}"
+            f"{java} does not print its version ({first!r}). {_JAVA_WAY_OUT}"
         )
     if int(found[1]) < MIN_JAVA_VERSION:
         raise SparkUnavailableError(f"Java {found[1]} is too old: {java}. {_JAVA_WAY_OUT}")
@@ -194,10 +191,10 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
 def spark_conf(
     settings: SparkSettings, spark_version: str, archive: Path | None = None
 ) -> dict[str, str]:
-    """Return every setting that Spark is started with.
+    """Return all settings that Spark is started with.
 
-    `settings.conf` wins over ours, but for what values depend on. ``archive`` is where an archive
-    of Spark's classes may be.
+    `settings.conf` overrides ours, except settings that values depend on. ``archive`` is the path
+    of a class archive, which may not exist.
     """
     conf = _lean(settings.master) | _upload_buffers(settings)
     conf["spark.sql.warehouse.dir"] = _default_database(settings.scratch)
@@ -217,7 +214,7 @@ def spark_conf(
 
 
 def _lean(master: str) -> dict[str, str]:
-    """Return what makes a Spark small."""
+    """Return the settings for a small Spark."""
     conf = {
         _MEMORY: "1g",
         "spark.ui.enabled": "false",
@@ -228,7 +225,7 @@ def _lean(master: str) -> dict[str, str]:
         **_LARGE_ROWS,
         **protective_conf(master),
     }
-    if is_local_master(master):  # a machine's own name may lead elsewhere
+    if is_local_master(master):  # the machine's host name may resolve to another address
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if master.startswith("local"):
         conf["spark.sql.shuffle.partitions"] = str(min(8, max(2, os.cpu_count() or 2)))
@@ -236,18 +233,18 @@ def _lean(master: str) -> dict[str, str]:
 
 
 def _default_database(scratch: str) -> str:
-    """Return the folder of Spark's default database, which no table goes to.
+    """Return the folder of Spark's default database, which holds no table.
 
-    Spark makes the folder at its start. Without a private one, it is given a folder that exists.
+    Spark creates the folder at its start. Without a private folder, an existing one is used.
     """
     folder = Path(scratch, "warehouse") if scratch else Path(__file__).parent
     return to_spark_uri(str(folder))
 
 
 def _upload_buffers(settings: SparkSettings) -> dict[str, str]:
-    """Return where what goes to object storage is put down first; Hadoop's own choice all may read.
+    """Return the setting for upload buffers of object storage, in the private scratch folder.
 
-    On a cluster it is the executors' to choose.
+    Hadoop's default folder is readable by all users. On a cluster the executors choose the folder.
     """
     is_fit = (
         settings.scratch and "," not in settings.scratch and settings.master.startswith("local")
@@ -258,8 +255,8 @@ def _upload_buffers(settings: SparkSettings) -> dict[str, str]:
 
 
 def _scratch(settings: SparkSettings) -> dict[str, str]:
-    """Return where Spark puts things down, as it reads it; its own choice all may read."""
-    is_fit = settings.scratch and "," not in settings.scratch  # which Spark would divide
+    """Return the variable for Spark's temporary files; Spark's default is readable by all users."""
+    is_fit = settings.scratch and "," not in settings.scratch  # a comma would separate folders
     is_set = "spark.local.dir" in settings.conf or "SPARK_LOCAL_DIRS" in os.environ
     if not is_fit or is_set or not settings.master.startswith("local"):
         return {}
@@ -267,7 +264,7 @@ def _scratch(settings: SparkSettings) -> dict[str, str]:
 
 
 class Session:
-    """A Spark that starts in the background: `start`, then `spark()` waits for it."""
+    """A local Spark process, started in the background by `start`; `spark()` waits for it."""
 
     def __init__(
         self,
@@ -298,8 +295,10 @@ class Session:
     ) -> Session:
         """Begin to start Spark and return at once.
 
-        ``pass_fds`` are open files that live as long as the JVM does (a lock, say);
-        ``on_jvm`` is called with the JVM's process id before Spark can write anything.
+        Args:
+            settings: The Spark settings of the run.
+            pass_fds: Open files that must stay open as long as the JVM lives, such as a lock.
+            on_jvm: A function called with the JVM's process id before Spark can write anything.
         """
         session = cls(settings, pass_fds=pass_fds, on_jvm=on_jvm)
         session._thread.start()
@@ -309,7 +308,7 @@ class Session:
         """Return the Spark session, waiting until it is up.
 
         Raises:
-            SparkUnavailableError: it cannot come up, and why.
+            SparkUnavailableError: Spark cannot start; the message has the reason.
         """
         self._thread.join()
         if self._failure is not None:
@@ -331,18 +330,18 @@ class Session:
 
     @property
     def jvm_pid(self) -> int | None:
-        """The JVM's process id; None before it runs."""
+        """The JVM's process id; None before the JVM runs."""
         process = self._process()
         return None if process is None else process.pid
 
     @property
     def application(self) -> str | None:
-        """What Spark calls this run; known once it is up, and ever after."""
+        """Spark's application id; None until Spark is up."""
         return self._application
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """Why Spark cannot come up or is gone, as far as that is known by now; never waits."""
+        """The reason why Spark cannot start or has ended, as far as known; never blocks."""
         process = self._process()
         if self._failure is None and self._spark is not None and process is not None:
             code = process.poll()
@@ -353,14 +352,14 @@ class Session:
         return self._failure
 
     def stop(self, wait_seconds: float = 30) -> None:
-        """End Spark and its JVM, and wait until it is gone; a JVM that stays is killed."""
+        """End Spark and its JVM and wait for it; kill a JVM that takes over ``wait_seconds``."""
         self._thread.join()
         self._closing = True
         if self._spark is not None:
             context = self._spark.sparkContext
-            with contextlib.suppress(Exception):  # a JVM that is gone cannot be asked
+            with contextlib.suppress(Exception):  # the JVM may have ended
                 self._spark.stop()
-            with contextlib.suppress(Exception):  # and this ends what that broke off
+            with contextlib.suppress(Exception):  # if stopping the session failed halfway
                 context.stop()
         self._forget()
         process = self._process()
@@ -375,34 +374,34 @@ class Session:
             process.wait()
 
     def kill(self) -> None:
-        """End the JVM at once; what it was committing may or may not be in the tables."""
+        """Kill the JVM at once; a commit in progress may or may not be in its table."""
         pid = self.jvm_pid
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
 
     def give_up_waiting(self) -> None:
-        """End the JVM if it still waits for a cluster's executors: nothing was begun."""
+        """End the JVM if it still waits for a cluster's executors, before any work began."""
         if self._is_waiting:
             self._failure = SparkUnavailableError(_STILL_WAITING)
             self.kill()
 
     def _is_ended(self) -> bool:
-        """Tell whether a cluster has ended the application, whose JVM lives on without it."""
+        """Return True if a cluster has ended the application while the JVM still runs."""
         spark = self._spark
         if spark is None or self._closing or self._settings.master.startswith("local"):
             return False
         context: Any = spark.sparkContext
         try:
             return bool(context._jsc.sc().isStopped())  # noqa: SLF001
-        except Exception:  # noqa: BLE001  (a JVM that is just ending: it is asked for next time)
+        except Exception:  # noqa: BLE001  (the JVM is ending; the next call sees it)
             return False
 
     def _process(self) -> Any:
         return getattr(self._gateway, "proc", None)
 
     def _is_gone(self) -> bool:
-        """Tell whether the JVM has ended; its connection broke, so it may be about to."""
+        """Return True if the JVM ends within ten seconds after its connection broke."""
         try:
             self._process().wait(_DEATH_SECONDS)
         except subprocess.TimeoutExpired:
@@ -416,7 +415,7 @@ class Session:
             self._check_shared(self._spark)
         except TargetSparkError as error:
             self._failure = self._failure or (SparkDiedError(_ENDED) if self._is_ended() else error)
-        except Exception as error:  # noqa: BLE001  (it is raised where Spark is asked for)
+        except Exception as error:  # noqa: BLE001  (`spark` raises it)
             self._failure = SparkUnavailableError(
                 f"Spark did not start: {_explain_failure(error, self._settings.master)}"
             )
@@ -442,7 +441,7 @@ class Session:
             return self._connect(conf)
 
     def _check_shared(self, spark: SparkSession) -> None:
-        """Let the executors of a cluster try the folders that they must see."""
+        """Check that the executors of a cluster see the shared folders."""
         if not self._settings.shared:
             return
         context: Any = spark.sparkContext
@@ -458,7 +457,7 @@ class Session:
             self._is_waiting = False
 
     def _launch(self, conf: Mapping[str, str], home: Path, java: str) -> None:
-        """Start the JVM, whose command line shows none of the settings."""
+        """Start the JVM without settings on its command line."""
         from pyspark import java_gateway
         from pyspark.errors import PySparkRuntimeError
 
@@ -478,7 +477,7 @@ class Session:
                 self._gateway = launch(None, popen)
         except PySparkRuntimeError as error:
             raise SparkUnavailableError(
-                "Spark's JVM ended before it was up; its own words stand on standard error."
+                "Spark's JVM ended before it was up; its messages are on standard error."
                 + (
                     jars_hint(self._settings.format, conf)
                     or " Check master and the spark settings."
@@ -504,7 +503,7 @@ class Session:
         return SparkSession.builder.getOrCreate()
 
     def _forget(self) -> None:
-        """Make pyspark forget the JVM, so that a later session starts its own."""
+        """Reset PySpark's reference to the JVM, so that a later session starts a new one."""
         self._spark = None
         if self._gateway is None:
             return
@@ -520,53 +519,53 @@ class Session:
 
 
 def _check_values(conf: Mapping[str, str]) -> None:
-    """Refuse settings in force, also of ``spark-defaults.conf``, that would falsify values."""
+    """Raise if settings in force, including ``spark-defaults.conf``, would falsify values."""
     found = [describe_conflict(key, conf[key], why) for key, why in find_conflicts(conf)]
     if found:
         raise UnsupportedError(f"Spark's settings would falsify values: {'; '.join(found)}.")
 
 
 def _explain_failure(error: Exception, master: str) -> str:
-    """Say why no application came up, without the stacks of the JVM."""
+    """Return the reason why no application started, without the JVM's stack traces."""
     text = str(error)
     if _STOPPED not in text or master.startswith("local"):
         return text.partition("\n\tat ")[0]
     return (
-        f"{master} (the setting master) took no application. A master of the same line of Spark"
+        f"{master} (the setting master) accepted no application. A master of the same Spark version"
         " must run there, and it and its workers must reach this machine (spark.driver.host, in"
-        " the setting spark); Spark's own words stand on standard error."
+        " the setting spark); Spark's messages are on standard error."
     )
 
 
 def _death(code: int, settings: SparkSettings) -> SparkDiedError:
-    """Say how the JVM ended, by its exit code."""
+    """Return the error for the end of the JVM, by its exit code."""
     memory = settings.conf.get(_MEMORY) or _lean(settings.master)[_MEMORY]
     if code in _OUT_OF_MEMORY:
         why = f"it ran out of memory: {_MEMORY} is {memory}. Set more of it (in spark)"
         why += ", or a smaller flush_bytes or flush_rows"
     elif code == -signal.SIGKILL:
         why = (
-            f"it was killed, perhaps by the system for want of memory ({_MEMORY} is {memory});"
+            f"it was killed, perhaps by the system for lack of memory ({_MEMORY} is {memory});"
             " give the machine or the container more, or Spark less"
         )
     else:
         why = f"signal {-code}" if code < 0 else f"exit code {code}"
-        why += "; its own words stand on standard error"
+        why += "; its messages are on standard error"
     return SparkDiedError(
-        f"Spark's JVM ended in the middle of the run: {why}. What was committed before"
-        " stands, and no state is ahead of it; start again."
+        f"Spark's JVM ended in the middle of the run: {why}. Earlier commits are safe,"
+        " and no state is ahead of them; start again."
     )
 
 
 def _workers_python(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return which Python executors start, as pyspark reads it; ours where nothing is said."""
+    """Return the variable for the Python of executors if the user configured one."""
     python = conf.get("spark.pyspark.python")
     return {"PYSPARK_PYTHON": python} if python else {}
 
 
 @contextlib.contextmanager
 def _environment(**values: str) -> Iterator[None]:
-    """Say it as pyspark and Spark read it, and only while they do."""
+    """Set environment variables for the duration of the ``with`` block."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -580,7 +579,7 @@ def _environment(**values: str) -> Iterator[None]:
 
 
 def _stderr_or_nothing() -> int:
-    """Return where the JVM's standard output goes: our standard error, if there is one."""
+    """Return the JVM's standard output: standard error, or the null device if that is closed."""
     try:
         os.fstat(2)
     except OSError:

@@ -1,1 +1,1 @@
-"""Files and folders of a load: spool, staging area, locks, storage errors."""
+"""Files and folders of a load: spool, staging area, job locks and storage errors."""

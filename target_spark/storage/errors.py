@@ -1,8 +1,8 @@
-"""What a storage of objects says when it refuses, in words for the person who runs it.
+"""Explanations of object storage errors for the user.
 
-Rules of the room: pure. Such an error is known by the names of its exceptions, and said with
-the setting that is wrong; what the storage answered goes in as it came, and never a value of a
-setting. What fails for a while and then passes is the business of `target_spark.storage.retry`.
+An error is recognized by the names of its Java exceptions, and explained with the setting to
+correct. The storage's own message is repeated unchanged, but never the value of a setting.
+Transient errors are handled in `target_spark.storage.retry`.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ _SIGNS: Final = (
     (
         re.compile(r"NoAwsCredentialsException|NoAuthWithAWSException"),
         (
-            "nothing says with which credentials it is reached. Set {keys}; or give the process the"
-            " variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            "no credentials are configured. Set {keys}; or set the environment variables"
+            " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         ),
     ),
     (
         re.compile(r"UnknownStoreException|NoSuchBucketException"),
         (
-            "there is no such bucket. Make it, or set path and staging to one that there is; where"
-            " it is on another server than Amazon's, say so by {s3a}endpoint in the setting spark"
+            "there is no such bucket. Create it, or set path and staging to an existing one; if it"
+            " is on another server than Amazon's, set {s3a}endpoint in the setting spark"
         ),
     ),
     (
         re.compile(r"SignatureDoesNotMatch|InvalidAccessKeyId|Status Code: 40[13]\b"),
         (
-            "it does not let us in with these credentials, or they may not do this. Check {keys},"
+            "it rejects these credentials, or they lack a permission. Check {keys},"
             " and that they may read, write, list and delete there"
         ),
     ),
     (
         re.compile(r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.s3a\.S3AFileSystem"),
         (
-            "Spark has no jars for it. They are fetched where path or staging is such an address,"
-            " or the setting spark has a key that begins with {s3a}; or give them in the setting"
-            " jars"
+            "Spark has no jars for it. They are fetched if path or staging is such an address,"
+            " or the setting spark has a key that begins with {s3a}; or set their paths in the"
+            " setting jars"
         ),
     ),
     (
         re.compile(r"fs\.s3a\.impl\.InstantiationIOException"),
-        "what the setting spark says of it ({s3a}...) cannot be used",
+        "its configuration in the setting spark ({s3a}...) is invalid",
     ),
 )
 
 
 def find_storage_error(text: str) -> str | None:
-    """Return what a storage refused, and the way out, if an error's text says that one did."""
+    """Return the explanation and remedy if an error text is a storage's refusal, or None."""
     for sign, words in _SIGNS:
         if sign.search(text):
             bucket = _BUCKET.search(text)

@@ -1,9 +1,8 @@
-"""Folders as Spark sees them: what is in one, and how it is removed.
+"""File operations on the file systems that Spark uses: list, delete, upload and sync.
 
-Rules of the room: where Spark is a JVM of ours its own file systems are asked, below its public
-interface. A Spark that is reached through Spark Connect has no such door, so a folder of this
-machine, which is the server's as well, is asked here, and any other address is refused.
-What is synced outlasts a power failure, as far as the disk keeps its word.
+With a local JVM, Hadoop's file systems are called through Spark's internal interface. Spark Connect
+has no such interface: a folder that exists on this machine too is accessed directly, and any other
+address is rejected. Synced files survive a power failure if the disk honors the sync.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ __all__ = [
 
 
 def is_remote_session(spark: SparkSession) -> bool:
-    """Tell whether a session is one of Spark Connect."""
+    """Return True if a session is a Spark Connect session."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def list_folders(spark: SparkSession, address: str) -> list[str]:
-    """Return the names of the folders in a folder, wherever Spark finds it; none if it is not.
+    """Return the sorted names of the folders in a folder; empty if it does not exist.
 
     Raises:
-        UnsupportedError: it is not on this machine, and Spark is reached through Connect.
+        UnsupportedError: The folder is not on this machine, and Spark is used through Connect.
     """
     if is_remote_session(spark):
         folder = _of_this_machine(address)
@@ -60,10 +59,10 @@ def list_folders(spark: SparkSession, address: str) -> list[str]:
 
 
 def remove_folder(spark: SparkSession, address: str) -> None:
-    """Remove a folder or a file and all that is in it, wherever Spark finds it.
+    """Delete a folder with its content, or a file.
 
     Raises:
-        UnsupportedError: it is not on this machine, and Spark is reached through Connect.
+        UnsupportedError: The folder is not on this machine, and Spark is used through Connect.
     """
     if is_remote_session(spark):
         folder = _of_this_machine(address)
@@ -73,15 +72,15 @@ def remove_folder(spark: SparkSession, address: str) -> None:
             folder.unlink(missing_ok=True)
         return
     system, path = _hadoop(spark, address)
-    system.delete(path, True)  # noqa: FBT003  (Java knows no keywords)
+    system.delete(path, True)  # noqa: FBT003  (recursively)
 
 
 def remove_file(spark: SparkSession, address: str) -> None:
-    """Remove a file, wherever Spark finds it; never a folder.
+    """Delete a file if it exists; never a folder.
 
     Raises:
-        IsADirectoryError: it is a folder.
-        UnsupportedError: it is not on this machine, and Spark is reached through Connect.
+        IsADirectoryError: The address is a folder.
+        UnsupportedError: The file is not on this machine, and Spark is used through Connect.
     """
     if is_remote_session(spark):
         file = _of_this_machine(address)
@@ -94,11 +93,11 @@ def remove_file(spark: SparkSession, address: str) -> None:
         return
     if not system.getFileStatus(path).isFile():
         raise IsADirectoryError("it is a folder, not a file")
-    system.delete(path, False)  # noqa: FBT003  (not what is in it; Java knows no keywords)
+    system.delete(path, False)  # noqa: FBT003  (not recursively)
 
 
 def upload_file(spark: SparkSession, path: str, address: str) -> None:
-    """Put a copy of a file of this machine to an address, wherever Spark finds that."""
+    """Copy a file of this machine to an address of Spark's file systems."""
     if is_remote_session(spark):
         spark.copyFromLocalToFs(path, to_spark_uri(address))
         return
@@ -125,7 +124,10 @@ def fetch_file(spark: SparkSession, address: str, path: Path) -> None:
 
 
 def get_last_modified(spark: SparkSession, address: str) -> float | None:
-    """Return when a file below an address was last written (seconds since 1970), if any was."""
+    """Return the latest modification time of the files below an address, or None if it has none.
+
+    The time is in seconds since 1970.
+    """
     system, path = _hadoop(spark, address)
     found, times = system.listFiles(path, True), list[float]()  # noqa: FBT003  (recursively)
     while found.hasNext():
@@ -134,7 +136,7 @@ def get_last_modified(spark: SparkSession, address: str) -> float | None:
 
 
 def sync(path: Path) -> None:
-    """Write a file, or the names in a folder, of this machine to its disk."""
+    """Flush a local file, or the entries of a local folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -143,9 +145,9 @@ def sync(path: Path) -> None:
 
 
 def sync_table(folder: Path, files: Iterable[Path], hints: Iterable[Path] = ()) -> None:
-    """Write files of a table to the disk, with Hadoop's checksums of them and their names.
+    """Flush files of a table to the disk, with Hadoop's checksum files and the folder entries.
 
-    ``hints`` are files that other writers may take away meanwhile.
+    ``hints`` are files that other writers may delete meanwhile.
     """
     files, folders = list(files), {folder, folder.parent}
     for file in files:
@@ -163,14 +165,14 @@ def _of_this_machine(address: str) -> Path:
     if folder is None:
         raise UnsupportedError(
             f"Through Spark Connect (the setting remote) {address} can be neither listed nor"
-            " removed: only folders that this machine has as well can. Run this with master"
-            " instead of remote."
+            " removed: only folders that also exist on this machine can. Set master instead of"
+            " remote."
         )
     return folder
 
 
 def _hadoop(spark: SparkSession, address: str) -> tuple[Any, Any]:
-    """Return Hadoop's file system of an address, and its path there."""
+    """Return Hadoop's file system of an address, and the path on it."""
     context: Any = spark.sparkContext
     path = context._jvm.org.apache.hadoop.fs.Path(to_spark_uri(address))  # noqa: SLF001
     return path.getFileSystem(context._jsc.hadoopConfiguration()), path  # noqa: SLF001

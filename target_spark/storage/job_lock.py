@@ -1,17 +1,12 @@
-"""One run per job at a time: a lock that lives as long as anything that can commit.
+"""Job lock: at most one run per job, until every process that can commit has ended.
 
-Rules of the room: the lease is a lock of the kernel on a file that is never removed, unless
-the name of the job is used once.
-The JVM inherits the open file, so the lock ends when both our process and its JVM are
-gone, in whatever way they died: no process id is guessed to be alive, none that was
-given to another program is waited for. What works on a Spark Connect server outlives both:
-its sessions are noted in the file, and the next run ends them first. What else stands there is
-for people, and to
-tell an owner that works from one that is dead and leaves a JVM behind; and the time
-of the last run, which stays, so that a clock that was set back makes no run the older one.
-
-A warehouse on this machine holds its own leases; for any other address they lie in the
-user's cache, and hold for the runs of this machine.
+The lock is a kernel lock (flock) on a file that is kept, except for jobs whose name is used once.
+The JVM inherits the open file, so the lock ends when this process and its JVM have ended; no
+process id has to be tested. Sessions on a Spark Connect server can outlive both: their ids are in
+the file, and the next run ends them first. The file also identifies the owner, and keeps the last
+run's start time, so that start times increase even if the clock was set back. For a warehouse on
+this machine the file is in the warehouse; for other addresses it is in the user's cache and covers
+the runs of this machine only.
 """
 
 from __future__ import annotations
@@ -48,7 +43,7 @@ _SHORT = 100
 
 
 def lease_file(warehouse: str, job: str) -> Path:
-    """Return where the lease of a job lies, for a warehouse at this address, however spelled."""
+    """Return the path of a job's lock file; it is the same for all spellings of the warehouse."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", job).lstrip(".")[:_SHORT]
     if name != job:
         name += "-" + hashlib.sha256(job.encode()).hexdigest()[:12]
@@ -62,11 +57,11 @@ def lease_file(warehouse: str, job: str) -> Path:
 
 
 def get_lock_holder(warehouse: str, job: str) -> str | None:
-    """Say who holds the lease of a job; None where nobody does. Nothing is made or kept.
+    """Return a description of the process that holds a job's lock, or None; change nothing.
 
     Raises:
-        LeaseError: the file system knows no locks, or the lease is not trusted.
-        OSError: the lease cannot be opened.
+        JobLockError: The file system has no locks, or the lock file is not trusted.
+        OSError: The lock file cannot be opened.
     """
     path = lease_file(warehouse, job)
     try:
@@ -82,9 +77,9 @@ def get_lock_holder(warehouse: str, job: str) -> str | None:
 
 
 def monotonic_run_start(warehouse: str, jobs: Collection[str], now: int) -> int:
-    """Return now, or right after the last run's start if that is later (both in milliseconds).
+    """Return ``now``, or the last run's start plus 1 if that is later (both in milliseconds).
 
-    ``jobs`` are the names of one job, former ones among them.
+    ``jobs`` are the names of one job, including former names.
     """
     return max(now, *(_last_start(warehouse, job) + 1 for job in jobs))
 
@@ -103,18 +98,18 @@ def _last_start(warehouse: str, job: str) -> int:
 
 
 def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60) -> None:
-    """Wait until nothing that dead owners of jobs with this prefix started can commit any more.
+    """Wait until no JVM of dead owners of jobs with this prefix can commit any more.
 
-    The names of such jobs are used once: what is left of them is removed. Owners that are
-    alive are left alone.
+    The names of such jobs are used once, so their lock files are deleted. Living owners are not
+    affected.
 
     Raises:
-        LeaseError: what a dead one started did not end in time.
+        JobLockError: A JVM of a dead owner did not end in time.
     """
     for path in sorted(lease_file(warehouse, prefix).parent.glob(f"{prefix}*.lease")):
         try:
             file = _open_file(warehouse, path, os.O_RDWR)
-        except OSError:  # its owner has removed it meanwhile, or is another user
+        except OSError:  # the owner has deleted it meanwhile, or is another user
             continue
         try:
             _wait_for_lock(file, path, path.stem, wait_seconds)
@@ -128,7 +123,7 @@ def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60
 
 
 class JobLock:
-    """The right to commit for a job. Made by `take`, ended by `release`."""
+    """The exclusive right to commit for a job, acquired by `take` and ended by `release`."""
 
     def __init__(self, path: Path, file: int, owner: Mapping[str, Any]) -> None:
         self._path = path
@@ -145,14 +140,19 @@ class JobLock:
         started: int = 0,
         wait_seconds: float = 60,
     ) -> JobLock:
-        """Take the lease of a job, waiting for the JVM of a dead owner to end.
+        """Acquire the lock of a job, waiting for the JVM of a dead owner to end.
 
-        ``started`` (milliseconds since 1970) is remembered for the next run.
+        Args:
+            warehouse: The location of the tables.
+            job: The name of the job.
+            run: The id of the run.
+            started: The start of the run in milliseconds since 1970, stored for the next run.
+            wait_seconds: The longest wait for the JVM of a dead owner.
 
         Raises:
-            LeaseError: another run is alive, a dead one's JVM did not end in time, or the lease
-                is not trusted.
-            TableError: the folder cannot be written.
+            JobLockError: Another run is alive, a dead run's JVM did not end in time, or the lock
+            file is not trusted.
+            TableError: The folder cannot be written.
         """
         path = lease_file(warehouse, job)
         file = _open(warehouse, path, job)
@@ -171,34 +171,34 @@ class JobLock:
         return lease
 
     def fileno(self) -> int:
-        """Return the open file that the JVM must inherit."""
+        """Return the descriptor of the lock file, which the JVM must inherit."""
         return self._file
 
     def jvm_started(self, pid: int) -> None:
-        """Note the JVM's process id."""
+        """Record the JVM's process id in the lock file."""
         self._owner["jvm"] = pid
         self._write()
 
     @property
     def left(self) -> tuple[str, ...]:
-        """The sessions on a Spark Connect server that a run left which was killed."""
+        """The Spark Connect sessions of an earlier run that was killed."""
         return tuple(self._owner.get(_SESSIONS, ()))
 
     def sessions_are(self, names: Sequence[str]) -> None:
-        """Note the sessions on a Spark Connect server that may be at work."""
+        """Record the Spark Connect sessions that may still work on the server."""
         self._owner[_SESSIONS] = list(names)
         self._write()
 
     def release(self, *, remove: bool = False) -> None:
-        """End the lease, for the JVM too if it still holds the file; a second call does nothing.
+        """Release the lock, even if the JVM still has the file open; a second call does nothing.
 
-        With ``remove`` the file goes too, which only a job that nobody else has may ask for.
+        With ``remove`` the file is deleted, which is safe only for a job name that is used once.
         """
         if self._file < 0:
             return
-        kept = {_SESSIONS: self._owner.get(_SESSIONS)}  # those that could not be ended
+        kept = {_SESSIONS: self._owner.get(_SESSIONS)}  # sessions that could not be ended
         self._owner = {_STARTED: self._owner[_STARTED], **(kept if kept[_SESSIONS] else {})}
-        with suppress(OSError):  # a full disk: the lock ends all the same
+        with suppress(OSError):  # a full disk does not keep the lock
             self._write()
         if remove:
             self._path.unlink(missing_ok=True)
@@ -227,15 +227,15 @@ def _open(warehouse: str, path: Path, job: str) -> int:
 
 def _not_written(error: OSError) -> TableError:
     return TableError(
-        f"The folder for the tables cannot be written: {error}. Give this user the right, or the"
-        " room, to write there, or set path to a folder that can be written."
+        f"The folder for the tables cannot be written: {error}. Give this user the permission or"
+        " free disk space to write there, or set path to a folder that can be written."
     )
 
 
 def _untrusted(error: UntrustedPathError, job: str) -> JobLockError:
     return JobLockError(
-        f"The lease of job {job!r} cannot be trusted: {error}. Change its owner and mode, or remove"
-        " it, while no run of the job is at work; or choose a folder that only this user, or one"
+        f"The lock of job {job!r} cannot be trusted: {error}. Change its owner and mode, or remove"
+        " it, while no run of the job is active; or choose a folder that only this user, or one"
         " group, may write (path; for tables at an address, XDG_CACHE_HOME)."
     )
 
@@ -248,15 +248,15 @@ def _wait_for_lock(file: int, path: Path, job: str, seconds: float) -> None:
         owner = _read(file)
         if owner.get("pid") and not _is_dead(owner):
             raise JobLockError(
-                f"Another run of job {job!r} is at work: {_named(owner)}. Wait for it or"
-                " end it; two pipelines that load into one place need a setting job each."
-                f" (The lease is {path}.)"
+                f"Another run of job {job!r} is active: {_named(owner)}. Wait for it or"
+                " end it; two pipelines that load into one location need a setting job each."
+                f" (The lock is {path}.)"
             )
         if time.monotonic() >= end:
             raise JobLockError(
-                f"The last run of job {job!r} is dead, but what it started still holds the"
-                f" lease after {seconds:g} s and may yet commit: {_named(owner)}. End that"
-                f" JVM and start again. (The lease is {path}.)"
+                f"The last run of job {job!r} is dead, but its JVM still holds the"
+                f" lock after {seconds:g} s and may yet commit: {_named(owner)}. End that"
+                f" JVM and start again. (The lock is {path}.)"
             )
         time.sleep(_PAUSE)
 
@@ -268,14 +268,14 @@ def _locked(file: int, path: Path) -> bool:
         return False
     except OSError as error:
         raise JobLockError(
-            f"The file system of {path} knows no locks ({error}), so nothing keeps two runs"
-            " apart. Set path to a folder on one that does."
+            f"The file system of {path} does not support locks ({error}), so two runs could write"
+            " at the same time. Set path to a folder on a file system with locks."
         ) from error
     return True
 
 
 def _read(file: int) -> dict[str, Any]:
-    """Return what the owner wrote; nothing while it is writing."""
+    """Return the owner's data, or an empty dictionary while the owner writes it."""
     try:
         found = json.loads(os.pread(file, 65536, 0))
     except ValueError:
@@ -293,7 +293,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _is_dead(owner: Mapping[str, Any]) -> bool:
-    """Tell whether the owner's own process is gone; of another machine's, none is known to be."""
+    """Return True if the owner's process has ended; False for processes of other machines."""
     if owner.get("host") != socket.gethostname():
         return False
     pid = int(owner["pid"])
@@ -302,15 +302,12 @@ def _is_dead(owner: Mapping[str, Any]) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        pass  # it lives, and is another user's
+        pass  # the process exists and belongs to another user
     return _born(pid) != owner.get("born")
 
 
 def _born(pid: int) -> str | None:
-    """Return when a process began, in the kernel's ticks; None where that cannot be known.
-
-    A dead process that nobody has waited for counts as gone.
-    """
+    """Return the start time of a process in kernel ticks, or None if it is unknown or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
@@ -320,6 +317,6 @@ def _born(pid: int) -> str | None:
 
 def _named(owner: Mapping[str, Any]) -> str:
     if "pid" not in owner:
-        return "its owner is not known"
+        return "its owner is unknown"
     jvm = f", JVM {owner['jvm']}" if "jvm" in owner else ""
     return f"process {owner['pid']} on {owner['host']}, since {owner['started']}{jvm}"

@@ -1,8 +1,8 @@
-"""The files behind leases: opened so that no other user can block a job or redirect a write.
+"""Lock files of jobs, opened so that no other user can block a job or redirect a write.
 
-The folder of a warehouse decides who shares its leases: this user alone, or its group where the
-group may write the folder. Its owner and root are always trusted. Leases outside a warehouse are
-in the user's cache and are shared with nobody.
+The permissions of the warehouse folder decide who shares its locks: this user only, or the folder's
+group if it may write the folder. The folder's owner and root are always trusted. Lock files outside
+a warehouse are in the user's cache and are not shared.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Sharing(NamedTuple):
-    """Who may use the leases of a warehouse besides this user and root."""
+    """The owner and group that may use the locks of a warehouse besides this user and root."""
 
     owner: int
     group: int | None
 
     def fault(self, status: os.stat_result) -> str:
-        """Return why a file or folder is not trusted, in words that follow its name."""
+        """Return the reason why a file is not trusted, to follow its name; empty if trusted."""
         if status.st_gid == self.group:
             return ""
         return owner_fault(status, {self.owner})
 
     def tighten(self, file: int, status: os.stat_result, mode: int) -> None:
-        """Give what this user owns to the group or to nobody else."""
+        """Restrict a file of this user to the sharing group, or to this user only."""
         if status.st_uid != os.geteuid():
             return
         with suppress(OSError):  # a user outside the group; a file system without modes
@@ -51,11 +51,11 @@ class _Sharing(NamedTuple):
 
 
 def open_lease(path: Path, flags: int, *, in_warehouse: bool) -> int:
-    """Open a lease file; with ``O_CREAT`` its folders are made.
+    """Open a lock file; with ``O_CREAT`` its folders are created.
 
     Raises:
-        UntrustedPathError: another user controls the file or its folder, or it is a link.
-        OSError: it does not exist, or cannot be opened.
+        UntrustedPathError: Another user controls the file or its folder, or it is a link.
+        OSError: The file does not exist or cannot be opened.
     """
     folder, warehouse = path.parent, path.parent.parent
     is_new = bool(flags & os.O_CREAT)

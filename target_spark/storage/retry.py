@@ -1,21 +1,16 @@
-"""Which failures of a commit pass by themselves, and how long that is waited for.
+"""Classification of commit failures, and retries of those that are transient.
 
-Rules of the room: this is the only place where anything is tried again. What fails is
-known by the names of its exceptions, anywhere in their chain, since the storage, the
-catalog and the table format each have their own:
+Only this module retries. A failure is recognized by the names of all exceptions in its chain,
+because the storage, the catalog and the table format each have their own:
 
-    passing     the storage or the catalog cannot be reached, is busy or throttles: five
-                tries within a minute
-    conflict    another writer changed the table in between: five tries, sooner
-    stale       the table is not any more what it was when it was read: once, at once
-    full        no room on a disk: not tried again
-    cut         Spark does not answer, or is ending: not tried again
-    away        a Spark Connect server does not answer, or has forgotten us, as one does
-                that was started anew: seven tries within three minutes, for that takes long
-    lasting     everything else: not tried again
+    passing     storage or catalog unreachable, busy or throttling: 5 attempts within a minute
+    conflict    another writer changed the table: 5 attempts with shorter pauses
+    stale       the table changed after it was read: 1 retry at once
+    full, cut   disk full; Spark does not respond or is ending: no retry
+    away        Spark Connect server silent or restarted: 7 attempts within three minutes
+    lasting     everything else: no retry
 
-Whatever is tried again must be the same commit under the same number, for the first
-try may have reached the table though its answer did not reach us.
+A retry must repeat the same commit number: the first attempt may have succeeded unnoticed.
 """
 
 from __future__ import annotations
@@ -51,7 +46,7 @@ _Names: TypeAlias = Sequence[tuple[str, str]]
 
 
 class FailureKind(Enum):
-    """What kind of failure it is."""
+    """The kinds of failures."""
 
     PASSING = "passing"
     CONFLICT = "conflict"
@@ -68,11 +63,11 @@ BACKOFF_SECONDS: Final[dict[FailureKind, tuple[float, ...]]] = {
     FailureKind.CONFLICT: (0.2, 1, 3, 9),
     FailureKind.STALE: (0,),
 }
-"""The seconds between two tries."""
+"""The seconds between two attempts."""
 
 _LONGEST: Final = 1000
 _STEP: Final = 0.2
-"""Seconds after which a pause looks whether a signal came."""
+"""Seconds between two checks for a signal during a pause."""
 
 _CLASS_NAMES: Final = re.compile(
     r"^(?:: |\t*(?:Caused by|Suppressed): )?((?:[a-z_]\w*\.)+)([A-Z][\w$]*)(?::|$)", re.MULTILINE
@@ -89,7 +84,7 @@ _PASSING: Final = re.compile(
     r"|ChecksumTransient)(Exception)?"
 )
 _PASSING_IN: Final = {"java.net.": {"SocketException"}, "java.io.": {"IOException", "EOFException"}}
-"""Names that mean little without their package."""
+"""Exception names that are ambiguous without their package."""
 
 _CONFLICT: Final = re.compile(
     r"(DeltaConcurrentModification|Concurrent\w+|MetadataChanged|ProtocolChanged"
@@ -100,11 +95,11 @@ _CONFLICT_IN: Final = ("io.delta.", "org.apache.spark.sql.delta.", "org.apache.i
 _OUR_CONFLICT: Final = ("target_spark.errors.", "ConflictError")
 _DELTALAKE: Final = "_internal."
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
-"""The number of the system's error in a message of deltalake's."""
+"""The number of the operating system's error in a message of deltalake."""
 
 _CUT: Final = {"Py4JNetworkError", "ConnectionError", "ConnectionRefusedError", "EOFError"}
 _WITHOUT_ANSWER: Final = ("py4j.protocol.", "Py4JError")
-"""The error itself, not one of its kinds: the bridge to the JVM found nobody."""
+"""The class itself and no subclass: py4j got no response from the JVM."""
 _CUT_WORDS: Final = (
     "Answer from Java side is empty",
     "SparkContext was shut down",
@@ -117,10 +112,10 @@ _STALE: Final = {"AnalysisException", "ExtendedAnalysisException", "DeltaAnalysi
 _OF_JVM: Final = "Py4JJavaError"
 
 _WORDLESS: Final = "Cannot find main error class"
-"""What PySpark says of some errors of Delta Lake, instead of what they say."""
+"""PySpark's message for some errors of Delta Lake, instead of their own message."""
 
 _AWAY: Final = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
-"""Of gRPC, where nobody answers."""
+"""gRPC status codes of a server that does not respond."""
 _CLIENT: Final = {"pyspark.errors.exceptions.connect", "pyspark.errors.exceptions.base"}
 _FORGOTTEN: Final = re.compile(r"INVALID_HANDLE\..*|NO_ACTIVE_SESSION|RESPONSE_ALREADY_RECEIVED")
 """The names of Spark's errors for a session, or a call, that the server does not know."""
@@ -138,21 +133,21 @@ _NUMBERS: Final = {
         (errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT), FailureKind.PASSING
     ),
 }
-"""What the system itself says of Python's own files."""
+"""Failure kinds by the operating system's error number."""
 
 _BUSY: Final = ("database is locked", "SQLITE_BUSY", "[DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS]")
 _NOT_ALLOWED: Final = ("Permission denied", "Read-only file system", "Is a directory")
 
 _WORDS: Final = {
-    FailureKind.PASSING: "The storage or the catalog did not answer as it should",
-    FailureKind.AWAY: "The Spark Connect server (the setting remote) did not answer as it should",
-    FailureKind.CONFLICT: "Another writer changed the table at the same time, again and again",
+    FailureKind.PASSING: "The storage or the catalog did not respond properly",
+    FailureKind.AWAY: "The Spark Connect server (the setting remote) did not respond properly",
+    FailureKind.CONFLICT: "Another writer repeatedly changed the table at the same time",
     FailureKind.STALE: "Spark refused the write",
 }
 
 
 def classify_failure(error: BaseException) -> FailureKind:
-    """Return what kind of failure an exception is."""
+    """Return the kind of failure of an exception."""
     if _is_away(error):
         return FailureKind.AWAY
     own = [(f"{kind.__module__}.", kind.__name__) for kind in type(error).__mro__]
@@ -171,19 +166,23 @@ def retry_transient(
     before_again: Callable[[BaseException], None],
     stopping: Callable[[], bool] = bool,
 ) -> _T:
-    """Do a step, and do it again where its failure passes; ``what`` is written, in words.
+    """Run a step, and retry it after transient failures.
 
-    ``before_again`` is called with the failure before each further try; what it raises
-    ends the trying. After a signal nothing is waited for any more.
+    Args:
+        step: The function to run.
+        what: A description of the step for messages.
+        before_again: A function called with the failure before each retry; an exception that it
+        raises ends the retries.
+        stopping: A function that returns True after a signal; then no further pause is made.
 
     Raises:
-        StorageError: the failure did not pass.
+        StorageError: The failure persisted.
     """
     failures: list[FailureKind] = []
     while True:
         try:
             return step()
-        except Exception as error:  # noqa: PERF203  (what is tried takes seconds)
+        except Exception as error:  # noqa: PERF203  (each attempt takes seconds)
             before_again(error)
             fault = classify_failure(error)
             pauses = BACKOFF_SECONDS.get(fault, ())[failures.count(fault) :]
@@ -193,17 +192,17 @@ def retry_transient(
             if not pauses:
                 _raise_in_words(what, fault, error)
                 raise
-            words = "%s: try %d failed and is repeated in %g s: %s"
+            words = "%s: attempt %d failed and is repeated in %g s: %s"
             logger.warning(words, what, len(failures), pauses[0], first_error_line(error))
             _sleep(pauses[0], stopping)
 
 
 @contextmanager
 def disk_full_context(place: str, way_out: str) -> Iterator[None]:
-    """Name the place where there is no room.
+    """Convert a full disk in the ``with`` block into an error that names the location.
 
     Raises:
-        DiskFullError: what is done here found a disk full.
+        DiskFullError: The block failed because a disk is full.
     """
     try:
         yield
@@ -215,17 +214,17 @@ def disk_full_context(place: str, way_out: str) -> Iterator[None]:
 
 
 def translate_disk_full(place: str, way_out: str, error: BaseException) -> DiskFullError | None:
-    """Return the error that names the place, if the disk was full."""
+    """Return an error that names the location if the disk was full, or None."""
     if classify_failure(error) is not FailureKind.FULL:
         return None
     return DiskFullError(
-        f"No room is left for {place}: {_words_of_full(error)}. Nothing of this batch"
-        f" counts, and no state that covers it leaves. {way_out}, and start again."
+        f"No space is left for {place}: {_words_of_full(error)}. Nothing of this batch is"
+        f" committed, and no state that covers it is emitted. {way_out}, and start again."
     )
 
 
 def first_error_line(error: BaseException) -> str:
-    """Return what an exception says, and its last cause, without the stacks of the JVM."""
+    """Return the message of an exception and of its last cause, without Java stack traces."""
     lines = [line for line in _format_error(error).splitlines() if line.strip(": ")]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         del lines[0]
@@ -236,9 +235,9 @@ def first_error_line(error: BaseException) -> str:
 
 
 def _is_away(error: BaseException) -> bool:
-    """Tell whether it is Spark Connect's word, or gRPC's, for a server that is not there for us."""
+    """Return True if a Spark Connect or gRPC error says that the server or session is gone."""
     known: Any = error
-    if type(error).__module__ in _CLIENT:  # one of the bridge would ask its JVM for its name
+    if type(error).__module__ in _CLIENT:  # a py4j error would call the JVM
         status = known.getGrpcStatusCode() if hasattr(error, "getGrpcStatusCode") else None
         return getattr(status, "name", None) in _AWAY or bool(
             _FORGOTTEN.fullmatch(known.getCondition() or "")
@@ -275,7 +274,7 @@ def _is_passing(text: str, names: _Names) -> bool:
 
 
 def _format_error(error: BaseException) -> str:
-    """Return what an exception says, also where PySpark has no words for what it met."""
+    """Return the message of an exception, also where PySpark has no message for it."""
     text = _IN_WORDS.sub(r"Spark Connect: \1: \2", str(error))
     met = error.__context__
     return text if met is None or _WORDLESS not in text else str(met)
@@ -292,7 +291,7 @@ _SIGNS: Final = (
     (FailureKind.PASSING, _is_passing),
     (FailureKind.STALE, _is_stale),
 )
-"""The first that fits decides."""
+"""Tests for each kind; the first that succeeds decides."""
 
 
 def _words_of_full(error: BaseException) -> str:
@@ -304,27 +303,29 @@ def _words_of_full(error: BaseException) -> str:
 
 def _gave_up(what: str, fault: FailureKind, tries: int, error: BaseException) -> StorageError:
     return StorageError(
-        f"{what}: {_WORDS[fault]}. Tried {tries} times; at last: {first_error_line(error)}. Nothing"
-        " of this batch counts and no state that covers it leaves; what was committed before"
-        " stands. Start again when this is mended."
+        f"{what}: {_WORDS[fault]}. Tried {tries} times; last error: {first_error_line(error)}."
+        " Nothing of this batch is committed and no state that covers it is emitted; earlier"
+        " commits are safe. Start again when this is repaired."
     )
 
 
 def _raise_in_words(what: str, fault: FailureKind, error: BaseException) -> None:
-    """Raise what lasts so that it can be told when the JVM is gone, which keeps its errors' texts.
+    """Raise a `StorageError` for a permanent storage or JVM error; return for all others.
+
+    The error text of a Py4JJavaError is fetched now, because it is lost when the JVM ends.
 
     Raises:
-        StorageError: a storage refused what was asked, or the error is one of the JVM.
+        StorageError: The storage refused the request, or the error came from the JVM.
     """
     if fault is not FailureKind.LASTING or isinstance(error, TargetSparkError):
         return
     refusal = find_storage_error(_format_error(error))
     if refusal is None and type(error).__name__ != _OF_JVM:
         return
-    shown = f"{refusal}. It says: {first_error_line(error)}" if refusal else first_error_line(error)
+    shown = f"{refusal}. Error: {first_error_line(error)}" if refusal else first_error_line(error)
     raise StorageError(
-        f"{what}: {shown}. Nothing of this batch counts and no state that covers it leaves; what"
-        " was committed before stands. Start again when this is mended."
+        f"{what}: {shown}. Nothing of this batch is committed and no state that covers it is"
+        " emitted; earlier commits are safe. Start again when this is repaired."
     ) from error
 
 

@@ -1,10 +1,10 @@
-"""Ordinals of rows that many processes put down at the same time.
+"""Ordinals of rows that several processes spool at the same time.
 
-The ordinal of a row is its place in the input: it decides which of two rows is newer, and counts in
-``_sdc_sequence``, which must not run ahead of the clock. A worker cannot know how many rows others
-read before its own, so its lines have the number of their part and of the row in it. When all parts
-are read, the loader keeps as many ordinals as there are rows, and a line becomes its ordinal where
-it is read. Sources: `target_spark.storage.spool` for lines, `target_spark.frames.sql_plan` for the
+A row's ordinal is its position in the input: it decides which of two rows is newer, and is part of
+``_sdc_sequence``, which must not run ahead of the clock. A worker does not know how many rows
+others read before its own, so its lines contain the number of their part and of the row in it.
+After all parts are read, the loader reserves one ordinal per row, and lines are converted when they
+are read. See `target_spark.storage.spool` for lines and `target_spark.frames.sql_plan` for the
 sequence.
 """
 
@@ -16,27 +16,27 @@ from typing import Final
 __all__ = ["first_in_part", "resolve_ordinals"]
 
 _PARTS: Final = 1 << 62
-"""Where the numbers of such lines begin; no input has so many messages."""
+"""The first number of such lines; larger than the number of messages of any input."""
 
 _ROW_BITS: Final = 32
 _ROWS: Final = (1 << _ROW_BITS) - 1
 
 
 def first_in_part(part: int) -> int:
-    """Return the number in the line of the first row of a part; ``part`` counts within the run."""
+    """Return the line number of the first row of a part; ``part`` counts within the run."""
     return _PARTS + (part << _ROW_BITS)
 
 
 def resolve_ordinals(number: str, starts: Mapping[int, int]) -> str:
-    """Return the SQL of the ordinal of a line, from the SQL of its number.
+    """Return an SQL expression for a line's ordinal, from the SQL expression of its number.
 
-    ``starts`` are the ordinals of the first rows of all parts that may have lines, by part.
+    ``starts`` maps each part that may have lines to the ordinal of its first row.
     """
     if not starts:
         return number
     first, last = min(starts), max(starts)
     listed = ",".join(str(starts.get(part, 0)) for part in range(first, last + 1))
-    known = f"CAST(split('{listed}', ',') AS ARRAY<BIGINT>)"  # made once, and fast to parse
+    known = f"CAST(split('{listed}', ',') AS ARRAY<BIGINT>)"  # a constant that is fast to parse
     part = f"CAST(shiftright({number} - {_PARTS}L, {_ROW_BITS}) AS INT)"
     ordinal = f"element_at({known}, {part} - {first - 1}) + ({number} & {_ROWS}L)"
     return f"if({number} < {_PARTS}L, {number}, {ordinal})"

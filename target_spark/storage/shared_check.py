@@ -1,10 +1,9 @@
-"""Folders that every executor of a cluster must see, tried before a row is put there.
+"""Test at the start of a run that all executors of a cluster see the shared folders.
 
-Rules of the room: an executor without the folder would make one of that name on a disk of
-its own, and rows would be lost in it. So it is tried for real: files are put into a private
-folder there, each is read by a task and written back beside them, and that is read here. A
-task that does not see its file says nothing instead of failing, or Spark would hide its
-failure behind another executor's success. Nothing but Spark is needed on the executors.
+An executor without the folder would create one on its local disk, and its rows would be lost. So
+the test writes files into a private folder there; tasks read each file and write it back, and the
+result is read here. A task that does not see its file returns nothing instead of failing, since
+Spark would retry the task on another executor and hide the failure. The executors need only Spark.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _WHO: Final = (
     "concat_ws(' ', value, try_reflect('java.net.InetAddress', 'getLocalHost'),"
     " try_reflect('java.lang.ProcessHandle', 'current')) AS value"
 )
-"""What was read, and where: the host and the process."""
+"""SQL of the text that was read, followed by the reader's host and process."""
 
 
 def check_shared(
@@ -43,23 +42,26 @@ def check_shared(
     executors: Callable[[], int] = int,
     tasks: int = _FILES,
 ) -> None:
-    """Let executors read and write in folders of this machine, by the setting of each.
+    """Test that executors can read and write folders of this machine.
 
-    ``spark`` is a session whose settings nobody else uses. ``executors`` says how many there
-    are now, of which each is asked if it comes to a task in time; ``tasks`` is how many of
-    these each of them should find.
+    Args:
+        spark: A session whose settings no other code uses.
+        folders: The folder of each setting.
+        executors: A function that returns the current number of executors; the test repeats until
+        that many took part, at most three times.
+        tasks: The number of test files, and so of tasks.
 
     Raises:
-        TableError: a folder cannot be used by one of them.
+        TableError: An executor cannot use a folder.
     """
-    spark.conf.set("spark.sql.files.maxPartitionBytes", "1")  # a task for each file
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "1")  # one task per file
     for setting, folder in folders.items():
         with _named(setting, folder):
             _check(spark, Path(folder), executors, tasks)
 
 
 class _NotSharedError(Exception):
-    """Executors do not see what is put into a folder."""
+    """Executors do not see files that were written into a folder."""
 
 
 def _check(spark: SparkSession, folder: Path, executors: Callable[[], int], tasks: int) -> None:
@@ -73,7 +75,7 @@ def _check(spark: SparkSession, folder: Path, executors: Callable[[], int], task
 
 
 def _answers(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
-    """Return which executors read a file here, and wrote it back."""
+    """Return the executors that read a file and wrote it back."""
     probe = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=folder))
     try:
         given, back = probe / "given", probe / "back"
@@ -90,14 +92,14 @@ def _answers(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
     answers = dict(line.partition(" ")[::2] for line in lines)
     if missing := names - answers.keys():
         raise _NotSharedError(
-            f"of {len(names)} files that were put there, {len(missing)} were not seen by the"
-            " executors that looked for them, or what they wrote was not seen here"
+            f"of {len(names)} files that were written there, {len(missing)} were not seen by the"
+            " executors, or the executors' files were not seen here"
         )
     return set(answers.values())
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what a run left that died at it."""
+    """Delete the test folders of runs that died during their test."""
     for left in folder.glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if left.stat().st_mtime < time.time() - _OLD_SECONDS:
@@ -106,20 +108,20 @@ def _remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
-    """Let there be a folder; what had to be made for it goes again where it stayed empty."""
+    """Create a folder for the ``with`` block; afterwards delete new folders that are empty."""
     fresh = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     finally:
         for each in fresh:
-            with suppress(OSError):  # a run has put something there meanwhile
+            with suppress(OSError):  # a run has written something there meanwhile
                 each.rmdir()
 
 
 @contextmanager
 def _named(setting: str, folder: str) -> Iterator[None]:
-    """Say of which setting's folder a failure is."""
+    """Convert failures of the ``with`` block into an error that names the setting."""
     try:
         yield
     except (OSError, _NotSharedError) as error:
@@ -132,7 +134,7 @@ def _not_shared(setting: str, folder: str, why: str) -> TableError:
     return TableError(
         f"{setting}: Spark's executors cannot use {folder}: {why}. On a cluster it must be a"
         " folder that every worker has under the same path (a shared file system), and the"
-        " executors must run as this user, or as one that may read and write what this user"
-        " makes; an address that all of them reach (s3a://bucket/folder) needs neither. No row"
+        " executors must run as this user, or as one that may read and write this user's"
+        " files; an address that all of them reach (s3a://bucket/folder) needs neither. No row"
         " was written."
     )

@@ -1,15 +1,12 @@
-"""What waits for its commit: one file of lines per stream and batch.
+"""Spool: the rows that wait for their commit, in one file of lines per stream and batch.
 
-Rules of the room:
-
-- A line is ``{"n":ordinal,"t":time_extracted,"v":version,"r":record}``; the record's bytes
-  go in as they came. Where the source says more of a row, that stands before the record, as
-  ``"m"``. The ordinal, the place of the message in the input, is what decides
-  later which of two rows is newer: files and their splits keep no order.
-- A folder belongs to one process, which holds a lock on a file in it for as long as it
-  lives. A folder whose lock is free is a dead run's and is removed; another running
-  target's never is.
-- Nobody but the owner may read it: rows stand here in plain text.
+- A line is ``{"n":ordinal,"t":time_extracted,"v":version,"r":record}`` with the record's bytes
+  unchanged. Metadata of the source precede the record as ``"m"``. The ordinal, the message's
+  position in the input, decides later which of two rows is newer, since files and their splits keep
+  no order.
+- A folder belongs to one process, which holds a lock on a file in it. A folder with a free lock
+  belongs to a dead run and is deleted; folders of running targets are never deleted.
+- Only the owner can read the folder, because it contains rows in plain text.
 """
 
 from __future__ import annotations
@@ -59,10 +56,10 @@ _LOCK_NAME: Final = "lock"
 _OURS: Final = re.compile(f"{_FOLDER_PREFIX}[0-9a-f]{{32}}")
 _BUFFER_SIZE: Final = 32 * 1024
 RECORD_BYTES: Final = Limit("TARGET_SPARK_RECORD_BYTES", 16 * MIB)
-"""The most bytes of one record: Spark's JVM takes some twenty times as much for it."""
+"""The largest size of one record: Spark's JVM needs about twenty times as much memory."""
 
 MAX_OPEN_FILES: Final = 200
-"""How many spools are written without closing and opening files in between."""
+"""The largest number of spool files that stay open."""
 
 _DELETED_AT: Final = b'"_sdc_deleted_at"'
 
@@ -77,7 +74,7 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _ToldLine(msgspec.Struct, gc=False):
-    """One line of a row of which its source says more."""
+    """One line of a row with metadata of the source."""
 
     n: int
     t: str | None
@@ -87,7 +84,7 @@ class _ToldLine(msgspec.Struct, gc=False):
 
 
 class _Head(msgspec.Struct, gc=False, omit_defaults=True):
-    """What stands in a line before the record."""
+    """The fields of a line before the record."""
 
     n: int
     t: str | None
@@ -98,23 +95,23 @@ class _Head(msgspec.Struct, gc=False, omit_defaults=True):
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
 _NOTHING: Final = msgspec.Raw(b"null")
 _LONG: Final = 1 << 20
-"""Bytes of a record from which on it is written without being copied into a line first."""
+"""The size in bytes from which a record is written without copying it."""
 
 _LARGE_ROW: Final = 2 * MIB
 LARGE_ROWS_BYTES: Final = 16 * MIB
-"""Bytes of rows of 2 MiB and more that one batch holds: Spark takes some twenty times as much."""
+"""Maximum bytes of rows of 2 MiB and more in one batch; Spark needs about twenty times as much."""
 
 
 @dataclass(frozen=True)
 class Batch:
     """Rows of one stream that are committed together.
 
-    Beside the rows in the spool, which ``count`` and ``nbytes`` count, there are those of
-    ``files``, of which nobody knows yet how many they are. ``first`` and ``last`` are the
-    ordinals of the first and last message; ``received_at`` and ``cut_at`` are the wall
-    times (seconds since 1970) of its first row and of its end. ``has_deletes`` is False
-    only if no row in the spool can be a delete record. ``starts`` are the ordinals at which parts
-    begin whose lines have the number of their part (`target_spark.storage.row_ordinals`).
+    ``count`` and ``nbytes`` count the rows in the spool only; the number of rows in ``files`` is
+    not known yet. ``first`` and ``last`` are the ordinals of the first and last message;
+    ``received_at`` and ``cut_at`` are the wall-clock times (seconds since 1970) of its first row
+    and of its end. ``has_deletes`` is False only if no row in the spool can be a delete record.
+    ``starts`` are the first ordinals of the parts whose lines contain part numbers
+    (`target_spark.storage.row_ordinals`).
     """
 
     stream: StreamId
@@ -133,7 +130,7 @@ class Batch:
 
     @classmethod
     def of(cls, event: SpooledRows, ordinal: int) -> Batch:
-        """Return rows that others have put down, which message ``ordinal`` names, as a batch."""
+        """Return a batch of rows that other processes spooled, named by message ``ordinal``."""
         now = time.time()
         return cls(
             stream=event.stream,
@@ -150,7 +147,7 @@ class Batch:
         )
 
     def remove(self) -> None:
-        """Delete the files of this machine; they may be gone already."""
+        """Delete the batch's spool files on this machine, if they exist."""
         for folder in filter(None, map(to_local_folder, self.paths)):
             if folder.is_dir():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -159,13 +156,13 @@ class Batch:
 
 
 def open_spool_folder(staging: str | None, holds: str) -> SpoolFolder:
-    """Return a new folder in ``staging``; ``holds`` says what is put there, for the error.
+    """Return a new spool folder in ``staging``; ``holds`` names its content in the error.
 
-    Where that is an address, it is in the system's temporary folder: see
+    If ``staging`` is not a local folder, the spool is in the system's temporary folder, see
     `target_spark.storage.staging_upload`.
 
     Raises:
-        TableError: it cannot be written.
+        TableError: The folder cannot be written.
     """
     try:
         return SpoolFolder(to_local_folder(staging) if staging else None)
@@ -178,12 +175,12 @@ def open_spool_folder(staging: str | None, holds: str) -> SpoolFolder:
 class SpoolFolder:
     """A private folder for one run's spools and staged files.
 
-    ``base`` is a folder that exists or can be made; none means the system's temporary
-    one. Raises `OSError` where it cannot be written.
+    ``base`` is a folder that exists or can be created; None means the system's temporary folder.
+    Raises `OSError` if the folder cannot be written.
     """
 
     def __init__(self, base: str | os.PathLike[str] | None = None) -> None:
-        """Make the folder, lock it, and remove what dead runs left beside it."""
+        """Create and lock the folder, and delete the folders of dead runs beside it."""
         root = Path(base) if base is not None else Path(tempfile.gettempdir())
         root.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(root)
@@ -195,7 +192,7 @@ class SpoolFolder:
         return self.path / f"{name}-{uuid.uuid4().hex[:12]}"
 
     def write(self, path: Path, data: bytes) -> None:
-        """Append to a file. Few files stay open, however many streams take turns."""
+        """Append to a file; at most `MAX_OPEN_FILES` files stay open."""
         file = self._open_files.get(path)
         if file is None:
             if len(self._open_files) >= MAX_OPEN_FILES:
@@ -210,7 +207,7 @@ class SpoolFolder:
             raise self._not_written(error) from error
 
     def finish(self, path: Path) -> None:
-        """Bring everything written to a file out of this process's memory."""
+        """Close a file, so that everything written to it leaves this process's buffers."""
         file = self._open_files.pop(path, None)
         if file is not None:
             try:
@@ -221,27 +218,27 @@ class SpoolFolder:
     def _not_written(self, error: OSError) -> Exception:
         place = f"rows that wait ({self.path})"
         return (
-            translate_disk_full(place, "Make room there, or set staging to another folder", error)
+            translate_disk_full(place, "Free space there, or set staging to another folder", error)
             or error
         )
 
     def close(self) -> None:
-        """Remove the folder and all that is in it."""
+        """Delete the folder with its content."""
         for file in self._open_files.values():
-            with contextlib.suppress(OSError):  # a full disk: it is being removed anyway
+            with contextlib.suppress(OSError):  # a full disk: the file is deleted anyway
                 file.close()
         self._open_files.clear()
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
-        _remove_leftovers(self.path.parent)  # a dead run's Spark may have lived when we began
+        _remove_leftovers(self.path.parent)  # folders whose Spark was alive at our start
 
 
 @dataclass
 class Spool:
-    """The rows of one stream that wait, in their order, and files of rows.
+    """The waiting rows of one stream, in order, and batch files.
 
-    ``count`` is of both, a file counting as one; ``nbytes`` is of the rows. `add` is on
-    the path of every record: its cost counts.
+    ``count`` counts rows and files, a file as one; ``nbytes`` counts the bytes of rows. `add` runs
+    for every chunk of records, so its speed matters.
     """
 
     folder: SpoolFolder
@@ -291,11 +288,11 @@ class Spool:
         self.oldest, self.received_at = time.monotonic(), time.time()
 
     def age(self) -> float:
-        """Return for how many seconds the oldest row has waited; 0 when none does."""
+        """Return the seconds for which the oldest row has waited; 0 if there are no rows."""
         return time.monotonic() - self.oldest if self.count else 0.0
 
     def cut(self) -> Batch:
-        """Close the batch and start an empty one. Raises `ValueError` when none waits."""
+        """Close the batch and start an empty one. Raises `ValueError` if nothing is spooled."""
         if not self.count:
             raise ValueError(f"Nothing is spooled for stream {self.stream}.")
         if self._path is not None:
@@ -321,9 +318,9 @@ class Spool:
 
 
 def _new_folder(root: Path) -> tuple[Path, IO[bytes]]:
-    """Make a folder and hold its lock; a run that starts at the same time may be in the way."""
+    """Create a folder and lock it; retry if another starting run deletes it before the lock."""
     while True:
-        # Under a name of its own until the lock is held.
+        # Under another name until the lock is held.
         unborn = Path(tempfile.mkdtemp(prefix=_UNBORN_PREFIX, dir=root))
         with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
             lock = stack.enter_context(_for_the_owner(unborn / _LOCK_NAME))
@@ -334,22 +331,22 @@ def _new_folder(root: Path) -> tuple[Path, IO[bytes]]:
 
 
 def _for_the_owner(path: Path) -> IO[bytes]:
-    """Open a file for appending that nobody else may read."""
+    """Open a file for appending that only the owner may read."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.open(path, flags, 0o600)
     return os.fdopen(file, "ab", buffering=_BUFFER_SIZE)
 
 
 def may_contain_deletes(lines: bytes) -> bool:
-    """Tell whether lines may hold a delete record."""
+    """Return True if lines may contain a delete record."""
     return _DELETED_AT in lines
 
 
 def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
-    """Yield the lines of a chunk, all at once; long records as they are, between their ends.
+    """Yield the lines of a chunk: in one piece, or long records without copying them.
 
     Raises:
-        InvalidInputLine: a record is too long for Spark.
+        InvalidInputLine: A record is too long for Spark.
     """
     bodies = map(_deleted, rows.rows, _times(rows)) if rows.op is Op.DELETE else rows.rows
     beside = (count(first_ordinal), _times(rows), repeat(rows.version), *_told(rows))
@@ -371,13 +368,13 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
 
 
 def _told(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
-    """Yield what the source says of each row, if it says anything of any."""
+    """Yield the metadata of each row, if the source provides any."""
     if rows.meta is not None:
         yield (_NOTHING if each is None else msgspec.Raw(each) for each in rows.meta)
 
 
 def _deleted(row: bytes, at: str | None) -> bytes:
-    """Return a row as a record that deletes: the way in which Singer's taps say it."""
+    """Return a row as a delete record in Singer's form, with ``_sdc_deleted_at``."""
     time = at or datetime.now(timezone.utc).isoformat()
     values = row.rstrip()[:-1].rstrip()
     comma = b"" if values.endswith(b"{") else b","
@@ -390,22 +387,22 @@ def _times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:
 
 
 def _remove_leftovers(root: Path) -> None:
-    """Remove the folders of runs that are dead and were this user's."""
+    """Delete the spool folders of this user's dead runs."""
     for prefix in (_FOLDER_PREFIX, _UNBORN_PREFIX):
         for folder in root.glob(f"{prefix}*"):
-            with contextlib.suppress(OSError):  # another user's, or gone meanwhile
+            with contextlib.suppress(OSError):  # owned by another user, or deleted meanwhile
                 if folder.lstat().st_uid == os.getuid() and not _is_locked(folder):
                     shutil.rmtree(folder)
     for folder in root.glob(f"{_UNBORN_PREFIX}*"):
-        with contextlib.suppress(OSError):  # not empty, or another user's
+        with contextlib.suppress(OSError):  # not empty, or owned by another user
             folder.rmdir()
 
 
 def _is_locked(folder: Path) -> bool:
-    """Say whether a living process holds the folder.
+    """Return True if a living process holds the folder.
 
-    One without a lock file is somebody else's, or, under a name of ours, what is left of
-    one whose removal was broken off.
+    A folder without a lock file belongs to another program, unless it has a spool folder's final
+    name: then it is the rest of an interrupted deletion.
     """
     try:
         with (folder / _LOCK_NAME).open("rb") as lock:

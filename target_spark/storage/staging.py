@@ -1,7 +1,7 @@
-"""Rows that wait in files of Spark's until their commit is made.
+"""Staging of rows in Parquet files until their commit is made.
 
-Rules of the room: what is put here is gone when the commit is made or has failed. A file
-that cannot be read is an error, not fewer rows, whatever the session says.
+Staged files are deleted when the commit succeeds or fails. An unreadable file raises an error
+regardless of the session's settings, so that no rows are lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["stage_frame", "temporary_location", "translate_write_errors"]
 
 @contextmanager
 def temporary_location(spark: SparkSession, reach: StagingArea, name: str) -> Iterator[str]:
-    """Give a free address for rows that wait; nothing of it is left afterwards."""
+    """Yield an unused address for staged rows; delete its content afterwards."""
     address = reach.new_address(name)
     try:
         yield address
@@ -31,20 +31,20 @@ def temporary_location(spark: SparkSession, reach: StagingArea, name: str) -> It
 
 
 def translate_write_errors(reach: StagingArea) -> AbstractContextManager[None]:
-    """Name the folder of the rows that wait where it has no room for more.
+    """Convert a full disk in the ``with`` block into an error that names the staging folder.
 
     Raises:
-        DiskFullError: what is done here found a disk full.
+        DiskFullError: The block failed because a disk is full.
     """
-    return disk_full_context(f"rows that wait ({reach.place})", "Make room there, or set staging")
+    return disk_full_context(f"rows that wait ({reach.place})", "Free space there, or set staging")
 
 
 @contextmanager
 def stage_frame(spark: SparkSession, reach: StagingArea, df: DataFrame) -> Iterator[DataFrame]:
-    """Give rows that are evaluated once, whatever is done with them after.
+    """Write a DataFrame to staging and yield the staged rows, so that it is evaluated only once.
 
     Raises:
-        DiskFullError: there is no room for them.
+        DiskFullError: There is no space for the rows.
     """
     with temporary_location(spark, reach, "staged") as address:
         with translate_write_errors(reach):

@@ -1,16 +1,12 @@
-"""Where rows stand that wait for their commit, so that whoever reads them for Spark can.
+"""Location of waiting rows that Spark can read: the local spool, or a remote staging address.
 
-Rules of the room:
-
-- In a folder of this machine they are read where the spool has them; nothing is copied. Where
-  ``staging`` is an address, rows are spooled on this machine all the same, their files are put
-  to the address when their commit begins, and removed when it is made or has failed.
-- At an address each job has a folder, and in it each run has one of its own, so no run ever
-  writes into what another one reads. What is left of a run that was killed is removed by the
-  next run of its job that puts something there: at once if it was a run of this machine, for
-  then the lease of the job says that it is gone; else when nothing in it was written for a
-  day, for a lease of another machine is not seen from here. Who removes too much only makes
-  the other one's commit fail: a file that is away is an error, never fewer rows.
+- In a local folder Spark reads the spool files directly. If ``staging`` is an address, rows are
+  still spooled locally; their files are uploaded when the commit begins and deleted when it
+  succeeds or fails.
+- At an address each run has a folder inside its job's folder, so runs never share files. The next
+  run of the job deletes folders of killed runs: at once for runs of this machine, whose end the job
+  lock proves, otherwise after a day without writes. A wrongly deleted folder only fails the other
+  run's commit, since a missing file raises an error.
 """
 
 from __future__ import annotations
@@ -48,21 +44,21 @@ __all__ = ["STALE_AFTER_SECONDS", "StagingArea", "run_folder", "staged_for_spark
 logger = logging.getLogger(__name__)
 
 STALE_AFTER_SECONDS: Final = 24 * 60 * 60.0
-"""Seconds after which what a run of another machine left counts as left."""
+"""Seconds without a write after which files of another machine's run are deleted."""
 
 _OURS: Final = "target-spark"
 _SHORT: Final = 40
 
 
 def run_folder(staging: str, run: RunInfo) -> str:
-    """Return the address of a run's own folder below a staging address."""
+    """Return the address of a run's folder below a staging address."""
     return f"{_job_folder(staging, run.job)}/{_this_machine()}{run.id}"
 
 
 class StagingArea:
-    """The places of one run: ``folder`` of its spool, and its folder at ``staging``, if any.
+    """Staging locations of one run: its spool ``folder``, and its folder at ``staging``.
 
-    ``alone`` says that the run holds the lease of its job. Threads may use it side by side.
+    ``alone`` is True if the run holds the lock of its job. Thread-safe.
     """
 
     def __init__(
@@ -79,12 +75,12 @@ class StagingArea:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether files must be put somewhere before Spark reads them."""
+        """True if files must be uploaded before Spark reads them."""
         return self._address is not None
 
     @property
     def place(self) -> str:
-        """Where rows wait, for people."""
+        """The location of waiting rows, for messages."""
         return self._address or str(self._folder.path)
 
     def new_address(self, name: str) -> str:
@@ -94,7 +90,7 @@ class StagingArea:
         return f"{self._address}/{name}-{uuid.uuid4().hex[:12]}"
 
     def put(self, spark: SparkSession, paths: Iterable[str], address: str) -> list[str]:
-        """Put files of this machine to an address; return the addresses that they have there."""
+        """Upload local files to an address; return their new addresses."""
         self._clear(spark)
         found: list[str] = []
         for path in paths:
@@ -104,7 +100,7 @@ class StagingArea:
         return found
 
     def forget(self, spark: SparkSession, address: str) -> None:
-        """Remove what stands at an address; what cannot be removed is said, and tried again."""
+        """Delete the content of an address; after a failure, log it and retry at the next call."""
         folder = to_local_folder(address)
         if folder is not None:
             rmtree(folder, ignore_errors=True)
@@ -114,12 +110,12 @@ class StagingArea:
             for each in tuple(self._unwanted):
                 remove_folder(spark, each)
                 self._unwanted.discard(each)
-        except Exception as error:  # noqa: BLE001  (the rows are safe, or the run says why not)
-            words = "Rows that do not wait any more still stand at %s: %s"
+        except Exception as error:  # noqa: BLE001  (the rows are safe, or the run fails)
+            words = "Rows that are no longer needed could not be removed from %s: %s"
             logger.warning(words, address, first_error_line(error))
 
     def _clear(self, spark: SparkSession) -> None:
-        """Remove, once, what runs of this job left that were killed."""
+        """Delete, once, the folders of this job's killed runs."""
         with self._clearing:
             if self._is_cleared or self._base is None or self._address is None:
                 return
@@ -130,7 +126,7 @@ class StagingArea:
                     if other != self._address and self._is_left(spark, other, name):
                         remove_folder(spark, other)
             except Exception as error:  # noqa: BLE001  (a later run does it)
-                words = "What earlier runs left at %s could not be removed: %s"
+                words = "Files of earlier runs at %s could not be removed: %s"
                 logger.warning(words, self._base, first_error_line(error))
 
     def _is_left(self, spark: SparkSession, address: str, name: str) -> bool:
@@ -144,7 +140,7 @@ class StagingArea:
 def staged_for_spark(
     spark: SparkSession, reach: StagingArea, paths: Sequence[str]
 ) -> Iterator[Sequence[str]]:
-    """Give the addresses at which Spark reads files of the spool, as long as this lasts."""
+    """Yield the addresses at which Spark reads spool files, valid during the ``with`` block."""
     if not reach.is_elsewhere:
         yield [to_spark_uri(path) for path in paths]
         return
@@ -162,6 +158,6 @@ def _job_folder(staging: str, job: str) -> str:
 
 
 def _this_machine() -> str:
-    """Return what the names of this user's runs on this machine begin with."""
+    """Return the name prefix for runs of this user on this machine."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())
     return f"of-{host}-{os.getuid()}-"

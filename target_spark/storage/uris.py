@@ -1,7 +1,7 @@
-"""Addresses of folders: which are on this machine, and how Spark is told of them.
+"""Conversion of addresses: local paths, and the form that Spark reads.
 
-Rules of the room: an address without a scheme is a folder of this machine, whatever
-Spark's default file system is; Spark therefore gets it with its scheme.
+An address without a scheme is a folder of this machine, regardless of Spark's default file system;
+Spark therefore gets it with the scheme ``file``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 def to_local_folder(address: str) -> Path | None:
-    """Return the absolute path of a folder on this machine; None for any other address."""
+    """Return the absolute path of a folder on this machine, or None for any other address."""
     scheme = _SCHEME.match(address)
     if scheme is None:
         return Path(address).expanduser().absolute()
@@ -28,10 +28,10 @@ def to_local_folder(address: str) -> Path | None:
 
 
 def resolve_address(address: str) -> str:
-    """Return the one spelling of a location: two addresses of one folder are equal then.
+    """Return the normal form of a location, equal for all addresses of the same folder.
 
-    A folder of this machine is absolute, without ``..`` and symbolic links. Of any other address
-    the scheme is in small letters, and its path has no ``.``, ``..``, double or last slash.
+    A local folder becomes absolute, without ``..`` and symbolic links. For any other address the
+    scheme becomes lower case, and the path has no ``.``, ``..``, double or trailing slash.
     """
     folder = to_local_folder(address)
     if folder is not None:
@@ -45,17 +45,17 @@ def resolve_address(address: str) -> str:
 
 
 def get_scheme(address: str) -> str:
-    """Return the scheme of an address in small letters; empty for a path of this machine."""
+    """Return the scheme of an address in lower case; empty for a local path."""
     scheme = _SCHEME.match(address)
     return "" if scheme is None else scheme[1].lower()
 
 
 def is_s3(address: str) -> bool:
-    """Tell whether an address is of object storage that speaks S3, as Spark calls it."""
+    """Return True if an address is S3-compatible object storage, in Spark's spelling (s3a)."""
     return get_scheme(address) == "s3a"
 
 
 def to_spark_uri(address: str) -> str:
-    """Return the address as Hadoop reads it, which decodes no escapes."""
+    """Return the address for Hadoop, which does not decode percent escapes."""
     folder = to_local_folder(address)
     return address if folder is None else f"file://{folder}"

@@ -1,1 +1,1 @@
-"""Tables as the loader sees them: identifiers, layout, constraints, quarantine."""
+"""Model of target tables: identifiers, layout, constraints and quarantine."""

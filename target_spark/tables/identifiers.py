@@ -1,11 +1,9 @@
-"""Names: from a source's words to names that every table format takes.
+"""Conversion of source names to names that every table format accepts.
 
-Rules of the room: pure functions of the names alone. What a name becomes depends on the
-set of names that stand beside it, never on the order in which they came. A name that can
-stay is not touched: dots, emoji, upper case and words of SQL are good names, because
-every reference goes through `quote`. Names that table formats refuse (white space and
-``,;{}()=``, the list of Parquet and Delta Lake) and what breaks quoting or logs (back
-ticks, control characters) become ``_``.
+The result depends only on the set of names in the same table or struct, never on their order.
+Acceptable names stay unchanged: dots, emoji, upper case and SQL keywords are fine, because every
+reference goes through `quote`. White space and ``,;{}()=``, which Parquet and Delta Lake reject,
+and characters that break quoting or logs (backticks, control characters) become ``_``.
 """
 
 from __future__ import annotations
@@ -49,52 +47,52 @@ RESERVED: Mapping[str, frozenset[str]] = MappingProxyType(
         )
     }
 )
-"""Names that a table format has for columns of its own, and takes from no table."""
+"""Names that a table format reserves for its own columns."""
 
 _INTERNAL = ("__target_spark_", "__fivetran_")
-"""How the columns begin that frames have on the way into a table, beside the table's own."""
+"""Prefixes of internal columns that a DataFrame has besides the table's columns."""
 
 _REFUSED = re.compile(r"[\s,;{}()=`\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 _REFUSED_IN_PATHS = re.compile(r"[\\/:*?\"<>|%#\s,;{}()=`\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Above, and what has a meaning in a folder's address on one of the file systems."""
+"""The characters above, and those with a special meaning in paths of any file system."""
 
 _REFUSED_IN_CATALOGS = re.compile(r"[^a-z0-9_]")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LONGEST_TABLE_NAME = 120
-"""In bytes: folders take 255, and writers put their own words beside the name."""
+"""In bytes: folder names have at most 255, and writers append suffixes to the name."""
 
 _LONGEST_GIVEN_NAME = 200
 
 
 def quote(*parts: str) -> str:
-    """Return a reference to a column, or to a field of a struct, for Spark SQL."""
+    """Return a quoted reference to a column or struct field for Spark SQL."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
 def sql_literal(text: str) -> str:
-    """Return a text as Spark SQL writes it."""
+    """Return a text as a Spark SQL string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def format_instant(at: datetime) -> str:
-    """Return an instant as Spark SQL writes it; one without a zone is in UTC."""
+    """Return a datetime as a Spark SQL expression; one without a time zone is in UTC."""
     known = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
     return f"timestamp_micros({(known - _EPOCH) // timedelta(microseconds=1)}L)"
 
 
 def fold_case(name: str) -> str:
-    """Return the form in which two names are one name to a table: case does not count."""
+    """Return a name in lower case, since tables ignore case when they compare names."""
     return name.lower()
 
 
 def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict[str, str]:
-    """Return the column name for each source name, all different whatever their case.
+    """Return a unique column name for each source name, ignoring case.
 
-    Of names that would be one column the first in sorted order gets it, the others
-    ``_2``, ``_3`` and so on; a name that needs no change goes before those that do.
-    ``reserved`` names are given to nobody, nor those that are internal: these get one ``_`` more.
+    If several names become the same column, the first in sorted order gets the name and the others
+    get ``_2``, ``_3`` and so on; an unchanged name has priority over changed names. ``reserved``
+    names are never used; internal names get an additional ``_`` at the front.
     """
     taken = {fold_case(name) for name in reserved}
     result: dict[str, str] = {}
@@ -103,7 +101,7 @@ def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict
         if fold_case(wanted[name]) not in taken:
             result[name] = wanted[name]
             taken.add(fold_case(wanted[name]))
-    numbers: dict[str, int] = {}  # the last one of each name: those before it stay taken
+    numbers: dict[str, int] = {}  # the last number used for each name
     for name in sorted(wanted.keys() - result.keys()):
         number = numbers.get(fold_case(wanted[name]), 1) + 1
         while fold_case(f"{wanted[name]}_{number}") in taken:
@@ -115,7 +113,7 @@ def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict
 
 
 def is_internal(name: str) -> bool:
-    """Tell whether a name begins as those of columns that no table has."""
+    """Return True if a name has the prefix of internal columns that are never in a table."""
     return fold_case(name).startswith(_INTERNAL)
 
 
@@ -127,13 +125,13 @@ def _allowed(name: str) -> str:
 def table_name(stream: StreamId) -> str:
     """Return the name of a stream's table, which is also the name of its folder.
 
-    A stream's name stays as it is wherever a folder can have it, with its namespace and
-    two underscores before it. Where it had to be changed, or where another namespace and
-    name could give the same, a hash of both keeps tables apart.
+    The stream name is kept if it is a valid folder name, with its namespace and two underscores
+    before it. If the name had to be changed, or if another namespace and name could give the same
+    result, a hash of both is appended.
     """
     wanted = f"{stream.namespace}__{stream.name}" if stream.namespace else stream.name
     name = _REFUSED_IN_PATHS.sub("_", wanted)
-    if name[:1] in {"", ".", "_"}:  # Spark takes such folders for hidden
+    if name[:1] in {"", ".", "_"}:  # Spark treats such folders as hidden
         name = f"t{name}"
     ambiguous = bool(stream.namespace) and ("___" in wanted or wanted.count("__") > 1)
     if name == wanted and not ambiguous and len(name.encode()) <= _LONGEST_TABLE_NAME:
@@ -142,22 +140,22 @@ def table_name(stream: StreamId) -> str:
 
 
 def catalog_identifier(stream: StreamId) -> str:
-    """Return the name of a stream's table in a catalog: small letters, digits and ``_``.
+    """Return the name of a stream's table in a catalog: lower-case letters, digits and ``_``.
 
-    Catalogs of Hive's kind take no other signs, and case does not count there. It is the
-    folder's name in small letters, hyphens become ``_``; where anything else had to be
-    changed, the hash keeps tables apart.
+    Catalogs like Hive's accept no other characters and ignore case. The result is the folder's name
+    in lower case with hyphens replaced by ``_``; if anything else had to be changed, a hash is
+    appended.
     """
     folder, digest = table_name(stream), _digest(stream)
     spelled = folder.lower().replace("-", "_")
     name = _REFUSED_IN_CATALOGS.sub("_", spelled)
-    if name[0] == "_":  # Spark takes such folders for hidden
+    if name[0] == "_":  # Spark treats such folders as hidden
         name = f"t{name}"
     return name if name == spelled or folder.endswith(digest) else f"{name}_{digest}"
 
 
 def is_valid_folder_name(name: str) -> bool:
-    """Tell whether a name can be that of a table's folder, wherever it lies."""
+    """Return True if a name is a valid folder name for a table on every file system."""
     hidden = name[:1] in {"", ".", "_"}
     short = len(name.encode(errors="replace")) <= _LONGEST_GIVEN_NAME
     return short and not hidden and not _REFUSED_IN_PATHS.search(name)
@@ -168,6 +166,6 @@ def _shortened(name: str) -> str:
 
 
 def _digest(stream: StreamId) -> str:
-    # A JSON-like form, because joining the two by any sign would make two streams one.
+    # repr of a tuple, because joining the two by a separator would be ambiguous.
     whole = repr((stream.namespace, stream.name)).encode("utf-8", "surrogatepass")
     return hashlib.sha256(whole).hexdigest()[:8]

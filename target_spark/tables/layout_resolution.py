@@ -1,7 +1,7 @@
-"""How the table of one stream is laid out: what was asked, held against its properties.
+"""Validation of a stream's layout settings against the properties of its schema.
 
-Rules of the room: pure. What is asked of this very stream and cannot be is an error; what
-is asked of all streams holds for those that can have it, and the others say so.
+A setting of this one stream that cannot be applied is an error. A setting for all streams applies
+where possible, and the report names the streams without it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _COMPARED: Final = (Date, Decimal, Double, Integer, Text, Timestamp)
 def resolve_layout(
     options: LoadOptions, stream: StreamId, layout: TableSchema
 ) -> tuple[TableLayout, tuple[str, ...]]:
-    """Return how the files of a stream's table are laid out, and what is left out of it.
+    """Return the file layout of a stream's table, and remarks on settings not applied.
 
     Raises:
-        UnsupportedError: what is asked of this very stream cannot be.
+        UnsupportedError: A setting of this one stream cannot be applied.
     """
     own = options.streams.get(str(stream), StreamOptions())
     asked, left_out = options.of(stream), list[str]()
@@ -53,11 +53,11 @@ def resolve_layout(
                 yield wish
             elif getattr(own, setting):
                 raise UnsupportedError(
-                    f"streams.{stream}.{setting}: {why}. Take it out, or name a property that"
+                    f"streams.{stream}.{setting}: {why}. Remove it, or name a property that"
                     " the stream's schema has."
                 )
             else:
-                left_out.append(f"{setting} is left out here: {why}")
+                left_out.append(f"{setting} is not applied: {why}")
 
     def named(setting: str, sources: Iterable[str], types: tuple[type, ...]) -> tuple[str, ...]:
         wishes = map(PartitionField, sources)
@@ -80,10 +80,9 @@ def resolve_layout(
 def add_partition_columns(
     options: LoadOptions, stream: StreamId, layout: TableSchema
 ) -> TableSchema:
-    """Return the layout with the texts that must not be empty.
+    """Return the layout with the text columns that must not be empty.
 
-    Delta takes the empty text for null where it divides files by it, so such a value would
-    be falsified.
+    Delta stores an empty text in a partition column as null, so the value would be falsified.
     """
     if options.format != "delta":
         return layout
@@ -97,14 +96,14 @@ def _fault(layout: TableSchema, source: str, types: tuple[type, ...]) -> str | N
     if column is None:
         return f"the stream has no property {source!r}"
     if not isinstance(column.type, types):
-        return f"{source!r} is of type {column.type.ddl}, which that cannot be"
+        return f"{source!r} is of type {column.type.ddl}, which is not supported for it"
     return None
 
 
 def _partition_fault(layout: TableSchema, wish: PartitionField, fed: Collection[str]) -> str | None:
     if wish.transform == "identity":
         if fed == {wish.source}:
-            return f"{wish.source!r} is the only property, and files need another"
+            return f"{wish.source!r} is the only property, and files need at least one more"
         return _fault(layout, wish.source, _PLAIN)
     column = layout.column_fed_by(wish.source)
     if column is not None and f"_part_{wish.transform}_{column.name}" in layout.types:

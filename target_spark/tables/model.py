@@ -1,8 +1,7 @@
-"""Which table a stream goes to, how it is asked to be laid out, and what a commit did to it.
+"""Values that describe a table, its wanted layout, and the effect of a commit.
 
-Rules of the room: words only, without Spark. A table is a folder, or a name in a catalog;
-whoever writes it refers to it in one way alone, so that nothing in between has to know
-which of the two it is.
+This module does not import Spark. A table is a folder or a name in a catalog; both are addressed
+through `Table`, so other modules need not distinguish them.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ __all__ = [
 ]
 
 QUARANTINE: Final = "__quarantine"
-"""What follows a table's name in that of its quarantine."""
+"""The suffix of a table's name that makes the name of its quarantine."""
 
 Transform: TypeAlias = Literal["identity", "year", "month", "day", "hour"]
-"""What a partition is made of: a column's value, or the part of a date or an instant."""
+"""Partition transforms: a column's value, or a part of a date or timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table: the address of its folder, and its name within the job.
 
-    ``identifier`` (catalog, database, name; or the last ones of these) is how a catalog
-    knows it. With one, ``path`` may be empty: the catalog says where the files are.
+    ``identifier`` (catalog, database, name; or the last parts of these) is its name in a catalog.
+    With an identifier ``path`` may be empty: the catalog chooses the location of the files.
     """
 
     path: str
@@ -41,16 +40,16 @@ class Table:
 
     @property
     def key(self) -> str:
-        """What tells it from every other table of a run."""
+        """The unique key of the table within a run."""
         return ".".join(self.identifier) or self.path
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where it is, in a catalog (to which case does not count) and as a folder."""
+        """The table's locations: its catalog name in lower case, and its folder."""
         return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
     def beside(self, suffix: str) -> Table:
-        """Return the table of the same place with a longer name."""
+        """Return the table at the same location with ``suffix`` appended to its name."""
         path = self.path and f"{self.path}{suffix}"
         name = self.identifier[-1:] and (f"{self.identifier[-1]}{suffix}",)
         return Table(path, f"{self.name}{suffix}", (*self.identifier[:-1], *name))
@@ -58,7 +57,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One part of how a table's files are divided: a property of the stream, or a part of it."""
+    """One partition field of a table: a property of the stream, or a part of its value."""
 
     source: str
     transform: Transform = "identity"
@@ -66,11 +65,11 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """How the files of a table are laid out; what a format cannot do it refuses at start.
+    """The wanted file layout of a table; an unsupported one is rejected at the start.
 
-    ``partition_by``, ``cluster_by`` and ``sort_by`` name properties of the stream, not
-    columns. ``file_bytes`` is the size to aim at. ``properties`` are names and texts that
-    a new table has beside those that the format needs.
+    ``partition_by``, ``cluster_by`` and ``sort_by`` name properties of the stream, not columns.
+    ``file_bytes`` is the target size of files. ``properties`` are additional properties of a new
+    table.
     """
 
     partition_by: tuple[PartitionField, ...] = ()
@@ -82,10 +81,10 @@ class TableLayout:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceOptions:
-    """What is done for a table after the last commit of a run.
+    """Maintenance of a table after the last commit of a run.
 
-    ``compact`` makes few large files of many small ones, of ``file_bytes`` where that is
-    given; what no longer belongs to the table and is older than ``retain_days`` is removed.
+    ``compact`` merges many small files into large ones, of ``file_bytes`` if set. Files that no
+    longer belong to the table and are older than ``retain_days`` are deleted.
     """
 
     compact: bool = False
@@ -94,16 +93,16 @@ class MaintenanceOptions:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is anything to be done."""
+        """True if any maintenance is configured."""
         return self.compact or self.retain_days is not None
 
 
 @dataclass(frozen=True, slots=True)
 class CommitStats:
-    """What a commit did, as the table's own metadata say: rows, and files that it added.
+    """Statistics of a commit from the table's own metadata: rows, and files that it added.
 
-    ``nbytes`` are the bytes of those files. Rows that an overwrite took away are not
-    counted: a table knows only their files.
+    ``nbytes`` is the size of those files. Rows that an overwrite removed are not counted, because a
+    table records only their files.
     """
 
     inserted: int = 0

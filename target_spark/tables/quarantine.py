@@ -1,8 +1,8 @@
-"""The quarantine of a table: its columns, what goes into it, and how much of it is allowed.
+"""The quarantine of a table: its columns, its rows, and the limit on their number.
 
-Rules of the room: a record is kept as it came, byte by byte, with every reason why it did
-not fit and with where it stood in the input, so that it can be loaded again. What is done
-with a quarantine as a table (fitting it, committing to it) is the writers' business.
+A record is kept unchanged, byte by byte, with every reason why it did not match its schema and its
+position in the input, so that it can be replayed. The writers create the quarantine table and
+commit to it.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ _COLUMNS: Final[Mapping[str, ColumnType]] = {
     "replay": Text(),
 }
 LAYOUT: Final = TableSchema(tuple(Column(name, name, type_) for name, type_ in _COLUMNS.items()))
-"""The columns of every quarantine. ``replay`` names the run that loads the record again."""
+"""The columns of every quarantine. ``replay`` is the run that replays the record."""
 
 _REASONS: Final = 100
-"""Reasons that are found in one batch, of those that most rows share."""
+"""The largest number of reasons that are collected from one batch, most frequent first."""
 
 _LONGEST_RECORD: Final = 1 << 20
-"""Bytes of a record in which an example is looked for."""
+"""The size in bytes of the largest record that is searched for an example."""
 
 _LONGEST_EXAMPLE: Final = 80
 
 _OF_THE_VALUE: Final = re.compile(r"[:.\[]")
-"""What follows the name of a property in a reason."""
+"""The character after the name of a property in a reason."""
 
 
 class QuarantineGuard:
-    """How many rows may be set aside in a run, over all tables and threads.
+    """Limit on the quarantined rows of a run, over all tables and threads.
 
-    Without ``withholds`` states may cover a stream none of whose rows fit: in a replay.
+    With ``withholds`` False (in a replay) states may cover a stream of which no row matched.
     """
 
     def __init__(self, limit: QuarantineLimit, *, withholds: bool = True) -> None:
@@ -82,12 +82,12 @@ class QuarantineGuard:
         quarantined: int,
         reasons: Sequence[Reason],
     ) -> None:
-        """Count rows that are about to be set aside.
+        """Count rows that are about to be quarantined.
 
-        ``written`` and ``quarantined`` are the stream's rows of the run before this batch.
+        ``written`` and ``quarantined`` are the stream's rows in the run before this batch.
 
         Raises:
-            QuarantineError: they are too many.
+            QuarantineError: The rows exceed the limit.
         """
         limit = self._limit
         with self._lock:
@@ -101,7 +101,7 @@ class QuarantineGuard:
             raise _too_many(work, count, so_far, limit, reasons)
 
     def judge(self, written: int, quarantined: int) -> str | None:
-        """Return why no state may cover the rows that a stream has by now; None: it may."""
+        """Return the reason why no state may cover a stream's rows, or None if states may."""
         if not quarantined or not self._withholds:
             return None
         if not written:
@@ -122,12 +122,12 @@ def _too_many(
 
 
 def get_quarantine_table(table: Table) -> Table:
-    """Return where the rows go that do not fit a table."""
+    """Return the quarantine table of a table."""
     return table.beside(QUARANTINE)
 
 
 def get_values(batch: int, run: str) -> tuple[str, ...]:
-    """Return SQL for each column, over the rows that `frames.Frame.bad` gives."""
+    """Return an SQL expression for each quarantine column, over the rows of `SpoolFrame.bad`."""
     made = {
         "quarantined_at": "current_timestamp()",
         "batch": f"{batch}L",
@@ -138,7 +138,7 @@ def get_values(batch: int, run: str) -> tuple[str, ...]:
 
 
 def find_reasons(bad: DataFrame, layout: TableSchema) -> tuple[Reason, ...]:
-    """Return why rows do not fit, those first that most rows share, each with an example."""
+    """Return the reasons of bad rows, most frequent first, each with an example."""
     short = f"if(octet_length(`raw`) <= {_LONGEST_RECORD}, `raw`, NULL) AS `raw`"
     found = (
         bad.selectExpr("`ordinal`", short, "explode(`reasons`) AS `reason`")
@@ -155,10 +155,10 @@ def find_reasons(bad: DataFrame, layout: TableSchema) -> tuple[Reason, ...]:
 
 
 def find_example(raw: str | None, reason: str, layout: TableSchema) -> str | None:
-    """Return the value that a reason speaks of as a message may show it.
+    """Return the value that a reason refers to, redacted for a message.
 
-    Where the reason is of the record as a whole, that is the record; None where the record
-    does not have the value, or is too long to be read here.
+    Return the record if the reason concerns the whole record. Return None if the record does not
+    contain the value or is too long to be parsed here.
     """
     if raw is None:
         return None
@@ -177,7 +177,7 @@ def find_example(raw: str | None, reason: str, layout: TableSchema) -> str | Non
 
 
 def _path_in(reason: str, layout: TableSchema) -> tuple[str, ...]:
-    """Return where the value stands that a reason speaks of; nothing: it is the record."""
+    """Return the path of the value that a reason refers to; empty for the whole record."""
     columns = [each for each in layout.columns if _mentions(reason, each.source)]
     if not columns:
         return ()

@@ -1,7 +1,7 @@
-"""What a run set aside of one stream: how many rows, why, where, and how they are loaded again.
+"""Summary of a stream's quarantined rows: number, reasons, location, and replay command.
 
-Pure values and their texts, without Spark: the log, the report and the error of a stream that
-is not complete all say the same.
+Pure values and texts without Spark, so that the log, the report and the error of an incomplete
+stream all have the same text.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import Final
 __all__ = ["QuarantineSummary", "Reason", "describe_reasons", "replay_command"]
 
 _SHOWN: Final = 3
-"""Reasons that a text names."""
+"""The number of reasons that a text names."""
 
 _KEPT: Final = 100
-"""Reasons of a stream that are kept, of those that most rows share."""
+"""The number of reasons that are kept for a stream, most frequent first."""
 
 _CATALOG: Final = "catalog.json"
-"""The name that a replay command gives the mended catalog."""
+"""The file name of the corrected catalog in a replay command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why rows do not fit, how many of them, and a value of the first one (None: not there)."""
+    """A reason why rows do not match, their number, and a value of the first (None: missing)."""
 
     reason: str
     rows: int
     example: str | None = None
 
     def __str__(self) -> str:
-        """Return it as part of a sentence."""
+        """Return the reason as part of a sentence."""
         rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
-        example = "it has none" if self.example is None else f"for example {self.example}"
+        example = "no value" if self.example is None else f"for example {self.example}"
         return f"{rows}: {self.reason} ({example})"
 
 
@@ -42,8 +42,8 @@ class Reason:
 class QuarantineSummary:
     """The quarantine of a stream in one run.
 
-    ``place`` is its name in a catalog or the address of its folder; ``replay`` the command
-    that loads its rows again, None where the next run loads the stream whole.
+    ``place`` is its name in a catalog or the address of its folder; ``replay`` is the command that
+    loads its rows again, or None if the next run loads the whole stream anyway.
     """
 
     table: str
@@ -52,7 +52,7 @@ class QuarantineSummary:
     reasons: list[Reason] = field(default_factory=list)
 
     def add(self, reasons: Iterable[Reason]) -> None:
-        """Count the reasons of further rows, those that most rows share first."""
+        """Add the reasons of further rows, and keep the most frequent ones first."""
         known = {each.reason: each for each in self.reasons}
         for each in reasons:
             before = known.get(each.reason)
@@ -64,9 +64,9 @@ class QuarantineSummary:
     def describe(
         self, rows: int, received: int, *, withheld: bool = False, dry_run: bool = False
     ) -> str:
-        """Return how many rows were set aside, why, where they are, and what to do.
+        """Return the number of quarantined rows, the reasons, the table, and the remedy.
 
-        ``withheld`` says that no state covers them, so that the tap sends them again.
+        ``withheld`` is True if no state covers the rows, so that the tap sends them again.
         """
         told = f"{rows:,} of {received:,} rows do not fit their columns and"
         why = describe_reasons(self.reasons)
@@ -77,18 +77,18 @@ class QuarantineSummary:
 
     def _remedy(self, *, withheld: bool) -> str:
         if self.replay is None:
-            return "Mend the schema in the tap and run again: the stream is loaded whole."
-        load = f"{self.replay} ({_CATALOG}: the mended schema, as tap --discover gives it)"
+            return "Fix the schema in the tap and run again: the whole stream is loaded again."
+        load = f"{self.replay} ({_CATALOG}: the corrected schema, as tap --discover prints it)"
         if withheld:
             return (
-                "Mend the schema in the tap and run again: the tap sends these rows again. Those"
-                f" that it cannot send are loaded by: {load}"
+                "Fix the schema in the tap and run again: the tap sends these rows again. Rows"
+                f" that it cannot send again are loaded by: {load}"
             )
-        return f"Mend the schema in the tap, and load them by: {load}"
+        return f"Fix the schema in the tap, and load the rows by: {load}"
 
 
 def describe_reasons(reasons: Sequence[Reason]) -> str:
-    """Return the reasons that most rows share, as a part of a sentence."""
+    """Return the most frequent reasons as a part of a sentence."""
     more = len(reasons) - _SHOWN
     parts = list(map(str, reasons[:_SHOWN]))
     return "; ".join([*parts, f"{more} more reasons"] if more > 0 else parts)
@@ -97,7 +97,7 @@ def describe_reasons(reasons: Sequence[Reason]) -> str:
 def replay_command(stream: str, config: Sequence[str]) -> str:
     """Return the command that loads a stream's quarantine again.
 
-    ``config`` are the arguments of ``--config`` that the run had.
+    ``config`` are the run's values of ``--config``.
     """
     given = [word for path in (config or ["config.json"]) for word in ("--config", path)]
     return shlex.join(["target-spark", "replay", stream, *given, "--schema", _CATALOG])

@@ -1,4 +1,4 @@
-"""Table formats: one writer each, of one shape."""
+"""Table formats (Delta, Iceberg, Parquet): one class per format, all of the `Writer` protocol."""
 
 from __future__ import annotations
 

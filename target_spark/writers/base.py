@@ -1,10 +1,10 @@
-"""What a table format must be able to do, and the words the writers share.
+"""The `Writer` protocol of a table format, and checks that all writers share.
 
-Rules of the room: a writer gets the Spark session of the thread that writes, and one
-table is never written by two threads. A batch and its marker go into one commit. After
-each write the writer reads the new commit back; only a commit that carries our batch
-counts. A batch that is repeated because its answer was lost is found, not written
-again; a batch number that does not move on is an error, never a success.
+Invariants: a writer uses the Spark session of the calling thread, and a table is never written by
+two threads. A batch and its commit metadata are one commit. After each write, the writer reads the
+commit back, and only a commit that has this batch's metadata counts as success. A batch that is
+repeated because the response to its commit was lost is found in the table and not written again. A
+batch number that does not increase is an error.
 """
 
 from __future__ import annotations
@@ -42,29 +42,30 @@ __all__ = [
 ]
 
 DELETE_ONLY_COLUMN = "__target_spark_only_delete"
-"""A column of `latest_by_key`: whether all that is known of the key is its deletion."""
+"""Column added by `latest_by_key`: True if the batch has only a delete record of the key."""
 
 _RANK = "__target_spark_rank"
 
 
 @dataclass(frozen=True, slots=True)
 class MergeKeys:
-    """How rows of a batch meet rows of the table.
+    """Rules by which a merge matches the rows of a batch with the rows of the table.
 
-    ``columns`` identify a row (never null). ``order`` is a column of the batch, not of
-    the table: of rows with equal keys the highest is the newest. ``deleted`` names the
-    column that is set in a delete record; such a record changes nothing else, or with
-    ``hard_delete`` removes the row. ``compared`` are the columns in which a row must
-    differ to be another version of it; only a history asks for them, for the ``cursor``,
-    a column that grows from version to version, and for when the records that have no time
-    of their own were ``received``. Where nothing is met, the rows of each file are in the
-    order of ``sort_by``.
-
-    With ``by_cursor`` the row with the highest ``cursor`` is the newest, null being the
-    lowest, and only of those with the same one the last; rows of the table are met in the
-    same way, but for those that are ``outdated``, whose value of a column is null or below
-    another: these every row replaces. ``removed`` names a column that in the newest row takes
-    the row away where it is not null.
+    Attributes:
+        columns: columns that identify a row; never null.
+        order: column of the batch (not of the table); of rows with equal keys, the one with the
+            highest value is the newest.
+        deleted: column that is set in a delete record. A delete record changes only this column, or
+            removes the row with ``hard_delete``.
+        compared: columns in which a row must differ to be another version. Only the SCD2 history
+            uses ``compared``, ``cursor`` (a column that grows from version to version) and
+            ``received`` (the time of records that have no time).
+        sort_by: order of the rows within each file, where rows are added without a merge.
+        by_cursor: the row with the highest ``cursor`` is the newest (null is lowest), and ``order``
+            decides only between equal cursors. The rows of the table are compared in the same way,
+            except rows that are ``outdated``: their value of that column is null or below that
+            number, and every row of the batch replaces them.
+        removed: column that removes the row if it is not null in the newest row.
     """
 
     columns: tuple[str, ...]
@@ -82,11 +83,15 @@ class MergeKeys:
 
 @dataclass(frozen=True, slots=True)
 class VersionDelete:
-    """The end of every row that is not of one table version (null included).
+    """Deletion of the rows whose table version is not ``version``, null included.
 
-    They are removed; or, where ``deleted`` names a column, get the time ``at`` in it if
-    they have none. In a table that keeps its ``history`` none is removed: those that are
-    current end. ``column`` tells the versions apart.
+    The target does this for an ACTIVATE_VERSION message. The rows are removed. If ``deleted`` names
+    a
+    column, the rows are kept, and those without a deletion time get the time ``at`` in it. In a
+    table
+    with ``history``, the current versions end and no row is removed. ``column`` holds the table
+    version
+    of a row.
     """
 
     version: int
@@ -97,22 +102,22 @@ class VersionDelete:
 
 
 class Writer(Protocol):
-    """One table format."""
+    """Operations on the tables of one format."""
 
     @property
     def keeps_batch(self) -> bool:
-        """Whether an upsert reads its batch once, and keeps it by itself while it is needed."""
+        """True if an upsert reads its batch once and stores it as long as the merge needs it."""
         ...
 
     def can_widen(self, old: str, new: str, /) -> bool:
-        """Tell whether a column's type, as DDL, can be changed in place."""
+        """Return True if the format can change a column's type (as DDL) in place."""
         ...
 
     def table_types(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
-        """Return each column's type as DDL, in order; None where there is no table.
+        """Return each column's type as DDL, in column order, or None if there is no table.
 
         Raises:
-            TableError: there are files, but not of a table of this format.
+            TableError: there are files, but they are not a table of this format.
         """
         ...
 
@@ -126,33 +131,34 @@ class Writer(Protocol):
         *,
         has_rows: bool = False,
     ) -> None:
-        """Make an empty table.
+        """Create an empty table.
 
-        Where the next call writes rows of this layout into it (``has_rows``), a format whose
-        rows make their table may leave it to them.
+        With ``has_rows``, the next call writes rows of this schema, and a format whose first write
+        creates
+        the table may do nothing here.
         """
         ...
 
     def arranged_otherwise(
         self, spark: SparkSession, /, table: Table, layout: TableSchema, design: TableLayout
     ) -> str | None:
-        """Say how a table is laid out, if it is not as it would be made now."""
+        """Return a description of the table's layout if it differs from ``design``, else None."""
         ...
 
     def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
-        """Add columns and fields, and widen types; the newest marker is repeated."""
+        """Add columns and fields, and widen types; repeat the newest commit metadata."""
         ...
 
     def sources(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
-        """Return what the table remembers of `Layout.sources`; None if it is none of ours."""
+        """Return the stored `TableSchema.sources`; None for a table of another writer."""
         ...
 
     def annotate(self, spark: SparkSession, /, table: Table, layout: TableSchema) -> None:
-        """Let the table remember the layout's sources, and have its comments."""
+        """Store the schema's sources in the table, and set its column comments."""
         ...
 
     def allow_nulls(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
-        """Let all columns of the table take nulls but those to ``keep``."""
+        """Drop NOT NULL from all columns of the table except those in ``keep``."""
         ...
 
     def append(
@@ -164,10 +170,20 @@ class Writer(Protocol):
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Add the rows of a batch; ``rows`` is how many there are, where that is known.
+        """Add the rows of a batch.
 
-        This and the other commits raise `CommitLostError` when the table does not have
-        the batch afterwards, and `RowCountError` when it has more or fewer rows of it.
+        Args:
+            spark: session of the calling thread.
+            table: table to write.
+            df: rows to add.
+            commit: commit metadata of the batch.
+            rows: number of rows in ``df``, if it is known.
+
+        Raises:
+            CommitLostError: the table does not have the batch after the write. This and the next
+            error
+                apply to all methods that commit.
+            RowCountError: the commit has more or fewer rows than the batch.
         """
         ...
 
@@ -180,10 +196,10 @@ class Writer(Protocol):
         commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Replace the rows that have the batch's keys, and add those that are new.
+        """Replace the rows that have the batch's keys, and add the rows with new keys.
 
         Raises:
-            UnsupportedError: the format cannot.
+            UnsupportedError: the format has no MERGE.
         """
         ...
 
@@ -196,10 +212,10 @@ class Writer(Protocol):
         commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Keep the versions of each row: what differs ends the current one and begins another.
+        """Add a version for each row that changed, and end the version that was current (SCD2).
 
         Raises:
-            UnsupportedError: the format cannot.
+            UnsupportedError: the format has no MERGE.
         """
         ...
 
@@ -212,7 +228,7 @@ class Writer(Protocol):
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Put these rows in the place of all others, in one commit."""
+        """Replace all rows of the table by these rows, in one commit."""
         ...
 
     def retire(
@@ -223,31 +239,31 @@ class Writer(Protocol):
         retirement: VersionDelete,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """End the rows of other versions, in one commit.
+        """Delete the rows of other table versions, in one commit; see `VersionDelete`.
 
         Raises:
-            UnsupportedError: the format cannot.
+            UnsupportedError: the format cannot delete rows.
         """
         ...
 
     def care(self, spark: SparkSession, /, table: Table, care: MaintenanceOptions) -> None:
-        """Tidy the table; the newest marker is repeated in every commit that this makes."""
+        """Compact the table and remove old files; each commit repeats the newest metadata."""
         ...
 
     def commit_empty(self, spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
-        """Commit a marker without rows."""
+        """Commit metadata without rows."""
         ...
 
     def last_marker(self, spark: SparkSession, /, table: Table) -> CommitMetadata | None:
-        """Return the newest marker in the table; None where no table or no marker is."""
+        """Return the newest commit metadata in the table, or None if it has none."""
         ...
 
     def is_empty(self, spark: SparkSession, /, table: Table) -> bool:
-        """Tell whether an upsert would meet no rows, so that it reads its batch only once."""
+        """Return True if an upsert would match no rows, so that the batch is read only once."""
         ...
 
     def rows(self, spark: SparkSession, /, table: Table) -> DataFrame:
-        """Return the rows that the table has now."""
+        """Return the current rows of the table."""
         ...
 
     def drop(self, spark: SparkSession, /, table: Table) -> None:
@@ -258,15 +274,20 @@ class Writer(Protocol):
 def next_marker(
     before: CommitMetadata | None, commit: CommitMetadata, table: Table, *, acknowledged: bool
 ) -> CommitMetadata:
-    """Return the marker to write after another: its state is repeated where this has none.
+    """Return the commit metadata to write; a commit without a state repeats the one before it.
 
-    ``acknowledged`` says that this very batch is known to be in the table; one whose
-    answer was lost may be there too, and is then repeated.
+    Args:
+        before: newest commit metadata in the table.
+        commit: commit metadata of the batch.
+        table: table to write.
+        acknowledged: True if this run knows that the batch is in the table. A batch whose commit
+        got
+            no response may be in the table too, and may be committed again.
 
     Raises:
-        OwnerError: another job has loaded the table since this run looked at it.
-        CommitLostError: the batch number does not move on, so that the table format
-            would take the batch for one that it has.
+        TableOwnerError: another job has loaded the table since this run read its metadata.
+        CommitLostError: the batch number does not increase, so that the format would skip the batch
+            as one that the table already has.
     """
     if before is not None and before.job not in {commit.job, *commit.former}:
         raise of_another_job(table, before.job, commit.job)
@@ -281,23 +302,24 @@ def next_marker(
 
 
 def check_count(table: Table, rows: int, written: int) -> None:
-    """Compare the rows of files, before a commit names them, with those that were to be written.
+    """Check the number of rows in files before they are committed.
 
     Raises:
-        CountError: they differ.
+        RowCountError: the files have more or fewer rows than the batch.
     """
     if written != rows:
         raise RowCountError(
             f"Table {table.name}: {rows} rows were to be written, but the files that Spark wrote"
-            f" have {written}. They are not committed, and no state that covers these rows leaves."
+            f" have {written}. They are not committed, and no state that covers these rows is"
+            " emitted."
         )
 
 
 def same_table(table: Table, known: str | None, found: str | None) -> str | None:
-    """Return the id of a table if it is still the one that was first looked at.
+    """Return the found table id if it equals the id that this run saw first.
 
     Raises:
-        TableError: it was removed, or another stands in its place.
+        TableError: the table was removed or replaced.
     """
     if known is not None and found is None:
         raise table_removed_error(table)
@@ -307,37 +329,39 @@ def same_table(table: Table, known: str | None, found: str | None) -> str | None
 
 
 def of_another_job(table: Table, owner: str, job: str) -> TableOwnerError:
-    """Return the error for a table of another job, whose states would be mixed with ours."""
+    """Return the error for a table of another job, whose states must not be mixed with ours."""
     return TableOwnerError(
-        f"Table {table.name} ({table.key}) is loaded by job {owner!r}, and this run is of job"
+        f"Table {table.name} ({table.key}) is loaded by job {owner!r}, and this run is job"
         f" {job!r}. If they are one pipeline, set job to {owner!r}; if they are two, give this"
-        " one a path, a table_prefix or a database of its own. Nothing more was written to it."
+        " one another path, table_prefix or database. Nothing more was written to it."
     )
 
 
 def table_removed_error(table: Table) -> TableError:
-    """Return the error for a table that had commits of this run and is gone."""
+    """Return the error for a table that disappeared after this run had committed to it."""
     return TableError(
         f"Table {table.name} ({table.key}) was removed while it was loaded, and with it rows"
-        " that this run had committed, for which states may have left. Start again from a"
-        " state before them."
+        " that this run had committed. States that cover them may have been emitted. Start again"
+        " from a state before them."
     )
 
 
 def replaced_meanwhile(table: Table) -> TableError:
-    """Return the error for a table in whose place another was put."""
+    """Return the error for a table that was replaced by another one during the run."""
     return TableError(
         f"Table {table.name} ({table.key}) was replaced by another table while it was loaded."
-        " Nothing was written to the other one. Rows that this run had committed are gone with the"
-        " old one, and states that cover them may have left. Start again from a state before them."
+        " Nothing was written to the new one. Rows that this run had committed are gone with the"
+        " old one, and states that cover them may have been emitted. Start again from a state"
+        " before them."
     )
 
 
 def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return one row per key, the newest, without the column that orders them.
+    """Return the newest row of each key, without the column ``keys.order``.
 
-    Where the newest is a delete record, the newest full row of the batch is kept with
-    the deletion's time set. With ``keys.deleted`` the column `DELETE_ONLY_COLUMN` is added.
+    If the newest row is a delete record, return the newest full row of the batch with the deletion
+    time
+    set. With ``keys.deleted`` the column `DELETE_ONLY_COLUMN` is added.
     """
     order = _order(keys)
     newest_first = [each.desc() for each in order]  # null is lower than anything
@@ -360,18 +384,18 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _order(keys: MergeKeys) -> list[Column]:
-    """Return what grows from an older row to a newer one, the weightiest first."""
+    """Return the columns that order the rows of a key from old to new, most significant first."""
     by_cursor = [keys.cursor] if keys.by_cursor and keys.cursor is not None else []
     return [F.col(quote(name)) for name in (*by_cursor, keys.order)]
 
 
 def sort_rows(df: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return the rows so that those of each file come in the order of these columns."""
+    """Return the rows sorted by these columns within each output file."""
     return df.sortWithinPartitions(*map(quote, columns)) if columns else df
 
 
 def column_ddl(field: T.StructField) -> str:
-    """Return the DDL of a column; text of a limited length is told by its metadata alone."""
+    """Return the DDL of a column; Spark keeps char and varchar lengths in the metadata only."""
     limited = str(field.metadata.get("__CHAR_VARCHAR_TYPE_STRING", ""))
     plain = isinstance(field.dataType, T.StringType)
     return limited if plain and limited else to_ddl(field.dataType)

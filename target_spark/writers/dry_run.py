@@ -1,8 +1,8 @@
-"""A writer that writes nothing: it looks at the tables, and says what would become of them.
+"""Writer of a dry run: it reads the tables and reports what a run would do, without writing.
 
-Rules of the room: it stands before the writer of a format, and of that one it calls only
-what reads. What a commit would have made of a table, the next one finds. Every row is
-looked at, so what would not fit does not fit here either.
+It wraps the writer of a format and calls only the methods that read. It remembers the columns each
+table would have, so later batches see the effect of earlier ones. Spark computes every row, so
+conversion errors appear in a dry run too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["DryRunWriter"]
 
 
 class DryRunWriter:
-    """Stands before a writer; remembers the columns that each table would have."""
+    """Writer that wraps a format's writer and remembers the columns each table would have."""
 
     keeps_batch = False
 
@@ -34,11 +34,11 @@ class DryRunWriter:
         self._new: set[str] = set()
 
     def can_widen(self, old: str, new: str) -> bool:
-        """Tell whether a column's type, as DDL, can be changed in place."""
+        """Return True if the format can change a column's type (as DDL) in place."""
         return self._writer.can_widen(old, new)
 
     def table_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return each column's type as DDL, as it would be by now."""
+        """Return each column's type as DDL, as the run would have made it by now."""
         if table.key not in self._types:
             return self._writer.table_types(spark, _as_it_is_known(spark, table))
         return self._types[table.key]
@@ -50,32 +50,32 @@ class DryRunWriter:
         layout: TableSchema,
         _design: TableLayout,
         *,
-        has_rows: bool = False,  # noqa: ARG002  (of both nothing is written)
+        has_rows: bool = False,  # noqa: ARG002  (a dry run writes nothing in either case)
     ) -> None:
-        """Note a table that would be made."""
+        """Record a table that would be created."""
         self._new.add(table.key)
         self._types[table.key] = layout.types
 
     def arranged_otherwise(
         self, spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
     ) -> str | None:
-        """Say how a table is laid out, if it is not as it would be made now."""
+        """Return a description of the table's layout if it differs from ``design``, else None."""
         if table.key in self._new:
             return None
         known = _as_it_is_known(spark, table)
         return self._writer.arranged_otherwise(spark, known, layout, design)
 
     def alter(self, _spark: SparkSession, table: Table, _changes: Sequence[SchemaChange]) -> None:
-        """Do nothing: `annotate` brings the columns that come of it."""
+        """Do nothing: `annotate` records the resulting columns."""
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return what the table remembers of `Layout.sources`."""
+        """Return the `TableSchema.sources` stored in the table."""
         if table.key in self._new:
             return {}
         return self._writer.sources(spark, _as_it_is_known(spark, table))
 
     def annotate(self, _spark: SparkSession, table: Table, layout: TableSchema) -> None:
-        """Note the columns that the table would have."""
+        """Record the columns that the table would have."""
         self._types[table.key] = layout.types
 
     def allow_nulls(self, _spark: SparkSession, table: Table, _keep: Collection[str]) -> None:
@@ -89,7 +89,7 @@ class DryRunWriter:
         _commit: CommitMetadata,
         _rows: int | None = None,
     ) -> CommitStats:
-        """Look at every row."""
+        """Compute every row, and return the number of rows."""
         return CommitStats(inserted=_looked_at(df))
 
     def replace(
@@ -100,7 +100,7 @@ class DryRunWriter:
         _commit: CommitMetadata,
         _rows: int | None = None,
     ) -> CommitStats:
-        """Look at every row."""
+        """Compute every row, and return the number of rows."""
         return CommitStats(inserted=_looked_at(df))
 
     def upsert(
@@ -111,7 +111,7 @@ class DryRunWriter:
         keys: MergeKeys,
         _commit: CommitMetadata,
     ) -> CommitStats:
-        """Count the rows that would be new, and those that would not."""
+        """Return the numbers of rows that would be inserted and updated."""
         newest = latest_by_key(df, keys)
         rows = _looked_at(newest)
         if table.key in self._new:
@@ -129,14 +129,14 @@ class DryRunWriter:
         _keys: MergeKeys,
         _commit: CommitMetadata,
     ) -> CommitStats:
-        """Look at every row; which of them would be new versions is not told."""
+        """Compute every row; the number of new versions is not determined."""
         _looked_at(df)
         return CommitStats()
 
     def retire(
         self, spark: SparkSession, table: Table, retirement: VersionDelete, _commit: CommitMetadata
     ) -> CommitStats:
-        """Count the rows that are there and would end."""
+        """Return the number of rows that would be deleted."""
         if table.key in self._new:
             return CommitStats()
         rows = self.rows(spark, table)
@@ -153,15 +153,15 @@ class DryRunWriter:
         """Do nothing."""
 
     def last_marker(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest marker in the table; None where no table or no marker is."""
+        """Return the newest commit metadata in the table, or None if it has none."""
         return self._writer.last_marker(spark, _as_it_is_known(spark, table))
 
     def is_empty(self, _spark: SparkSession, _table: Table) -> bool:
-        """Say that it may have some; nothing depends on it where nothing is written."""
+        """Return False: without writes, nothing depends on the result."""
         return False
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
-        """Return the rows that the table has now."""
+        """Return the current rows of the table."""
         return self._writer.rows(spark, _as_it_is_known(spark, table))
 
     def drop(self, _spark: SparkSession, _table: Table) -> None:
@@ -169,7 +169,7 @@ class DryRunWriter:
 
 
 def _as_it_is_known(spark: SparkSession, table: Table) -> Table:
-    """Return a table by its address where a catalog would have to be told of it first."""
+    """Return the table without its catalog name if the catalog does not have it yet."""
     if (
         not table.identifier
         or not table.path
@@ -180,7 +180,7 @@ def _as_it_is_known(spark: SparkSession, table: Table) -> Table:
 
 
 def _looked_at(df: DataFrame) -> int:
-    """Let Spark make every row, and return how many there are."""
+    """Make Spark compute every row, and return the number of rows."""
     observed = Observation()
     rows = df.observe(observed, F.count(F.lit(1)).alias("rows"))
     rows.write.format("noop").mode("overwrite").save()

@@ -1,16 +1,15 @@
-"""Steps: what a batch does to the versions of rows, and the one MERGE that carries them out.
+"""One MERGE that applies the steps of a batch to a table that keeps the versions of its rows.
 
-A frame of steps has the columns of the table and `ACTION`, which says what a row of it does:
+A DataFrame of steps has the columns of the table and the column `ACTION`:
 
-    begin    a version begins
-    end      a version ends
-    touch    something is noted on a version, which stays as it is
-    remove   a version goes
+    begin    insert a version
+    end      end a version
+    touch    update some columns of a version, without ending it
+    remove   delete a version
 
-No two steps of a frame meet the same version. Which steps a batch makes is for the history that it
-is of (`target_spark.writers.scd2`, `target_spark.fivetran.history_versions`); what a step puts
-into the
-table is here.
+No two steps apply to the same version. `target_spark.writers.scd2` and
+`target_spark.fivetran.history_versions` compute the steps; this module defines what each step
+writes.
 """
 
 from __future__ import annotations
@@ -39,12 +38,15 @@ REMOVE: Final = "remove"
 
 @dataclass(frozen=True, slots=True)
 class HistoryMerge:
-    """A table that keeps the versions of its rows, and how steps find them.
+    """Columns of a table that keeps versions, and the columns by which a step matches a version.
 
-    A step meets the version that has its ``keys``. Where a column ``current`` is named, these are
-    the keys of a row, its current version is met, and one that begins meets none; otherwise they
-    are those of a version, and one that begins anew is replaced. ``ended`` and ``touched`` are what
-    such steps put into columns, as SQL.
+    A step applies to the version that has its ``keys``. If ``current`` names a column, the keys
+    identify
+    a row: a step applies to the row's current version, and ``begin`` always inserts. Otherwise the
+    keys
+    identify a version, and ``begin`` replaces a version that exists already. ``ended`` and
+    ``touched``
+    are the SQL values by column that these steps set.
     """
 
     columns: Sequence[str]
@@ -54,7 +56,7 @@ class HistoryMerge:
     current: str | None = None
 
     def merge(self, target: str, actions: Collection[str]) -> Merge:
-        """Return the MERGE of steps into a table; ``actions`` are those that they may have."""
+        """Return the MERGE of steps into a table; ``actions`` are the actions that may occur."""
         on = match_keys(target, self.keys)
         if self.current is not None:
             current = table_column(target, self.current)

@@ -1,9 +1,9 @@
-"""MERGE: how rows of a batch meet those of a table, as data, and the one place that runs it.
+"""MERGE statements as data, and the one function that runs them.
 
-Conditions and values are SQL. In them `new` is a column of the batch and `old` one of the table,
-which is called by its whole name. Every column is named, since the table may have others. It is
-run by `DataFrame.mergeInto`: Spark 4.1 cannot plan a MERGE in SQL whose source reads an Iceberg
-table twice.
+Conditions and values are SQL: `source_column` is a column of the batch, `table_column` one of the
+table, prefixed by the table's full name. Every column is named, since the table may have more. The
+statement runs through `DataFrame.mergeInto`: Spark 4.1 cannot plan a SQL MERGE whose source reads
+an Iceberg table twice.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from target_spark.writers.base import DELETE_ONLY_COLUMN, MergeKeys
 __all__ = ["Matched", "Merge", "build_upsert", "match_keys", "source_column", "table_column"]
 
 _BATCH: Final = "__target_spark_batch"
-"""What conditions and values call the batch; no table is called so."""
+"""Alias of the batch in conditions and values; no table has this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """What becomes of a row that is met: values by column, or None where it is removed."""
+    """A WHEN MATCHED clause: new values by column, or None to delete the row."""
 
     put: Mapping[str, str] | None
     when: str | None = None
@@ -34,10 +34,11 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """How rows of a batch meet those of the table ``target`` for which ``on`` holds.
+    """A MERGE of a batch into the table ``target``, with the condition ``on``.
 
-    Of ``matched`` the first counts whose condition holds. A row that meets none is added with its
-    columns ``inserted``, where there are any and ``inserted_when`` holds.
+    The first clause of ``matched`` whose condition holds applies. A row without a match is inserted
+    with
+    the columns ``inserted``, if there are any and ``inserted_when`` holds.
     """
 
     target: str
@@ -47,7 +48,7 @@ class Merge:
     inserted_when: str | None = None
 
     def run(self, batch: DataFrame) -> None:
-        """Merge a batch into the table; nothing is done where no row would change."""
+        """Merge a batch into the table; do nothing if the statement has no clauses."""
         if not self.matched and not self.inserted:
             return
         into = batch.alias(_BATCH).mergeInto(self.target, F.expr(self.on))
@@ -66,22 +67,22 @@ class Merge:
 
 
 def source_column(name: str) -> str:
-    """Return a column of the batch."""
+    """Return the SQL name of a column of the batch."""
     return f"{_BATCH}.{quote(name)}"
 
 
 def table_column(target: str, name: str) -> str:
-    """Return a column of the table."""
+    """Return the SQL name of a column of the table."""
     return f"{target}.{quote(name)}"
 
 
 def match_keys(target: str, keys: Sequence[str]) -> str:
-    """Return the condition that two rows have the same key, of which no part is null."""
+    """Return the condition that two rows have equal keys without nulls."""
     return " AND ".join(f"{table_column(target, key)} = {source_column(key)}" for key in keys)
 
 
 def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
-    """Return the MERGE of rows that replace those with the same key."""
+    """Return the MERGE that replaces rows with equal keys and inserts the others."""
     newer = _newer(target, keys)
     gone = [keys.removed] if keys.removed is not None else []
     gone += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []
@@ -99,7 +100,7 @@ def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
 
 
 def _newer(target: str, keys: MergeKeys) -> str | None:
-    """Return the condition that a row may replace the one that it meets."""
+    """Return the condition that a row may replace the row it matches, or None if it always may."""
     if not keys.by_cursor or keys.cursor is None:
         return None
     before = table_column(target, keys.cursor)
@@ -111,7 +112,7 @@ def _newer(target: str, keys: MergeKeys) -> str | None:
 
 
 def _only_deleted(newer: str | None, keys: MergeKeys) -> Iterator[Matched]:
-    """Yield what becomes of a row that stays, and of which nothing but its deletion is said."""
+    """Yield the clause for keys that have only a delete record: set the deletion time."""
     if keys.deleted is not None and not keys.hard_delete:
         yield Matched(
             {keys.deleted: source_column(keys.deleted)},

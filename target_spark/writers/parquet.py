@@ -1,15 +1,14 @@
-"""Plain Parquet: a folder of parts, and a manifest that says which of them count.
+"""Plain Parquet tables: a folder of Parquet files, and a manifest that lists the committed ones.
 
-Rules of the room: Spark writes a batch under a staging name; its files are moved in as
-``part-<commit>-<i>.parquet`` and count from the moment the manifest that lists them is
-renamed into place. Before a write, parts of ours that no manifest lists are removed: they
-are of a commit that did not come to its end. A manifest that waits for its name is removed
-before them, so that a rename of it which is late comes to nothing. Readers list the folder,
-so they may see a commit's parts a moment early; what is promised is that nothing is
-there twice after a resume.
+- Spark writes a batch to a staging folder. Its files are moved to ``part-<commit>-<i>.parquet``,
+  and are committed when the manifest that lists them is renamed into place.
+- Before each write, unfinished manifests are removed first, so that a late rename fails, and then
+  the part files that the manifest does not list: they belong to commits that did not finish.
+- Readers list the folder and may see the files of a commit shortly before it is complete. After a
+  resume no row is in the folder twice.
 
-There is no upsert and no change of a type: new columns come with new parts, and readers
-merge the schemas (``mergeSchema``). Folders must be on this machine.
+There is no upsert and no change of types. New columns come with new files, and readers merge the
+schemas (``mergeSchema``). The folder must be on a local file system.
 """
 
 from __future__ import annotations
@@ -59,9 +58,9 @@ _OURS = re.compile(r"part-\d{8,}-\d{5}\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class CommitManifest:
-    """What a folder holds: the number of its last commit, its marker, parts and columns.
+    """Manifest of a folder: number of the last commit, commit metadata, files and column types.
 
-    ``sources`` is what `Layout.sources` says of its columns.
+    ``sources`` is the `TableSchema.sources` of its columns.
     """
 
     commit: int = 0
@@ -72,10 +71,10 @@ class CommitManifest:
 
     @classmethod
     def read(cls, folder: Path) -> CommitManifest | None:
-        """Return a folder's manifest; None where there is none.
+        """Return a folder's manifest, or None if it has no manifest.
 
         Raises:
-            TableError: the file is no manifest.
+            TableError: the file is not a manifest.
         """
         path = folder / _MANIFEST
         try:
@@ -91,10 +90,10 @@ class CommitManifest:
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, KeyError) as error:
-            raise TableError(f"{path} is no manifest of target-spark: {error!r}") from error
+            raise TableError(f"{path} is not a manifest of target-spark: {error!r}") from error
 
     def write(self, folder: Path) -> None:
-        """Put the manifest in the place of the old one, at once and to the disk."""
+        """Replace the folder's manifest atomically, and sync it to disk."""
         fresh = folder / f"{_MANIFEST}.{uuid.uuid4().hex}{_UNFINISHED}"
         document: dict[str, Any] = {
             "format": 1,
@@ -103,7 +102,7 @@ class CommitManifest:
             "schema": dict(self.schema),
             "sources": dict(self.sources),
         }
-        with fresh.open("x", encoding="utf-8") as file:  # which follows no link
+        with fresh.open("x", encoding="utf-8") as file:  # mode "x" follows no symbolic link
             json.dump(document, file, ensure_ascii=False, indent=1)
             file.flush()
             os.fsync(file.fileno())
@@ -112,7 +111,7 @@ class CommitManifest:
 
 
 class ParquetWriter:
-    """Writes folders of Parquet; remembers of each the manifest that it found or wrote."""
+    """Writer of Parquet folders; remembers the manifest that it last read or wrote in each."""
 
     keeps_batch = False
 
@@ -123,14 +122,14 @@ class ParquetWriter:
         self._effects: dict[str, CommitStats] = {}
 
     def can_widen(self, _old: str, _new: str, /) -> bool:
-        """Tell whether a column's type can be changed in place: it never can."""
+        """Return False: a column's type cannot be changed in place."""
         return False
 
     def table_types(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
-        """Return each column's type as DDL, in order; None where there is no table.
+        """Return each column's type as DDL, in column order, or None if there is no table.
 
         Raises:
-            TableError: there are files that the target did not write, or the table was removed.
+            TableError: there are files that target-spark did not write, or the table was removed.
         """
         folder = _folder(table)
         manifest = self._opened[table.key] = self._read(table)
@@ -149,7 +148,7 @@ class ParquetWriter:
         *,
         has_rows: bool = False,
     ) -> None:
-        """Make an empty table: one part without rows, for readers to see its columns."""
+        """Create an empty table: one file without rows, which shows the columns to readers."""
         self.annotate(spark, table, layout)
         if has_rows:
             return
@@ -157,20 +156,20 @@ class ParquetWriter:
             F.lit(None).cast(column.type.ddl).alias(column.name) for column in layout.columns
         )
         with self._committing(table):
-            if CommitManifest.read(_folder(table)) is None:  # another run may have been faster
+            if CommitManifest.read(_folder(table)) is None:  # another run may have created it
                 self._write(spark.range(0).select(*columns), table, self._open(table), 0)
 
     def arranged_otherwise(
         self, _spark: SparkSession, _table: Table, _layout: TableSchema, _design: TableLayout, /
     ) -> str | None:
-        """Say nothing: every folder is laid out in the same way."""
+        """Return None: all folders have the same layout."""
         return None
 
     def alter(self, _spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
-        """Accept new columns and fields, which come with the next parts.
+        """Accept new columns and fields, which the next files will have.
 
         Raises:
-            UnsupportedError: a type was to be changed.
+            UnsupportedError: the type of a column would have to change.
         """
         for change in changes:
             if change.kind == "widen":
@@ -180,16 +179,16 @@ class ParquetWriter:
                 )
 
     def sources(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str]:
-        """Return what the table remembers of `Layout.sources`."""
+        """Return the `TableSchema.sources` stored in the manifest, with those not yet written."""
         manifest = CommitManifest.read(_folder(table)) or CommitManifest()
         return {**manifest.sources, **self._sources.get(table.key, {})}
 
     def annotate(self, _spark: SparkSession, /, table: Table, layout: TableSchema) -> None:
-        """Let the next manifest remember the layout's sources; there are no comments."""
+        """Store the schema's sources with the next manifest; Parquet has no column comments."""
         self._sources[table.key] = {**self._sources.get(table.key, {}), **layout.sources}
 
     def allow_nulls(self, _spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
-        """Do nothing: every column takes nulls."""
+        """Do nothing: all columns are nullable."""
 
     def append(
         self,
@@ -218,14 +217,14 @@ class ParquetWriter:
         _commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Refuse.
+        """Raise UnsupportedError.
 
         Raises:
             UnsupportedError: always.
         """
         raise UnsupportedError(
             f"Parquet cannot replace rows by key (table {table.name}). Set format to delta,"
-            " or write_mode to append: then a row that is sent again stands there twice."
+            " or write_mode to append: then a row that is sent again is in the table twice."
         )
 
     def history(
@@ -237,14 +236,14 @@ class ParquetWriter:
         _commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Refuse.
+        """Raise UnsupportedError.
 
         Raises:
             UnsupportedError: always.
         """
         raise UnsupportedError(
             f"Parquet cannot end a version of a row (table {table.name}). Set format to delta,"
-            " or write_mode to append: then every version stands there, without its end."
+            " or write_mode to append: then the table has every version, without its end."
         )
 
     def replace(
@@ -256,13 +255,13 @@ class ParquetWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Put these rows in the place of all others; readers may see both for a moment."""
+        """Replace all rows by these rows; readers may see both for a moment."""
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
             if not commit.same_batch(manifest.marker):
                 self._write(df, table, CommitManifest(manifest.commit, marker), rows)
-                self._open(table)  # which removes the other parts
+                self._open(table)  # removes the files of the replaced rows
             self._acknowledged[table.key] = marker
         return self._effects.get(table.key, CommitStats())
 
@@ -274,7 +273,7 @@ class ParquetWriter:
         _retirement: VersionDelete,
         _commit: CommitMetadata,
     ) -> CommitStats:
-        """Refuse.
+        """Raise UnsupportedError.
 
         Raises:
             UnsupportedError: always.
@@ -285,18 +284,18 @@ class ParquetWriter:
         )
 
     def care(self, _spark: SparkSession, /, table: Table, _care: MaintenanceOptions) -> None:
-        """Refuse.
+        """Raise UnsupportedError.
 
         Raises:
             UnsupportedError: always.
         """
         raise UnsupportedError(
-            f"Parquet folders are not tidied (table {table.name}). Set compact to false and"
-            " take retain_days away, or set format to delta."
+            f"Parquet tables have no maintenance (table {table.name}). Set compact to false and"
+            " remove retain_days, or set format to delta."
         )
 
     def commit_empty(self, _spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
-        """Commit a marker without rows."""
+        """Commit metadata without rows."""
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
@@ -304,17 +303,17 @@ class ParquetWriter:
             self._acknowledged[table.key] = marker
 
     def last_marker(self, _spark: SparkSession, /, table: Table) -> CommitMetadata | None:
-        """Return the newest marker in the table; None where no table or no marker is."""
+        """Return the commit metadata in the manifest, or None if it has none."""
         manifest = CommitManifest.read(_folder(table))
         return None if manifest is None else manifest.marker
 
     def is_empty(self, _spark: SparkSession, /, table: Table) -> bool:
-        """Tell whether the table has no part that counts."""
+        """Return True if the table has no committed file."""
         manifest = CommitManifest.read(_folder(table))
         return manifest is None or not manifest.parts
 
     def rows(self, spark: SparkSession, /, table: Table) -> DataFrame:
-        """Return the rows that the table has now: those of the parts that count."""
+        """Return the current rows of the table: those of the committed files."""
         folder, manifest = _folder(table), CommitManifest.read(_folder(table)) or CommitManifest()
         parts = [to_spark_uri(str(folder / name)) for name in manifest.parts]
         schema = ", ".join(f"{quote(name)} {ddl}" for name, ddl in manifest.schema.items())
@@ -334,10 +333,10 @@ class ParquetWriter:
         return next_marker(manifest.marker, commit, table, acknowledged=acknowledged)
 
     def _read(self, table: Table) -> CommitManifest | None:
-        """Return the table's manifest; None where there is none.
+        """Return the table's manifest, or None if it never had one.
 
         Raises:
-            TableError: there was one, and it is gone.
+            TableError: this run has seen a manifest, and it is gone.
         """
         found = CommitManifest.read(_folder(table))
         if found is None and self._opened.get(table.key) is not None:
@@ -345,12 +344,13 @@ class ParquetWriter:
         return found
 
     def _open(self, table: Table, commit: CommitMetadata | None = None) -> CommitManifest:
-        """Return the table's manifest, and clear what commits left that did not come to an end.
+        """Return the table's manifest, and remove the files of unfinished commits.
 
         Raises:
-            ConflictError: it is neither the one that was last seen nor that of ``commit``, whose
-                answer may have been lost: another run has written one since.
-            TableError: it is gone.
+            ConflictError: another run has written a manifest: it is neither the one that was last
+            read
+                nor that of ``commit``, whose response may have been lost.
+            TableError: the manifest is gone.
         """
         folder = _folder(table)
         _remove_unfinished(folder)
@@ -359,7 +359,7 @@ class ParquetWriter:
         is_known = found == self._opened.get(table.key, found)
         self._opened[table.key] = found
         if not (is_made or is_known):
-            raise ConflictError(f"Another run has written to table {table.name} meanwhile.")
+            raise ConflictError(f"Another run has written to table {table.name} at the same time.")
         manifest = found or CommitManifest()
         _remove_strays(folder, manifest)
         return manifest
@@ -367,15 +367,17 @@ class ParquetWriter:
     def _write(
         self, df: DataFrame, table: Table, base: CommitManifest, expected: int | None
     ) -> None:
-        """Write the rows as parts, and a manifest that has them beside those of `base`.
+        """Write the rows as files, and a manifest that lists them after the files of ``base``.
 
-        What it does to the table is noted first: the manifest may be there after an error.
+        The commit's statistics are recorded first: the manifest may be in place even after an
+        error.
 
         Raises:
-            CountError: the parts do not have as many rows as they must; no manifest lists them.
+            RowCountError: the files have more or fewer rows than the batch; no manifest lists them.
         """
         folder = _folder(table)
-        staging = folder / _STAGING / uuid.uuid4().hex  # a dead run's executors may yet write
+        # The name is random, because executors of a dead run may still write to theirs.
+        staging = folder / _STAGING / uuid.uuid4().hex
         before = self._opened[table.key] or CommitManifest()
         df = _with_all_columns(df, before.schema)
         rows, count = counted(df, expected)
@@ -394,29 +396,29 @@ class ParquetWriter:
         before = self._opened[table.key] or CommitManifest()
         sources = {**before.sources, **self._sources.get(table.key, {})}
         manifest = replace(manifest, sources=sources)
-        if self._read(table) != self._opened[table.key]:  # nobody else has the lock
+        if self._read(table) != self._opened[table.key]:  # this run holds the lock
             raise replaced_meanwhile(table)
         manifest.write(_folder(table))
         self._opened[table.key] = manifest
 
     @contextmanager
     def _committing(self, table: Table) -> Iterator[None]:
-        """Hold the table's lock.
+        """Hold the table's lock during the block.
 
         Raises:
-            TableError: the table was removed meanwhile.
+            TableError: the table was removed during the block.
         """
         with _locked(_folder(table)):
             try:
                 yield
             except FileNotFoundError:
-                self._read(table)  # which says that the table is gone, if that is why
+                self._read(table)  # raises TableError if the table is gone
                 raise
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a table while parts are written and listed: runs take turns."""
+    """Hold the lock of a table, so that only one run writes files and the manifest at a time."""
     lock = folder / "_target_spark" / "commit.lease"
     file = open_lease(lock, os.O_RDWR | os.O_CREAT, in_warehouse=True)
     try:
@@ -427,7 +429,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _with_all_columns(df: DataFrame, schema: Mapping[str, str]) -> DataFrame:
-    """Return rows with the columns of the parts before them, for readers of one part."""
+    """Return the rows with all columns of earlier files; some readers use one file's schema."""
     fresh = [name for name in df.columns if name not in schema]
     missing = {
         name: F.lit(None).cast(ddl) for name, ddl in schema.items() if name not in df.columns
@@ -460,13 +462,13 @@ def _refuse_other_files(folder: Path) -> None:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove manifests that wait for their name."""
+    """Remove manifests that were written but not renamed into place."""
     for manifest in folder.glob(f"{_MANIFEST}*{_UNFINISHED}"):
         manifest.unlink()
 
 
 def _remove_strays(folder: Path, manifest: CommitManifest) -> None:
-    """Remove what a commit left that did not come to its end."""
+    """Remove the files of commits that did not finish."""
     shutil.rmtree(folder / _STAGING, ignore_errors=True)
     if not folder.is_dir():
         return

@@ -1,10 +1,10 @@
-"""What the footers of Parquet files say: their rows, and statistics for Delta's log.
+"""Row counts and column bounds from the footers of Parquet files, for checks and the Delta log.
 
-Readers of a Delta table skip files by the bounds of columns. They come from the footer; no row is
-read again. A bound may be wider than the values, never narrower: long texts are cut, and points in
-time are in whole milliseconds. Floating point has none, since Parquet leaves out NaN, which Spark
-holds for the largest; nor have booleans, bytes, and fields of other columns.
-Source: the Delta protocol, "Per-file Statistics".
+Readers of a Delta table skip files by the bounds of their columns. The bounds come from the footer,
+so no row is read again. A bound may be wider than the values, never narrower: long strings are
+truncated, and timestamps are rounded to milliseconds. Floating-point columns get no bounds, since
+Parquet ignores NaN, which Spark sorts as the largest value; nor do booleans, binary columns and
+nested fields. Source: the Delta protocol, "Per-file Statistics".
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ import msgspec
 __all__ = ["delta_statistics", "describe_file_fault", "row_count"]
 
 _COLUMNS: Final = 32
-"""Of so many, counted with those inside others, Delta keeps bounds."""
+"""Number of leading columns, nested fields included, for which Delta keeps bounds."""
 
 _LONGEST: Final = 32
-"""Characters of a text that stand in a bound."""
+"""Maximum number of characters of a string in a bound."""
 
 _LAST: Final = "\U0010ffff"
-"""No other character is greater."""
+"""The greatest Unicode character."""
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def row_count(file: Path) -> int:
-    """Return how many rows a Parquet file says it has."""
+    """Return the number of rows in a Parquet file, from its footer."""
     import pyarrow.parquet as pq
 
     return int(pq.read_metadata(file).num_rows)
 
 
 def describe_file_fault(file: Path, size: int, rows: int | None) -> str:
-    """Return how a file is not the one of this size and these rows; nothing where it is.
+    """Return how a file differs from the expected size and row count, or "" if it does not.
 
-    Rows are compared where they are known and the file is Parquet.
+    Row counts are compared only if ``rows`` is known and the file is Parquet.
     """
     try:
         found = file.stat().st_size
@@ -54,7 +54,7 @@ def describe_file_fault(file: Path, size: int, rows: int | None) -> str:
 
 
 def delta_statistics(file: Path) -> str:
-    """Return, as JSON, how many rows a Parquet file has, and the bounds of its columns."""
+    """Return the row count, null counts and column bounds of a Parquet file, as JSON."""
     import pyarrow.parquet as pq
 
     footer = pq.read_metadata(file)
@@ -80,7 +80,7 @@ def delta_statistics(file: Path) -> str:
 
 
 def _ends(chunks: list[Any]) -> tuple[Any, Any] | None:
-    """Return the bounds of a column as they stand in JSON; None where they are not known."""
+    """Return the JSON bounds of a column, or None if they are not known."""
     filled = [each for each in chunks if each.has_min_max or each.num_values]
     if not filled or not all(each.has_min_max for each in filled):
         return None
@@ -92,7 +92,7 @@ def _ends(chunks: list[Any]) -> tuple[Any, Any] | None:
 
 
 class _UnboundedError(ValueError):
-    """Values of this kind, or this one, have no bound."""
+    """Raised for a value, or a type of value, that has no bound."""
 
 
 def _least(value: Any) -> Any:

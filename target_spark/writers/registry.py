@@ -1,6 +1,6 @@
-"""The table formats by name.
+"""Table formats by name.
 
-Rules of the room: a writer is made for one run and remembers what it wrote in it.
+A writer is created for one run and remembers what it wrote during that run.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FORMATS = tuple(_MAKERS)
 
 
 def get_writer(format: str, *, dry: bool = False) -> Writer:
-    """Return a new writer of a table format; a ``dry`` one only says what it would do.
+    """Return a new writer of a table format; with ``dry``, one that only reads.
 
     Raises:
-        UnsupportedError: there is none of that name.
+        UnsupportedError: there is no format of that name.
     """
     made = _MAKERS.get(format)
     if made is None:
-        raise UnsupportedError(f"Unknown format {format!r}; there are {', '.join(FORMATS)}.")
+        raise UnsupportedError(f"Unknown format {format!r}; supported: {', '.join(FORMATS)}.")
     return DryRunWriter(made()) if dry else made()

@@ -1,27 +1,25 @@
-"""Versions of rows: which ones a batch ends and begins in a table that keeps its history.
+"""SCD2 history: the versions of rows that a batch ends and begins.
 
-Rules of the room: of a key's records, in their order, one that differs from what the key
-stands at begins a version, and one that deletes it ends the one that is current. A record
-that is equal changes nothing, so one that is sent again does not begin a version again.
-Only what the stream says of a row is compared, null being a value like any other, and
-never what the run says of it. Versions of a key begin one after the other, each where the
-one before it ends; where their times do not grow, they are moved on by a microsecond.
+The records of a key are processed in order. A record that differs from the key's current state
+begins a version; a delete record ends the current version; an equal record changes nothing. Only
+columns of the stream are compared, never columns that the run adds; null equals null. The versions
+of a key do not overlap: each begins where the one before it ends, and where the times do not
+increase, a version begins one microsecond later.
 
-What was sent again changes nothing, and so does all that a batch has of its key before it,
-unless that is newer than the table. A record was sent again where it
+A record that was sent again changes nothing, and neither do the batch's earlier records of its key,
+unless they are newer than the table. A record counts as sent again if it
 
-- brings its key to where it stands, and is no later than that;
-- is equal to a version before the last one and begins when that one did, has a lower
-  cursor than the last one, or deletes with the time of a deletion before it;
-- has no time of its own and brings its key to where it stood before the run, and so far
-  the batch has nothing of the key but what equals one of its versions.
+- has the key's current state and a time that is not later;
+- equals a version before the last one, and either begins when that version did, has a lower cursor
+  than the last one, or is a deletion with the time of an earlier deletion;
+- has no time, has the state that the key had before the run, and the batch so far has only
+  known versions of the key.
 
-A change back to values that were there before would look the same but for its time or its
-cursor, which is why only the last of these asks for none.
+A real change back to earlier values differs from these only by its time or its cursor, so only the
+last rule applies to records without a time.
 
-What a batch changes is a frame of steps (`target_spark.writers.history_merge`): an end has its
-time, and a
-touch says of the current version that a newer version of the table has it too.
+The result is a DataFrame of steps (`target_spark.writers.history_merge`). An "end" step has the end
+time, and a "touch" step sets the newer table version on the current version.
 """
 
 from __future__ import annotations
@@ -66,13 +64,13 @@ _OLD = "__target_spark_old"
 _NEWER = "__target_spark_newer"
 
 _MOVED_ON = 1000
-"""Microseconds by which a version may begin later than its record says; others are in its way."""
+"""Maximum microseconds that a version may begin after its record's time, to keep versions apart."""
 
 
 def compute_changes(
     batch: DataFrame, table: DataFrame, keys: MergeKeys, run_started: int
 ) -> DataFrame:
-    """Return what a batch changes in a table; the run started at a microsecond since 1970."""
+    """Return the steps that a batch makes; ``run_started`` is in microseconds since 1970."""
     events = _events(batch, keys)
     versions = _versions(events, table, keys)
     met = _beside_equal(_beside_current(events, versions, keys), versions, keys)
@@ -81,7 +79,7 @@ def compute_changes(
 
 
 def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return the rows that a batch puts into an empty table."""
+    """Return the rows that a batch inserts into an empty table."""
     nothing = F.lit(None)
     events = _events(batch, keys)
     met = events.withColumns(
@@ -100,7 +98,7 @@ def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
 
 
 def _events(batch: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add the state that a record brings its key to, null being none, and when."""
+    """Add the state that each record gives its key (null for a deletion) and its time."""
     state = _state(keys.compared)
     if keys.deleted is not None:
         state = F.when(_col(keys.deleted).isNull(), state)
@@ -108,13 +106,13 @@ def _events(batch: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _state(compared: Sequence[str]) -> Column:
-    """Return all that makes a version as one value, which is never null."""
+    """Return all compared columns as one struct, which is never null."""
     named = (_col(name).alias(f"c{number}") for number, name in enumerate(compared))
     return F.struct(F.lit(0).alias("c"), *named)
 
 
 def _versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return the versions that the keys of a batch have in the table."""
+    """Return the versions in the table that have a key of the batch."""
     cursor = F.lit(None).cast("string") if keys.cursor is None else _col(keys.cursor)
     deleted = F.lit(None).cast("string") if keys.deleted is None else _col(keys.deleted)
     rows = table.select(
@@ -131,7 +129,7 @@ def _versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataFrame
 
 
 def _beside_current(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add the state of each key in the table, and the time of its last change."""
+    """Add the key's current state in the table, and the time of its last change."""
     names = _names(keys)
     state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
     latest = versions.groupBy(*names).agg(
@@ -150,7 +148,7 @@ def _beside_current(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> 
 
 
 def _beside_equal(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add when the key was brought to the same state before, and the times of its deletions."""
+    """Add the times at which the key had the same state before, and its deletion times."""
     names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
     none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, _MARK))
     steps = versions.select(*names, state.alias(at), _MICROS, no_mark.alias(_MARK))
@@ -180,7 +178,7 @@ def _version(df: DataFrame) -> Column:
 
 
 def _steps(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
-    """Return the steps of events that stand beside what they meet."""
+    """Return the steps of the events, which already have the current state of their key."""
     numbered = _numbered(events, keys)
     timed = _timed(numbered.where(F.col(_CHANGED) | F.col(_TOUCHES)), keys)
     begins = F.col(_CHANGED) & F.col(_STATE).isNotNull()
@@ -198,7 +196,7 @@ def _steps(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFr
 
 
 def _not_sent_again(events: DataFrame, keys: MergeKeys, run_started: int) -> DataFrame:
-    """Leave out what was sent again."""
+    """Return the events without those that were sent again."""
     micros, since, order = F.col(_MICROS), F.col(_SINCE), _col(keys.order)
     stands = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
     timeless = micros.eqNullSafe(F.unix_micros(F.lit(keys.received).cast("timestamp")))
@@ -216,7 +214,7 @@ def _not_sent_again(events: DataFrame, keys: MergeKeys, run_started: int) -> Dat
 
 
 def _is_known(keys: MergeKeys) -> Column:
-    """Tell whether a record is equal to a version of its key, or a deletion of it."""
+    """Return True if a record equals a version, or a deletion, that its key has in the table."""
     known = F.col(_TIMES).isNotNull()
     if keys.deleted is None or keys.hard_delete:
         return known
@@ -225,7 +223,7 @@ def _is_known(keys: MergeKeys) -> Column:
 
 
 def _is_older(keys: MergeKeys) -> Column:
-    """Tell whether a record is a version of its key before the last one."""
+    """Return True if a record is a version of its key before the last one."""
     micros, since, times = F.col(_MICROS), F.col(_SINCE), F.col(_TIMES)
     begun = F.exists(times, lambda at: at.between(micros, micros + _MOVED_ON))
     older = begun & (micros < since - _MOVED_ON)
@@ -239,7 +237,7 @@ def _is_older(keys: MergeKeys) -> Column:
 
 
 def _numbered(events: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Tell the events that change their key's state, and number these."""
+    """Mark the events that change their key's state, and number them."""
     by_key = _by_key(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(
         F.lag(_STATE).over(by_key)
@@ -252,7 +250,7 @@ def _numbered(events: DataFrame, keys: MergeKeys) -> DataFrame:
             _LAST: F.lead(_col(keys.order)).over(by_key).isNull(),
         }
     )
-    if TABLE_VERSION in told.columns:  # the last word of all that say the same
+    if TABLE_VERSION in told.columns:  # of equal records, the last one sets the table version
         same = Window.partitionBy(*map(_col, keys.columns), F.col(_NUMBER)).orderBy(
             _col(keys.order)
         )
@@ -265,7 +263,7 @@ def _numbered(events: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _timed(changed: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Give each change its time, later than that of the one before it, and each row its end."""
+    """Set the start of each change, later than the one before, and the end of each version."""
     by_key = _by_key(keys)
     so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     earliest = F.max(F.col(_MICROS) - F.col(_NUMBER)).over(so_far)
@@ -281,7 +279,7 @@ def _timed(changed: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def build_merge_sql(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
-    """Return the MERGE of a frame of steps into a table of these columns."""
+    """Return the MERGE of a DataFrame of steps into a table with these columns."""
     ended = {VALID_TO: source_column(_AT), IS_CURRENT: "false"}
     if keys.deleted is not None and not keys.hard_delete:
         ended[keys.deleted] = source_column(_MARK)
@@ -291,9 +289,9 @@ def build_merge_sql(target: str, columns: Sequence[str], keys: MergeKeys) -> Mer
 
 
 def build_adoption_sql(target: str, micros: int, deleted: str | None) -> str:
-    """Return the UPDATE that makes versions of rows which are none yet, from an instant on.
+    """Return the UPDATE that turns existing rows into versions that begin at ``micros``.
 
-    Those that ``deleted`` names a time in are no longer current.
+    Rows whose column ``deleted`` is set are not current.
     """
     at, is_current = f"timestamp_micros({micros}L)", quote(IS_CURRENT)
     alive = "true" if deleted is None else f"{quote(deleted)} IS NULL"

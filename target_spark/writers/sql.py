@@ -1,7 +1,7 @@
-"""What tables of several formats are told in the same SQL, and how it is told.
+"""SQL statements and Spark settings that several table formats share.
 
-Rules of the room: every name is quoted, and every text escaped. Settings that carry a
-word into a statement are gone from the session after it.
+All names are quoted and all strings are escaped. Settings that pass a value to a statement are
+reset after it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = [
 ]
 
 BATCH_VIEW = "target_spark_batch"
-"""The temporary view of the rows that a statement puts into a table."""
+"""Name of the temporary view with the rows that a statement writes into a table."""
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """Return properties of a table as SQL lists them."""
+    """Return table properties as the list that TBLPROPERTIES takes."""
     return ", ".join(
         f"{sql_literal(key)} = {sql_literal(value)}" for key, value in properties.items()
     )
@@ -45,7 +45,7 @@ def format_properties(properties: Mapping[str, str]) -> str:
 def build_alter_statements(
     changes: Sequence[SchemaChange], *, to_widen: str | None = None
 ) -> Iterator[str]:
-    """Yield what makes changes, one ALTER TABLE each; ``to_widen`` goes before wider types."""
+    """Yield one ALTER TABLE clause per change; ``to_widen`` comes before the first wider type."""
     added = [change for change in changes if change.kind == "add"]
     widened = [change for change in changes if change.kind == "widen"]
     if added:
@@ -62,7 +62,7 @@ def build_alter_statements(
 
 
 def get_columns(layout: TableSchema) -> str:
-    """Return the columns of a new table, with their comments."""
+    """Return the column list of CREATE TABLE, with comments."""
     return ", ".join(
         f"{quote(column.name)} {column.type.ddl}"
         + (f" COMMENT {sql_literal(column.comment)}" if column.comment else "")
@@ -71,7 +71,7 @@ def get_columns(layout: TableSchema) -> str:
 
 
 def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return what is left of a batch in a table where it meets nothing."""
+    """Return the rows of a batch to insert into an empty table, without deleted rows."""
     if keys.deleted is not None and keys.hard_delete:
         newest = newest.where(F.col(quote(keys.deleted)).isNull())
     if keys.removed is not None:
@@ -80,7 +80,7 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def version_delete_condition(retirement: VersionDelete) -> str:
-    """Return the condition that holds for the rows of other versions that have not ended."""
+    """Return the condition for rows of other table versions that are not deleted yet."""
     others = f"NOT ({quote(retirement.column)} <=> {retirement.version}L)"
     if retirement.history:
         return f"{quote(IS_CURRENT)} AND {others}"
@@ -92,7 +92,7 @@ def version_delete_condition(retirement: VersionDelete) -> str:
 
 
 def ended(retirement: VersionDelete) -> dict[str, str]:
-    """Return what is put into the columns of a row that ends; nothing where it is removed."""
+    """Return the SQL values that mark a row as deleted, by column; empty if the row is removed."""
     at = format_instant(retirement.at)
     put = {}
     if retirement.history:
@@ -104,7 +104,7 @@ def ended(retirement: VersionDelete) -> dict[str, str]:
 
 
 def build_version_delete(target: str, retirement: VersionDelete) -> str:
-    """Return the statement that ends the rows of other versions."""
+    """Return the statement that deletes, or marks as deleted, the rows of other table versions."""
     found = version_delete_condition(retirement)
     put = ", ".join(f"{quote(name)} = {value}" for name, value in ended(retirement).items())
     if not put:
@@ -114,7 +114,7 @@ def build_version_delete(target: str, retirement: VersionDelete) -> str:
 
 @contextmanager
 def spark_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Have settings in the session for a while; then it has what it had before."""
+    """Set Spark settings during the block, and restore the previous values after it."""
     before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)
@@ -131,10 +131,10 @@ def spark_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[Non
 def check_folder_is_table(
     folder: Path, table_format: str, *, but: Collection[str] = frozenset()
 ) -> None:
-    """Refuse a folder that has files; hidden ones and those named in ``but`` do not count.
+    """Check that a folder without a table has no files, except hidden ones and those in ``but``.
 
     Raises:
-        TableError: it has some.
+        TableError: the folder has other files.
     """
     if not folder.is_dir():
         return
@@ -142,6 +142,6 @@ def check_folder_is_table(
     strange = next((name for name in names if name[0] not in "._" and name not in but), None)
     if strange is not None:
         raise TableError(
-            f"{folder} has files ({strange}) but is no {table_format} table. Set path to"
-            " another folder, or move them away."
+            f"{folder} has files ({strange}) but is not a {table_format} table. Set path to"
+            " another folder, or move the files away."
         )

@@ -1,8 +1,7 @@
-"""What a table keeps of its columns beside their types: properties, comments, NOT NULL.
+"""Table properties, column comments and NOT NULL, as SQL for several table formats.
 
-Rules of the room: SQL for tables of several formats. Which property feeds a column is
-kept in the table's properties only where the column has another name, and that it is
-kept in all tables of ours. It stands there in hex, because Spark blackens whatever looks
+The properties record which property of the stream feeds a column, if their names differ, and that
+target-spark created the table. The values are in hex, because Spark redacts everything that looks
 like a secret to it, and a property may be called ``token``.
 """
 
@@ -32,18 +31,18 @@ _KEEPS = f"{_SOURCE}kept"
 
 
 def build_properties(layout: TableSchema) -> dict[str, str]:
-    """Return the properties of a new table that let it remember `Layout.sources`."""
+    """Return the properties of a new table that store `TableSchema.sources`."""
     return {_KEEPS: "true", **_properties(layout.sources)}
 
 
 def properties_in(spark: SparkSession, ref: str) -> dict[str, str]:
-    """Return the properties of a table as Spark lists them."""
+    """Return the properties of a table, as SHOW TBLPROPERTIES lists them."""
     rows = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
     return {row.key: row.value for row in rows}
 
 
 def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
-    """Return what a table remembers of `Layout.sources`; None where it is none of ours."""
+    """Return the `TableSchema.sources` in a table; None if target-spark did not make it."""
     found = {key: value for key, value in properties.items() if key.startswith(_SOURCE)}
     if not found.pop(_KEEPS, None):
         return None
@@ -53,11 +52,10 @@ def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
 def build_annotations(
     properties: Mapping[str, str], schema: T.StructType, layout: TableSchema
 ) -> Iterator[str]:
-    """Yield how a table with these properties and columns is altered to remember a layout.
+    """Yield the ALTER TABLE clauses that store a schema's sources and comments in a table.
 
-    Its sources become properties, its comments those of columns.
-
-    Of comments those that differ; one that the layout does not have is left as it is.
+    Sources become table properties, comments become column comments. Only values that differ are
+    changed, and a comment that the schema does not have is kept.
     """
     if layout.sources:
         known = read_sources(properties) or {}
@@ -74,7 +72,7 @@ def build_annotations(
 
 
 def nullable_columns(schema: T.StructType, keep: Collection[str]) -> Iterator[str]:
-    """Yield how a table is altered to take nulls in all columns and fields but some."""
+    """Yield the ALTER TABLE clauses that drop NOT NULL from all columns but ``keep``."""
     for path in _required(schema):
         if path[0] not in keep:
             yield f"ALTER COLUMN {quote(*path)} DROP NOT NULL"

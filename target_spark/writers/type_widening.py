@@ -1,8 +1,8 @@
-"""Which column types a table format widens in place.
+"""Column types that a table format can widen in place.
 
-Rules of the room: pure; types are written as DDL. What is not in the rules is refused,
-and the values then get a column of their own. Delta Lake's rules are those of its
-protocol's type widening; Iceberg's are those of its specification's schema evolution.
+Pure functions of DDL types. A change that is not listed is refused, and the values get another
+column. Sources: the Delta protocol, "Type Widening"; the Iceberg table specification, "Schema
+Evolution".
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 __all__ = ["delta_widens", "iceberg_widens"]
 
 _WHOLE = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
-"""Whole numbers in growing order, and the digits that a decimal must have for them."""
+"""Integer types from small to large, with the decimal digits that hold their values."""
 
 _OTHERS = {
     ("float", "double"),
@@ -26,7 +26,7 @@ _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 
 def delta_widens(old: str, new: str) -> bool:
-    """Tell whether Delta can change a column's type from one to the other in place."""
+    """Return True if Delta can change a column's type from ``old`` to ``new`` in place."""
     old, new = old.lower(), new.lower()
     if (old, new) in _OTHERS or (new == "string" and _LIMITED.fullmatch(old)):
         return True
@@ -41,7 +41,7 @@ def delta_widens(old: str, new: str) -> bool:
 
 
 def iceberg_widens(old: str, new: str) -> bool:
-    """Tell whether Iceberg can change a column's type from one to the other in place."""
+    """Return True if Iceberg can change a column's type from ``old`` to ``new`` in place."""
     old, new = old.lower(), new.lower()
     if (old, new) in {("int", "bigint"), ("float", "double")}:
         return True
@@ -52,7 +52,7 @@ def iceberg_widens(old: str, new: str) -> bool:
 
 
 def _digits(type_: str) -> tuple[int, int] | None:
-    """Return a decimal's digits before and after the point."""
+    """Return a decimal's numbers of digits before and after the point."""
     found = _DECIMAL.fullmatch(type_)
     return (int(found[1]) - int(found[2]), int(found[2])) if found else None
 

@@ -99,7 +99,7 @@ def test_a_stream_that_is_not_in_the_catalog_is_left_out_and_said_once(caplog: A
     events = [begun(other), rows(other, b"{}"), Estimate(other, 1), ended(other)]
     assert Reader().tell(*events, *events) == []
     assert [record.message for record in caplog.records] == [
-        "Stream 'other' is not in the catalog: nothing of it is sent."
+        "Stream 'other' is not in the catalog: its records are not sent."
     ]
 
 

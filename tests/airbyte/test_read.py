@@ -93,7 +93,7 @@ def test_an_author_who_brings_his_own_lines_is_told_that_they_do_not_count(tmp_p
     assert run.records("users") == [{"id": 1}, {"id": 2}]
     warned = [log["message"] for log in run.of_type("LOG") if log["level"] == "WARN"]
     assert any("'Lines' is not used" in each for each in warned)
-    assert any("write_message of its own" in each for each in warned)
+    assert any("overrides write_message" in each for each in warned)
     assert "printed by himself" in run.log
 
 
@@ -259,7 +259,7 @@ def test_a_reader_that_goes_away_ends_a_read(tmp_path: Path) -> None:
         tap.stdout.close()
         assert tap.wait(timeout=60) == 1
         log = tap.stderr.read().decode()
-    assert "nobody reads the output any more" in log
+    assert "the output was closed by its reader" in log
     assert "Traceback" not in log
 
 

@@ -309,7 +309,7 @@ def gz(text):
 @pytest.mark.parametrize(
     "data, form, compression, reason",
     [
-        (None, "jsonl", "gzip", "it is not there"),
+        (None, "jsonl", "gzip", "it does not exist"),
         (b'{"id":1}\n', "jsonl", "gzip", "Not a gzipped file"),
         (gz('{"id":1}\n' * 1000)[:-6], "jsonl", "gzip", "it ends too early"),
         (gz('{"id":1}\n'), "jsonl", None, "line 1 is no JSON, or was cut off"),

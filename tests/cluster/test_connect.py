@@ -383,7 +383,7 @@ def test_a_server_that_stays_away_ends_the_run_and_the_next_one_completes_it(
         run.stdin.close()
         assert reader.end() == 1
         assert reader.states == states(0)
-        assert "Spark Connect server (the setting remote) did not answer" in client.errors()
+        assert "Spark Connect server (the setting remote) did not respond" in client.errors()
         server.start()
         again = client.start()
         out, _ = again.communicate(HEAD + b"".join(batches(range(1, 6))), timeout=1800)

@@ -103,7 +103,7 @@ def test_a_tap_that_executors_do_not_have_is_named(
     """The run ends with what is missing and where, and nothing is loaded."""
     done = job_of(tmp_path, standalone, package).run().check(1)
     assert "The tap tap_boxed.tap:TapBoxed cannot be imported" in done.err
-    assert "install it where Spark's workers run too" in done.err
+    assert "install it on Spark's workers too" in done.err
 
 
 @pytest.fixture(scope="module")

@@ -121,7 +121,7 @@ def test_a_cluster_that_asks_for_a_secret_is_loaded_by_those_who_have_it(tmp_pat
         done = stranger.word("doctor")
         told = done.stdout.decode()
         assert done.returncode == 1, told
-        assert "warning  security       whoever reaches the ports" in told
+        assert "warning  security       anyone who reaches the ports" in told
 
 
 def _commands() -> Iterator[bytes]:
@@ -160,7 +160,7 @@ def test_a_master_that_is_not_there_is_named(standalone: Standalone, tmp_path: P
     """The run ends, with what to look at."""
     load = Load(tmp_path, standalone)
     done = load.run(schema("a", id="integer"), record("a", id=1), code=1, master=_NOWHERE)
-    said = f"Spark did not start: {_NOWHERE} (the setting master) took no application."
+    said = f"Spark did not start: {_NOWHERE} (the setting master) accepted no application."
     assert done.report()["outcome"].startswith(said)
 
 

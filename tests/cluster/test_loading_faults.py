@@ -165,7 +165,7 @@ def test_a_staging_folder_that_is_full_is_named(
         run.send(large, state(2))
         assert run.end() == 1, run.said()
     assert run.states() == [1]
-    assert "No room is left for rows that wait" in run.report()["outcome"]
+    assert "No space is left for rows that wait" in run.report()["outcome"]
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
     assert load.run(described, large, state(2)).states() == [2]
     assert [row["text"] == text for row in load.rows("kept")["kept"]] == [True]
@@ -195,7 +195,7 @@ def test_a_run_that_waits_for_a_cluster_ends_when_it_is_told_to(
         run.until(lambda: "has not accepted any resources" in run.said())
         run.process.send_signal(signal.SIGTERM)
         assert run.end() == 1, run.said()
-    assert "before the cluster had given it executors" in run.report()["outcome"]
+    assert "before the cluster had assigned executors" in run.report()["outcome"]
     assert run.states() == []
     assert load.left() == []
 

@@ -184,7 +184,7 @@ def test_doctor_tries_both_addresses_and_leaves_nothing(
     told = done.stdout.decode()
     assert done.returncode == 0, told + done.stderr.decode()
     assert "hadoop-aws" in told
-    assert f"a file was put to s3a://{bucket}/staging, read and removed" in told
+    assert f"a file was written to s3a://{bucket}/staging, read and removed" in told
     assert f"a delta table in s3a://{bucket}/lake/tables was made" in told
     assert server.keys(bucket) == []
 

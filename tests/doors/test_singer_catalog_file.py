@@ -100,13 +100,16 @@ def test_strangers_are_named():
     ("stream", "fault"),
     [
         ({}, "stream 1: 'tap_stream_id' is missing"),
-        ({"replication_key": ["id", "u"]}, r"stream 1: \['id', 'u'\] as the replication key"),
+        ({"replication_key": ["id", "u"]}, r"stream 1: the replication key \['id', 'u'\]"),
         (
             {"metadata": [{"breadcrumb": [], "metadata": {"replication-key": ["id", "u"]}}]},
-            r"stream 1: \['id', 'u'\] as the replication key",
+            r"stream 1: the replication key \['id', 'u'\]",
         ),
-        ({"tap_stream_id": ["a"]}, "stream 1: 'tap_stream_id' is not a text"),
-        ({"tap_stream_id": "a", "key_properties": [{}]}, "'key_properties' is not a list of texts"),
+        ({"tap_stream_id": ["a"]}, "stream 1: 'tap_stream_id' is not a string"),
+        (
+            {"tap_stream_id": "a", "key_properties": [{}]},
+            "'key_properties' is not a list of strings",
+        ),
         ({"tap_stream_id": "a", "schema": True}, "a value is not of the right type"),
         ({"tap_stream_id": "a", "metadata": [{}]}, "'breadcrumb' is missing"),
     ],

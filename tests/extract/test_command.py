@@ -43,7 +43,7 @@ def written(folder: Path, name: str, **settings: Any) -> str:
     "words, said",
     [
         (["--tap", "tests.nowhere:Tap"], "cannot be imported"),
-        (["--tap", "json:dumps"], "is no tap"),
+        (["--tap", "json:dumps"], "is not a tap"),
         (["--tap", TAP, "--catalog", "nowhere.json"], "nowhere.json cannot be read"),
         (["--tap", TAP, "--state", "nowhere.json"], "nowhere.json cannot be read"),
         (["--tap", TAP], "'visits' is a required property"),

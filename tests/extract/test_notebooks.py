@@ -82,5 +82,5 @@ def test_a_cluster_reads_the_same(tmp_path: Path):
         seen = run(tmp_path / "there", conf, lasts=True)
     check(seen)
     assert seen["killed"] == sorted([region, 30] for region in REGIONS)
-    assert "once more" not in seen["error"]
+    assert "trying again" not in seen["error"]
     assert not list(holding(SECRET, tmp_path))

@@ -145,7 +145,7 @@ def test_whoever_does_not_know_the_key_gets_no_place():
         stranger = RateLimitAddress(address.host, address.port, b"guessed").counters()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(room, "_FIRST_PAUSE_SECONDS", 0.001)
-            with pytest.raises(RateLimitServerError, match="this executor does not reach it"):
+            with pytest.raises(RateLimitServerError, match="this executor cannot reach it"):
                 stranger.ask("a", even(1))
         assert address.counters().ask("a", even(1)).wait == 0
 

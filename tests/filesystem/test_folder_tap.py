@@ -198,7 +198,7 @@ def test_what_a_folder_lacks_is_said(folder, config, message):
 
 def test_a_file_is_read_in_its_context_only(folder):
     tap = CSVTap(config={"path": str(folder), "read_mode": "merge"})
-    with pytest.raises(RuntimeError, match="'files' reads the file of a context"):
+    with pytest.raises(RuntimeError, match="'files' needs the context of a file"):
         list(tap.streams["files"].get_records(None))
 
 

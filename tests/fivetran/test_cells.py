@@ -196,7 +196,7 @@ def test_a_decimal_is_exact_or_refused(
         assert value(DECIMAL, text, digits) == number
     else:
         with pytest.raises(
-            CellConversionError, match=f"no DECIMAL of {precision} digits, {scale} of"
+            CellConversionError, match=f"not a DECIMAL of {precision} digits, {scale} of"
         ):
             value(DECIMAL, text, digits)
 

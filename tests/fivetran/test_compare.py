@@ -88,7 +88,7 @@ def test_what_fivetran_changes_and_removes_is_told_with_both_sides() -> None:
 
 def test_a_folder_without_the_files_cannot_be_compared(tmp_path: Path, capsys) -> None:
     assert cli.main(["fivetran-protos", str(tmp_path)]) == 2
-    assert "there is no common.proto in it" in capsys.readouterr().err
+    assert "it has no common.proto" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("words", "code"), [([], 2), (["--help"], 0), (["a", "b"], 2)])

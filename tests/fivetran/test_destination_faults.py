@@ -64,11 +64,14 @@ def test_a_permission_that_is_missing_behind_another_error_is_found() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), "No room is left"),
-        (OSError(errno.ETIMEDOUT, "timed out"), "does not answer"),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space is left"),
+        (OSError(errno.ETIMEDOUT, "timed out"), "does not respond"),
         (ConnectionRefusedError("py4j"), "Spark ended"),
-        (RuntimeError("java.io.IOException: Mkdirs failed to create file:/a/b"), "cannot be made"),
-        (MemoryError(), "No memory"),
+        (
+            RuntimeError("java.io.IOException: Mkdirs failed to create file:/a/b"),
+            "cannot be created",
+        ),
+        (MemoryError(), "no memory"),
         (
             RuntimeError(
                 "io.delta.exceptions.X: \nio.delta.exceptions.ConcurrentAppendException: y"
@@ -101,8 +104,8 @@ def column(name: str, kind: DataType, digits: tuple[int, int] | None = None):
     [
         ([column("a", DataType.LONG), column("a", DataType.STRING)], "twice"),
         ([column("a", DataType.UNSPECIFIED)], "no type"),
-        ([column("a", DataType.DECIMAL, (39, 2))], "at most 38"),
-        ([column("a", DataType.DECIMAL, (2, 3))], "at most 38"),
+        ([column("a", DataType.DECIMAL, (39, 2))], "the maximum is 38"),
+        ([column("a", DataType.DECIMAL, (2, 3))], "the maximum is 38"),
     ],
 )
 def test_a_table_that_cannot_be_is_refused(columns, words) -> None:
@@ -133,7 +136,7 @@ def test_rows_are_known_by_their_keys_or_by_fivetrans_own_column() -> None:
 
 def test_settings_of_spark_that_are_no_json_are_not_shown() -> None:
     """F3: there are keys in them."""
-    with pytest.raises(ConfigurationError, match="no JSON object") as refused:
+    with pytest.raises(ConfigurationError, match="not a JSON object") as refused:
         parse_settings({"spark": '{"spark.hadoop.fs.s3a.secret.key": "MARKED"'})
     assert "MARKED" not in str(refused.value)
     assert parse_settings({"path": "lake"})["path"] == "lake"

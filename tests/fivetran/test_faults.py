@@ -99,8 +99,8 @@ def test_a_missing_permission_is_named_with_its_stream(tap: TapOrders, server: S
     assert text is not None
     assert text.startswith(
         "HTTP 403 (Forbidden) in stream orders, try 1: the credentials lack the permission to read"
-        " it (needed: read:orders). Give them that permission in the source, or leave the table"
-        " out. The source says: "
+        " it (needed: read:orders). Give them that permission in the source, or exclude the table."
+        " The source says: "
     )
     assert is_clean(text, server)
 
@@ -127,7 +127,7 @@ def test_credentials_that_are_refused_are_told_apart_from_rights(
         (Reply('{"data": [{"row": "of a customer"', 200), "The answer was cut off"),
         (Reply("<p>of a customer</p>", 200, {"Content-Type": "text/html"}), "is not JSON"),
         (Reply({"data": []}, keep=3, reset=True), "(stream orders, try 2)"),
-        (Reply("", 429), "try 2: the source does not answer as it should just now."),
+        (Reply("", 429), "try 2: the source is temporarily unavailable."),
     ],
 )
 def test_a_failed_request_is_told_by_status_stream_and_try(
@@ -147,7 +147,7 @@ def test_a_server_that_is_not_there_is_told_without_its_address(tap: TapOrders) 
     tap = TapOrders(config={"url": "http://127.0.0.1:9"})
     text = run_test(tap, "connection")
     assert text is not None
-    assert text.startswith("The source does not answer as it should just now: try again later.")
+    assert text.startswith("The source is temporarily unavailable: try again later.")
     assert text.endswith("(stream orders, try 2)")
     assert "127.0.0.1" not in text
     assert "shops" not in text
@@ -237,7 +237,7 @@ class ProgrammingError(Exception):
             "404",
         ),
         (TableError("The table is not ours. Name another."), "The table is not ours."),
-        (KeyError("id"), "Something went wrong"),
+        (KeyError("id"), "Internal error"),
         (ValueError(), "ValueError"),
     ],
 )

@@ -209,7 +209,7 @@ def test_encrypted_csv_that_ends_between_blocks_of_aes_is_an_error(path: Path, c
     """F42: also where neither the length nor a compression tells that an end is missing."""
     write(path, ["id", "text"], ROWS, key=KEY, compression=Compression.OFF)
     path.write_bytes(path.read_bytes()[:-cut])
-    with pytest.raises(BatchFileLoadError, match="does not end as AES with PKCS5 ends"):
+    with pytest.raises(BatchFileLoadError, match="does not end with PKCS5 padding"):
         list(
             read_blocks(
                 RequestFile(str(path), FileKind.REPLACE, KEY), FileParams(encryption=Encryption.AES)
@@ -223,13 +223,13 @@ def test_another_key_is_an_error_that_says_so(path: Path, compression: Compressi
     write(path, ["id", "name"], ROWS, key=KEY, compression=compression)
     file = RequestFile(str(path), FileKind.REPLACE, new_key())
     params = FileParams(compression, Encryption.AES, NULL_TEXT)
-    with pytest.raises(BatchFileLoadError, match=r"[Tt]he key is that of another file"):
+    with pytest.raises(BatchFileLoadError, match=r"[Tt]he key belongs to another file"):
         check_header(file, params, FivetranSchema((ID, NAME)))
 
 
 @pytest.mark.parametrize(
     "key, words",
-    [(None, "the call brings no key for it"), (b"short", "a key of 5 bytes; AES takes 16, 24")],
+    [(None, "the call has no key for it"), (b"short", "a key of 5 bytes, not 16, 24")],
 )
 def test_no_key_and_half_a_key_are_errors(path: Path, key: bytes | None, words: str) -> None:
     """F42: without its key a file cannot be read."""
@@ -240,7 +240,7 @@ def test_no_key_and_half_a_key_are_errors(path: Path, key: bytes | None, words: 
 
 def test_a_file_that_is_not_there_or_is_none_is_an_error(tmp_path: Path) -> None:
     """F42: no file, and a folder in its place."""
-    with pytest.raises(BatchFileLoadError, match=r"gone\.csv is not there"):
+    with pytest.raises(BatchFileLoadError, match=r"gone\.csv does not exist"):
         list(read_blocks(RequestFile(str(tmp_path / "gone.csv"), FileKind.REPLACE), OPEN))
     with pytest.raises(BatchFileLoadError, match="cannot be read: Is a directory"):
         list(read_blocks(RequestFile(str(tmp_path), FileKind.REPLACE), OPEN))
@@ -251,7 +251,7 @@ def test_a_file_that_may_not_be_read_is_an_error(path: Path) -> None:
     """F42: the permission that is missing is named."""
     write(path, ["id"], [])
     path.chmod(0)
-    with pytest.raises(BatchFileLoadError, match="may not be read: give the user"):
+    with pytest.raises(BatchFileLoadError, match="may not be read: give read permission"):
         list(read_blocks(RequestFile(str(path), FileKind.REPLACE), OPEN))
 
 
@@ -278,11 +278,11 @@ REFUSED = [
     (
         FileKind.DELETE,
         b"id,secret,ID\n1,1,2\n",
-        "that the table has not; in its header they are 2, 3",
+        "that the table does not have, at positions 2, 3",
     ),
-    (FileKind.DELETE, b"1,secret\n2,x\n", "a header that names no column of the table, or none at"),
-    (FileKind.DELETE, b"\n1\n", "a header that names no column of the table, or none at all"),
-    (FileKind.DELETE, b"", "is empty: not even a header stands in it"),
+    (FileKind.DELETE, b"1,secret\n2,x\n", "a header that names no column of the table, or has no"),
+    (FileKind.DELETE, b"\n1\n", "a header that names no column of the table, or has no header"),
+    (FileKind.DELETE, b"", "is empty: it has no header"),
     (FileKind.DELETE, b"\xff\xfe\x00id\n1\n", "has no header of UTF-8 text"),
 ]
 
@@ -418,7 +418,7 @@ def test_one_text_for_null_and_for_unmodified_is_an_error(path: Path) -> None:
     path.write_bytes(b"id\n1\n")
     params = FileParams(null="same", unmodified="same")
     check_header(RequestFile(str(path), FileKind.DELETE), params, PEOPLE)
-    with pytest.raises(BatchFileLoadError, match="one text for null and for unmodified"):
+    with pytest.raises(BatchFileLoadError, match="the same text for null and unmodified"):
         check_header(RequestFile(str(path), FileKind.UPDATE), params, PEOPLE)
 
 
@@ -438,8 +438,8 @@ MISFITS = [
     (FileKind.REPLACE, b"3\n", "another number of cells in row 3 than in its header"),
     (FileKind.REPLACE, b"3,secret,,\n", "another number of cells in row 3 than in its header"),
     (FileKind.REPLACE, b"3,secret\xff,AAE=\n", "is not UTF-8 in row 3"),
-    (FileKind.REPLACE, b'3,"secret,AAE=\n', "ends inside of a quoted cell"),
-    (FileKind.REPLACE, b"3x,secret,AAE=\n", "a cell in row 3, column id, that is no LONG"),
+    (FileKind.REPLACE, b'3,"secret,AAE=\n', "ends inside a quoted cell"),
+    (FileKind.REPLACE, b"3x,secret,AAE=\n", "a cell in row 3, column id, that is not a LONG"),
     (FileKind.REPLACE, b"3,secret,#\n", "a cell in row 3, column data, that is not base64"),
     (
         FileKind.REPLACE,
@@ -485,7 +485,7 @@ def test_a_worker_tells_nothing_of_a_row_whatever_goes_wrong() -> None:
     failed.__cause__ = caught.value
     fault = find_file_error(failed)
     assert isinstance(fault, BatchFileLoadError)
-    assert str(fault).endswith("ValueError. This is a fault of the destination.")
+    assert str(fault).endswith("ValueError. This is a bug of the destination.")
     assert find_file_error(ValueError("something else")) is None
 
 

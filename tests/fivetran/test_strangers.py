@@ -152,11 +152,11 @@ def test_settings_of_the_operators_environment_are_not_looked_at(tmp_path: Path)
     }
     with running(SPARK, **variables) as server:
         said = server.told("Test", name="settings", configuration={"path": "/etc"})
-        assert said.startswith("path: the operator of this server lets tables be in certain")
+        assert said.startswith("path: the operator of this server allows tables only in certain")
         configuration = {"path": str(tmp_path / "lake"), "jars": "x.jar"}
         assert server.told("Test", name="settings", configuration=configuration).startswith("jars:")
         allowed = server.told("Test", name="nothing", configuration={})
-        assert "No test is called that" in allowed
+        assert "There is no such test" in allowed
 
 
 def test_no_call_makes_a_connector_write_files(tmp_path: Path) -> None:

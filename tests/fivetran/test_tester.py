@@ -126,7 +126,7 @@ def test_the_command_starts_programs_and_says_what_it_found(tmp_path: Path, caps
     options = ["fivetran-test", "--config", str(config), "--resumes", "1", "--"]
     assert main([*options, sys.executable, PROGRAM, "plain line"]) == 1
     said = capsys.readouterr().out
-    assert "broken F2: a line of standard output is no JSON" in said
+    assert "broken F2: a line of standard output is not JSON" in said
     assert "killed" in said
     assert "F16" not in said
     assert main([*options, sys.executable, PROGRAM, "dies"]) == 1

@@ -122,12 +122,12 @@ def test_moments_are_few_spread_out_and_never_the_last(most: int, count: int) ->
         (DataType.DECIMAL, {"decimal": "-0012.500"}, None),
         (DataType.DECIMAL, {"decimal": "12.345"}, "more digits"),
         (DataType.DECIMAL, {"decimal": "123456789.0"}, "more digits"),
-        (DataType.DECIMAL, {"decimal": "1E3"}, "no plain"),
-        (DataType.DECIMAL, {"decimal": "."}, "no plain"),
+        (DataType.DECIMAL, {"decimal": "1E3"}, "not a plain"),
+        (DataType.DECIMAL, {"decimal": "."}, "not a plain"),
         (DataType.JSON, {"json": "[1, null]"}, None),
-        (DataType.JSON, {"json": "{]"}, "no JSON"),
+        (DataType.JSON, {"json": "{]"}, "not JSON"),
         (DataType.NAIVE_DATE, {"naive_date": {"seconds": 86_400}}, None),
-        (DataType.NAIVE_DATE, {"naive_date": {"seconds": 1}}, "no midnight"),
+        (DataType.NAIVE_DATE, {"naive_date": {"seconds": 1}}, "not midnight"),
         (DataType.UTC_DATETIME, {"utc_datetime": {"seconds": -(10**12)}}, "outside the years"),
         (DataType.UNSPECIFIED, {"string": "anything"}, None),
         (DataType.STRING, {}, "no kind"),
@@ -172,13 +172,13 @@ def test_single_messages_of_a_stream_are_judged() -> None:
 @pytest.mark.parametrize(
     ("answers", "finding"),
     [
-        ([proto_messages.UpdateResponse()], "broken F12: a message of the stream says nothing"),
+        ([proto_messages.UpdateResponse()], "broken F12: a message of the stream is empty"),
         (
             [
                 update_of(record(RecordType.TRUNCATE, id=proto_messages.ValueType(long=1))),
                 checkpoint(),
             ],
-            "broken F14: a truncate of t brings data",
+            "broken F14: a truncate of t has data",
         ),
         (
             [update_of(record(**cells(1, "a")), record(RecordType.TRUNCATE)), checkpoint()],
@@ -188,9 +188,9 @@ def test_single_messages_of_a_stream_are_judged() -> None:
             [update_of(record(id=proto_messages.ValueType(long=1))), checkpoint()],
             "should F14: an upsert of t lacks text",
         ),
-        ([checkpoint("no")], "broken F15: the state of a checkpoint is no JSON object"),
+        ([checkpoint("no")], "broken F15: the state of a checkpoint is not a JSON object"),
         ([], "should F15: an Update without any checkpoint"),
-        ([update_of(task=proto_messages.Task())], "broken F4: a task says nothing"),
+        ([update_of(task=proto_messages.Task())], "broken F4: a task is empty"),
         (
             [update_of(warning=proto_messages.Warning(message="x" * 8192))],
             "F4: a warning has 8,192",
@@ -272,7 +272,10 @@ def test_a_form_that_is_wrong_is_told() -> None:
         (RefusedError("Test", "UNAVAILABLE", "Closed.", is_task=True), ""),
         (RefusedError("Test", "UNKNOWN", "?", is_task=False), "broken F4: Test ends with UNKNOWN"),
         (RefusedError("Test", "INTERNAL", "?", is_task=False), "should F4: the status of Test"),
-        (RefusedError("Test", "INTERNAL", "", is_task=True), "broken F4: the status of Test says"),
+        (
+            RefusedError("Test", "INTERNAL", "", is_task=True),
+            "broken F4: the status of Test is empty",
+        ),
         (RefusedError("Update", "DEADLINE_EXCEEDED", "", is_task=False), "broken F12: Update does"),
     ],
 )

@@ -132,7 +132,7 @@ def test_no_state_in_any_form_is_a_first_sync(state):
 
 @pytest.mark.parametrize("state", ["[1]", "5", '{"bookmarks":', "text"])
 def test_a_state_that_is_no_json_object_is_refused(state):
-    with pytest.raises(StateFileError, match="The state that came with the call"):
+    with pytest.raises(StateFileError, match="The state of the call"):
         list(SHOP.update(state))
 
 

@@ -105,7 +105,7 @@ def test_a_reader_that_is_gone_is_an_error() -> None:
     try:
         with (
             StateMessageWriter.open() as outlet,
-            pytest.raises(StateOutputError, match="reader is gone"),
+            pytest.raises(StateOutputError, match="reader of the states is gone"),
         ):
             outlet.emit(b"1")
     finally:

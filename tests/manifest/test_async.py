@@ -166,7 +166,7 @@ class TestFailures:
         assert ran.records("items") == [{"id": 1}]
         assert told(server).count("POST /jobs") == 2
         assert sum(waits) == pytest.approx(60.5, abs=0.3)
-        assert "its job has ended as 'failed', and is asked for again." in caplog.text
+        assert "its job ended with status 'failed' and is created again." in caplog.text
 
     def test_after_three_of_them_the_error_names_stream_and_slice(self, tmp_path: Path, api, waits):
         server, source = api
@@ -178,7 +178,7 @@ class TestFailures:
         assert ran.error.failure_type == "system_error"
         text = str(ran.error)
         assert text.startswith("Stream 'items', slice {\"part\":")
-        assert text.endswith("its job has ended 3 times as 'failed'.")
+        assert text.endswith("its job ended 3 times with status 'failed'.")
         assert "s3cr3t-key" not in text
         assert told(server).count("POST /jobs") == 3
 
@@ -190,7 +190,7 @@ class TestFailures:
         retriever = "polling_job_timeout: \"{{ config['minutes'] }}\""
         path = manifest(tmp_path, reports(retriever=retriever))
         ran = run(path, server, fails=True, config={"minutes": "2"})
-        assert "its job has ended 3 times as 'timeout'" in str(ran.error)
+        assert "its job ended 3 times with status 'timeout'" in str(ran.error)
         aborted = [one for one in told(server) if one.endswith("abort")]
         assert aborted == [f"POST /jobs/{number}-items/abort" for number in range(3)]
         assert sum(waits) == pytest.approx(3 * 120 + 2 * 5, abs=5)
@@ -205,8 +205,8 @@ class TestFailures:
     @pytest.mark.parametrize(
         ("word", "said"),
         [
-            ("strange", "its job has the status 'strange', which status_mapping does not have"),
-            ("", "the answer about its job has no status where status_extractor looks"),
+            ("strange", "its job has the status 'strange', which is not in status_mapping"),
+            ("", "the polling response has no status at the path of status_extractor"),
         ],
     )
     def test_an_unknown_status_ends_the_stream_at_once(
@@ -520,7 +520,7 @@ def test_the_words_that_airbyte_cdk_had_first_still_mean_the_same(tmp_path: Path
 class TestTheManifest:
     def test_a_status_means_one_thing(self):
         words = "running: [a, b], completed: [], failed: [b], timeout: []"
-        with pytest.raises(ManifestError, match="The status 'b' stands twice"):
+        with pytest.raises(ManifestError, match="The status 'b' is listed twice"):
             made(f"{{type: AsyncJobStatusMap, {words}}}", AsyncJobStatusMap)
 
     def test_a_status_that_is_no_text_is_known_all_the_same(self):

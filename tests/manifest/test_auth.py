@@ -77,7 +77,7 @@ def test_a_key_goes_where_an_option_says():
     broken = {"data": b"{", "headers": {"Content-Type": "application/json"}}
     assert json.loads(with_key("body_json", method="POST", body=broken).body) == {"key": "s3 cret"}
     assert json.loads(with_key("body_json").body) == {"key": "s3 cret"}
-    with pytest.raises(ManifestError, match="body of another form"):
+    with pytest.raises(ManifestError, match="cannot be added to the request body"):
         with_key("body_json", method="POST", body={"data": {"a": "1"}})
 
 
@@ -110,8 +110,8 @@ def test_a_choice_that_is_none_says_which_there_are(login):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{type: ApiKeyAuthenticator, api_token: x}", "where the key goes"),
-        (KEY.format(f"header: X, {OPTION.format('header')}"), "and not both"),
+        ("{type: ApiKeyAuthenticator, api_token: x}", "needs one location of the key"),
+        (KEY.format(f"header: X, {OPTION.format('header')}"), "set either"),
         ("{type: OAuthAuthenticator, client_id: x}", "`client_secret`, `refresh_token`"),
         ("{type: OAuthAuthenticator, use_profile_assertion: true}", "`profile_assertion`"),
         ("{type: JwtAuthenticator, secret_key: x, algorithm: none}", "none"),
@@ -528,5 +528,5 @@ def test_an_older_session_without_a_way_to_log_in_is_told_of(server, status):
     server.answers(Reply({}, status))
     stream = Sender()
     stream.retriever = type("Retriever", (), {"requester": Requester(server.url)})
-    with pytest.raises(Exception, match="set them" if status == 401 else "status 500"):
+    with pytest.raises(Exception, match="set `username`" if status == 401 else "status 500"):
         signed(LEGACY, stream=stream, token="set")

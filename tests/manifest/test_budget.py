@@ -148,12 +148,15 @@ def test_threads_share_a_budget():
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        (moving("{limit: 0, interval: PT1S}"), "`limit` of at least 1"),
+        (moving("{limit: 0, interval: PT1S}"), "and must be at least 1"),
         (moving(), "at least one of `rates`"),
         (moving("{limit: 1, interval: soon}"), "no duration"),
-        (fixed(1, "PT0S"), "'PT0S' is none"),
+        (fixed(1, "PT0S"), "'PT0S': expected a positive"),
         (fixed(1, matchers="{type: HttpRequestRegexMatcher, weight: 2}"), "never fits"),
-        (fixed(1, matchers="{type: HttpRequestRegexMatcher, weight: 0}"), "at least 1, and not 0"),
+        (
+            fixed(1, matchers="{type: HttpRequestRegexMatcher, weight: 0}"),
+            "is 0, and must be at least 1",
+        ),
         (fixed(1, matchers="{type: HttpRequestRegexMatcher, url_path_pattern: '('}"), "regular"),
     ],
 )

@@ -194,19 +194,19 @@ def test_a_template_that_fails_on_settings_alone_fails_when_it_is_asked_for(capl
     "text, said",
     [
         ("sise: 3\n", "line 4, piece.sise: this component has no option 'sise'. Is 'size' meant?"),
-        ("size: many\n", "line 4, piece.size: 'many' is not a whole number."),
+        ("size: many\n", "line 4, piece.size: 'many' is not an integer."),
         ("names: one\n", "piece.names: 'one' is not a list."),
         ("names: [a, {b: c}]\n", "piece.names[1]: a mapping is not a text."),
-        ("size: [1]\n", "piece.size: a list is not a whole number."),
-        ("levels: {low: x}\n", "piece.levels.low: 'x' is not a whole number."),
+        ("size: [1]\n", "piece.size: a list is not an integer."),
+        ("levels: {low: x}\n", "piece.levels.low: 'x' is not an integer."),
         ("choice: c\n", "piece.choice: 'c' is not 'a' or 'b'."),
         ("inner: 5\n", "piece.inner: 5 is not Inner or a list."),
-        ("inner: {size: x}\n", "piece.inner.size: 'x' is not a whole number."),
+        ("inner: {size: x}\n", "piece.inner.size: 'x' is not an integer."),
         ("says: {a: b}\n", "piece.says: a mapping is not a text."),
         ("condition: [a]\n", "piece.condition: a list is not a value."),
-        ("raw: text\n", "piece.raw: a component is a mapping that says its type."),
-        ("text: '{{ record.id }}'\n", "names record: this option is settled before anything"),
-        ("says: '{{ nobody.id }}'\n", "piece.says: the template '{{ nobody.id }}' names 'nobody'"),
+        ("raw: text\n", "piece.raw: a component must be a mapping with a `type`."),
+        ("text: '{{ record.id }}'\n", "uses record: this option is evaluated before any request"),
+        ("says: '{{ nobody.id }}'\n", "piece.says: the template '{{ nobody.id }}' uses 'nobody'"),
         ("says: '{{ 1'\n", "line 4, piece.says: the template '{{ 1' does not parse"),
         ("value: {type: AddFields}\n", "piece.value: AddFields needs fields."),
         (
@@ -221,7 +221,7 @@ def test_what_cannot_stand_there_is_refused_with_line_and_keys(text, said):
 
 def test_the_value_of_a_setting_is_not_shown_when_it_does_not_fit():
     refusal = _refusal("size: \"{{ config['name'] }}\"\n")
-    assert "the template \"{{ config['name'] }}\" does not give a whole number." in refusal
+    assert "the template \"{{ config['name'] }}\" does not give an integer." in refusal
     assert "acme" not in refusal
 
 
@@ -232,9 +232,9 @@ def test_the_value_of_a_setting_is_not_shown_when_it_does_not_fit():
         (
             "{type: AddFields, fields: []}",
             Paginator,
-            "the component 'AddFields' cannot stand here.",
+            "the component 'AddFields' is not allowed here.",
         ),
-        ("{fields: []}", Transformation, "a component says its type, and this one does not."),
+        ("{fields: []}", Transformation, "this component has no `type`."),
         (
             "{type: HttpRequester, url: x, truncated_list_retriever: {}}",
             HttpRequester,
@@ -326,7 +326,7 @@ def test_a_warning_of_a_component_is_told_with_its_place(caplog):
     """
     with caplog.at_level(logging.WARNING):
         _made(text, DatetimeBasedCursor)
-    assert "manifest, line 4, piece: The cursor 'at' is that of a feed" in caplog.text
+    assert "manifest, line 4, piece: The cursor 'at' belongs to a feed" in caplog.text
 
 
 def test_classes_of_others_get_their_options_with_components_made(tmp_path):

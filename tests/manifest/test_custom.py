@@ -705,7 +705,7 @@ def test_files_of_a_connector_import_each_other_and_two_connectors_never_meet(tm
         (
             "from airbyte_cdk.models import Thing\nclass X(Thing): pass",
             f"{PLACE}.X",
-            "components.py, class X: 'Thing' of airbyte_cdk.models is not part of",
+            "components.py, class X: 'Thing' of airbyte_cdk.models is not supported in",
         ),
     ],
 )
@@ -789,7 +789,7 @@ OLD = """paginator:
         (
             "record_selector:",
             OLD,
-            "asks for last_records",
+            "takes last_records",
         ),
     ],
 )
@@ -822,7 +822,7 @@ def test_a_class_that_cannot_be_made_is_told_without_the_settings(tmp_path: Path
     with serving() as server:
         server.answers(page({"id": 1}))
         ran = run(path, server, config={"api_key": "hush"}, fails=True)
-    assert "Broken cannot be made: RuntimeError" in str(ran.error)
+    assert "Broken cannot be instantiated: RuntimeError" in str(ran.error)
     assert "hush" not in str(ran.error)
 
 

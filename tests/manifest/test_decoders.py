@@ -74,7 +74,7 @@ def test_lines_of_json_are_documents_and_one_that_is_none_is_told(caplog):
     caplog.set_level(logging.WARNING)
     body = '{"a": 1}\n\n{"a": \r\n{"a": 2.10}'
     assert decoded(JsonlDecoder(), body) == [{"a": 1}, {"a": Decimal("2.10")}]
-    assert "Line 3 of an answer is left out" in caplog.text
+    assert "Line 3 of a response is skipped" in caplog.text
 
 
 def test_lines_of_text_are_documents_with_one_field():

@@ -111,7 +111,7 @@ def test_the_rest_of_a_template_is_looked_into(tmp_path: Path):
     found = told(tmp_path, dynamic(HTTP, template=template))
     lines = ["primary_kye", "transformations", "incremental_sync"]
     assert [line.partition(":")[0] for line, _ in found] == lines
-    parts = ("primary_key", "AddFieldz", "only templates of a components_mapping")
+    parts = ("primary_key", "AddFieldz", "available only in a components_mapping")
     assert all(part in message for part, (_, message) in zip(parts, found, strict=True))
 
 
@@ -135,17 +135,17 @@ def test_what_a_list_in_the_manifest_makes_is_known(tmp_path: Path):
             "type: Http",
             "components_mapping[0] has a condition",
         ),
-        (LISTED, put("[name]", "{{ record.id }}"), "type: Para", "names record"),
-        (CONFIG, put("[name]", "{{ stream_slice.a }}"), "type: Conf", "names stream_slice"),
+        (LISTED, put("[name]", "{{ record.id }}"), "type: Para", "uses record"),
+        (CONFIG, put("[name]", "{{ stream_slice.a }}"), "type: Conf", "uses stream_slice"),
         (CONFIG, put("[name]", "{{ a' }}"), "value: ", "does not parse"),
         (CONFIG, put("[]", NAME), TYPE, "field_path is empty"),
-        (CONFIG, NAMED.replace("value: ", "value: [{type: NoAuth}] #"), TYPE, "as a text"),
+        (CONFIG, NAMED.replace("value: ", "value: [{type: NoAuth}] #"), TYPE, "as a string"),
         (HTTP.replace("path: ", "pth: "), NAMED, "requester: ", "'pth'"),
-        (LISTED, NAMED + NOWHERE, TYPE, "`create_or_update: true` makes it"),
+        (LISTED, NAMED + NOWHERE, TYPE, "`create_or_update: true` creates it"),
         (HTTP, NAMED + NOWHERE, TYPE, "nothing at its path."),
         (CONFIG.replace("ConfigC", "C"), NAMED, "type: Comp", "there is no component"),
-        (LISTED, put("[name]", "{{ [1] }}"), TYPE, "is [1], and no text"),
-        (LISTED, put("[name]", "{{ components_values.a.b }}"), TYPE, "there is not"),
+        (LISTED, put("[name]", "{{ [1] }}"), TYPE, "is [1], not a text"),
+        (LISTED, put("[name]", "{{ components_values.a.b }}"), TYPE, "of an undefined value"),
         (LISTED, put("[name, a]", "x", CREATES), TYPE, "leads nowhere"),
         (HTTP.replace("Simple", "Async"), NAMED, "type: Async", "needs creation_requester"),
     ],

@@ -266,7 +266,7 @@ def test_a_wait_that_is_too_long_ends_the_stream(strategy, response):
 
 def test_a_filter_for_no_answer_is_warned_of_and_passed_over(caplog):
     found = handler(FILTER.replace("WHICH", ""))
-    assert "response_filters[0]: This response filter is for no answer" in caplog.text
+    assert "response_filters[0]: This response filter matches no response" in caplog.text
     assert found.judge(answer(200), {}).action is ResponseAction.SUCCESS
 
 
@@ -285,7 +285,7 @@ backoff_strategies: [{type: WaitTimeFromHeader, header: x, WHICH}]
     [
         ("{type: CompositeErrorHandler, error_handlers: []}", "at least one"),
         (FILTER.replace("WHICH", ", http_codes: [1]").replace("FAIL", "EXPLODE"), "EXPLODE"),
-        (WAITING.replace("WHICH", "regex: '('"), "no regular expression"),
+        (WAITING.replace("WHICH", "regex: '('"), "not a valid regular expression"),
     ],
 )
 def test_handlers_that_cannot_work_are_refused_where_they_stand(text, words):

@@ -63,7 +63,7 @@ def test_the_others_are_sent_and_the_error_names_record_and_field(
         ran = run(path, server, fails=True)
     assert sent(ran) == [1, 3]
     assert isinstance(ran.error, FailedRecordsError)
-    assert "Stream 'items': 1 record is left out" in str(ran.error)
+    assert "Stream 'items': 1 record is skipped" in str(ran.error)
     assert f"the one with id 2: {field}: manifest.yaml, line" in str(ran.error)
     records = json.dumps([line for line in ran.lines if line["type"] == "RECORD"])
     assert "{{" not in records
@@ -80,7 +80,7 @@ def test_a_filter_that_fails_on_a_record_leaves_out_no_other(tmp_path: Path):
         server.answers(page(*RECORDS))
         ran = run(manifest(tmp_path, text), server, fails=True)
     assert sent(ran) == [1, 3]
-    assert "number 2 of its answer" in str(ran.error)
+    assert "number 2 of its response" in str(ran.error)
     assert "record_filter.condition" in str(ran.error)
 
 
@@ -100,7 +100,7 @@ paginator:
         server.answers_by(answer)
         ran = run(path, server, fails=True)
         assert len(server.asked) == 3
-    assert "1,000 records are left out" in str(ran.error)
+    assert "1,000 records are skipped" in str(ran.error)
     assert "was not read to its end" in str(ran.error)
 
 

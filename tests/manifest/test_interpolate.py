@@ -114,8 +114,8 @@ def test_a_condition_that_compares_what_cannot_be_compared_holds_and_is_warned_o
     "text, said",
     [
         ("{{ config['a' }}", "does not parse"),
-        ("{{ confg.a }}", "names 'confg', which no template can see. There are config,"),
-        ("{{ range(3) }}", "names 'range'"),
+        ("{{ confg.a }}", "uses 'confg', which no template can use. Available are config,"),
+        ("{{ range(3) }}", "uses 'range'"),
         ("{{ 1 | nothing }}", "No filter named 'nothing'"),
     ],
 )
@@ -128,12 +128,12 @@ def test_a_template_that_cannot_work_is_refused_when_it_is_compiled(text, said):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("{{ record.missing.deeper }}", "asks something of a value that there is not"),
-        ("{{ last_record.id }}", "names 'last_record', which is not known here"),
+        ("{{ record.missing.deeper }}", "accesses a part of an undefined value"),
+        ("{{ last_record.id }}", "uses 'last_record', which is not known here"),
         ("{{ record.id + 'a' }}", "TypeError: unsupported operand"),
         ("{{ 1 / 0 }}", "ZeroDivisionError"),
         ("{{ timestamp(none) }}", "fails: TypeError"),
-        ("{{ timestamp(record.missing) }}", "asks something of a value that there is not"),
+        ("{{ timestamp(record.missing) }}", "accesses a part of an undefined value"),
         ("{{ duration('never') }}", "'never' is no duration"),
         ("{{ timestamp(config['start'] + 'x') }}", "fails: ValueError"),
     ],

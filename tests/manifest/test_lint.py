@@ -103,7 +103,7 @@ def test_names_that_are_there_twice_and_keys_too():
     told = _told(first + "streams:\n" + streams + streams)
     assert {message for _, _, message in told} == {"2 streams are called 'planes'."}
     twice = _told(_GOOD.replace("    step: P10D\n", "    step: P1D\n    step: P10D\n"))
-    assert twice == [(11, "warning", "the key 'step' stands twice: the last one counts.")]
+    assert twice == [(11, "warning", "the key 'step' occurs twice: the last one counts.")]
 
 
 def test_what_cannot_be_read_is_one_problem_with_its_line(tmp_path):

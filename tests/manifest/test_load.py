@@ -178,11 +178,11 @@ def test_a_component_within_a_plain_mapping_gets_the_parameters_too():
     "text, said",
     [
         ("a: [1\nb: 2\n", "manifest, line 2: this is not YAML"),
-        ("- a\n", "a manifest is a mapping"),
-        ("", "a manifest is a mapping"),
+        ("- a\n", "a manifest must be a mapping"),
+        ("", "a manifest must be a mapping"),
         ("a: !other b\n", "line 1: this is not YAML: the tag !other is not known"),
         ("a: &b [*b]\n", "an anchor contains itself"),
-        ("? [a]\n: b\n", "line 1: this is not YAML: a key is a text"),
+        ("? [a]\n: b\n", "line 1: this is not YAML: a key must be a text"),
     ],
 )
 def test_what_is_no_manifest_is_refused_with_its_line(text, said):
@@ -199,5 +199,5 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 def test_a_manifest_without_streams_is_refused_when_they_are_asked_for(tmp_path):
     file = tmp_path / "m.yaml"
     file.write_text(_TOP + "dynamic_streams: []\n")
-    with pytest.raises(ManifestError, match=r"m\.yaml, line 1, streams: a manifest has a list"):
+    with pytest.raises(ManifestError, match=r"m\.yaml, line 1, streams: a manifest needs a list"):
         _ = read_manifest(file).streams

@@ -413,7 +413,7 @@ dynamic_streams:
     answering(server, {"/tables": {"data": found}, "/items": {"data": [{"id": 1}]}})
     file = tmp_path / "manifest.yaml"
     if kind == "oauth":  # a token endpoint is checked when streams are found
-        with pytest.raises(ManifestError, match=f"on {re.escape(other.url)}, which"):
+        with pytest.raises(ManifestError, match=f"to {re.escape(other.url)}, which"):
             run(file, server, config={"api_key": KEY}, fails=True)
     else:
         ran = run(file, server, config={"api_key": KEY}, fails=True)

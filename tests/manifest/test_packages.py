@@ -172,7 +172,7 @@ def test_a_backoff_strategy_of_older_days_is_asked_of_answers(tmp_path: Path):
     waits = CustomBackoffStrategy(class_name="source_x.waits.Waits", folder=tmp_path)
     assert waits.wait(answer(429), 1, {}) == 30
     assert waits.wait(None, 1, {}) is None
-    with pytest.raises(ManifestError, match=r"Waits has no method backoff_time\(\) of its own"):
+    with pytest.raises(ManifestError, match=r"Waits must override backoff_time\(\)"):
         CustomBackoffStrategy(class_name="source_x.none.Waits", folder=tmp_path)
 
 
@@ -182,7 +182,9 @@ def test_a_name_that_is_not_there_may_be_part_of_a_hint_and_of_nothing_else(tmp_
     )
     package(tmp_path, hint=text, use=text + "    more = MAP | {1: 2}\n")
     assert load_class("source_x.hint.X", tmp_path).__name__ == "X"
-    with pytest.raises(ManifestError, match=r"use\.py, line 5: 'MAP' of airbyte_cdk.* is not part"):
+    with pytest.raises(
+        ManifestError, match=r"use\.py, line 5: 'MAP' of airbyte_cdk.* is not supported"
+    ):
         load_class("source_x.use.X", tmp_path)
 
 

@@ -179,10 +179,10 @@ def test_one_page_is_all_there_is_without_pagination():
 
 
 def test_a_size_option_needs_a_size():
-    with pytest.raises(ManifestError, match="give the pagination strategy a `page_size`"):
+    with pytest.raises(ManifestError, match="no page size to send"):
         paginator("type: PageIncrement")
 
 
 def test_a_size_is_a_whole_number():
-    with pytest.raises(ManifestError, match="'many', and is to be a whole number"):
+    with pytest.raises(ManifestError, match="'many', and must be an integer"):
         walked(paginator(OFFSETS, size="many"), page(1))

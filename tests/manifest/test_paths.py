@@ -53,7 +53,7 @@ def test_wildcards_find_all_values_in_the_order_of_the_document(path, values):
 
 def test_one_value_is_not_chosen_among_several():
     assert make_getter(["**", "x"])({"a": {"x": [1, 2]}}) == [1, 2]
-    with pytest.raises(ManifestError, match=r"\*\*/x leads to several"):
+    with pytest.raises(ManifestError, match=r"\*\*/x matches several"):
         make_getter(["**", "x"])({"a": {"x": [1]}, "b": {"x": [2]}})
 
 

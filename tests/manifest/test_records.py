@@ -77,7 +77,7 @@ def test_several_extractors_are_joined_or_tried_in_turn(mode, records):
 @pytest.mark.parametrize("more", [{}, {"record_filter": RecordFilter(condition("{{ true }}"))}])
 @pytest.mark.parametrize("found", [1, "a", None, [1]])
 def test_what_is_no_object_is_no_record(more, found):
-    with pytest.raises(FatalAPIError, match="no object"):
+    with pytest.raises(FatalAPIError, match="not an object"):
         selected(RecordSelector(DpathExtractor(["data"]), **more), {"data": [{"id": 1}, found]})
 
 

@@ -21,7 +21,7 @@ ERROR = SyncError("status 502")
 def test_sizes_shrink_to_the_least_and_wait_longer_each_time():
     sizes = PageSizeState(PageSizeReduction(minimum_page_size=2, retries_at_minimum_page_size=1), 9)
     assert [(sizes.reduced(ERROR), sizes.size) for _ in range(3)] == [(0.5, 4), (1.0, 2), (0.5, 2)]
-    with pytest.raises(SyncError, match=r"A page of 2 records is refused.* status 502"):
+    with pytest.raises(SyncError, match=r"The API rejects a page of 2 records.* status 502"):
         sizes.reduced(ERROR)
     sizes.succeeded()
     assert (sizes.reduced(ERROR), sizes.size) == (0.5, 2)
@@ -40,14 +40,14 @@ def test_attempts_in_a_row_are_counted_and_their_end_is_said():
     with pytest.raises(SyncError, match=r"down to one of 50 .* Select less") as raised:
         sizes.reduced(ERROR)
     assert raised.value.failure_type == "transient_error"
-    with pytest.raises(SyncError, match="no page size that could be made smaller"):
+    with pytest.raises(SyncError, match="no page size to reduce"):
         PageSizeState(declared, None).reduced(ERROR)
 
 
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("reduction_factor: 1", "makes no page smaller"),
+        ("reduction_factor: 1", "does not reduce the page size"),
         ("minimum_page_size: 0", "at least 1"),
         ("backoff_seconds: -1", "at least 0"),
     ],
@@ -88,14 +88,14 @@ PROPERTIES = ", query_properties: {type: QueryProperties, property_list: [a]}"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (retriever(more=""), "say in `page_size_reduction`"),
+        (retriever(more=""), "the retriever needs a `page_size_reduction`"),
         (
             retriever(
                 handler="{type: CompositeErrorHandler, error_handlers: [{type:"
                 f" DefaultErrorHandler, response_filters: [{FILTER}]}}]}}",
                 more="",
             ),
-            "say in `page_size_reduction`",
+            "the retriever needs a `page_size_reduction`",
         ),
         (retriever(options="decoder: {type: JsonDecoder}"), "needs a DefaultPaginator"),
         (

@@ -45,7 +45,7 @@ def test_a_limit_that_could_not_be_kept_is_refused(tmp_path: Path):
           extractor: {type: DpathExtractor, field_path: []}
           record_filter: {type: RecordFilter, condition: "{{ record['a'] }}"}
     """
-    with pytest.raises(ManifestError, match="no record_filter"):
+    with pytest.raises(ManifestError, match="combined with a record_filter"):
         made(dedent(kept) + dedent(LIMITED), SimpleRetriever)
     with serving() as server:
         server.answers(page({"id": 1}))
@@ -66,5 +66,5 @@ def test_values_that_are_all_the_same_end_a_sync_and_not_a_loop(tmp_path: Path):
         ran = run(manifest(tmp_path, declared), server, fails=True)
         assert asked(server) == ["/items?from=2024-01-01", "/items?from=2024-01-02"]
     assert isinstance(ran.error, SyncError)
-    assert "3 records came of one question, which may have 2" in str(ran.error)
+    assert "3 records were read and the limit of a pagination is 2" in str(ran.error)
     assert [one["id"] for one in ran.records("items")] == [1, 2, 2, 3, 4]

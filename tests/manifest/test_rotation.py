@@ -176,8 +176,8 @@ def test_what_is_missing_is_said():
     with pytest.raises(ManifestError, match="P1X"):
         declared("max_wait_time: P1X", url="x")
     for document, said in [
-        ({"usual": {"left": 1}}, "nothing at the reset_path"),
-        ({"usual": {"left": 1, "until": "soon", "all": 1}}, "no point in time"),
+        ({"usual": {"left": 1}}, "no value at the reset_path"),
+        ({"usual": {"left": 1, "until": "soon", "all": 1}}, "not a datetime"),
     ]:
         with serving() as server:
             server.answers(Reply(document))

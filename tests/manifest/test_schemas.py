@@ -94,7 +94,7 @@ def test_references_within_and_to_shared_files_are_resolved(tmp_path):
 
 @pytest.mark.parametrize(
     "reference, message",
-    [("#/properties/a", "refers to itself"), ("b.json", "not there"), ("#/x", "not there")],
+    [("#/properties/a", "refers to itself"), ("b.json", "not exist"), ("#/x", "not exist")],
 )
 def test_references_that_lead_nowhere_are_refused(tmp_path, reference, message):
     written(tmp_path / "users.json", of(a={"$ref": reference}))
@@ -180,7 +180,7 @@ def test_an_api_that_says_nothing_gives_no_properties():
 @pytest.mark.parametrize(
     "field, message",
     [
-        ({"name": "a", "type": "money"}, "'money' is no type"),
+        ({"name": "a", "type": "money"}, "'money' is not a type"),
         ({"type": "string"}, "without a name"),
     ],
 )

@@ -52,7 +52,7 @@ def test_a_window_that_is_the_least_ends_the_sync_and_keeps_what_was_before(tmp_
         ]
     assert isinstance(ran.error, SyncError)
     assert ran.error.failure_type == "transient_error"
-    assert "2024-01-05 to 2024-01-08 is refused, and is the least. Select less." in str(ran.error)
+    assert "2024-01-05 to 2024-01-08, which cannot be split further. Select less." in str(ran.error)
     assert [one["id"] for one in ran.records("items")] == [1]
 
 
@@ -66,8 +66,8 @@ PROPERTIES = "query_properties: {type: QueryProperties, property_list: [a]}\n"
         ((CUT, LEAST, ""), "DatetimeBasedCursor with a `cursor_granularity`"),
         ((CUT, LEAST, CURSOR), "DatetimeBasedCursor with a `cursor_granularity`"),
         ((CUT, LEAST, f"{CURSOR}{DAYS}  is_client_side_incremental: true\n"), "the same request"),
-        ((CUT + PROPERTIES, LEAST, CURSOR + DAYS), "asked for in parts"),
-        ((CUT, LEAST, CURSOR + DAYS.replace("P1D", "PT1H")), "does not tell instants apart"),
+        ((CUT + PROPERTIES, LEAST, CURSOR + DAYS), "query properties"),
+        ((CUT, LEAST, CURSOR + DAYS.replace("P1D", "PT1H")), "does not distinguish datetimes"),
         ((CUT, LEAST.replace("P3D", "PT0S"), CURSOR + DAYS), "above zero"),
         ((CUT, LEAST.replace("P3D", "P3X"), CURSOR + DAYS), "P3X"),
     ],

@@ -60,8 +60,8 @@ def test_only_of_streams_that_are_selected(tmp_path: Path, changes: Any, caplog:
     path = manifest(tmp_path, stream("one", "/one", more=FEED), stream("two", "/two", more=FEED))
     with serving() as server:
         text = told(path, server, "two", changes, caplog)
-    assert text.count("that of a feed") == text.count("WARNING") == 1
-    assert "streams[1].incremental_sync: The cursor 'at' is that of a feed" in text
+    assert text.count("belongs to a feed") == text.count("WARNING") == 1
+    assert "streams[1].incremental_sync: The cursor 'at' belongs to a feed" in text
     assert "dataclasses.py" not in text
 
 
@@ -70,7 +70,7 @@ def test_also_of_a_parent_that_is_read_for_others(tmp_path: Path, caplog: Any) -
     path = manifest(tmp_path, stream("one", "/one", more=FEED), children)
     with serving() as server:
         text = told(path, server, "two", {}, caplog)
-    assert text.count("that of a feed") == 1
+    assert text.count("belongs to a feed") == 1
 
 
 @pytest.mark.parametrize("changes", CHANGES, ids=str)

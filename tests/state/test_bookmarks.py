@@ -68,7 +68,7 @@ def test_an_unsorted_stream_keeps_its_highest_value_beside_the_bookmark(caplog) 
         },
     }
     assert caplog.messages == [
-        "The stream is taken as unsorted: if it is interrupted, it starts again where it started."
+        "The stream is treated as unsorted: an interrupted sync starts again from its beginning."
     ]
     assert bookmarks.is_state_non_resumable(state)
 

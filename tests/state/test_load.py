@@ -67,9 +67,9 @@ def test_a_last_line_that_is_cut_within_a_character(caplog) -> None:
         ('{\n  "bookmarks":\n  {}\n', r"s\.json, line 3, column 5: this is not JSON"),
         (LINES + '{"a"\n{"b"', r"s\.json, line 3, column 5: this is not JSON"),
         ("log line\n" + LINES, r"s\.json, line 1, column 1: this is not JSON"),
-        ("[1, 2]", r"s\.json, line 1: a state is a JSON object, not list"),
+        ("[1, 2]", r"s\.json, line 1: a state must be a JSON object, not list"),
         ("5", "not int"),
-        (LINES + '"text"', r"s\.json, line 3: a state is a JSON object, not str"),
+        (LINES + '"text"', r"s\.json, line 3: a state must be a JSON object, not str"),
         ('{"type": "STATE", "value": 5}', "not int"),
         (b'{"a": "\xff"}', "this is not JSON"),
         ("[" * 100_000, "nested too deeply"),
@@ -123,9 +123,9 @@ def test_what_was_encoded_is_read_again_to_the_letter(state, before, torn) -> No
 @pytest.mark.parametrize(
     ("state", "place"),
     [
-        ({"bookmarks": [1]}, "bookmarks: this is not an object but list"),
-        ({"bookmarks": {"a": "x"}}, "bookmarks.a: this is not an object but str"),
-        ({"bookmarks": {"a": {"partitions": {}}}}, "bookmarks.a.partitions: this is not a list"),
+        ({"bookmarks": [1]}, "bookmarks: expected an object, found list"),
+        ({"bookmarks": {"a": "x"}}, "bookmarks.a: expected an object, found str"),
+        ({"bookmarks": {"a": {"partitions": {}}}}, "bookmarks.a.partitions: expected a list"),
     ],
 )
 def test_bookmarks_of_another_shape_are_refused_by_their_place(state, place) -> None:

@@ -269,7 +269,7 @@ def test_that_it_is_unsorted_is_told_once_per_stream(caplog) -> None:
             {"updatedAt": "2024-01-02"}, context={"other": store}, replication_key="updatedAt"
         )
     assert [r.getMessage() for r in caplog.records] == [
-        "The stream is taken as unsorted: if it is interrupted, it starts again where it started."
+        "The stream is treated as unsorted: an interrupted sync starts again from its beginning."
     ]
 
 

@@ -492,7 +492,7 @@ def test_their_stream_may_have_another_name_and_maps_that_do_nothing_are_warned_
     output = sync(kind, config=config)
     assert [each["stream"] for each in output.of("BATCH")] == ["other", "other"]
     assert len({each["version"] for each in output.of("BATCH")}) == 1
-    assert "'a' makes its batch files itself: stream maps" in caplog.text
+    assert "'a' makes its own batch files: stream maps" in caplog.text
 
 
 def own_batcher(tmp_path, **members):
@@ -609,7 +609,7 @@ def test_an_encoder_of_another_package_gets_finished_records(tmp_path, monkeypat
     assert (tmp_path / "rows.csv").read_text().splitlines()[1] == "1,2024-01-01T00:00:01Z,1"
     several = {"stream_maps": {"b": {"__source__": "a"}}}
     _, error = failed(ConfigurationError, made, config=several)
-    assert "'a' goes out as a, b, and its own batcher" in str(error)
+    assert "'a' is sent as a, b, but its own batcher" in str(error)
 
 
 def test_an_override_may_use_the_sdk_s_batches(tmp_path):

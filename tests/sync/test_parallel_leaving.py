@@ -124,7 +124,7 @@ def test_a_signal_does_not_wait_for_a_server_that_never_answers(tmp_path):
         messages, stderr = end(tap, before)
         assert tap.returncode == 0
     assert set(check_unfinished(messages).values()) == {2}
-    assert "still wait for an answer" in stderr
+    assert "still wait for a response" in stderr
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path):

@@ -313,11 +313,11 @@ def test_an_error_of_order_is_told():
     "members, why",
     [
         ({"state_partition_limit": 3}, "state_partition_limit"),
-        ({"ABORT_AT_RECORD_COUNT": 10**6}, "ends after a number of records"),
+        ({"ABORT_AT_RECORD_COUNT": 10**6}, "it has a record limit"),
         ({"partitions": None}, "one context"),
         (
             {"is_sorted": True, "check_sorted": False, "state_partitioning_keys": []},
-            "counts on their order",
+            "depends on their order",
         ),
     ],
 )

@@ -415,11 +415,11 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     ),
     "a reference to nothing": (
         ({"type": "SCHEMA", "stream": "b", "schema": {"properties": {"x": {"$ref": "#/y"}}}},),
-        "schema of stream b cannot be followed: The schema has nothing at '#/y'",
+        "schema of stream b cannot be resolved: The schema has nothing at '#/y'",
     ),
     "a reference that is a number": (
         ({"type": "SCHEMA", "stream": "b", "schema": {"properties": {"x": {"$ref": 5}}}},),
-        "schema of stream b cannot be followed: It is no JSON Schema",
+        "schema of stream b cannot be resolved: It is not a JSON Schema",
     ),
     "a state without a value": (({"type": "STATE"},), "missing required field `value`"),
 }

@@ -173,13 +173,13 @@ def test_a_nested_flag_is_text():
 @pytest.mark.parametrize(
     ("schema", "path", "why"),
     [
-        ({"type": "array", "items": struct(id=INT)}, ("meta", "id"), "meta is no object"),
-        ({"type": "string"}, ("meta", "id"), "meta is no object"),
+        ({"type": "array", "items": struct(id=INT)}, ("meta", "id"), "meta is not an object"),
+        ({"type": "string"}, ("meta", "id"), "meta is not an object"),
         ({"type": "object"}, ("meta", "id"), "meta is free-form"),
         ({}, ("meta", "id"), "meta is free-form"),
         (struct(at=TIME), ("meta", "id"), "declares no meta.id"),
-        (struct(id=struct(x=INT)), ("meta", "id"), "no single value"),
-        (struct(id={"type": "array", "items": INT}), ("meta", "id"), "no single value"),
+        (struct(id=struct(x=INT)), ("meta", "id"), "it is not a single value"),
+        (struct(id={"type": "array", "items": INT}), ("meta", "id"), "it is not a single value"),
         (struct(id=INT), ("mata", "id"), "declares no mata"),
     ],
 )

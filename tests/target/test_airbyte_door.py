@@ -146,8 +146,8 @@ def test_states_without_rows_come_back_and_all_else_is_left_alone(tmp_path: Path
     assert {message["type"] for message in run.messages} == {"LOG", "STATE", "TRACE"}
     said = " ".join(each["message"] for each in run.of_type("LOG"))
     assert "hello" not in said
-    assert "no messages and are left out: 1" in said
-    assert "Records of stream nobody, which the catalog does not have: 1" in said
+    assert "input that are not messages: 1" in said
+    assert "Skipped records of stream nobody, which is not in the catalog: 1" in said
 
 
 def test_what_is_outside_the_catalog_fails_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_reader_that_is_gone_is_an_error(tmp_path: Path) -> None:
     finally:
         os.close(writer)
     assert done.returncode == 1
-    assert b"The states' reader is gone" in done.stderr
+    assert b"The reader of the states is gone" in done.stderr
 
 
 @contextmanager

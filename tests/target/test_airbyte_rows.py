@@ -137,7 +137,7 @@ def test_a_row_with_a_bad_value_may_be_set_aside_by_setting(spooled: Spooled):
     found = layout({"i": INT}, misfits_aside=True)
     frame = spooled.frame(found, ['{"i":1}', '{"i":"x"}'])
     assert [row.i for row in good_rows(frame)] == [1]
-    assert bad_rows(frame)[1].reasons == ["i: no whole number of 64 bits"]
+    assert bad_rows(frame)[1].reasons == ["i: not an integer of 64 bits"]
 
 
 def test_what_is_no_record_or_has_no_key_is_set_aside(spooled: Spooled):

@@ -80,7 +80,7 @@ def test_a_message_of_too_many_files_is_refused_before_one_is_looked_at(tmp_path
     assert str(error.value) == (
         "Stream a: a BATCH message names 20 files, more than 19; raise the setting"
         " batch_max_files, or let the tap name fewer in one message. Nothing of its batch is"
-        " committed, and no state behind it is let out."
+        " committed, and no state after it is emitted."
     )
-    with pytest.raises(FilesError, match="it is not there"):
+    with pytest.raises(FilesError, match="it does not exist"):
         batch_files(missing, 1, {})

@@ -323,7 +323,7 @@ def test_nan_becomes_null_with_one_warning(
     delta.load(schema("a", properties), batch("a", lines(tmp_path / "a.jsonl", *rows)), state(1))
     assert delta.rows("a") == [(1, None), (2, None), (3, 1.5)]
     warned = [each.message for each in caplog.records if "NaN" in each.message]
-    assert warned == ["Stream a: in 2 rows of its files NaN or Infinity is read as null."]
+    assert warned == ["Stream a: in 2 rows of its batch files NaN or Infinity was read as null."]
 
 
 def test_a_key_with_no_value_is_set_aside(delta: Warehouse, tmp_path: Path) -> None:
@@ -458,7 +458,7 @@ def faulty(path: Path) -> list[tuple[str, Any, str]]:
     (path / "_hidden.jsonl").write_bytes(b'{"id": 1}\n')
     (path / "a.jsonl").write_bytes(b'{"id": 1}\n')
     return [
-        ("gone.jsonl", JSONL, r"gone.jsonl cannot be read: it is not there"),
+        ("gone.jsonl", JSONL, r"gone.jsonl cannot be read: it does not exist"),
         ("a.jsonl", {"format": "csv"}, "their format is 'csv'"),
         ("a.jsonl", {"compression": "gzip"}, "lacks 'format'"),
         ("a.jsonl", {"format": "jsonl", "compression": "bz2"}, "their compression is 'bz2'"),

@@ -319,7 +319,7 @@ def check(spark: SparkSession, path: Path, raws: Sequence[str]) -> None:
         assert (type(found), found) == (type(expected), expected), (name, raw)
         if expected is BAD:
             assert bad[n].raw == records[n]
-            assert bad[n].reasons[0].startswith(f"{name}: no ")
+            assert bad[n].reasons[0].startswith(f"{name}: not ")
 
 
 def test_near_misses(spark: SparkSession, tmp_path: Path):

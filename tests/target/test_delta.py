@@ -290,7 +290,7 @@ def test_history_is_read_the_same_way_from_places_that_are_no_folders(spark, tab
     for number in range(1, 5):
         writer.commit_empty(spark, table, marker(number, f"[{number}]"))
     by_files = list(commits(spark, table))
-    monkeypatch.setattr("target_spark.writers.delta.log_reader.local_folder", lambda _: None)
+    monkeypatch.setattr("target_spark.writers.delta.log_reader.to_local_folder", lambda _: None)
     monkeypatch.setattr("target_spark.writers.delta.log_reader._FIRST_LOOKS", (2, 3))
     assert list(commits(spark, table)) == by_files
     assert len(by_files) == 5
@@ -300,8 +300,8 @@ def test_history_is_read_the_same_way_from_places_that_are_no_folders(spark, tab
 @pytest.mark.parametrize("far", [False, True])
 def test_no_table_has_no_marker_and_no_types(spark, tmp_path, monkeypatch, far):
     if far:
-        for room in ("delta", "delta_log"):
-            monkeypatch.setattr(f"target_spark.writers.{room}.local_folder", lambda _: None)
+        for module in ("delta.writer", "delta.log_reader"):
+            monkeypatch.setattr(f"target_spark.writers.{module}.to_local_folder", lambda _: None)
     table = Table(str(tmp_path / "none"), "none")
     assert DeltaWriter().last_marker(spark, table) is None
     assert DeltaWriter().table_types(spark, table) is None

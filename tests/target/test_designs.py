@@ -51,7 +51,7 @@ def test_what_is_asked_of_all_holds_where_it_can() -> None:
         (PartitionField("region"), PartitionField("at", "day")), (), ("id",), file_bytes=1 << 20
     )
     assert len(left_out) == 4
-    assert left_out[0].startswith("partition_by is left out here: hour(on): 'on' is of type date")
+    assert left_out[0].startswith("partition_by is not applied: hour(on): 'on' is of type date")
 
 
 def test_what_is_asked_of_a_stream_wins_and_must_be_possible() -> None:

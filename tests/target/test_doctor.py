@@ -108,7 +108,7 @@ def test_a_machine_without_java_folders_and_jars_is_told_what_it_needs(tmp_path:
         "spark": "skipped",
     }
     assert "Install it" in told["java"]["text"]
-    assert "are not there" in told["jars"]["text"]
+    assert "do not exist" in told["jars"]["text"]
     assert "Set staging to a folder" in told["staging"]["text"]
 
 
@@ -143,7 +143,7 @@ def test_jars_are_given_or_kept_or_fetched(tmp_path: Path) -> None:
     given = {"path": "x", "jars": [str(jar)]}
     assert "on this machine" in doctor._jars(given)
     ivy = {"spark.jars.ivy": str(tmp_path / "empty")}
-    assert "will be fetched" in doctor._jars({"path": "x", "spark": ivy})
+    assert "Spark downloads it" in doctor._jars({"path": "x", "spark": ivy})
     assert doctor._jars({"path": "x", "format": "parquet"}) == "parquet needs none"
 
 

@@ -67,7 +67,7 @@ def test_nothing_is_written_and_what_would_be_is_told(
     described = schema("a", ID_AND_NAME)
     rows = record("a", id=1, name="x"), record("a", id=2, name="y"), record("a", id="no")
     said = tried(warehouse, described, *rows, state(1))
-    assert said["notes"] == ["table a would be made: `id` bigint, `name` string"]
+    assert said["notes"] == ["table a would be created: `id` bigint, `name` string"]
     assert (said["received"], said["written"], said["quarantined"]) == (3, 2, 1)
     assert not warehouse.folder.exists()
     warehouse.load(described, *rows[:2], state(1))
@@ -173,7 +173,7 @@ def test_care_and_layout_are_left_out(delta: Warehouse) -> None:
         delta.load(schema("a", ID), record("a", id=number), state(number))
     care = {"compact": True, "retain_days": 7, "partition_by": ["id"]}
     said = tried(delta, schema("a", ID_AND_NAME), record("a", id=2), **care)
-    assert "neither partitioned nor clustered, and stays so" in "; ".join(said["notes"])
+    assert "neither partitioned nor clustered, which is not changed" in "; ".join(said["notes"])
 
 
 def test_a_replay_has_no_dry_run(tmp_path: Path) -> None:
@@ -200,5 +200,5 @@ def test_the_command_leaves_no_trace_and_puts_out_no_state(tmp_path: Path) -> No
     assert told["complete"] is True
     assert told["states"] == 0
     assert told["streams"]["a"]["written"] == 1
-    assert told["remarks"] == ["The settings speak of a stream elsewhere, which did not come"]
+    assert told["remarks"] == ["The settings name a stream elsewhere, which is not in the input"]
     assert told["remarks"][0] in said

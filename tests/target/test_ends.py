@@ -59,9 +59,9 @@ def text_record(number: int, size: int) -> bytes:
     [
         (3, "it ran out of memory: spark.driver.memory is 2g. Set more of it"),
         (52, "it ran out of memory"),
-        (-9, "it was killed, perhaps by the system for want of memory"),
-        (-11, "signal 11; its own words stand on standard error"),
-        (1, "exit code 1; its own words"),
+        (-9, "it was killed, perhaps by the system for lack of memory"),
+        (-11, "signal 11; its messages are on standard error"),
+        (1, "exit code 1; its messages"),
     ],
 )
 def test_the_way_a_jvm_ended_is_told(code: int, words: str) -> None:
@@ -151,7 +151,7 @@ def test_a_full_disk_of_the_tables_is_named_and_the_next_run_resumes(
     done = run(tmp_path, b"".join([text_schema(), *rows]), **how)
     assert done.returncode == 1
     said = done.stderr.decode()
-    assert f"No room is left for table a ({small_disk}/a): No space left on device" in said
+    assert f"No space is left for table a ({small_disk}/a): No space left on device" in said
     assert "Traceback" not in said
     covered = int(done.stdout.split()[-1])
     assert 0 < covered < 10
@@ -177,7 +177,7 @@ def test_a_full_disk_of_rows_that_wait_is_named_and_what_was_committed_counts(
             target.send(text_record(3, 9_000_000))
         assert target.end() == 1
         said = target.errors.decode()
-        assert f"No room is left for rows that wait ({small_disk}" in said
+        assert f"No space is left for rows that wait ({small_disk}" in said
         assert "set staging" in said
         assert "Traceback" not in said
         assert target.lines == [b"2\n"]
@@ -199,7 +199,7 @@ def test_a_limit_on_the_size_of_files_is_like_a_full_disk(tmp_path: Path) -> Non
         check=False,
     )
     assert (done.returncode, done.stdout) == (1, b"")
-    assert b"No room is left for rows that wait" in done.stderr
+    assert b"No space is left for rows that wait" in done.stderr
     assert b"File too large" in done.stderr
     nothing_stays(tmp_path)
 

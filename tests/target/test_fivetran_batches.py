@@ -289,7 +289,7 @@ def test_a_table_is_met_by_the_key_that_it_remembers_or_by_fivetrans_own(lake: L
     for name in ("first", "second"):
         lake.write("people", unflagged, lake.file(REPLACE, ["id", "name"], [("1", name)]))
     assert names(lake) == [(1, "second", None)]
-    with pytest.raises(TableError, match="does not tell of id"):
+    with pytest.raises(TableError, match="has no column id"):
         lake.write("people", shape(n="INT"), lake.file(REPLACE, ["n"], [("1",)]))
 
     bare = shape(n="INT")

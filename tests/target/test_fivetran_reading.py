@@ -160,7 +160,7 @@ def test_a_fault_of_a_file_ends_the_commit_and_comes_back_in_words(
         frame.write.format("delta").save(str(table))
     fault = find_file_error(caught.value)
     assert str(fault) == (
-        "The batch file batch_2.csv.zst.aes has a cell in row 2, column date, that is no date of"
+        "The batch file batch_2.csv.zst.aes has a cell in row 2, column date, that is not a date of"
         " the years 0001 to 9999."
     )
     assert isinstance(fault, BatchFileLoadError)

@@ -199,7 +199,7 @@ def test_the_schemas_of_many_wide_streams_take_little_memory(tmp_path: Path) -> 
 
 def test_a_long_record_is_copied_twice_at_most_on_its_way_to_the_disk(tmp_path: Path) -> None:
     """Once from the blocks into a line, once from the line into a record."""
-    size = 20 << 20
+    size = 15 << 20
     line = b'{"type":"RECORD","stream":"a","record":{"x":"%s"}}\n' % (b"x" * size)
     folder = SpoolFolder(tmp_path)
     spool, decoder, count = Spool(folder, A), SingerReader(), 0

@@ -198,7 +198,7 @@ def test_every_line_with_its_reasons(spooled: Spooled):
     frame = spooled.frame(layout({"i": TYPES["i"][0]}, ("i",)), ['{"i":1}', '{"i":"x"}', "{}"])
     assert [(row.i, row.reasons) for row in frame.rows.orderBy(ORDINAL).collect()] == [
         (1, None),
-        (None, ["i: no whole number of 64 bits"]),
+        (None, ["i: not an integer of 64 bits"]),
         (None, ["i: a key must have a value"]),
     ]
 
@@ -325,14 +325,14 @@ def test_a_line_that_is_no_json_is_kept_whole(spooled: Spooled, raw: str):
     bad = bad_rows(frame)
     assert set(bad) == {0}
     assert raw in bad[0].raw
-    assert bad[0].reasons == ["the record is not of the structure that the schema declares"]
+    assert bad[0].reasons == ["the record does not have the structure that the schema declares"]
 
 
 def test_a_stream_without_properties_keeps_records_as_they_are(spooled: Spooled):
     records = ['{"b": 1.50, "a":[]}', "[1]", "{}"]
     frame = spooled.frame(layout({}), records)
     assert [row.record for row in good_rows(frame)] == [records[0], "{}"]
-    assert bad_rows(frame)[1].reasons == ["no object"]
+    assert bad_rows(frame)[1].reasons == ["not an object"]
 
 
 # ---------------------------------------------------------------------- names and texts
@@ -379,7 +379,7 @@ def test_odd_names_are_columns_fields_and_keys(spooled: Spooled):
     for n, bad in bad_rows(frame).items():
         name = ODD_NAMES[(n - 1) % len(ODD_NAMES)]
         path = name if n <= len(ODD_NAMES) else f"s.{name}"
-        assert bad.reasons == [f"{path}: no whole number of 64 bits"]
+        assert bad.reasons == [f"{path}: not an integer of 64 bits"]
 
 
 def test_texts_are_kept_to_the_byte(spooled: Spooled):

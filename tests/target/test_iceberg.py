@@ -245,7 +245,7 @@ def test_snapshots_are_the_same_from_files_and_from_a_catalog(spark, table, tmp_
     for number in range(1, 4):
         writer.commit_empty(spark, table, marker(number, f"[{number}]"))
     by_files = line(spark, table)
-    monkeypatch.setattr("target_spark.writers.iceberg.snapshots.local_folder", lambda _: None)
+    monkeypatch.setattr("target_spark.writers.iceberg.snapshots.to_local_folder", lambda _: None)
     found = line(spark, table)
     assert [(each.id, each.parent) for each in found] == [
         (each.id, each.parent) for each in by_files

@@ -114,7 +114,7 @@ def test_a_table_is_a_folder_below_path_and_a_database_one_between() -> None:
     [
         ({"database": "a/b"}, "database: 'a/b' cannot be the name of a folder"),
         ({"streams": {"a": {"table": "_x"}}}, "streams.a.table: '_x' cannot be the name"),
-        ({"cluster_by": ["a"]}, "cluster_by: iceberg has no clustering of its own"),
+        ({"cluster_by": ["a"]}, "cluster_by: iceberg does not support clustering"),
         ({"catalog": "nowhere"}, "catalog: Spark knows no catalog 'nowhere'"),
     ],
 )

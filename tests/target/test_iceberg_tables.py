@@ -189,7 +189,7 @@ def test_a_table_of_another_catalog_is_not_written_behind_its_back(spark, tmp_pa
     (metadata / "12345678-aaaa.metadata.json").write_text("{}")
     assert IcebergWriter().table_types(spark, table) is None
     (metadata / "00003-aaaa.metadata.json").write_text("{}")
-    with pytest.raises(TableError, match="table of a catalog, which alone may change it"):
+    with pytest.raises(TableError, match="table of a catalog, and only the catalog may change it"):
         IcebergWriter().table_types(spark, table)
 
 

@@ -129,7 +129,7 @@ def test_the_last_state_is_that_of_the_newest_run_and_place(
     assert ("Unknown: foreign have rows" in err) == foreign.exists()
     code, out, err = called(capsys, "last-state", "--config", str(path), "--job", "other")
     assert (code, out) == (1, "")
-    assert "of the jobs job: name one with --job" in err
+    assert "to the jobs job: name one with --job" in err
     by_files = find_recoverable_tables(
         settings.load_options({**given, "path": f"{house.folder}/"}), no_spark
     )

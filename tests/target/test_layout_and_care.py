@@ -112,7 +112,7 @@ def test_an_empty_text_that_would_divide_files_as_null_is_set_aside(delta: Wareh
     delta.load(schema("sales", SALES), *rows, partition_by=["region"])
     assert set(delta.rows("sales", "id", "region")) == {(2, None), (3, " ")}
     (row,) = delta.read("sales__quarantine").collect()
-    assert row.reasons == ["region: an empty text, which would divide files as null"]
+    assert row.reasons == ["region: an empty string, which a partition stores as null"]
     assert json.loads(row.raw)["id"] == 1
 
 
@@ -155,7 +155,7 @@ def test_iceberg_divides_by_parts_too(make: Callable[[str], Warehouse]) -> None:
     assert folders == {"at_day=2024-01-01"}
     assert not iceberg.counts("sales")["notes"]
     iceberg.load(described, sale(3, "n", MIDNIGHT), state(3), partition_by=["region"])
-    assert "partitioned by days(at), and stays so" in notes(iceberg, "sales")
+    assert "partitioned by days(at), which is not changed" in notes(iceberg, "sales")
 
 
 # What a stream does not have
@@ -172,10 +172,10 @@ def test_what_all_streams_are_asked_for_holds_for_those_that_can(delta: Warehous
     )
     assert detail(delta, "sales").partitionColumns == ["region", "_part_hour_at"]
     assert detail(delta, "people").partitionColumns == []
-    assert "hour(on): 'on' is of type date, which that cannot be" in notes(delta, "sales")
+    assert "hour(on): 'on' is of type date, which is not supported for it" in notes(delta, "sales")
     said = notes(delta, "people")
-    assert "partition_by is left out here: the stream has no property 'region'" in said
-    assert "sort_by is left out here: 'tags' is of type array<string>" in said
+    assert "partition_by is not applied: the stream has no property 'region'" in said
+    assert "sort_by is not applied: 'tags' is of type array<string>" in said
     assert delta.rows("people", "name") == [("Ann",)]
 
 
@@ -205,11 +205,11 @@ def test_a_table_that_is_there_stays_as_it_is_laid_out(delta: Warehouse) -> None
     described = schema("sales", SALES, "id")
     delta.load(described, sale(1, "n", MIDNIGHT), state(1))
     delta.load(described, sale(2, "s", MIDNIGHT), state(2), partition_by=["region"])
-    assert "the table is neither partitioned nor clustered, and stays so" in notes(delta, "sales")
+    assert "neither partitioned nor clustered, which is not changed" in notes(delta, "sales")
     assert detail(delta, "sales").partitionColumns == []
     delta.load(schema("b", SALES), record("b", id=1, region="n"), partition_by=["region"])
     delta.load(schema("b", SALES), record("b", id=2, region="n"), cluster_by=["id"])
-    assert "the table is partitioned by region, and stays so" in notes(delta, "b")
+    assert "the table is partitioned by region, which is not changed" in notes(delta, "b")
     delta.load(schema("b", SALES), record("b", id=3, region="n"), partition_by=["region"])
     assert not delta.counts("b")["notes"]
     assert len(delta.rows("b")) == 3
@@ -349,11 +349,11 @@ class Unlucky(DeltaWriter):
 def test_a_failure_of_care_is_a_warning(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("target_spark.loader.batch_writer.writer_for", lambda *_, **__: Unlucky())
+    monkeypatch.setattr("target_spark.loader.batch_writer.get_writer", lambda *_, **__: Unlucky())
     states = delta.load(schema("a", NUMBERED), record("a", id=1), state(1), compact=True)
     assert states == [1]
-    assert "could not be tidied, and is whole: ConcurrentDelete" in notes(delta, "a")
-    assert "could not be tidied" in caplog.text
+    assert "maintenance failed, the data is intact: ConcurrentDelete" in notes(delta, "a")
+    assert "Maintenance of table" in caplog.text
 
 
 def test_a_run_that_is_not_complete_takes_no_care(
@@ -365,7 +365,7 @@ def test_a_run_that_is_not_complete_takes_no_care(
         def care(self, _spark: SparkSession, table: Table, _care: MaintenanceOptions) -> None:
             cared.append(table.name)
 
-    monkeypatch.setattr("target_spark.loader.batch_writer.writer_for", lambda *_, **__: Noting())
+    monkeypatch.setattr("target_spark.loader.batch_writer.get_writer", lambda *_, **__: Noting())
     two = schema("a", NUMBERED), schema("b", NUMBERED), record("a", id=1), record("b", id=1)
     delta.load(*two, state(1), whole=False, compact=True)
     with pytest.raises(IncompleteError):

@@ -141,7 +141,7 @@ def test_what_is_written_in_the_file_does_not_decide(tmp_path, text):
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(JobLockError, match="its owner is not known"):
+        with pytest.raises(JobLockError, match="its owner is unknown"):
             JobLock.take(str(tmp_path), "job", wait_seconds=0.1)
     JobLock.take(str(tmp_path), "job", wait_seconds=0).release()
     assert json.loads(path.read_bytes()) == {"run_started": 0}
@@ -204,7 +204,7 @@ def test_a_file_system_that_cannot_lock_is_named(tmp_path):
     """Linux refuses locks on a file that is open as a path alone, as some file systems do."""
     file = os.open(tmp_path, os.O_PATH)
     try:
-        with pytest.raises(JobLockError, match=f"{tmp_path} knows no locks"):
+        with pytest.raises(JobLockError, match=f"{tmp_path} does not support locks"):
             _locked(file, tmp_path)
     finally:
         os.close(file)
@@ -255,7 +255,7 @@ def test_a_run_whose_settings_spell_the_folder_otherwise_is_refused(
     finally:
         lease.release()
     assert done.returncode == 1
-    assert f"Another run of job '{job}' is at work" in done.stderr
+    assert f"Another run of job '{job}' is active" in done.stderr
 
 
 def loaded(folder: Path, config: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -191,7 +191,7 @@ def test_users_of_one_group_share_the_leases_of_a_warehouse_that_their_group_wri
     assert path.stat().st_uid == PEER
     lease = JobLock.take(str(open_to_all), "job")
     said = run_as(TAKE, open_to_all, user=PEER, group=TEAM, imports=IMPORTS)
-    assert "Another run of job 'job' is at work" in said
+    assert "Another run of job 'job' is active" in said
     lease.release()
     assert run_as(TRY_TO_LOCK, path, user=PEER, group=TEAM) == "locked"
     assert run_as(TRY_TO_LOCK, path) == "denied"

@@ -138,10 +138,10 @@ def test_properties_that_the_schema_does_not_have_are_told(delta: Warehouse) -> 
         record("a", {"id": 3, "text": "x", "other": 1}),
     )
     assert [note for note in delta.report.as_dict()["streams"]["a"]["notes"] if "not" in note] == [
-        "has properties that its schema does not declare and that are left out: "
+        "has properties that its schema does not declare and that are not loaded: "
         + ", ".join(sorted(extra)[:10])
         + " and 2 more",
-        "has properties that its schema does not declare and that are left out: other",
+        "has properties that its schema does not declare and that are not loaded: other",
     ]
 
 

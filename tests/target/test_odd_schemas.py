@@ -86,7 +86,7 @@ def nested(head: str, tail: str, levels: int) -> bytes:
 )
 def test_deep_schemas_end_in_text_and_deeper_ones_in_words(head: str, tail: str) -> None:
     assert len(layout_from(nested(head, tail, 120)).types["x"]) < 1000
-    with pytest.raises(UnsupportedError, match="stream a cannot be followed: It is nested too"):
+    with pytest.raises(UnsupportedError, match="stream a cannot be resolved: It is nested too"):
         layout_from(nested(head, tail, 450))
 
 

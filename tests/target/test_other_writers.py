@@ -110,7 +110,7 @@ def test_a_conflict_that_does_not_end_is_an_error_in_words(
     delta.load(schema("a", ID, "id"), record("a", id=0))  # the first rows meet none
     monkeypatch.setitem(retry.BACKOFF_SECONDS, FailureKind.CONFLICT, (0, 0, 0, 0))
     monkeypatch.setattr(Merge, "run", run)
-    with pytest.raises(StorageError, match=r"Another writer changed the table.*Tried 5 times"):
+    with pytest.raises(StorageError, match=r"writer repeatedly changed the table.*Tried 5 times"):
         delta.load(schema("a", ID, "id"), record("a", id=1), state(1))
     assert len(tries) == 5
     assert delta.states == []

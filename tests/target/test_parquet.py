@@ -268,7 +268,7 @@ def test_folders_of_others_are_not_taken(spark, tmp_path):
 @pytest.mark.parametrize("text", ["{", "[]", '{"commit": 1}', '{"commit":1,"marker":3,"parts":[]}'])
 def test_a_manifest_that_is_none_is_named(spark, tmp_path, text):
     (tmp_path / "_manifest.json").write_text(text, encoding="utf-8")
-    with pytest.raises(TableError, match=r"_manifest\.json is no manifest"):
+    with pytest.raises(TableError, match=r"_manifest\.json is not a manifest"):
         ParquetWriter().table_types(spark, Table(str(tmp_path), "x"))
 
 

@@ -150,8 +150,8 @@ def test_settings_of_streams_that_did_not_come_are_told(delta: Warehouse) -> Non
         full_refresh=["c"],
     )
     assert delta.report.as_dict()["remarks"] == [
-        "The settings speak of a stream b, which did not come",
-        "The settings speak of a stream c, which did not come",
+        "The settings name a stream b, which is not in the input",
+        "The settings name a stream c, which is not in the input",
     ]
 
 
@@ -267,7 +267,10 @@ def test_a_name_that_is_no_delta_table_is_refused(delta: Warehouse, database: st
     delta.spark.sql(f"CREATE DATABASE {database}")
     delta.spark.sql(f"CREATE TABLE {database}.a (id BIGINT) USING parquet {where}")
     delta.spark.sql(f"CREATE VIEW {database}.b AS SELECT 1L AS id")
-    for stream, words in (("a", "no Delta table but parquet"), ("b", "no Delta table but a view")):
+    for stream, words in (
+        ("a", "not a Delta table but parquet"),
+        ("b", "not a Delta table but a view"),
+    ):
         with pytest.raises(TableError, match=words):
             delta.load(schema(stream, ID), record(stream, id=1), database=database)
 

@@ -163,7 +163,7 @@ def test_what_the_environment_adds_to_the_start_counts_and_is_hidden_too(tmp_pat
 @pytest.mark.parametrize("options", ["-Da='CANARY", '-Da="CANARY', "-Da=CANARY\\"])
 def test_options_with_an_open_quotation_mark_are_refused_without_being_shown(options: str) -> None:
     conf = {"spark.driver.extraJavaOptions": options}
-    with pytest.raises(SparkUnavailableError, match="extraJavaOptions has a quot") as refused:
+    with pytest.raises(SparkUnavailableError, match="Options has an unpaired quot") as refused:
         launch_environment(conf, JAVA, {}).__enter__()
     assert "CANARY" not in str(refused.value)
 
@@ -208,7 +208,7 @@ CLOSED = {
     [
         ("local[2]", {}, []),
         ("local[2]", {"spark.authenticate": "false"}, ["spark.authenticate is false"]),
-        ("local", {"spark.ui.enabled": "true"}, ["Spark's pages"]),
+        ("local", {"spark.ui.enabled": "true"}, ["Spark's web UI"]),
         ("spark://head:7077", {}, ["set spark.authenticate", "spark.network.crypto.enabled"]),
         ("spark://127.0.0.1:7077", {}, ["set spark.authenticate", "spark.network.crypto.enabled"]),
         ("spark://head:7077", CLOSED, []),
@@ -227,7 +227,7 @@ CLOSED = {
         (
             "yarn",
             {**CLOSED, "spark.ui.enabled": "true", "spark.eventLog.enabled": "true"},
-            ["Spark's pages", "event log in file:/tmp/spark-events"],
+            ["Spark's web UI", "event log in file:/tmp/spark-events"],
         ),
         (
             "yarn",
@@ -242,7 +242,7 @@ CLOSED = {
         (
             "yarn",
             {**CLOSED, "spark.executor.extraJavaOptions": "-Dx.password=CANARY"},
-            ["spark.executor.extraJavaOptions seems to hold a secret"],
+            ["spark.executor.extraJavaOptions seems to contain a secret"],
         ),
     ],
 )

@@ -31,7 +31,7 @@ pytestmark = [
 
 PROGRAM = Path(__file__).with_name("pyiceberg_writer.py")
 COUNT, MOST = 12_000, 100_000
-CONFLICT = "Another writer changed the table at the same time, again and again"
+CONFLICT = "Another writer repeatedly changed the table at the same time"
 
 
 def theirs(folder: Path, *words: object) -> subprocess.Popen[str]:

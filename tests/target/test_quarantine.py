@@ -122,7 +122,7 @@ def test_records_that_fit_a_mended_schema_leave_the_quarantine_for_the_table(
 
 def test_nothing_set_aside_is_nothing_to_replay(parquet: Warehouse) -> None:
     parquet.load(schema("a", NUMBERS), record("a", id=1, n=1))
-    assert "nothing is in the quarantine" in again(parquet, described(TEXTS)).told()
+    assert "the quarantine of table" in again(parquet, described(TEXTS)).told()
 
 
 def die(*_args: Any, **_kwargs: Any) -> None:

@@ -55,12 +55,12 @@ def test_a_stream_of_bad_rows_alone_moves_no_state(warehouse: Warehouse) -> None
     assert len(warehouse.rows("a__quarantine")) == 2
     place = f"{warehouse.folder}/a__quarantine"
     assert told == (
-        "Stream a is not complete: none of its rows could be written, and no state that covers"
-        " its rows leaves. 2 of 2 rows do not fit their columns and are in table a__quarantine"
-        f' ({place}). Why: 2 rows: id: no whole number of 64 bits (for example "x1"). Mend the'
-        " schema in the tap and run again: the tap sends these rows again. Those that it cannot"
-        " send are loaded by: target-spark replay a --config config.json --schema catalog.json"
-        " (catalog.json: the mended schema, as tap --discover gives it)"
+        "Stream a is not complete: none of its rows could be written; no state that covers"
+        " its rows is emitted. 2 of 2 rows do not fit their columns and are in table a__quarantine"
+        f' ({place}). Why: 2 rows: id: not an integer of 64 bits (for example "x1"). Fix the'
+        " schema in the tap and run again: the tap sends these rows again. Rows that it cannot"
+        " send again are loaded by: target-spark replay a --config config.json --schema"
+        " catalog.json (catalog.json: the corrected schema, as tap --discover prints it)"
     )
     counts = warehouse.counts("a")
     assert counts["withheld"] == "none of its rows could be written"
@@ -120,7 +120,9 @@ def test_a_table_is_not_overwritten_by_a_stream_that_does_not_fit(delta: Warehou
     assert state_in(delta, "a") == '{"at": 1}'
     assert delta.states == []
     assert len(delta.rows("a__quarantine")) == 1
-    assert told.endswith("run again: the stream is loaded whole.")  # a replay would be refused
+    assert told.endswith(
+        "run again: the whole stream is loaded again."
+    )  # a replay would be refused
 
 
 def test_a_new_table_that_would_be_overwritten_by_nothing_holds_no_state(delta: Warehouse) -> None:

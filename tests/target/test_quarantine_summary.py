@@ -104,15 +104,15 @@ def test_reasons_are_counted_over_batches_and_the_most_shared_comes_first() -> N
     told = summary.describe(9, 20)
     assert told == (
         "9 of 20 rows do not fit their columns and are in table a__quarantine"
-        " (/tables/a__quarantine). Why: 5 rows: id: a key must have a value (it has none);"
+        " (/tables/a__quarantine). Why: 5 rows: id: a key must have a value (no value);"
         ' 2 rows: n: no number (for example "x"); 1 row: d: no date (for example 1); 1 more'
-        " reasons. Mend the schema in the tap, and load them by: target-spark replay a"
-        " (catalog.json: the mended schema, as tap --discover gives it)"
+        " reasons. Fix the schema in the tap, and load the rows by: target-spark replay a"
+        " (catalog.json: the corrected schema, as tap --discover prints it)"
     )
     assert "run again: the tap sends these rows again" in summary.describe(9, 9, withheld=True)
     assert "would go to table a__quarantine" in summary.describe(9, 9, dry_run=True)
     summary.replay = None
-    assert summary.describe(9, 9).endswith("run again: the stream is loaded whole.")
+    assert summary.describe(9, 9).endswith("run again: the whole stream is loaded again.")
 
 
 def test_the_command_is_one_that_a_shell_takes() -> None:
@@ -145,7 +145,7 @@ def test_the_report_has_the_same_as_data_and_as_words() -> None:
     assert replay in line
     report.withheld("a", "none of its rows could be written")
     assert report.describe_incomplete("a").startswith(
-        "Stream a is not complete: none of its rows could be written, and no state"
+        "Stream a is not complete: none of its rows could be written; no state"
     )
 
 
@@ -171,20 +171,20 @@ LAYOUT = layout(
 @pytest.mark.parametrize(
     ("raw", "reason", "example"),
     [
-        ('{"n": "two"}', "n: no whole number of 64 bits", '"two"'),
-        ('{"n": 1, "n.m": 1.50}', "n.m: no whole number of 64 bits", "1.5"),
-        ('{"o": {"x": "y"}}', "o.x: no whole number of 64 bits", '{"x": "y"}'),
-        ('{"l": [1, "y"]}', "l[]: no whole number of 64 bits", '[1, "y"]'),
+        ('{"n": "two"}', "n: not an integer of 64 bits", '"two"'),
+        ('{"n": 1, "n.m": 1.50}', "n.m: not an integer of 64 bits", "1.5"),
+        ('{"o": {"x": "y"}}', "o.x: not an integer of 64 bits", '{"x": "y"}'),
+        ('{"l": [1, "y"]}', "l[]: not an integer of 64 bits", '[1, "y"]'),
         ('{"n": null}', "n: a key must have a value", "null"),
         ("{}", "n: a key must have a value", None),
-        ('{"api_key": "k"}', "api_key: no whole number of 64 bits", "***"),
+        ('{"api_key": "k"}', "api_key: not an integer of 64 bits", "***"),
         ('{"o": {"password": "k"}}', "o: not of the declared type", '{"password": "***"}'),
-        ('["a", "b"]', "no object", '["a", "b"]'),
+        ('["a", "b"]', "not an object", '["a", "b"]'),
         ("null", "the record is null", "null"),
-        ("{torn", "the record is not of the structure that the schema declares", "{torn"),
-        ('{"n": "a\\u001b[31m"}', "n: no whole number of 64 bits", '"a\\u001b[31m"'),
-        ('{"n": "\u202e"}', "n: no whole number of 64 bits", '"\\u202e"'),
-        (None, "n: no whole number of 64 bits", None),
+        ("{torn", "the record does not have the structure that the schema declares", "{torn"),
+        ('{"n": "a\\u001b[31m"}', "n: not an integer of 64 bits", '"a\\u001b[31m"'),
+        ('{"n": "\u202e"}', "n: not an integer of 64 bits", '"\\u202e"'),
+        (None, "n: not an integer of 64 bits", None),
     ],
 )
 def test_an_example_is_the_value_that_the_reason_is_of(

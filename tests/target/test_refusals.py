@@ -43,7 +43,7 @@ def on(stream: str, **asked: Any) -> dict[str, Any]:
             {**on("s", cluster_by=["x"]), "partition_by": ["y"]},
             ["streams.s.cluster_by: a Delta table"],
         ),
-        ({"path": "/t", "cluster_by": list("abcde")}, ["cluster_by: Delta takes at most 4"]),
+        ({"path": "/t", "cluster_by": list("abcde")}, ["cluster_by: Delta supports at most 4"]),
         # names
         (on("s", table="a/b"), ["streams.s.table: 'a/b'"]),
         (on("s", table="_hidden"), ["streams.s.table: '_hidden'"]),
@@ -54,11 +54,11 @@ def on(stream: str, **asked: Any) -> dict[str, Any]:
         # one table for two
         (
             {"path": "/t", "streams": {"a": {"table": "t"}, "b": {"table": "t"}}},
-            ["streams.b.table: 't' is the table of stream a"],
+            ["streams.b.table: 't' is also the table of stream a"],
         ),
         (
             {**IN_HIVE, "streams": {"a": {"table": "t"}, "b": {"table": "T"}}},
-            ["streams.b.table: 'T' is the table of stream a"],
+            ["streams.b.table: 'T' is also the table of stream a"],
         ),
         # catalogs
         ({"path": "/t", "catalog": "lost"}, ["catalog: Spark knows no catalog 'lost'"]),

@@ -115,7 +115,7 @@ def test_a_state_that_did_not_leave_is_told() -> None:
     report.released()
     report.state_received()
     assert report.as_dict()["last_state_released"] is False
-    assert report.lines()[-1].endswith("states: 2 came, 1 left, not the last one")
+    assert report.lines()[-1].endswith("states: 2 received, 1 emitted, without the last")
 
 
 def test_a_run_that_went_wrong_is_not_complete() -> None:
@@ -131,7 +131,7 @@ def test_a_run_that_went_wrong_is_not_complete() -> None:
 def test_it_is_told_as_a_table_with_remarks() -> None:
     ended, head, row, *notes = filled().lines()
     assert ended.startswith("complete after")
-    assert ended.endswith("states: 1 came, 1 left, the last one too")
+    assert ended.endswith("states: 1 received, 1 emitted, including the last")
     assert len(head) == len(row)
     assert head.split() == [
         *("stream", "received", "written", "quarantined", "MB", "files", "commits", "seconds")

@@ -107,7 +107,7 @@ def test_what_passes_is_tried_five_times_within_a_minute(
     assert pauses == [*BACKOFF_SECONDS[FailureKind.PASSING]]
     assert sum(pauses) == 60
     assert caplog.messages[1] == (
-        "Table a: try 2 failed and is repeated in 4 s:"
+        "Table a: attempt 2 failed and is repeated in 4 s:"
         " java.net.SocketTimeoutException: Read timed out"
     )
     with pytest.raises(StorageError, match=r"Table a: The storage.*Tried 5 times.*Read timed out"):

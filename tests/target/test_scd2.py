@@ -135,7 +135,7 @@ def test_a_table_that_was_written_otherwise_becomes_a_history(warehouse: Warehou
     assert marker is not None
     assert marker.state == '{"at": 1}'
     for mode in ("upsert", "append"):
-        with pytest.raises(UnsupportedError, match=f"which {mode} would mix up"):
+        with pytest.raises(UnsupportedError, match=f"which {mode} would corrupt"):
             warehouse.load(described, record("a", id=1, name="x"), write_mode=mode)
     warehouse.load(described, record("a", id=1, name="x"), state(1), write_mode="overwrite")
     assert warehouse.rows("a", *VERSION) == [(1, "x", None, None, None)]

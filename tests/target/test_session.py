@@ -251,7 +251,7 @@ def test_a_java_that_is_too_old_is_named(tmp_path, version, found):
 def test_a_java_that_does_not_work_is_named(tmp_path, body):
     home = fake_java(tmp_path, body)
     with pytest.raises(
-        SparkUnavailableError, match=f"does not (run|tell).*{MIN_JAVA_VERSION} or newer"
+        SparkUnavailableError, match=f"does not (run|print).*{MIN_JAVA_VERSION} or newer"
     ):
         check_java({"JAVA_HOME": home, "PATH": os.environ["PATH"]})
 

@@ -223,7 +223,7 @@ def test_a_reader_that_takes_one_state_and_goes_is_an_error(
         process.stdin.flush()
         errors = process.stderr.read()
         assert process.wait(PATIENCE) == 1
-        assert b"states' reader is gone" in errors
+        assert b"reader of the states is gone" in errors
     assert ids(spark, tmp_path) == [1, 2]
     nothing_stays(tmp_path)
 

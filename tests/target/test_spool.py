@@ -241,3 +241,16 @@ def test_a_record_that_takes_too_much_of_spark_is_an_error_that_names_the_limit(
         spool.add(Rows(A, [b"{}", longest + b" "]), 2)
     batch = spool.cut()
     assert (batch.count, batch.last) == (1, 1)
+
+
+def test_a_batch_says_whether_it_has_large_rows(folder: SpoolFolder) -> None:
+    """SEC13: rows of 2 MiB and more are counted, so that few of them are committed at once."""
+    spool = Spool(folder, A)
+    spool.add(Rows(A, [b'{"x":1}', b'{"x":"%s"}' % (b"x" * (1 << 20))]), 1)
+    assert not spool.large_bytes
+    assert not spool.cut().has_large_rows
+    large = b'{"x":"%s"}' % (b"x" * (2 << 20))
+    spool.add(Rows(A, [b"{}", large, large]), 3)
+    assert spool.large_bytes == 2 * len(large)
+    assert spool.cut().has_large_rows
+    assert not spool.large_bytes

@@ -298,12 +298,12 @@ class Away(DeltaWriter):
 def test_care_is_tried_again_and_never_a_failure(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch, away: int
 ) -> None:
-    monkeypatch.setattr("target_spark.loader.batch_writer.writer_for", lambda *_, **__: Away())
+    monkeypatch.setattr("target_spark.loader.batch_writer.get_writer", lambda *_, **__: Away())
     Away.tries, Away.away = 0, away
     loaded = [schema("a", ID), record("a", id=1), state(1), record("a", id=2), state(2)]
     assert delta.load(*loaded, compact=True, flush_rows=1)[-1] == 2
     assert Away.tries == (3 if away == 2 else 5)
     notes = " ".join(delta.report.as_dict()["streams"]["a"]["notes"])
-    said = "the table could not be tidied, and is whole: x (java.net.ConnectException: refused)"
+    said = "maintenance failed, the data is intact: x (java.net.ConnectException: refused)"
     assert (said in notes) == (away != 2)
     assert delta.rows("a") == [(1,), (2,)]

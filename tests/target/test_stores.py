@@ -135,10 +135,10 @@ def test_what_is_uploaded_is_put_down_first_where_nobody_else_may_read(tmp_path:
 @pytest.mark.parametrize(
     "config,words",
     [
-        ({"path": "s3a://b/t", "format": "parquet"}, "path: parquet tables are folders of this"),
+        ({"path": "s3a://b/t", "format": "parquet"}, "path: parquet tables must be in local or"),
         ({"warehouse": "hdfs://n/t", "format": "parquet"}, "warehouse: parquet tables"),
-        ({"path": "s3://b/t"}, "path: Spark calls such addresses s3a://"),
-        ({"path": "/t", "staging": "s3n://b/t"}, "staging: Spark calls such addresses s3a://"),
+        ({"path": "s3://b/t"}, "path: Spark's scheme for it is s3a://"),
+        ({"path": "/t", "staging": "s3n://b/t"}, "staging: Spark's scheme for it is s3a://"),
     ],
 )
 def test_what_cannot_be_at_an_address_is_refused_at_start(
@@ -250,7 +250,7 @@ DENIED = (
         ),
         (
             ": org.apache.hadoop.fs.s3a.impl.InstantiationIOException: `s3a://b/x': Class None",
-            ["bucket b", "cannot be used"],
+            ["bucket b", "is invalid"],
         ),
     ],
 )
@@ -296,4 +296,4 @@ def test_what_lasts_is_kept_in_words_that_outlive_the_jvm(*, refused: bool) -> N
     words = "object storage (bucket lake)" if refused else "java.lang.IllegalStateException: odd"
     assert str(caught.value).startswith("Table t: ")
     assert words in str(caught.value)
-    assert "no state that covers it leaves" in str(caught.value)
+    assert "no state that covers it is emitted" in str(caught.value)

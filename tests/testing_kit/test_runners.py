@@ -359,11 +359,11 @@ def test_a_template_needs_a_name_and_says_what_is_missing() -> None:
         def test(self):
             raise AssertionError
 
-    with pytest.raises(ValueError, match="Nameless needs a `name`"):
+    with pytest.raises(ValueError, match="Nameless must define `name`"):
         Nameless().run(SuiteConfig(), None, runner)
     with pytest.raises(NotImplementedError):
         _ = TestTemplate().id
-    with pytest.raises(NotImplementedError, match="needs an `evaluate`"):
+    with pytest.raises(NotImplementedError, match="must define `evaluate`"):
         AttributeTestTemplate.evaluate(None, "n", {})
 
 

@@ -156,6 +156,7 @@ FLOORS: dict[str, int] = {
     "target_spark.writers": 4,  # one per table format
     "target_spark.storage.staging_upload": 3,
     "target_spark.storage.staging": 3,  # rows that wait in files of Spark's
+    "target_spark.loader.batch_file_download": 4,
     "target_spark.loader.batch_file_ingest": 4,  # rows of files as lines of the spool
     "target_spark.spark.engine": 4,  # what the loader asks of Spark
     "target_spark.loader.write_modes": 4,  # how rows go into a table, by write mode
@@ -250,6 +251,7 @@ HEAVY: dict[str, Home] = {
             "target_spark.frames",
             "target_spark.loader.batch_writer",
             "target_spark.loader.batch_file_ingest",
+            "target_spark.loader.batch_file_download",
             "target_spark.storage.staging",
             "target_spark.storage.staging_upload",
             "target_spark.tables.quarantine",

@@ -147,19 +147,21 @@ def _walk(
 
 
 def sized(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[tuple[str, int, int]]:
-    """Yield name, line and length in lines, decorators apart, of each node of these kinds."""
+    """Yield name, line and length in lines of each node of these kinds.
+
+    Decorators do not count, nor does the docstring of a function.
+    """
     for node in ast.walk(tree):
         if isinstance(node, kinds):
-            yield node.name, node.lineno, node.end_lineno - node.lineno + 1
+            lines = node.end_lineno - node.lineno + 1
+            if not isinstance(node, ast.ClassDef) and ast.get_docstring(node, clean=False):
+                lines -= node.body[0].end_lineno - node.body[0].lineno + 1
+            yield node.name, node.lineno, lines
 
 
 def function_lines(tree: ast.AST) -> Iterator[int]:
     """Yield the length of each function in lines, its docstring not counted."""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            doc = node.body[0] if ast.get_docstring(node, clean=False) is not None else None
-            lines = node.end_lineno - node.lineno + 1
-            yield lines - (doc.end_lineno - doc.lineno + 1 if doc else 0)
+    yield from (lines for _, _, lines in sized(tree, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
 
 def nothing(found: Collection[str] | Mapping[str, object], advice: str = "") -> None:

@@ -1,4 +1,7 @@
-"""The import path of singer_sdk for the rows of files."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
+
+The names are defined in `tap_core.filesystem.stream`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""The import path of singer_sdk for the files of a folder as streams."""
+"""Compatibility import path of singer_sdk; nothing is defined here.
 
-# ruff: noqa: I001  one list reads better than one statement per name
+The names are defined in `tap_core.filesystem.config` and `tap_core.filesystem.tap`.
+"""
+
+# ruff: noqa: I001  one list is easier to read than one statement per name
 
 from __future__ import annotations
 

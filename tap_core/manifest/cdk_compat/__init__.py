@@ -1,6 +1,6 @@
-"""What the Python of others' connectors imports from ``airbyte_cdk``, as far as they need it.
+"""Compatibility layer for Python components that import from ``airbyte_cdk``.
 
-Rules of the room: names, signatures and the order of fields are airbyte-cdk's, so that a
-``components.py`` runs as it is; what is behind them is this package's. Nothing else in the house
-imports this room but the custom components. What is not here is an `ImportError` that names it.
+Names, signatures and the order of fields are airbyte-cdk's, so that a ``components.py`` runs
+unchanged; the implementation is this package's. Only the custom components import this package.
+Using a name that is not supported raises an `ImportError` that contains the name.
 """

@@ -1,7 +1,7 @@
-"""This package's components, as Python written for airbyte-cdk sees them.
+"""Adapters that show this package's components to Python code written for airbyte-cdk.
 
-Rules of the room: what a class of others is given for its fields. A component is wrapped by what
-it can do; one that is of others itself is their object.
+They are the field values of custom components. A component is wrapped by the methods it has; a
+custom component is passed as its own airbyte-cdk instance.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STREAMS = frozenset({"DeclarativeStream", "StateDelegatingStream"})
 
 
 def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
-    """Return a value of a field as others expect it."""
+    """Return the value of a component field in the form that airbyte-cdk code expects."""
     if is_mapping(value):
         if value.get("type") in _STREAMS:
             return CdkStream(owner, value)
@@ -57,9 +57,9 @@ def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
 
 
 def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
-    """Return the slice of a scope."""
+    """Return the stream slice of a scope as an airbyte-cdk object."""
     given = scope.get("stream_slice")
-    known: Mapping[str, Any] = {} if given is None else given  # an empty one may know more
+    known: Mapping[str, Any] = {} if given is None else given  # it may have extra fields
     partition: Mapping[str, Any] = scope.get("partition") or {}
     return CdkStreamSlice(
         partition=partition,
@@ -109,46 +109,46 @@ def _added(one: transformations.AddedFieldDefinition) -> CdkAddedFieldDefinition
 
 
 class _Extractor(RecordExtractor):
-    """An extractor of this package; it reads JSON, as airbyte-cdk's do within others' fields."""
+    """Adapter of an extractor; it decodes JSON, as airbyte-cdk's nested extractors do."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
     def extract_records(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the records of an answer."""
+        """Yield the records of a response."""
         for document in CdkJsonDecoder().decode(response):
             yield from self._inner.extract(document, {})
 
 
 class _Backoff(CdkBackoffStrategy):
-    """A backoff strategy of this package."""
+    """Adapter of a backoff strategy."""
 
     def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
         self._inner = inner
         self._config = config
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds."""
+        """Return the seconds to wait, or None for the default."""
         answer = None if isinstance(response_or_exception, Exception) else response_or_exception
         found = self._inner.wait(answer, attempt_count, {"config": self._config})
         return cast("float | None", found)
 
 
 class _Handler(_Backoff):
-    """An error handler of this package; what others set on it, it keeps."""
+    """Adapter of an error handler; attributes that custom code sets on it are kept."""
 
     @property
     def max_retries(self) -> int:
-        """How often is tried again."""
+        """Number of retries per request."""
         return int(self._inner.max_tries) - 1
 
     def interpret_response(self, response_or_exception: Any) -> Any:
-        """Return what is to be done about an answer."""
+        """Return the resolution for a response."""
         return to_resolution(self._inner.judge(response_or_exception, {"config": self._config}))
 
 
 class _Signer(AuthBase):
-    """An authenticator of this package."""
+    """Adapter of an authenticator."""
 
     def __init__(self, inner: Any, owner: StreamOwner, config: Mapping[str, Any]) -> None:
         self._inner = inner
@@ -156,7 +156,7 @@ class _Signer(AuthBase):
         self.config: Mapping[str, Any] = config
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Put credentials on a request."""
+        """Return the request with credentials."""
         signed = self._inner.auth(self._owner.stream)(request)
         return cast("requests.PreparedRequest", signed)
 
@@ -185,4 +185,4 @@ _SHOWN: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, StreamOwner, Any
     (lambda one: hasattr(one, "judge"), lambda one, owner, config: _Handler(one, config)),  # noqa: ARG005
     (lambda one: hasattr(one, "wait"), lambda one, owner, config: _Backoff(one, config)),  # noqa: ARG005
 )
-"""What a component is told apart by, and how it is shown; the first that fits counts."""
+"""Pairs of a test for a component and its adapter; the first match is used."""

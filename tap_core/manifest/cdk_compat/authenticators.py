@@ -1,7 +1,7 @@
-"""Authenticators to be subclassed: what puts credentials on a request.
+"""Base classes of custom authenticators under airbyte-cdk's names.
 
-Rules of the room: an authenticator is called with a prepared request. A header is what it says
-by default; parameters are added to those that the request has.
+An authenticator is called with a prepared request. By default it adds a header; query parameters
+are added to those of the request.
 """
 
 from __future__ import annotations
@@ -41,69 +41,69 @@ __all__ = [
 ]
 
 _LIFETIME = timedelta(hours=1)
-"""How long a token counts whose answer does not say it."""
+"""Default lifetime of a token whose response does not contain one."""
 
 
 class AbstractHeaderAuthenticator(AuthBase):
-    """Puts a token in a header."""
+    """Authenticator that adds a token in a header."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add the header."""
+        """Return the request with the header added."""
         request.headers.update(self.get_auth_header())
         return request
 
     def get_auth_header(self) -> Mapping[str, Any]:
-        """Return the header, nothing without a name for it."""
+        """Return the header, or an empty mapping if its name is empty."""
         return {self.auth_header: self.token} if self.auth_header else {}
 
     @property
     def auth_header(self) -> str:
-        """The name of the header."""
+        """Name of the header."""
         raise NotImplementedError
 
     @property
     def token(self) -> str:
-        """The value of the header."""
+        """Value of the header."""
         raise NotImplementedError
 
 
 @dataclass
 class DeclarativeAuthenticator(AbstractHeaderAuthenticator):
-    """The base of authenticators of manifests."""
+    """Base class of the authenticators of manifests."""
 
     def get_request_params(self) -> Mapping[str, Any]:
-        """Return parameters to add to the query."""
+        """Return the query parameters to add."""
         return {}
 
     def get_request_body_data(self) -> Mapping[str, Any] | str:
-        """Return fields to add to a form."""
+        """Return the form fields to add."""
         return {}
 
     def get_request_body_json(self) -> Mapping[str, Any]:
-        """Return members to add to a document."""
+        """Return the JSON members to add."""
         return {}
 
 
 @dataclass
 class CdkNoAuth(DeclarativeAuthenticator):
-    """Puts nothing on a request."""
+    """Authenticator that adds no credentials."""
 
     parameters: InitVar[Mapping[str, Any]]
 
     @property
     def auth_header(self) -> str:
-        """No header."""
+        """Empty: no header is added."""
         return ""
 
     @property
     def token(self) -> str:
-        """No token."""
+        """Empty: there is no token."""
         return ""
 
 
 @dataclass
 class TokenProvider:
-    """Gives a token."""
+    """Interface of a source of a token."""
 
     def get_token(self) -> str:
         """Return the token."""
@@ -112,7 +112,7 @@ class TokenProvider:
 
 @dataclass
 class InterpolatedStringTokenProvider(TokenProvider):
-    """Gives a token that is a template of the configuration."""
+    """Token provider that evaluates a template with the configuration."""
 
     config: Mapping[str, Any]
     api_token: Any
@@ -125,7 +125,7 @@ class InterpolatedStringTokenProvider(TokenProvider):
 
 @dataclass
 class CdkBearerAuthenticator(DeclarativeAuthenticator):
-    """Puts ``Bearer <token>`` in the header Authorization."""
+    """Authenticator that sends ``Authorization: Bearer <token>``."""
 
     token_provider: TokenProvider
     config: Mapping[str, Any]
@@ -133,18 +133,18 @@ class CdkBearerAuthenticator(DeclarativeAuthenticator):
 
     @property
     def auth_header(self) -> str:
-        """The name of the header."""
+        """Name of the header."""
         return "Authorization"
 
     @property
     def token(self) -> str:
-        """The value of the header."""
+        """Value of the header."""
         return f"Bearer {self.token_provider.get_token()}"
 
 
 @dataclass
 class CdkBasicHttpAuthenticator(DeclarativeAuthenticator):
-    """Puts user and password in the header Authorization (RFC 7617)."""
+    """Authenticator that sends user name and password as Basic credentials (RFC 7617)."""
 
     username: Any
     config: Mapping[str, Any]
@@ -152,25 +152,25 @@ class CdkBasicHttpAuthenticator(DeclarativeAuthenticator):
     password: Any = ""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Read both as templates."""
+        """Parse user name and password as templates."""
         self._username = InterpolatedString.create(self.username, parameters=parameters)
         self._password = InterpolatedString.create(self.password, parameters=parameters)
 
     @property
     def auth_header(self) -> str:
-        """The name of the header."""
+        """Name of the header."""
         return "Authorization"
 
     @property
     def token(self) -> str:
-        """The value of the header."""
+        """Value of the header."""
         both = f"{self._username.eval(self.config)}:{self._password.eval(self.config)}"
         return f"Basic {base64.b64encode(both.encode()).decode()}"
 
 
 @dataclass
 class CdkApiKeyAuthenticator(DeclarativeAuthenticator):
-    """Puts a key in a header or in the query."""
+    """Authenticator that sends an API key in a header or a query parameter."""
 
     request_option: Any
     token_provider: TokenProvider
@@ -178,7 +178,7 @@ class CdkApiKeyAuthenticator(DeclarativeAuthenticator):
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Settle the name of the header or parameter."""
+        """Evaluate the name and the location of the key."""
         name = getattr(self.request_option, "field_name", "")
         self._field_name = str(evaluate(name, self.config, parameters))
         kind = getattr(self.request_option, "inject_into", "header")
@@ -186,21 +186,21 @@ class CdkApiKeyAuthenticator(DeclarativeAuthenticator):
 
     @property
     def auth_header(self) -> str:
-        """The name of the header, nothing where the key goes elsewhere."""
+        """Name of the header, or an empty string if the key is not sent in a header."""
         return self._field_name if self._kind == "header" else ""
 
     @property
     def token(self) -> str:
-        """The key."""
+        """API key."""
         return self.token_provider.get_token()
 
     def get_request_params(self) -> Mapping[str, Any]:
-        """Return the key as a parameter, where it is one."""
+        """Return the key as a query parameter if `inject_into` says so."""
         return {self._field_name: self.token} if self._kind == "request_parameter" else {}
 
 
 class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
-    """Stands for the one of several authenticators that the configuration names."""
+    """Factory that returns the authenticator that the configuration selects."""
 
     def __new__(
         cls,
@@ -209,21 +209,26 @@ class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
         authenticator_selection_path: list[str],
         **_: Any,
     ) -> Any:
-        """Return that authenticator."""
+        """Return the selected authenticator.
+
+        Raises:
+            ValueError: the setting is missing, or names no authenticator.
+        """
         found = make_getter(list(authenticator_selection_path))(dict(config))
         if found is MISSING or found not in authenticators:
             names = ", ".join(authenticators)
             path = ".".join(authenticator_selection_path)
-            raise ValueError(f"The setting '{path}' names none of the authenticators {names}.")
+            raise ValueError(f"The setting '{path}' must be one of the authenticators {names}.")
         return authenticators[found]
 
 
 @dataclass
 class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
-    """Fetches access tokens (RFC 6749, section 6) and puts them in the header Authorization.
+    """Authenticator that refreshes OAuth 2.0 access tokens (RFC 6749, section 6).
 
-    Its hooks are airbyte-cdk's. Credentials that the server replaces are not written back: a
-    manifest's own OAuthAuthenticator does that.
+    Its overridable methods are airbyte-cdk's. Refresh tokens that the server rotates are not
+    written
+    back; the manifest's own OAuthAuthenticator does that.
     """
 
     config: Mapping[str, Any]
@@ -252,7 +257,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     _lock: Any = field(init=False, repr=False, compare=False, default_factory=threading.RLock)
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Keep what templates see, and a token that is there already."""
+        """Store the parameters, and the configured token with its expiry date."""
         self._parameters = parameters or {}
         self._token_expiry_date = ab_datetime_now() - timedelta(days=1)
         if self.token_expiry_date:
@@ -264,20 +269,20 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
 
     @property
     def auth_header(self) -> str:
-        """The name of the header."""
+        """Name of the header."""
         return "Authorization"
 
     @property
     def token(self) -> str:
-        """The value of the header."""
+        """Value of the header."""
         return f"Bearer {self.get_access_token()}"
 
     def get_auth_header(self) -> Mapping[str, Any]:
-        """Return the header with a token that counts."""
+        """Return the header with a valid token."""
         return {"Authorization": f"Bearer {self.get_access_token()}"}
 
     def get_access_token(self) -> str:
-        """Return a token that counts; one thread at a time asks for a new one."""
+        """Return a valid token; only one thread at a time refreshes it."""
         if self.token_has_expired():
             with self._lock:
                 if self.token_has_expired():
@@ -285,29 +290,33 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return self.access_token
 
     def refresh_and_set_access_token(self) -> None:
-        """Fetch a token and keep it."""
+        """Request a new token and store it with its expiry date."""
         token, expires = self.refresh_access_token()
         self.access_token = token
         self.set_token_expiry_date(self._instant(expires))
 
     def token_has_expired(self) -> bool:
-        """Return whether a new token has to be fetched."""
+        """Return True if the token has expired."""
         return ab_datetime_now() > self.get_token_expiry_date()
 
     def refresh_access_token(self) -> tuple[str, Any]:
-        """Return a new token, and when it ends."""
+        """Return a new token, and its lifetime or expiry date.
+
+        Raises:
+            ValueError: the response contains no token.
+        """
         answer = self._make_handled_request()
         names = TokenFieldNames(self.get_access_token_name(), deep=True)
         if not (token := names.found(answer, names.access_token)):
-            raise ValueError(f"The answer has no {names.access_token}.")
+            raise ValueError(f"The token response has no {names.access_token}.")
         return token, names.found(answer, self.get_expires_in_name())
 
     def _make_handled_request(self) -> Any:
-        """Ask for a token, in the words of airbyte-cdk 7."""
+        """Return the response of the token endpoint (method name of airbyte-cdk 7)."""
         return self._get_refresh_access_token_response()
 
     def _get_refresh_access_token_response(self) -> Any:
-        """Ask for a token, in the words of the versions before it."""
+        """Return the response of the token endpoint (method name before airbyte-cdk 7)."""
         with requests.Session() as session:
             response = ask_token_endpoint(
                 session,
@@ -323,7 +332,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return response.json()
 
     def _log_response(self, response: requests.Response) -> None:
-        """Say nothing: the answer holds a token."""
+        """Log nothing, since the response contains a token."""
 
     def _instant(self, expires: Any) -> AirbyteDateTime:
         if isinstance(expires, AirbyteDateTime):
@@ -334,7 +343,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return ab_datetime_now() + span
 
     def build_refresh_request_body(self) -> Mapping[str, Any]:
-        """Return the form that asks for a token."""
+        """Return the form fields of the token request."""
         form: MutableMapping[str, Any] = {self.get_grant_type_name(): self.get_grant_type()}
         if "Authorization" not in self.get_refresh_request_headers():
             form[self.get_client_id_name()] = self.get_client_id()
@@ -345,15 +354,15 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return {**self.get_refresh_request_body(), **form}
 
     def build_refresh_request_headers(self) -> Mapping[str, Any] | None:
-        """Return the headers of that request, None for none."""
+        """Return the headers of the token request, or None."""
         return self.get_refresh_request_headers() or None
 
     @property
     def access_token(self) -> str:
-        """The token.
+        """Current access token.
 
         Raises:
-            ValueError: none was fetched yet.
+            ValueError: no token has been requested yet.
         """
         if self._access_token is None:
             raise ValueError("There is no access token yet.")
@@ -364,37 +373,37 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         self._access_token = value
 
     def get_token_expiry_date(self) -> AirbyteDateTime:
-        """Return when the token ends."""
+        """Return the expiry date of the token."""
         return cast("AirbyteDateTime", self._token_expiry_date)
 
     def set_token_expiry_date(self, value: Any) -> None:
-        """Set when the token ends."""
+        """Set the expiry date of the token, from a date or a lifetime in seconds."""
         self._token_expiry_date = self._instant(value)
 
     # Settings
 
     def get_token_refresh_endpoint(self) -> str | None:
-        """Return the URL that gives tokens."""
+        """Return the URL of the token endpoint."""
         return cast("str | None", self._given(self.token_refresh_endpoint))
 
     def get_client_id_name(self) -> str:
-        """Return the name of the client's id."""
+        """Return the field name of the client ID."""
         return str(self._given(self.client_id_name))
 
     def get_client_id(self) -> str:
-        """Return the client's id."""
+        """Return the client ID."""
         return cast(str, self._given(self.client_id))
 
     def get_client_secret_name(self) -> str:
-        """Return the name of the client's secret."""
+        """Return the field name of the client secret."""
         return str(self._given(self.client_secret_name))
 
     def get_client_secret(self) -> str:
-        """Return the client's secret."""
+        """Return the client secret."""
         return cast(str, self._given(self.client_secret))
 
     def get_refresh_token_name(self) -> str:
-        """Return the name of the refresh token."""
+        """Return the field name of the refresh token."""
         return str(self._given(self.refresh_token_name))
 
     def get_refresh_token(self) -> str | None:
@@ -406,15 +415,15 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return self.scopes or []
 
     def get_access_token_name(self) -> str:
-        """Return the name under which an answer has the token."""
+        """Return the field name of the access token in the response."""
         return str(self._given(self.access_token_name))
 
     def get_expires_in_name(self) -> str:
-        """Return the name under which an answer says when the token ends."""
+        """Return the field name of the token's lifetime in the response."""
         return str(self._given(self.expires_in_name))
 
     def get_grant_type_name(self) -> str:
-        """Return the name of the grant type."""
+        """Return the field name of the grant type."""
         return str(self._given(self.grant_type_name))
 
     def get_grant_type(self) -> str:
@@ -422,9 +431,9 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return str(self._given(self.grant_type))
 
     def get_refresh_request_body(self) -> Mapping[str, Any]:
-        """Return what a manifest adds to the form."""
+        """Return the additional form fields that the manifest declares."""
         return cast(Mapping[str, Any], self._given(self.refresh_request_body or {}))
 
     def get_refresh_request_headers(self) -> Mapping[str, Any]:
-        """Return the headers that a manifest gives."""
+        """Return the headers that the manifest declares."""
         return cast(Mapping[str, Any], self._given(self.refresh_request_headers or {}))

@@ -1,9 +1,9 @@
-"""Cursors to be subclassed: slices of time, what they add to requests, and a state.
+"""Base classes of custom cursors: time slices, their request options and the state.
 
-Rules of the room: these are airbyte-cdk's cursors of its sixth series, the last one that lets
-connectors bring their own; a subclass may override any of what is here, underscores included,
-since connectors do. Who runs one calls `set_initial_state`, then takes the slices one after the
-other; behind each of them stand `close_slice` and the state that `get_stream_state` says.
+These are the cursors of airbyte-cdk 6, the last version in which connectors can provide their own
+cursors. A subclass may override every method, also private ones, since connectors do. The caller
+calls `set_initial_state`, then iterates the slices; after each slice it calls `close_slice` and
+reads the state from `get_stream_state`.
 """
 
 from __future__ import annotations
@@ -26,39 +26,42 @@ _USUAL_FORMAT = "%Y-%m-%dT%H:%M:%S.%f%z"
 
 
 class DeclarativeCursor(StreamSlicer):
-    """Gives the slices of a stream, and keeps how far it came."""
+    """Base class of cursors, which generate the slices of a stream and track its state."""
 
     def set_initial_state(self, stream_state: Mapping[str, Any]) -> None:
-        """Take over what `get_stream_state` said when the last sync ended."""
+        """Set the state that `get_stream_state` returned at the end of the last sync."""
         raise NotImplementedError
 
     def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
-        """Look at a record, before it is sent."""
+        """Process a record before it is emitted."""
 
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:
-        """Note that all of a slice was sent."""
+        """Update the state after all records of a slice were emitted."""
         raise NotImplementedError
 
     def get_stream_state(self) -> Mapping[str, Any]:
-        """Return what is to be kept."""
+        """Return the state to store."""
         raise NotImplementedError
 
     def select_state(self, stream_slice: CdkStreamSlice | None = None) -> Mapping[str, Any] | None:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Return the state that counts for a slice."""
+        """Return the state of a slice."""
         return self.get_stream_state()
 
     def should_be_synced(self, record: Any) -> bool:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Return whether a record is to be sent: asked of feeds, and where records are filtered."""
+        """Return True if the record is to be emitted.
+
+        It is called for data feeds and for client-side incremental streams only.
+        """
         return True
 
 
 Cursor = DeclarativeCursor
-"""The name of the same in older versions."""
+"""Name of `DeclarativeCursor` in older versions."""
 
 
 @dataclass
 class CdkMinMaxDatetime:
-    """A date-time with a floor and a ceiling."""
+    """Datetime with an optional minimum and maximum."""
 
     datetime: Any
     parameters: InitVar[Mapping[str, Any]]
@@ -67,7 +70,7 @@ class CdkMinMaxDatetime:
     max_datetime: Any = ""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Read the three as templates."""
+        """Parse the datetime, the minimum and the maximum as templates."""
         self.datetime = InterpolatedString.create(self.datetime, parameters=parameters)
         for name in ("min_datetime", "max_datetime"):
             if given := getattr(self, name):
@@ -75,7 +78,7 @@ class CdkMinMaxDatetime:
 
     @classmethod
     def create(cls, given: Any, parameters: Mapping[str, Any]) -> CdkMinMaxDatetime:
-        """Return a text as such an object, and a mapping of its fields; what is one stays."""
+        """Return an instance from a string or a mapping; an instance is returned unchanged."""
         if isinstance(given, cls):
             return given
         if isinstance(given, Mapping):
@@ -84,10 +87,10 @@ class CdkMinMaxDatetime:
         return cls(datetime=given, parameters=parameters)
 
     def get_datetime(self, config: Mapping[str, Any], **additional_parameters: Any) -> dt.datetime:
-        """Return the instant.
+        """Return the datetime, limited to the minimum and the maximum.
 
         Raises:
-            ValueError: one of the three is no date-time in the format.
+            ValueError: one of the three values does not match the format.
         """
 
         def read(given: Any) -> dt.datetime:
@@ -107,9 +110,9 @@ _FIELDS = ("datetime", "datetime_format", "min_datetime", "max_datetime")
 
 @dataclass
 class CdkDatetimeBasedCursor(DeclarativeCursor):
-    """Reads a stream in windows of time, from where the last sync ended until now.
+    """Cursor with time windows from the end of the last sync until now.
 
-    Its state is the highest value that records of closed windows had, under the cursor's field.
+    The state is the highest cursor value in the records of closed windows, under the cursor field.
     """
 
     start_datetime: Any
@@ -132,9 +135,13 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     cursor_datetime_formats: list[str] = field(default_factory=list)
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Settle everything but the bounds, which are asked for with the slices."""
+        """Parse the options; the bounds are evaluated when slices are generated.
+
+        Raises:
+            ValueError: only one of `step` and `cursor_granularity` is set.
+        """
         if bool(self.step) != bool(self.cursor_granularity):
-            raise ValueError("step and cursor_granularity belong together: give both or neither.")
+            raise ValueError("step and cursor_granularity belong together: set both or neither.")
 
         def text(given: Any) -> Any:
             return InterpolatedString.create(given, parameters=parameters)
@@ -167,15 +174,15 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # The state
 
     def get_stream_state(self) -> Mapping[str, Any]:
-        """Return the value under the cursor's field; nothing before there is one."""
+        """Return the state under the cursor field, or an empty mapping at first."""
         return {self._key: self._cursor} if self._cursor else {}
 
     def set_initial_state(self, stream_state: Mapping[str, Any]) -> None:
-        """Take over a state."""
+        """Set the cursor value from a state."""
         self._cursor = stream_state.get(self._key) if stream_state else None
 
     def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
-        """Remember the highest value within the window."""
+        """Keep the highest cursor value within the window."""
         value = record.get(self._key)
         if not value:
             return
@@ -187,18 +194,20 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
             self._highest_observed_cursor_field_value = value
 
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Make the highest value the state.
+        """Set the highest observed cursor value as the state.
 
         Raises:
-            ValueError: the slice is one of a partition.
+            ValueError: the slice has a partition.
         """
         if stream_slice.partition:
-            raise ValueError(f"The slice {stream_slice} has a partition, and may have none.")
+            raise ValueError(
+                f"The slice {stream_slice} has a partition, which this cursor does not support."
+            )
         known = [one for one in (self._cursor, self._highest_observed_cursor_field_value) if one]
         self._cursor = max(reversed(known), key=self.parse_date) if known else None
 
     def get_cursor_datetime_from_state(self, stream_state: Mapping[str, Any]) -> dt.datetime | None:
-        """Return the instant of a state, None where it has none that can be read."""
+        """Return the datetime of a state, or None if it has no readable value."""
         value = stream_state.get(self._key)
         with suppress(ValueError):
             return self.parse_date(str(value)) if value else None
@@ -207,17 +216,17 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # Windows
 
     def stream_slices(self) -> Iterable[CdkStreamSlice]:
-        """Return the windows."""
+        """Return the time windows as slices."""
         end = self.select_best_end_datetime()
         start = self._calculate_earliest_possible_value(end)
         return self._partition_daterange(start, end, self._step)
 
     def select_best_end_datetime(self) -> dt.datetime:
-        """Return the end of the last window: now, or the given end where that is earlier."""
+        """Return the end of the last window: now, or `end_datetime` if it is earlier."""
         return self._select_best_end_datetime()
 
     def _select_best_end_datetime(self) -> dt.datetime:
-        """Do so under the name that it once had."""
+        """Return the same end; subclasses may override this older method name."""
         now = dt.datetime.now(tz=self._timezone)
         return min(self._end_datetime.get_datetime(self.config), now) if self._end_datetime else now
 
@@ -266,15 +275,15 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return comparator(cursor_value, default_date)
 
     def parse_date(self, date: Any) -> dt.datetime:
-        """Return the instant of a value, by the first format that fits.
+        """Return the datetime of a value, by the first format that matches.
 
         Raises:
-            ValueError: none does.
+            ValueError: no format matches.
         """
         for each in [*self.cursor_datetime_formats, self.datetime_format]:
             with suppress(ValueError):
                 return self._parser.parse(date, each)
-        raise ValueError(f"No format in {self.cursor_datetime_formats} reads {date!r}.")
+        raise ValueError(f"No format in {self.cursor_datetime_formats} matches {date!r}.")
 
     def _format_datetime(self, dt: dt.datetime) -> str:
         return self._parser.format(dt, self.datetime_format)
@@ -308,7 +317,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # Records
 
     def should_be_synced(self, record: Any) -> bool:
-        """Return whether a record is of the interval of this sync, as far as it says."""
+        """Return True if the record is in the interval of this sync, or has no cursor value."""
         if not record.get(self._key):
             return True
         end = self.select_best_end_datetime()
@@ -331,11 +340,11 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return start <= self.parse_date(value) <= end
 
     def is_greater_than_or_equal(self, first: Any, second: Any) -> bool:
-        """Return whether a record is not before another."""
+        """Return True if the first record's cursor value is not lower than the second's."""
         values = first.get(self._key), second.get(self._key)
         if all(values):
             return self.parse_date(values[0]) >= self.parse_date(values[1])
         return bool(values[0])
 
     def _send_log(self, level: Any, message: str) -> None:
-        """Say nothing: records without a cursor are warned of by whoever reads them."""
+        """Log nothing: the stream warns of records without a cursor value."""

@@ -1,6 +1,6 @@
-"""Instants and their texts, under airbyte-cdk's names.
+"""Datetimes and their formatting, under airbyte-cdk's names.
 
-Rules of the room: an instant without an offset is UTC.
+A datetime without a UTC offset is read as UTC.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = [
 
 
 class AirbyteDateTime(datetime):
-    """An instant whose text is its ISO form."""
+    """Datetime whose string form is ISO 8601."""
 
     @classmethod
     def from_datetime(cls, dt: datetime) -> AirbyteDateTime:
-        """Return an instant as one of this class."""
+        """Return a datetime as an `AirbyteDateTime`, in UTC if it has no time zone."""
         return cls(
             *(dt.year, dt.month, dt.day),
             *(dt.hour, dt.minute, dt.second, dt.microsecond),
@@ -34,11 +34,11 @@ class AirbyteDateTime(datetime):
         )
 
     def to_datetime(self) -> datetime:
-        """Return the instant as a plain one."""
+        """Return the value as a plain `datetime`."""
         return datetime.combine(self.date(), self.timetz())
 
     def __str__(self) -> str:
-        """Return the ISO form, with milliseconds or microseconds where there are any."""
+        """Return the ISO 8601 form, with milliseconds or microseconds if they are not zero."""
         if not self.microsecond:
             kind = "seconds"
         else:
@@ -47,25 +47,25 @@ class AirbyteDateTime(datetime):
         return f"{text[:-6]}Z" if text.endswith("+00:00") else text
 
     def __add__(self, other: timedelta) -> AirbyteDateTime:
-        """Return a later instant."""
+        """Return the datetime plus a timedelta."""
         return self.from_datetime(self.to_datetime() + other)
 
     def __sub__(self, other: Any) -> Any:
-        """Return an earlier instant, or the time since another."""
+        """Return the datetime minus a timedelta, or the timedelta since another datetime."""
         if isinstance(other, timedelta):
             return self.from_datetime(self.to_datetime() - other)
         return self.to_datetime() - _plain(other)
 
     def add(self, delta: timedelta) -> AirbyteDateTime:
-        """Return a later instant."""
+        """Return the datetime plus a timedelta."""
         return self + delta
 
     def subtract(self, delta: timedelta) -> AirbyteDateTime:
-        """Return an earlier instant."""
+        """Return the datetime minus a timedelta."""
         return self.from_datetime(self.to_datetime() - delta)
 
     def to_epoch_millis(self) -> int:
-        """Return the milliseconds since 1970."""
+        """Return the Unix timestamp in milliseconds."""
         return int(self.timestamp() * 1000)
 
 
@@ -75,15 +75,15 @@ def _plain(instant: Any) -> datetime:
 
 
 def ab_datetime_now() -> AirbyteDateTime:
-    """Return the present instant."""
+    """Return the current time in UTC."""
     return AirbyteDateTime.from_datetime(datetime.now(timezone.utc))
 
 
 def ab_datetime_parse(dt_str: Any) -> AirbyteDateTime:
-    """Return the instant of a text or of seconds since 1970.
+    """Return the datetime of a string or a Unix timestamp in seconds.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the value is neither.
     """
     if isinstance(dt_str, datetime):
         return AirbyteDateTime.from_datetime(dt_str)
@@ -94,7 +94,7 @@ def ab_datetime_parse(dt_str: Any) -> AirbyteDateTime:
 
 
 def ab_datetime_try_parse(dt_str: Any) -> AirbyteDateTime | None:
-    """Return the instant of a text, None where it is none."""
+    """Return the datetime of a string, or None if it cannot be parsed."""
     try:
         return ab_datetime_parse(dt_str)
     except ValueError:
@@ -102,19 +102,19 @@ def ab_datetime_try_parse(dt_str: Any) -> AirbyteDateTime | None:
 
 
 def ab_datetime_format(dt: datetime, format: str | None = None) -> str:
-    """Return the text of an instant, by default its ISO form."""
+    """Return a datetime as a string, in ISO 8601 by default."""
     if format:
         return dt.strftime(format)
     return str(AirbyteDateTime.from_datetime(dt))
 
 
 class DatetimeParser:
-    """Instants from and to texts, by a manifest's formats."""
+    """Parser and formatter of datetimes with a manifest's formats."""
 
     def parse(self, date: str | int, format: str) -> datetime:
-        """Return the instant of a text."""
+        """Return the datetime of a string."""
         return get_format(format).read(str(date))
 
     def format(self, dt: datetime, format: str) -> str:
-        """Return the text of an instant."""
+        """Return a datetime as a string."""
         return get_format(format).write(dt)

@@ -1,7 +1,7 @@
-"""The few functions of the package ``dpath`` that connectors use, for where it is not installed.
+"""Substitute for the package ``dpath`` (the functions that connectors use), if not installed.
 
-Rules of the room: a path is a text of steps (``a/*/c``) or a list of them; ``*`` stands for any
-one step, ``**`` for any number. A number is a place in a list.
+A path is a string of steps (``a/*/c``) or a list of steps. ``*`` matches any one step, ``**`` any
+number of steps; a number is an index into a list.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _members(holder: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _found(holder: Any, steps: Sequence[str], way: tuple[Any, ...] = ()) -> Iterator[_Found]:
-    """Yield the ways to all values that a path leads to, and the values."""
+    """Yield path and value of each match."""
     if not steps:
         yield way, holder
         return
@@ -49,15 +49,15 @@ def _found(holder: Any, steps: Sequence[str], way: tuple[Any, ...] = ()) -> Iter
 
 
 def get(obj: Any, glob: Any, separator: str = "/", default: Any = _MISSING) -> Any:
-    """Return the one value at a path.
+    """Return the single value at a path.
 
     Raises:
-        KeyError: there is none.
-        ValueError: there are several.
+        KeyError: no value matches, and there is no default.
+        ValueError: several values match.
     """
     found = [value for _, value in _found(obj, _steps(glob, separator))]
     if len(found) > 1:
-        raise ValueError(f"The path {glob!r} leads to several values.")
+        raise ValueError(f"The path {glob!r} matches several values.")
     if found:
         return found[0]
     if default is _MISSING:
@@ -80,7 +80,7 @@ def search(
     separator: str = "/",
     afilter: Callable[[Any], bool] | None = None,
 ) -> Any:
-    """Return what of a document a path leads to; ``yielded`` gives pairs of path and value."""
+    """Return the part of a document that matches; with ``yielded``, pairs of path and value."""
     found = [
         (way, value)
         for way, value in _found(obj, _steps(glob, separator))
@@ -101,7 +101,7 @@ def set(  # noqa: A001  (dpath's name)
     separator: str = "/",
     afilter: Callable[[Any], bool] | None = None,
 ) -> int:
-    """Replace all values at a path; return how many there are."""
+    """Replace all values at a path and return their number."""
     count = 0
     for way, old in list(_found(obj, _steps(glob, separator))):
         if way and (afilter is None or afilter(old)):
@@ -111,7 +111,7 @@ def set(  # noqa: A001  (dpath's name)
 
 
 def new(obj: Any, path: Any, value: Any, separator: str = "/", creator: Any = None) -> Any:  # noqa: ARG001
-    """Put a value at a path; objects on the way to it are made."""
+    """Set a value at a path and create missing parent objects."""
     *way, last = _steps(path, separator)
     at: Any = obj
     for step in way:
@@ -122,10 +122,10 @@ def new(obj: Any, path: Any, value: Any, separator: str = "/", creator: Any = No
 def delete(
     obj: Any, glob: Any, separator: str = "/", afilter: Callable[[Any], bool] | None = None
 ) -> int:
-    """Remove all values at a path; return how many there were.
+    """Remove all values at a path and return their number.
 
     Raises:
-        KeyError: there is none.
+        KeyError: no value matches.
     """
     found = [
         way

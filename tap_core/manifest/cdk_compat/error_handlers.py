@@ -1,7 +1,6 @@
-"""Error handlers, response filters and backoff strategies to be subclassed.
+"""Base classes of custom error handlers, response filters and backoff strategies.
 
-Rules of the room: what the base classes decide, the components of this package decide; here
-their words are said as airbyte-cdk says them.
+This package's components make the decisions; this module converts them to airbyte-cdk's types.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _RETRIES = 5
 
 
 def to_resolution(verdict: ResponseResolution) -> CdkErrorResolution:
-    """Say a verdict in airbyte-cdk's words."""
+    """Return a resolution as airbyte-cdk's type."""
     return CdkErrorResolution(
         CdkResponseAction(verdict.action.value),
         FailureType(verdict.failure_type) if verdict.failure_type else None,
@@ -45,21 +44,21 @@ def to_resolution(verdict: ResponseResolution) -> CdkErrorResolution:
 
 
 def create_fallback_error_resolution(response_or_exception: Any) -> CdkErrorResolution:
-    """Return what is done about what nobody knows: it is tried again."""
+    """Return the resolution of an unknown error: a retry."""
     if isinstance(response_or_exception, requests.Response):
-        message = f"Unexpected answer with the HTTP status {response_or_exception.status_code}."
+        message = f"Unexpected response with the HTTP status {response_or_exception.status_code}."
     else:
         message = f"{type(response_or_exception).__name__}: {response_or_exception}"
     return CdkErrorResolution(CdkResponseAction.RETRY, FailureType.system_error, message)
 
 
 class CdkBackoffStrategy:
-    """Says how long to wait before a request is sent again."""
+    """Base class of backoff strategies."""
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds, None for what is usual.
+        """Return the seconds to wait, or None for the default.
 
-        Older classes have ``backoff``, which is asked of answers alone.
+        Older classes implement ``backoff``, which is called for responses but not for exceptions.
         """
         older = getattr(self, "backoff", None)
         if older is None or not isinstance(response_or_exception, requests.Response):
@@ -69,7 +68,7 @@ class CdkBackoffStrategy:
 
 @dataclass
 class CdkExponentialBackoffStrategy(CdkBackoffStrategy):
-    """Waits twice as long each time: factor times 2, 4, 8 … seconds."""
+    """Backoff strategy whose wait doubles: factor times 2, 4, 8 … seconds."""
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any]
@@ -77,20 +76,20 @@ class CdkExponentialBackoffStrategy(CdkBackoffStrategy):
     jitter_range_in_seconds: float | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Settle the factor."""
+        """Evaluate the factor."""
         factor = float(evaluate(self.factor, self.config, parameters))
         self._strategy = ours.ExponentialBackoffStrategy(
             factor=factor, jitter_range_in_seconds=self.jitter_range_in_seconds
         )
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds."""
+        """Return the seconds to wait."""
         return self._strategy.wait(response_or_exception, attempt_count, {})
 
 
 @dataclass
 class CdkConstantBackoffStrategy(CdkBackoffStrategy):
-    """Waits for the same time each time."""
+    """Backoff strategy with a constant wait."""
 
     backoff_time_in_seconds: Any
     parameters: InitVar[Mapping[str, Any]]
@@ -98,26 +97,26 @@ class CdkConstantBackoffStrategy(CdkBackoffStrategy):
     jitter_range_in_seconds: float | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Settle the seconds."""
+        """Evaluate the wait in seconds."""
         seconds = float(evaluate(self.backoff_time_in_seconds, self.config, parameters))
         self._strategy = ours.ConstantBackoffStrategy(
             backoff_time_in_seconds=seconds, jitter_range_in_seconds=self.jitter_range_in_seconds
         )
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds."""
+        """Return the seconds to wait."""
         return self._strategy.wait(response_or_exception, attempt_count, {})
 
 
 class CdkHttpResponseFilter:
-    """A filter of this package, asked as airbyte-cdk asks one."""
+    """Adapter of this package's response filter with airbyte-cdk's interface."""
 
     def __init__(self, inner: ours.HttpResponseFilter, config: Mapping[str, Any]) -> None:
         self.inner: ours.HttpResponseFilter = inner
         self.config: Mapping[str, Any] = config
 
     def matches(self, response_or_exception: Any) -> CdkErrorResolution | None:
-        """Return what is to be done about an answer, None where the filter is for others."""
+        """Return the resolution for a response, or None if the filter does not match it."""
         if not isinstance(response_or_exception, requests.Response):
             return None
         verdict = self.inner.verdict(response_or_exception, {"config": self.config})
@@ -125,14 +124,14 @@ class CdkHttpResponseFilter:
 
 
 class DefaultHttpResponseFilter:
-    """What a status usually means."""
+    """Response filter with the default resolution of each HTTP status."""
 
     def __init__(self, config: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
         self.config: Mapping[str, Any] = config
         self.parameters: Mapping[str, Any] = parameters
 
     def matches(self, response_or_exception: Any) -> CdkErrorResolution | None:
-        """Return what is to be done about an answer, or about a connection that failed."""
+        """Return the resolution for a response or a connection error, or None for other errors."""
         if isinstance(response_or_exception, requests.Response):
             return to_resolution(ours.default_resolution(response_or_exception))
         if isinstance(response_or_exception, requests.RequestException):
@@ -141,12 +140,12 @@ class DefaultHttpResponseFilter:
 
 
 class CdkErrorHandler:
-    """The base of error handlers."""
+    """Base class of error handlers."""
 
 
 @dataclass
 class CdkDefaultErrorHandler(CdkErrorHandler):
-    """Judges answers by filters, and else by their status."""
+    """Error handler that applies response filters, then the defaults of the HTTP status."""
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any]
@@ -156,13 +155,13 @@ class CdkDefaultErrorHandler(CdkErrorHandler):
     backoff_strategies: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Settle how often is tried again."""
+        """Evaluate the number of retries."""
         self._parameters = parameters
         if isinstance(self.max_retries, str):
             self.max_retries = int(evaluate(self.max_retries, self.config, parameters))
 
     def interpret_response(self, response_or_exception: Any) -> CdkErrorResolution:
-        """Return what is to be done about an answer, or about a connection that failed."""
+        """Return the resolution for a response or an exception."""
         for each in self.response_filters or ():
             found = each.matches(response_or_exception=response_or_exception)
             if found is not None:
@@ -171,7 +170,7 @@ class CdkDefaultErrorHandler(CdkErrorHandler):
         return usual or create_fallback_error_resolution(response_or_exception)
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int = 0) -> float | None:
-        """Return the seconds that the first of the strategies says."""
+        """Return the seconds of the first backoff strategy that returns any, or None."""
         strategies: Any = self.backoff_strategies or []
         for strategy in strategies if is_list(strategies) else [strategies]:
             if seconds := strategy.backoff_time(

@@ -1,7 +1,7 @@
-"""Which names of airbyte-cdk there are, and where each is written.
+"""Table of the supported airbyte-cdk names and the modules that define them here.
 
-Rules of the room: one table, by name alone: airbyte-cdk has moved its classes between modules,
-and a connector may import one from wherever it once stood.
+The table is keyed by name only, without airbyte-cdk's module: airbyte-cdk has moved its classes
+between modules, and a connector may import a class from any of its former modules.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ NAMES: Final[Mapping[str, str]] = {
         "datetimes",
     ),
 }
-"""Name to module."""
+"""airbyte-cdk name to the module of this package that defines it."""
 
 
 def resolve_export(name: str) -> Any:
-    """Return the class or function that connectors import as ``name``, None if there is none.
+    """Return the class or function that connectors import as ``name``, or None if unsupported.
 
-    A class whose name tap_core uses for a class of its own is called ``Cdk...`` here.
+    A class whose name tap_core also uses for another class is defined as ``Cdk<name>`` here.
     """
     module = NAMES.get(name)
     if module is None:

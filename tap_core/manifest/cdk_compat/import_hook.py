@@ -1,10 +1,12 @@
-"""The Python beside a manifest, loaded: a class by the name that the manifest says.
+"""Loader of the Python files next to a manifest.
 
-Rules of the room: the files of a folder are one package with a name of its own, so that two
-connectors of one process never meet. What they import from ``airbyte_cdk`` they get from this
-room, whether or not airbyte-cdk is installed; imports of all others in the process stay as they
-are. What they import of themselves (``source_x.utils``) is looked for in the folder. Their
-``__init__.py`` is run when a name is asked of the package that is none of its files.
+- The files of a folder form a package with a unique name, so that the connectors of one process do
+  not share modules.
+- Their imports from ``airbyte_cdk`` resolve to `tap_core.manifest.cdk_compat`, whether or not
+  airbyte-cdk is installed. Imports of all other code in the process are unaffected.
+- Imports of the connector's own package (``source_x.utils``) are searched in the folder.
+- Their ``__init__.py`` runs only when a name is imported from the package that is not one of its
+  files.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ _STANDING_IN: Final[Mapping[str, ModuleType]] = {
     "isodate": isodate_stub,
     "requests_cache": requests_cache_stub,
 }
-"""Packages that airbyte-cdk brings, and what answers for them where they are not installed."""
+"""Dependencies of airbyte-cdk, and their substitutes if they are not installed."""
 _PREFIX: Final = "components_of_"
 _OWN: Final = ("source_declarative_manifest", "components")
 _IMPORT: Final = builtins.__import__
@@ -51,7 +53,8 @@ def load_class(class_name: str, folder: Path) -> type:
     """Return the class that a manifest in a folder names, such as ``source_x.components.Y``.
 
     Raises:
-        ManifestError: it is not there, or its file cannot be imported; file and line are named.
+        ManifestError: the class does not exist, or importing its file failed; the message contains
+            file and line.
     """
     module_name, _, name = class_name.rpartition(".")
     first, *rest = module_name.split(".")
@@ -72,7 +75,7 @@ def load_class(class_name: str, folder: Path) -> type:
 
 
 def _whole(package: str, name: str, folder: Path) -> bool:
-    """Return whether a package itself has a name, once its ``__init__.py`` was run."""
+    """Run the package's ``__init__.py``, and return True if the package then has the name."""
     try:
         _run_init(sys.modules[package])
     except Exception as error:
@@ -87,7 +90,7 @@ def _imported(name: str, class_name: str, folder: Path) -> ModuleType:
         if error.name and name.startswith(error.name):
             raise ManifestError(
                 f"class_name is '{class_name}', and there is no such Python file in {folder}:"
-                " put the connector's components.py beside the manifest."
+                " put the connector's components.py next to the manifest."
             ) from None
         raise _failure(error, folder) from error
     except Exception as error:
@@ -95,7 +98,7 @@ def _imported(name: str, class_name: str, folder: Path) -> ModuleType:
 
 
 def _failure(error: Exception, folder: Path) -> ManifestError:
-    """Say what went wrong in a file, and on which line."""
+    """Return the error of an import as a ManifestError with file and line."""
     own = str(folder.resolve())
     frames = [one for one in traceback.extract_tb(error.__traceback__) if own in one.filename]
     place = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
@@ -105,7 +108,7 @@ def _failure(error: Exception, folder: Path) -> ManifestError:
     if isinstance(error, ModuleNotFoundError) and error.name:
         if error.name.startswith(_PREFIX):
             own = error.name.partition(".")[2].replace(".", "/") or "__init__"
-            return ManifestError(f"{place}there is no file {own}.py beside the manifest.")
+            return ManifestError(f"{place}there is no file {own}.py next to the manifest.")
         words = f"the package '{error.name.partition('.')[0]}' is not installed: install it."
     return ManifestError(f"{place}{words}")
 
@@ -118,7 +121,10 @@ def _get_file(module: ModuleType) -> str:
 
 
 def _package(folder: Path, first: str) -> str:
-    """Return the name of a folder's package; ``first`` is what its own imports call it."""
+    """Return the module name of a folder's package, and register the package.
+
+    ``first`` is the package name that its own imports use.
+    """
     digest = hashlib.sha256(f"{folder}\0{first}".encode()).hexdigest()[:16]
     name = f"{_PREFIX}{digest}"
     with _turn:
@@ -135,7 +141,7 @@ def _package(folder: Path, first: str) -> str:
 
 
 def _run_init(package: ModuleType) -> None:
-    """Run the ``__init__.py`` of a folder, once; whoever is asked for by then finds it running."""
+    """Run the ``__init__.py`` of a folder once; imports during the run see the partial module."""
     if package.__dict__.get("IS_RUN"):
         return
     files = [Path(place, "__init__.py") for place in package.__path__]
@@ -151,7 +157,7 @@ def _run_init(package: ModuleType) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules of such packages, and nothing else."""
+    """Import finder for the modules of the folder packages only."""
 
     def find_spec(
         self,
@@ -159,7 +165,7 @@ class _Finder(MetaPathFinder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return where a module is, None for those of others."""
+        """Return the spec of a module, or None if it is not in a folder package."""
         if not fullname.startswith(_PREFIX):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
@@ -171,16 +177,16 @@ class _Finder(MetaPathFinder):
 
 
 def _tell_of_code(file: Path) -> None:
-    """Log that code of the connector's own is about to run, and which."""
+    """Log path and SHA-256 of a connector's Python file before it runs."""
     digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "unknown"
-    _log.info("The manifest runs Python code of its own: %s (SHA-256 %s).", file, digest)
+    _log.info("The manifest runs custom Python code: %s (SHA-256 %s).", file, digest)
 
 
 class _Loader(SourceFileLoader):
-    """Runs a file with imports of its own."""
+    """Module loader that gives a file its own ``__import__`` function."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the file."""
+        """Execute the file with the replaced ``__import__``."""
         _tell_of_code(Path(self.path))
         package = sys.modules[module.__name__.partition(".")[0]]
         own = {**builtins.__dict__, "__import__": _Imports(package).bring}
@@ -189,7 +195,7 @@ class _Loader(SourceFileLoader):
 
 
 class _Imports:
-    """What ``import`` does in the files of one package."""
+    """Import function of the files of one package."""
 
     def __init__(self, package: ModuleType) -> None:
         self._package = package.__name__
@@ -204,7 +210,7 @@ class _Imports:
         wanted: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """Import a module, as `__import__` does."""
+        """Return an imported module, with the signature of `__import__`."""
         root = name.partition(".")[0]
         if level == 0 and root == _CDK:
             return self._face(name, wanted or ())
@@ -223,17 +229,17 @@ class _Imports:
         return _IMPORT(name, scope, local, wanted or (), level)
 
     def _get_root_name(self, root: str) -> str:
-        """Return the name of the module that ``import root.inner`` binds, which is the first."""
+        """Return the name of the top-level module that ``import root.inner`` binds."""
         return f"{self._package}.{root}" if root == "components" else self._package
 
     def _with_files(self) -> ModuleType:
-        """Return the module pkgutil with a ``get_data`` that knows the folder's files."""
+        """Return a copy of the module pkgutil whose ``get_data`` reads files from the folder."""
         made = ModuleType(pkgutil.__name__)
         made.__dict__.update(vars(pkgutil), get_data=self._data)
         return made
 
     def _data(self, package: str, resource: str) -> bytes | None:
-        """Return what a file holds that lies in a package, None where there is none."""
+        """Return the content of a package's data file, or None if the file does not exist."""
         root, *steps = package.split(".")
         if root not in self._roots:
             return pkgutil.get_data(package, resource)
@@ -241,19 +247,23 @@ class _Imports:
         return file.read_bytes() if file.is_file() else None
 
     def _is_missing(self, name: str) -> bool:
-        """Return whether a name is none that the package has, and none of its files."""
+        """Return True if the name is neither an attribute nor a submodule of the package."""
         known = hasattr(sys.modules[self._package], name)
         return not known and find_spec(f"{self._package}.{name}") is None
 
     def _is_own(self, name: str) -> bool:
-        """Return whether a module is the folder's: other packages may be called the same."""
+        """Return True if the module is in the folder; ``components`` may be another package."""
         return name.partition(".")[0] != "components" or (self._folder / "components.py").exists()
 
     def _face(self, name: str, wanted: Sequence[str]) -> ModuleType:
-        """Return a module of airbyte-cdk that has what is wanted of it, and no more."""
+        """Return a module with the requested airbyte-cdk names.
+
+        Raises:
+            ImportError: no names are requested (``import airbyte_cdk…``).
+        """
         if not wanted:
             raise ImportError(
-                f"'import {name}' is not possible here: import the names that are used,"
+                f"'import {name}' is not supported: import the names that are used,"
                 f" 'from {name} import …'."
             )
         made = ModuleType(name)
@@ -267,7 +277,7 @@ class _Imports:
 
 
 def _stand_in(name: str, wanted: Sequence[str]) -> ModuleType:
-    """Return what stands for such a package, or for a module of it."""
+    """Return the substitute for an optional package or for a module of it."""
     root = name.partition(".")[0]
     found = _STANDING_IN[root]
     made = ModuleType(name)

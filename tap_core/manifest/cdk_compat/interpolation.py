@@ -1,7 +1,7 @@
-"""Templates as objects: a text with its parameters, evaluated with a configuration.
+"""Template objects of airbyte-cdk: a string with its parameters, evaluated with a configuration.
 
-Rules of the room: the templates are those of `tap_core.manifest.interpolation`; a text is compiled
-when it is first evaluated, since these objects are also made of texts that are none.
+`tap_core.manifest.interpolation` evaluates the templates. A string is compiled when it is first
+evaluated, since airbyte-cdk also creates these objects for strings that are not valid templates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _nothing() -> Mapping[str, Any]:
 def evaluate(
     given: Any, config: Mapping[str, Any], parameters: Mapping[str, Any], **seen: Any
 ) -> Any:
-    """Return what a value of a manifest gives: templates in it are evaluated, on all levels."""
+    """Return a manifest value with the templates at all levels evaluated."""
     if isinstance(given, InterpolatedString):
         return given.eval(config, **seen)
     if isinstance(given, str):
@@ -70,52 +70,52 @@ def _value(
 
 @dataclass
 class InterpolatedString:
-    """A text that may be a template."""
+    """String that may be a template."""
 
     string: str
     parameters: InitVar[Mapping[str, Any]]
     default: str | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Keep the parameters."""
+        """Store the parameters."""
         self.default = self.default or self.string
         self._parameters = parameters or {}
 
     def eval(self, config: Mapping[str, Any], **kwargs: Any) -> Any:
-        """Return what the text gives."""
+        """Return the evaluated value."""
         return _value(self.string, "value", config, self._parameters, kwargs)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the other is of the same text."""
+        """Return True if the other object has the same string."""
         return isinstance(other, InterpolatedString) and self.string == other.string
 
     def __hash__(self) -> int:
-        """Return the hash of the text."""
+        """Return the hash of the string."""
         return hash(self.string)
 
     @classmethod
     def create(cls, string_or_interpolated: Any, *, parameters: Mapping[str, Any]) -> Any:
-        """Return a text as such an object; what is one stays."""
+        """Return an instance from a string; an instance is returned unchanged."""
         if isinstance(string_or_interpolated, InterpolatedString):
             return string_or_interpolated
         is_text = isinstance(string_or_interpolated, str)
         text = string_or_interpolated if is_text else str(string_or_interpolated)
-        return cls(string=text, parameters=parameters)  # what is data stays data
+        return cls(string=text, parameters=parameters)  # a non-string value is not a template
 
 
 @dataclass
 class InterpolatedBoolean:
-    """A condition that may be a template."""
+    """Condition that may be a template."""
 
     condition: str
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Keep the parameters."""
+        """Store the parameters."""
         self._parameters = parameters or {}
 
     def eval(self, config: Mapping[str, Any], **additional_parameters: Any) -> bool:
-        """Return whether the condition holds."""
+        """Return True if the condition is true."""
         condition: Any = self.condition
         if isinstance(condition, bool):
             return condition
@@ -124,17 +124,17 @@ class InterpolatedBoolean:
 
 @dataclass
 class InterpolatedMapping:
-    """A mapping whose keys and values may be templates."""
+    """Mapping whose keys and values may be templates."""
 
     mapping: Mapping[str, Any]
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Keep the parameters."""
+        """Store the parameters."""
         self._parameters = parameters or {}
 
     def eval(self, config: Mapping[str, Any], **additional_parameters: Any) -> dict[str, Any]:
-        """Return the mapping that it gives."""
+        """Return the evaluated mapping."""
         return cast(
             dict[str, Any],
             evaluate(self.mapping, config, self._parameters, **additional_parameters),
@@ -143,14 +143,14 @@ class InterpolatedMapping:
 
 @dataclass
 class InterpolatedRequestInputProvider:
-    """Parameters, headers or a body of a request, as one template or as many."""
+    """Query parameters, headers or body of a request, as one template or a mapping of templates."""
 
     parameters: InitVar[Mapping[str, Any]]
     request_inputs: Any = None
     config: Mapping[str, Any] = field(default_factory=_nothing)
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Keep the parameters."""
+        """Store the parameters."""
         self._parameters = parameters or {}
 
     def eval_request_inputs(
@@ -160,7 +160,7 @@ class InterpolatedRequestInputProvider:
         valid_key_types: Any = None,  # noqa: ARG002  (airbyte-cdk's signature)
         valid_value_types: Any = None,  # noqa: ARG002
     ) -> Any:
-        """Return what they give; of a mapping, what is empty is left out."""
+        """Return the evaluated value; empty values of a mapping are omitted."""
         found = evaluate(
             self.request_inputs or {},
             self.config,
@@ -175,7 +175,7 @@ class InterpolatedRequestInputProvider:
 
 @dataclass
 class InterpolatedRequestOptionsProvider:
-    """What a request says besides its URL."""
+    """Query parameters, headers and body of a request."""
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any] = field(default_factory=_nothing)
@@ -187,7 +187,7 @@ class InterpolatedRequestOptionsProvider:
     query_properties_key: str | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Make a provider of each."""
+        """Store the parameters."""
         self._parameters = parameters or {}
 
     def _given(
@@ -203,7 +203,7 @@ class InterpolatedRequestOptionsProvider:
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the parameters of the query."""
+        """Return the query parameters."""
         found: Any = self._given(self.request_parameters, stream_slice, next_page_token)
         params = found if is_mapping(found) else _nothing()
         if not self.query_properties_key:
@@ -227,7 +227,7 @@ class InterpolatedRequestOptionsProvider:
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the body: a text, or the fields of a form."""
+        """Return the body: a string, or form fields."""
         return self._given(self.request_body_data, stream_slice, next_page_token)
 
     def get_request_body_json(
@@ -237,5 +237,5 @@ class InterpolatedRequestOptionsProvider:
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the document of the body."""
+        """Return the JSON body."""
         return self._given(self.request_body_json, stream_slice, next_page_token)

@@ -1,7 +1,7 @@
-"""Durations under the names of the package isodate, which connectors import for their cursors.
+"""Substitute for the package isodate, which connectors import for their cursors.
 
-Rules of the room: what has months or years is a `Duration`, everything else a plain timedelta, as
-there. Where isodate is installed, connectors get that one.
+As in isodate, a duration with months or years is a `Duration`, any other one a timedelta. If
+isodate is installed, connectors get the real package.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MONTHS_OF_A_YEAR = 12
 
 
 class Duration:
-    """A length of time with months or years, to be added to an instant or taken from one."""
+    """Duration with months or years, which can be added to or subtracted from a date."""
 
     def __init__(self, days: float = 0, months: int = 0, years: int = 0, **more: float) -> None:
         self.months: int = months
@@ -25,19 +25,19 @@ class Duration:
         self.tdelta: timedelta = timedelta(days=days, **more)
 
     def __radd__(self, other: Any) -> Any:
-        """Return a later instant."""
+        """Return the date plus the duration."""
         return self._after(other, 1)
 
     def __add__(self, other: Any) -> Any:
-        """Return a later instant."""
+        """Return the date plus the duration."""
         return self._after(other, 1)
 
     def __rsub__(self, other: Any) -> Any:
-        """Return an earlier instant."""
+        """Return the date minus the duration."""
         return self._after(other, -1)
 
     def __repr__(self) -> str:
-        """Return what it is made of."""
+        """Return the fields of the duration."""
         return f"Duration({self.tdelta}, months={self.months}, years={self.years})"
 
     def _after(self, other: Any, times: int) -> Any:
@@ -51,10 +51,10 @@ class Duration:
 
 
 def parse_duration(datestring: str) -> timedelta | Duration:
-    """Return the duration of a text in ISO 8601.
+    """Return the duration of an ISO 8601 string.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the string is not a duration.
     """
     found = ours.parse_duration(datestring)
     if not found.months:

@@ -1,6 +1,6 @@
-"""Plain values under airbyte-cdk's names: slices, records, words.
+"""Plain value types under airbyte-cdk's names: slices, records and enums.
 
-Rules of the room: values only; nothing is read or sent. A slice cannot be changed.
+This module only defines values; it reads and sends nothing. A stream slice is immutable.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ StreamState: TypeAlias = Mapping[str, Any]
 
 
 class CdkStreamSlice(Mapping[str, Any]):
-    """A slice: what tells it apart (``partition``), its interval (``cursor_slice``), and more."""
+    """Stream slice with a partition, a cursor interval (``cursor_slice``) and extra fields."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class CdkStreamSlice(Mapping[str, Any]):
 
     @property
     def partition(self) -> Mapping[str, Any]:
-        """What tells the slice apart, also in the state."""
+        """Partition of the slice, which also identifies it in the state."""
         found = self._partition
         while isinstance(found, CdkStreamSlice):
             found = found.partition
@@ -62,7 +62,7 @@ class CdkStreamSlice(Mapping[str, Any]):
 
     @property
     def cursor_slice(self) -> Mapping[str, Any]:
-        """Start and end of the interval."""
+        """Start and end of the cursor interval."""
         found = self._cursor_slice
         while isinstance(found, CdkStreamSlice):
             found = found.cursor_slice
@@ -70,19 +70,19 @@ class CdkStreamSlice(Mapping[str, Any]):
 
     @property
     def extra_fields(self) -> Mapping[str, Any]:
-        """What is known of the slice besides."""
+        """Additional values of the slice that are not part of the state."""
         return self._extra_fields
 
     def __repr__(self) -> str:
-        """Return the slice as a dict would show it."""
+        """Return the representation of the slice as a dict."""
         return repr(self._stream_slice)
 
     def __getitem__(self, key: str) -> Any:
-        """Return a value of the partition or of the interval."""
+        """Return a value of the partition or the interval."""
         return self._stream_slice[key]
 
     def __len__(self) -> int:
-        """Return how many values there are."""
+        """Return the number of values."""
         return len(self._stream_slice)
 
     def __iter__(self) -> Iterator[str]:
@@ -90,22 +90,22 @@ class CdkStreamSlice(Mapping[str, Any]):
         return iter(self._stream_slice)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the other, a dict or a slice, has the same values."""
+        """Return True if the other slice or dict has the same values."""
         if isinstance(other, CdkStreamSlice):
             return self._stream_slice == other._stream_slice
         return isinstance(other, dict) and self._stream_slice == other
 
     def __hash__(self) -> int:
-        """Return a hash of the values as text: they may hold dicts."""
+        """Return a hash of the values' representation, since values may be dicts."""
         return hash(repr(sorted(self._stream_slice.items(), key=repr)))
 
     def __json_serializable__(self) -> Any:
-        """Return a dict of the values."""
+        """Return the values as a dict."""
         return self._stream_slice
 
 
 class Record(Mapping[str, Any]):
-    """A record, the stream that it is of, and its slice."""
+    """Record with the name of its stream and its slice."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Record(Mapping[str, Any]):
         self.file_reference: Any = file_reference
 
     def __repr__(self) -> str:
-        """Return the record as a dict would show it."""
+        """Return the representation of the record as a dict."""
         return repr(self.data)
 
     def __getitem__(self, key: str) -> Any:
@@ -128,29 +128,29 @@ class Record(Mapping[str, Any]):
         return self.data[key]
 
     def __len__(self) -> int:
-        """Return how many fields there are."""
+        """Return the number of fields."""
         return len(self.data)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the fields."""
+        """Iterate over the field names."""
         return iter(self.data)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the other is a record with the same fields."""
+        """Return True if the other object is a record with the same fields."""
         return isinstance(other, Record) and self.data == other.data
 
-    __hash__ = None  # type: ignore[assignment]  # its fields may hold anything
+    __hash__ = None  # type: ignore[assignment]  # its fields may be unhashable
 
 
 class SyncMode(Enum):
-    """How a stream is read."""
+    """Sync mode of a stream."""
 
     full_refresh = "full_refresh"
     incremental = "incremental"
 
 
 class FailureType(Enum):
-    """Whose fault a failure is."""
+    """Category of a failure: system, configuration or transient."""
 
     system_error = "system_error"
     config_error = "config_error"
@@ -158,7 +158,7 @@ class FailureType(Enum):
 
 
 class Type(Enum):
-    """The kinds of Airbyte's messages."""
+    """Type of an Airbyte message."""
 
     RECORD = "RECORD"
     STATE = "STATE"
@@ -168,14 +168,14 @@ class Type(Enum):
 
 @dataclass
 class AirbyteMessage:
-    """A message; streams here give records themselves, so none is ever met."""
+    """Airbyte message, for imports and type hints only: streams here yield records themselves."""
 
     type: Type
     record: Any = None
 
 
 class HttpMethod(Enum):
-    """Methods of requests."""
+    """HTTP method."""
 
     DELETE = "DELETE"
     GET = "GET"
@@ -184,7 +184,7 @@ class HttpMethod(Enum):
 
 
 class RequestOptionType(Enum):
-    """Where a value goes in a request."""
+    """Location of a value in a request."""
 
     request_parameter = "request_parameter"
     header = "header"
@@ -194,7 +194,7 @@ class RequestOptionType(Enum):
 
 
 class CdkResponseAction(Enum):
-    """What is to be done about an answer."""
+    """Action for a response."""
 
     SUCCESS = "SUCCESS"
     RETRY = "RETRY"
@@ -209,7 +209,7 @@ class CdkResponseAction(Enum):
 
 @dataclass
 class CdkErrorResolution:
-    """What an error handler says of an answer."""
+    """Resolution of an error handler for a response."""
 
     response_action: CdkResponseAction | None = None
     failure_type: FailureType | None = None
@@ -217,7 +217,7 @@ class CdkErrorResolution:
 
 
 class AirbyteTracedException(Exception):  # noqa: N818  (airbyte-cdk's name)
-    """A failure with words for a person, and others for whoever looks into it."""
+    """Failure with a message for the user and an internal message for developers."""
 
     def __init__(
         self,
@@ -236,14 +236,14 @@ class AirbyteTracedException(Exception):  # noqa: N818  (airbyte-cdk's name)
 
 
 class DefaultBackoffException(requests.HTTPError):
-    """An answer after which the request is to be tried again."""
+    """Error response after which the request is to be retried."""
 
     def __init__(self, request: Any, response: Any, error_message: str = "", **_: Any) -> None:
         super().__init__(error_message, request=request, response=response)
 
 
 class UserDefinedBackoffException(DefaultBackoffException):
-    """The same, with the seconds to wait before."""
+    """Error response after which the request is to be retried after `backoff` seconds."""
 
     def __init__(self, backoff: float, request: Any, response: Any, **more: Any) -> None:
         super().__init__(request, response, **more)

@@ -1,6 +1,6 @@
-"""Pagination strategies to be subclassed.
+"""Base classes of custom pagination strategies under airbyte-cdk's names.
 
-Rules of the room: a strategy is asked after each page; what it is asked for is this package's.
+The paginator of this package calls a strategy after each page and sends the next request.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = [
 
 @dataclass
 class CdkPaginationStrategy:
-    """Says which page comes next."""
+    """Base class of pagination strategies."""
 
     @property
     def initial_token(self) -> Any:
-        """The token of the first request, None for none."""
+        """Token of the first request, or None."""
         return None
 
     def next_page_token(
@@ -42,53 +42,53 @@ class CdkPaginationStrategy:
         last_record: Any,
         last_page_token_value: Any = None,
     ) -> Any:
-        """Return the next token, None after the last page."""
+        """Return the token of the next page, or None after the last page."""
         raise NotImplementedError
 
     def get_page_size(self) -> int | None:
-        """Return how many records a page is asked to have."""
+        """Return the page size to request, in records, or None."""
         return None
 
     def reset(self) -> None:
-        """Begin anew; a walk begins with the initial token."""
+        """Reset the strategy; the pagination restarts with the initial token."""
 
 
 @dataclass
 class _Counting(CdkPaginationStrategy):
-    """Ends with a page that has fewer records than were asked for."""
+    """Pagination strategy that ends with a page that has fewer records than requested."""
 
     config: Mapping[str, Any]
     page_size: Any
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Settle the size of a page."""
+        """Evaluate the page size."""
         self._page_size = _size(self.page_size, self.config, parameters)
 
     def _is_last(self, size: int) -> bool:
         return size == 0 or bool(self._page_size and size < self._page_size)
 
     def get_page_size(self) -> int | None:
-        """Return how many records a page is asked to have."""
+        """Return the page size to request, in records, or None."""
         return self._page_size
 
 
 @dataclass
 class CdkPageIncrement(_Counting):
-    """Counts pages, until one has fewer records than were asked for."""
+    """Pagination strategy that counts pages, until a page has fewer records than requested."""
 
     start_from_page: int = 0
     inject_on_first_request: bool = False
     extractor: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Begin with the first page."""
+        """Evaluate the page size and set the first page."""
         super().__post_init__(parameters)
         self._page = self.start_from_page
 
     @property
     def initial_token(self) -> Any:
-        """The first page's number, None where the first request has none."""
+        """Number of the first page, or None if the first request has no page number."""
         return self.start_from_page if self.inject_on_first_request else None
 
     def next_page_token(
@@ -98,20 +98,20 @@ class CdkPageIncrement(_Counting):
         last_record: Any,  # noqa: ARG002
         last_page_token_value: Any = None,
     ) -> Any:
-        """Return the next page's number, None after a short or an empty page."""
+        """Return the number of the next page, or None after a short or empty page."""
         if self._is_last(last_page_size):
             return None
         known = self.start_from_page if last_page_token_value is None else last_page_token_value
         return int(known) + 1
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Return to the first page."""
         self._page = self.start_from_page
 
 
 @dataclass
 class CdkOffsetIncrement(_Counting):
-    """Counts records, until a page has fewer than were asked for."""
+    """Pagination strategy that counts records, until a page has fewer than requested."""
 
     extractor: Any = None
     decoder: Any = None
@@ -119,7 +119,7 @@ class CdkOffsetIncrement(_Counting):
 
     @property
     def initial_token(self) -> Any:
-        """Zero, None where the first request has no offset."""
+        """Offset 0, or None if the first request has no offset."""
         return 0 if self.inject_on_first_request else None
 
     def next_page_token(
@@ -129,7 +129,7 @@ class CdkOffsetIncrement(_Counting):
         last_record: Any,  # noqa: ARG002
         last_page_token_value: Any = None,
     ) -> Any:
-        """Return the next offset, None after a short or an empty page."""
+        """Return the next offset, or None after a short or empty page."""
         if self._is_last(last_page_size):
             return None
         return int(last_page_token_value or 0) + last_page_size
@@ -137,7 +137,7 @@ class CdkOffsetIncrement(_Counting):
 
 @dataclass
 class CursorPaginationStrategy(CdkPaginationStrategy):
-    """Takes the next token from the answer."""
+    """Pagination strategy that takes the next token from the response."""
 
     cursor_value: Any
     config: Mapping[str, Any]
@@ -147,7 +147,7 @@ class CursorPaginationStrategy(CdkPaginationStrategy):
     decoder: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Read both templates."""
+        """Parse the cursor value and the stop condition as templates."""
         self._cursor_value = InterpolatedString.create(self.cursor_value, parameters=parameters)
         self._stop_condition = self.stop_condition
         if isinstance(self.stop_condition, str):
@@ -160,7 +160,7 @@ class CursorPaginationStrategy(CdkPaginationStrategy):
         last_record: Any,
         last_page_token_value: Any = None,  # noqa: ARG002  (airbyte-cdk's signature)
     ) -> Any:
-        """Return the next token, None where the answer has none or the walk is over."""
+        """Return the next token, or None if the response has none or the stop condition is true."""
         decoder = self.decoder or CdkJsonDecoder(parameters={})
         seen: dict[str, Any] = {
             "response": next(iter(decoder.decode(response)), None) or {},
@@ -173,7 +173,7 @@ class CursorPaginationStrategy(CdkPaginationStrategy):
         return self._cursor_value.eval(self.config, **seen) or None
 
     def get_page_size(self) -> int | None:
-        """Return how many records a page is asked to have."""
+        """Return the page size to request, in records, or None."""
         return self.page_size
 
 

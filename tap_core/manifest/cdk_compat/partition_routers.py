@@ -1,7 +1,7 @@
-"""Partition routers to be subclassed, and parent streams as their authors see them.
+"""Base classes of custom partition routers, and parent streams in airbyte-cdk's form.
 
-Rules of the room: a parent is read through the stream that its slices are for; who that is comes
-with `Owner`, when the slices are asked for.
+A parent stream is read through the stream that uses its slices. `StreamOwner` holds that stream
+from the time at which slices are requested.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ __all__ = [
 
 @dataclass
 class StreamOwner:
-    """The stream that components of others work for, known once it asks them."""
+    """Holder of the stream that uses a custom component, set when the stream calls it."""
 
     stream: DeclarativeStreamProtocol | None = None
 
     def parent(self, declared: Any) -> DeclarativeStreamProtocol:
-        """Return the stream of a part of the manifest.
+        """Return the parent stream that a node of the manifest declares.
 
         Raises:
-            RuntimeError: nobody has asked yet.
+            RuntimeError: no slices have been requested yet.
         """
         if self.stream is None:
-            raise RuntimeError("A parent stream can be read when slices are asked for, not before.")
+            raise RuntimeError("A parent stream can only be read while slices are requested.")
         return self.stream.parent(declared)
 
 
 class CdkPartition:
-    """One slice of a stream, to be read."""
+    """Slice of a parent stream, with a method to read it."""
 
     def __init__(self, stream: CdkStream, stream_slice: CdkStreamSlice) -> None:
         self._stream = stream
@@ -68,7 +68,7 @@ class CdkPartition:
 
 
 class CdkStream:
-    """A parent stream: its slices, and their records."""
+    """Parent stream: its slices and their records."""
 
     def __init__(self, owner: StreamOwner, declared: Any) -> None:
         self._owner = owner
@@ -81,17 +81,17 @@ class CdkStream:
 
     @property
     def cursor_field(self) -> str | list[str]:
-        """The name of its cursor, an empty list without one."""
+        """Name of the cursor field, or an empty list without a cursor."""
         return getattr(self._stream, "replication_key", None) or []
 
     @property
     def supports_incremental(self) -> bool:
-        """Whether it has a cursor."""
+        """True if the stream has a cursor."""
         return bool(self.cursor_field)
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """How far it has been read since a state was set; nothing before."""
+        """State reached since a state was set; empty before."""
         if self._resumed is None:
             return {}
         key = str(self.cursor_field)
@@ -99,17 +99,17 @@ class CdkStream:
 
     @state.setter
     def state(self, value: Mapping[str, Any]) -> None:
-        """Read what is new since a state from now on."""
+        """Set the state from which the next reads continue."""
         parent = self._owner.parent(self._declared)
         self._resumed = cast(ResumableParent, parent).resumed(value) if value else None
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the stream."""
         return str(self._declared.get("name") or self._stream.name)
 
     def stream_slices(self, **_: Any) -> Iterator[CdkStreamSlice]:
-        """Yield its slices; at least one, which may be empty."""
+        """Yield the slices; at least one, which may be empty."""
         for context in self._stream.slices():
             yield CdkStreamSlice(
                 partition=dict(context or {}),
@@ -118,7 +118,7 @@ class CdkStream:
             )
 
     def generate_partitions(self) -> Iterator[CdkPartition]:
-        """Yield its slices, each to be read."""
+        """Yield the slices as readable partitions."""
         for one in self.stream_slices():
             yield CdkPartition(self, one)
 
@@ -129,7 +129,7 @@ class CdkStream:
         stream_slice: Any = None,
         stream_state: Any = None,  # noqa: ARG002
     ) -> Iterator[Record]:
-        """Yield the records of a slice, those of all without one."""
+        """Yield the records of a slice, or of all slices if no slice is passed."""
         stream, name = self._stream, self.name
         slices = list(stream.slices()) if stream_slice is None else [_context(stream_slice)]
         for context in slices:
@@ -138,7 +138,7 @@ class CdkStream:
                 yield Record(record, name, made)
 
     def read_only_records(self, state: Any = None) -> Iterator[Record]:  # noqa: ARG002
-        """Yield all records."""
+        """Yield the records of all slices."""
         return self.read_records()
 
 
@@ -149,7 +149,7 @@ def _context(stream_slice: Any) -> dict[str, Any] | None:
 
 @dataclass
 class StreamSlicer:
-    """Gives the slices of a stream, and says what they add to requests."""
+    """Base class of components that generate stream slices and add request options for them."""
 
     def stream_slices(self) -> Iterable[Any]:
         """Return the slices."""
@@ -161,7 +161,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return parameters to add to the query."""
+        """Return the query parameters to add."""
         return self._get_request_option(RequestOptionType.request_parameter, stream_slice)
 
     def get_request_headers(
@@ -170,7 +170,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return headers to add."""
+        """Return the headers to add."""
         return self._get_request_option(RequestOptionType.header, stream_slice)
 
     def get_request_body_data(
@@ -179,7 +179,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return fields to add to a form."""
+        """Return the form fields to add."""
         return self._get_request_option(RequestOptionType.body_data, stream_slice)
 
     def get_request_body_json(
@@ -188,7 +188,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return members to add to a document."""
+        """Return the JSON members to add."""
         return self._get_request_option(RequestOptionType.body_json, stream_slice)
 
     def _get_request_option(
@@ -201,15 +201,15 @@ class StreamSlicer:
 
 @dataclass
 class CdkPartitionRouter(StreamSlicer):
-    """The base of partition routers."""
+    """Base class of partition routers."""
 
     def get_stream_state(self) -> Mapping[str, Any] | None:
-        """Return nothing: the state is the stream's."""
+        """Return None: the stream keeps the state."""
 
 
 @dataclass
 class CdkListPartitionRouter(CdkPartitionRouter):
-    """A slice for each value of a list."""
+    """Partition router with a slice per value of a list."""
 
     values: Any
     cursor_field: Any
@@ -218,7 +218,7 @@ class CdkListPartitionRouter(CdkPartitionRouter):
     request_option: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Settle the values."""
+        """Evaluate the values."""
         self.values = evaluate(self.values, self.config, parameters)
         self._cursor_field = InterpolatedString.create(self.cursor_field, parameters=parameters)
 
@@ -237,7 +237,7 @@ class CdkListPartitionRouter(CdkPartitionRouter):
 
 @dataclass
 class CdkParentStreamConfig:
-    """A stream whose records are slices of another."""
+    """Parent stream whose records become slices of the child stream."""
 
     stream: Any
     parent_key: Any
@@ -250,7 +250,7 @@ class CdkParentStreamConfig:
     lazy_read_pointer: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Read both names as templates."""
+        """Parse the parent key and the partition field as templates."""
         self.parent_key = InterpolatedString.create(self.parent_key, parameters=parameters)
         self.partition_field = InterpolatedString.create(
             self.partition_field, parameters=parameters
@@ -259,20 +259,24 @@ class CdkParentStreamConfig:
 
 @dataclass
 class CdkSubstreamPartitionRouter(CdkPartitionRouter):
-    """A slice for each record of one or several parents."""
+    """Partition router with a slice per record of one or more parent streams."""
 
     parent_stream_configs: list[Any] = field()
     config: Mapping[str, Any] = field()
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Keep the parameters."""
+        """Store the parameters.
+
+        Raises:
+            ValueError: `parent_stream_configs` is empty.
+        """
         if not self.parent_stream_configs:
             raise ValueError("parent_stream_configs is empty: name at least one parent stream.")
         self._parameters = parameters
 
     def stream_slices(self) -> Iterable[Any]:
-        """Yield a slice for each record of the parents that has the key."""
+        """Yield a slice for each parent record that has the parent key."""
         for parent in self.parent_stream_configs:
             name = parent.partition_field.eval(self.config)
             find = make_getter(split_path(str(parent.parent_key.eval(self.config))))
@@ -306,7 +310,7 @@ class CdkSubstreamPartitionRouter(CdkPartitionRouter):
 def _injected(
     option: CdkRequestOption | None, kind: RequestOptionType, value: Any, config: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return what an option adds to a part of a request, where it is for that part."""
+    """Return the values that a request option adds to the specified part of a request."""
     target: MutableMapping[str, Any] = {}
     if option is not None and option.inject_into == kind and value:
         option.inject_into_request(target, value, config)

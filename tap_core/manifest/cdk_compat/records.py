@@ -1,7 +1,7 @@
-"""Extractors, filters, transformations, decoders and type conversion, to be subclassed.
+"""Base classes of custom extractors, filters, transformations, decoders and type transformers.
 
-Rules of the room: what a base class does is what this package's component of the same name does.
-Fields stand in airbyte-cdk's order, since subclasses add theirs behind them.
+A base class behaves like this package's component of the same name. Fields have airbyte-cdk's
+order, since subclasses append their own fields.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ __all__ = [
 
 
 class CdkDecoder:
-    """Reads the documents of an answer."""
+    """Base class of decoders."""
 
     def is_stream_response(self) -> bool:
-        """Return whether an answer is read while it comes; here it is read first."""
+        """Return True if the decoder reads a response as a stream; here the body is read first."""
         return False
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of an answer."""
+        """Yield the documents of a response."""
         raise NotImplementedError
 
 
 class CdkJsonDecoder(CdkDecoder):
-    """JSON: one document, or the elements of a list."""
+    """JSON decoder: one document, or the elements of a list."""
 
     def __init__(self, parameters: Mapping[str, Any] | None = None) -> None:
         self._parameters = parameters or {}
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of an answer."""
+        """Yield the documents of a response."""
         return ours.JsonDecoder().decode(response)
 
 
@@ -68,16 +68,16 @@ def _json_decoder() -> Any:
 
 @dataclass
 class RecordExtractor:
-    """Finds the records of an answer."""
+    """Base class of record extractors."""
 
     def extract_records(self, response: requests.Response) -> Iterable[Any]:
-        """Return the records of an answer."""
+        """Return the records of a response."""
         raise NotImplementedError
 
 
 @dataclass
 class CdkDpathExtractor(RecordExtractor):
-    """Finds the records at a path."""
+    """Extractor of the records at a path."""
 
     field_path: list[Any]
     config: Mapping[str, Any]
@@ -86,7 +86,7 @@ class CdkDpathExtractor(RecordExtractor):
     record_expander: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Settle the path."""
+        """Evaluate the path."""
         self._field_path = [
             InterpolatedString.create(step, parameters=parameters) for step in self.field_path
         ]
@@ -94,21 +94,21 @@ class CdkDpathExtractor(RecordExtractor):
         self._extractor = our_records.DpathExtractor(steps, self.record_expander)
 
     def extract_records(self, response: requests.Response) -> Iterable[Any]:
-        """Yield the records of an answer."""
+        """Yield the records of a response."""
         for document in self.decoder.decode(response):
             yield from self._extractor.extract(document, {})
 
 
 @dataclass
 class CdkRecordFilter:
-    """Keeps the records for which a condition holds."""
+    """Filter that keeps the records for which a condition is true."""
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any]
     condition: str = ""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Keep the condition."""
+        """Parse the condition as a template."""
         self._filter_interpolator = InterpolatedBoolean(self.condition, parameters=parameters)
 
     def filter_records(
@@ -118,7 +118,7 @@ class CdkRecordFilter:
         stream_slice: Any = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Iterable[Mapping[str, Any]]:
-        """Yield the records that stay."""
+        """Yield the records for which the condition is true."""
         for record in records:
             seen: dict[str, Any] = {
                 "record": record,
@@ -131,7 +131,7 @@ class CdkRecordFilter:
 
 @dataclass
 class RecordTransformation:
-    """Changes records, in place."""
+    """Base class of transformations, which change records in place."""
 
     def transform(
         self,
@@ -140,19 +140,19 @@ class RecordTransformation:
         stream_state: Mapping[str, Any] | None = None,
         stream_slice: Any = None,
     ) -> Any:
-        """Change a record; what is returned does not matter."""
+        """Change a record in place; the return value is ignored."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the other holds the same."""
+        """Return True if the other object has the same attributes."""
         return other.__dict__ == self.__dict__
 
-    __hash__ = None  # type: ignore[assignment]  # what it holds may be anything
+    __hash__ = None  # type: ignore[assignment]  # its attributes may be unhashable
 
 
 @dataclass(frozen=True)
 class CdkAddedFieldDefinition:
-    """A field that is added, and its value."""
+    """Path and value of a field to add."""
 
     path: list[str]
     value: Any
@@ -161,7 +161,7 @@ class CdkAddedFieldDefinition:
 
     @classmethod
     def of(cls, given: Any) -> CdkAddedFieldDefinition:
-        """Return what a mapping of a manifest says; what is one stays."""
+        """Return an instance from a mapping of the manifest; an instance is returned unchanged."""
         if not is_dict(given):
             return cast("CdkAddedFieldDefinition", given)
         return cls(given["path"], given["value"], given.get("value_type"), {})
@@ -169,7 +169,7 @@ class CdkAddedFieldDefinition:
 
 @dataclass(frozen=True)
 class ParsedFieldDefinition:
-    """The same, its value as a template."""
+    """Path of a field to add, with its value as a template."""
 
     path: list[str]
     value: InterpolatedString
@@ -179,7 +179,7 @@ class ParsedFieldDefinition:
 
 @dataclass
 class CdkAddFields(RecordTransformation):
-    """Adds fields, or replaces their values."""
+    """Transformation that adds or replaces fields."""
 
     fields: list[Any]
     parameters: InitVar[Mapping[str, Any]]
@@ -189,7 +189,7 @@ class CdkAddFields(RecordTransformation):
     )
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Read the values as templates."""
+        """Parse the values as templates."""
         self._filter_interpolator = InterpolatedBoolean(self.condition, parameters=parameters)
         for given in self.fields:
             one = CdkAddedFieldDefinition.of(given)
@@ -214,7 +214,7 @@ class CdkAddFields(RecordTransformation):
 
 
 class TransformConfig(Flag):
-    """Which conversions a `TypeTransformer` makes."""
+    """Conversions that a `TypeTransformer` applies."""
 
     NoTransform = auto()
     DefaultSchemaNormalization = auto()
@@ -222,32 +222,36 @@ class TransformConfig(Flag):
 
 
 class TypeTransformer:
-    """Converts values to the types of a schema, or as a function says."""
+    """Transformer that converts values to the types of a schema, or with a custom function."""
 
     def __init__(self, config: TransformConfig = TransformConfig.NoTransform) -> None:
         if TransformConfig.NoTransform in config and config != TransformConfig.NoTransform:
-            raise ValueError("NoTransform goes with no other conversion.")
+            raise ValueError("NoTransform cannot be combined with other conversions.")
         self._config = config
         self._custom_normalizer: Callable[[Any, dict[str, Any]], Any] | None = None
 
     def registerCustomTransform(  # noqa: N802  (airbyte-cdk's name)
         self, normalization_callback: Callable[[Any, dict[str, Any]], Any]
     ) -> Callable[[Any, dict[str, Any]], Any]:
-        """Set the function: from a value and its schema to the value that counts."""
+        """Set the custom function, which maps a value and its schema to the new value.
+
+        Raises:
+            ValueError: the config does not include CustomSchemaNormalization.
+        """
         if TransformConfig.CustomSchemaNormalization not in self._config:
-            raise ValueError("A function is for TransformConfig.CustomSchemaNormalization.")
+            raise ValueError("A custom function needs TransformConfig.CustomSchemaNormalization.")
         self._custom_normalizer = normalization_callback
         return normalization_callback
 
     @staticmethod
     def default_convert(original_item: Any, subschema: dict[str, Any]) -> Any:
-        """Return a value as its schema wants it."""
+        """Return a value converted to the type of its schema."""
         holder = {"value": original_item}
         make_normalizer({"type": "object", "properties": {"value": subschema}})(holder)
         return holder["value"]
 
     def transform(self, record: dict[str, Any], schema: Mapping[str, Any]) -> None:
-        """Convert the values of a record, in place."""
+        """Convert the values of a record in place."""
         if TransformConfig.DefaultSchemaNormalization in self._config:
             make_normalizer(cast(dict[str, Any], schema))(record)
         if self._custom_normalizer is not None:
@@ -257,7 +261,7 @@ class TypeTransformer:
 def _descend(
     value: Any, schema: Mapping[str, Any], convert: Callable[[Any, dict[str, Any]], Any]
 ) -> None:
-    """Convert what is in a value, outer before inner."""
+    """Convert the values within a value, parents before children."""
     if is_dict(value):
         properties: Mapping[str, Any] = schema.get("properties") or {}
         for name, one in properties.items():

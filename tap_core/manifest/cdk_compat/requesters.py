@@ -1,7 +1,7 @@
-"""Requesters to be subclassed: what is asked for, said method by method.
+"""Base classes of custom requesters under airbyte-cdk's names.
 
-Rules of the room: nothing is sent here. A subclass may say URL, parameters, headers and body;
-sending, retries and waits are the stream's.
+A requester sends nothing. A subclass may override the methods for URL, query parameters, headers
+and body; the stream sends the requests, with retries and waits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["CdkHttpRequester", "CdkRequestOption", "Requester"]
 
 @dataclass
 class CdkRequestOption:
-    """Where a value goes in a request."""
+    """Location of a value in a request."""
 
     inject_into: RequestOptionType
     parameters: InitVar[Mapping[str, Any]]
@@ -31,7 +31,7 @@ class CdkRequestOption:
     field_path: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Read the names as templates."""
+        """Parse the field name or path as templates."""
         self.inject_into = RequestOptionType(getattr(self.inject_into, "value", self.inject_into))
         if self.field_name is not None:
             self.field_name = InterpolatedString.create(self.field_name, parameters=parameters)
@@ -43,7 +43,7 @@ class CdkRequestOption:
     def inject_into_request(
         self, target: MutableMapping[str, Any], value: Any, config: Mapping[str, Any]
     ) -> None:
-        """Put a value where the option says."""
+        """Set a value at the option's field name or path."""
         names = [self.field_name] if self.field_path is None else self.field_path
         *way, last = [str(one.eval(config)) for one in names]
         for name in way:
@@ -52,12 +52,12 @@ class CdkRequestOption:
 
 
 class Requester:
-    """Says what a request is."""
+    """Base class of requesters."""
 
 
 @dataclass
 class CdkHttpRequester(Requester):
-    """Says what a request is, as a manifest does."""
+    """Requester that builds requests from the options of a manifest."""
 
     name: str
     config: Mapping[str, Any]
@@ -78,7 +78,7 @@ class CdkHttpRequester(Requester):
     decoder: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Read URL and path as templates."""
+        """Store the parameters and the request options provider, or create a default provider."""
         self._parameters = parameters or {}
         if self.request_options_provider is None:
             self._request_options_provider = InterpolatedRequestOptionsProvider(
@@ -104,7 +104,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> str:
-        """Return the whole URL, without a path of its own."""
+        """Return the URL: ``url``, else ``url_base``."""
         return self._given(self.url or self.url_base, stream_slice, next_page_token)
 
     def get_url_base(
@@ -114,7 +114,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> str:
-        """Return what the path is joined to."""
+        """Return the URL that the path is joined to: ``url_base``, else ``url``."""
         return self._given(self.url_base or self.url, stream_slice, next_page_token)
 
     def get_path(
@@ -128,7 +128,7 @@ class CdkHttpRequester(Requester):
         return self._given(self.path, stream_slice, next_page_token)
 
     def get_method(self) -> HttpMethod:
-        """Return the method."""
+        """Return the HTTP method."""
         return self._http_method
 
     def get_request_params(
@@ -138,7 +138,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the parameters of the query."""
+        """Return the query parameters."""
         return self._request_options_provider.get_request_params(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
@@ -162,7 +162,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the body: a text, or the fields of a form."""
+        """Return the body: a string, or form fields."""
         return self._request_options_provider.get_request_body_data(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
@@ -174,14 +174,14 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the document of the body."""
+        """Return the JSON body."""
         return self._request_options_provider.get_request_body_json(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
 
     @classmethod
     def _join_url(cls, url_base: str, path: str | None = None) -> str:
-        """Return a path joined to a URL."""
+        """Return a path joined to a base URL."""
         if not path:
             return url_base
         return urljoin(url_base if url_base.endswith("/") else f"{url_base}/", path.lstrip("/"))

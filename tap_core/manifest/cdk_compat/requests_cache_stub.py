@@ -1,7 +1,7 @@
-"""Answers under the names of the package requests_cache, by which connectors type them.
+"""Substitute for the response types of the package requests_cache, used in connectors' type hints.
 
-Rules of the room: an answer is always one of requests'; nothing else of that package is here.
-Where requests_cache is installed, connectors get that one.
+All of them are `requests.Response`; the rest of the package is not provided. If requests_cache is
+installed, connectors get the real package.
 """
 
 from __future__ import annotations

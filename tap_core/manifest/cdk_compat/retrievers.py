@@ -1,7 +1,6 @@
-"""Retrievers to be subclassed: what reads the slices of a stream.
+"""Base class of custom retrievers under airbyte-cdk's name.
 
-Rules of the room: pages are read by the stream; a subclass may read other slices besides, and
-change what comes of them.
+The stream reads the pages. A subclass may read additional slices and change their records.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ __all__ = ["CdkSimpleRetriever"]
 
 @dataclass
 class CdkSimpleRetriever:
-    """Reads the pages of a slice."""
+    """Retriever whose records are read by the stream."""
 
     requester: Any
     record_selector: Any
@@ -32,12 +31,12 @@ class CdkSimpleRetriever:
     ignore_stream_slicer_parameters_on_paginated_requests: bool = False
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Keep the parameters."""
+        """Store the parameters."""
         self._parameters = parameters or {}
         self.reads: Callable[[CdkStreamSlice | None], Iterable[Any]] | None = None
 
     def stream_slices(self) -> Iterable[Any]:
-        """Return no slices: they are the stream's."""
+        """Return no slices: the stream generates them."""
         return ()
 
     def _read_pages(self, *_args: Any) -> Iterable[Any]:
@@ -57,8 +56,8 @@ class CdkSimpleRetriever:
         """Return the records of a slice.
 
         Raises:
-            RuntimeError: no stream is being read.
+            RuntimeError: the stream is not being read.
         """
         if self.reads is None:
-            raise RuntimeError("Records are read while a stream is, not before.")
+            raise RuntimeError("Records can only be read while the stream is being read.")
         return self.reads(stream_slice)

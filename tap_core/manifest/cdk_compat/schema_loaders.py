@@ -1,7 +1,7 @@
-"""Schema loaders and state migrations to be subclassed.
+"""Base classes of custom schema loaders under airbyte-cdk's names.
 
-Rules of the room: files are looked for in the manifest's folder, as its own loaders do. The class
-that a connector imports knows that folder (`within`).
+Files are searched in the manifest's folder, as by this package's own loaders. The class that a
+connector imports is bound to that folder (`CdkJsonFileSchemaLoader.within`).
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ __all__ = [
 
 
 def default_file_path() -> str:
-    """Return where the schema of a stream is without a path: the template of airbyte-cdk."""
+    """Return the default path of a stream's schema file: airbyte-cdk's template."""
     return "./schemas/{{ parameters['name'] }}.json"
 
 
 @dataclass
 class CdkSchemaLoader:
-    """Gives the schema of a stream."""
+    """Base class of schema loaders."""
 
     def get_json_schema(self) -> Mapping[str, Any]:
-        """Return the schema of a record."""
+        """Return the JSON schema of the stream's records."""
         raise NotImplementedError
 
 
 @dataclass
 class CdkInlineSchemaLoader(CdkSchemaLoader):
-    """A schema that stands in the manifest."""
+    """Schema written in the manifest."""
 
     schema: dict[str, Any]
     parameters: InitVar[Mapping[str, Any]]
@@ -55,7 +55,7 @@ class _Named:
 
 @dataclass
 class CdkJsonFileSchemaLoader(CdkSchemaLoader):
-    """A schema in a JSON file, by default the one that bears the stream's name."""
+    """Schema in a JSON file, which is named after the stream by default."""
 
     config: Mapping[str, Any]
     parameters: InitVar[Mapping[str, Any]]
@@ -65,17 +65,17 @@ class CdkJsonFileSchemaLoader(CdkSchemaLoader):
 
     @classmethod
     def within(cls, folder: Path) -> type[CdkJsonFileSchemaLoader]:
-        """Return the class for the files of a folder."""
+        """Return a subclass that reads files from the folder."""
         return type(cls.__name__, (cls,), {"FOLDER": folder, "__module__": cls.__module__})
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Settle the path; a subclass may settle it otherwise, in `file_path`."""
+        """Parse the path as a template; a subclass may set another `file_path`."""
         self._name = str((parameters or {}).get("name", ""))
         self.file_path = InterpolatedString.create(self.file_path, parameters=parameters or {})
 
     def get_json_schema(self) -> Mapping[str, Any]:
-        """Return the schema of the file."""
+        """Return the schema in the file."""
         path = str(evaluate(self.file_path, self.config, {}))
         loader = ours.JsonFileSchemaLoader(path, self.FOLDER, "JsonFileSchemaLoader")
         name = getattr(self, "_name", "")
-        return loader.json_schema(_Named(name))  # type: ignore[arg-type]  # asked for its name
+        return loader.json_schema(_Named(name))  # type: ignore[arg-type]  # only its name is used

@@ -1,7 +1,7 @@
-"""Migrations of states to be subclassed: what older versions of a connector stored.
+"""Base classes of custom state migrations, for states of older connector versions.
 
-Rules of the room: pure. What a migration may know of its stream is what the manifest says of it,
-option by option.
+Migrations have no side effects. They know their stream only by its declaration in the manifest
+(`CdkState`).
 """
 
 from __future__ import annotations
@@ -16,32 +16,36 @@ __all__ = ["CdkLegacyToPerPartitionStateMigration", "CdkState", "CdkStateMigrati
 
 
 class CdkState(Mapping[str, Any]):
-    """What a manifest says in one place: its options as attributes, None for those left out."""
+    """Node of the manifest: its options as attributes, None for missing ones."""
 
     def __init__(self, node: Mapping[str, Any]) -> None:
         self._node = node
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The parameters that are in force there."""
+        """Parameters that apply to the node."""
         return getattr(self._node, "parameters", None) or {}
 
     def __getattr__(self, name: str) -> Any:
-        """Return an option."""
+        """Return an option, or None if it is missing."""
         if name.startswith("__"):
             raise AttributeError(name)
         return _said(self._node.get(name))
 
     def __getitem__(self, name: str) -> Any:
-        """Return an option that is there."""
+        """Return an option.
+
+        Raises:
+            KeyError: the option is missing.
+        """
         return _said(self._node[name])
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the options."""
+        """Iterate over the option names."""
         return iter(self._node)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of options."""
         return len(self._node)
 
 
@@ -52,19 +56,19 @@ def _said(value: Any) -> Any:
 
 
 class CdkStateMigration:
-    """Brings a state of an older version to the present form."""
+    """Base class of state migrations."""
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return whether a state is of that version."""
+        """Return True if the state has the older format."""
         raise NotImplementedError
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state in its present form."""
+        """Return the state in the current format."""
         raise NotImplementedError
 
 
 class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
-    """Reads ``{"<key of a parent>": {"<cursor field>": "<value>"}}``."""
+    """Migration of ``{"<parent key>": {"<cursor field>": "<value>"}}`` to per-partition state."""
 
     def __init__(
         self,
@@ -87,7 +91,7 @@ class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
         return partition_router.parent_stream_configs[0].partition_field
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return whether a state is by the key of the one parent."""
+        """Return True if there is one parent stream and the state is keyed by its parent key."""
         if not stream_state or len(self._partition_router.parent_stream_configs) != 1:
             return False
         return all(
@@ -95,7 +99,7 @@ class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
         )
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state by slices."""
+        """Return the state as a list of partitions with their cursors."""
         states = [
             {"partition": {self._partition_key_field: key}, "cursor": one}
             for key, one in stream_state.items()

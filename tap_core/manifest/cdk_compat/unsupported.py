@@ -1,7 +1,7 @@
-"""Stand-ins for names of airbyte-cdk that are not here.
+"""Placeholders for airbyte-cdk names that this package does not support.
 
-Rules of the room: a file may import such a name and have other classes that run. Whoever extends
-it, makes one or asks something of it is told which name it is.
+A file may import such a name and still contain other classes that work. Subclassing it,
+instantiating it or reading its attributes fails with an error that contains the name.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ __all__ = ["find_unsupported_base", "unsupported_class"]
 
 
 class _Absent(ABCMeta):
-    """The class of stand-ins; what extends one may be abstract besides."""
+    """Metaclass of placeholders; based on ABCMeta, so that their subclasses may be abstract."""
 
     REASON: str
 
     def __call__(cls, *_args: Any, **_kwargs: Any) -> Any:
-        """Refuse to make one.
+        """Refuse to create an instance.
 
         Raises:
             ImportError: always.
@@ -26,7 +26,7 @@ class _Absent(ABCMeta):
         raise ImportError(cls.REASON)
 
     def __getattr__(cls, name: str) -> Any:
-        """Refuse to say anything.
+        """Refuse access to an attribute.
 
         Raises:
             AttributeError: always.
@@ -34,10 +34,10 @@ class _Absent(ABCMeta):
         raise AttributeError(f"{name}: {cls.REASON}")
 
     def __or__(cls, other: Any) -> Any:
-        """Return a type hint of both.
+        """Return a union type hint.
 
         Raises:
-            ImportError: something else is to be joined with it.
+            ImportError: the other operand is not a type.
         """
         found = super().__or__(other)
         if found is NotImplemented:
@@ -45,17 +45,17 @@ class _Absent(ABCMeta):
         return found
 
     def __getitem__(cls, _item: Any) -> Any:
-        """Return the stand-in: it may be part of a type hint."""
+        """Return the placeholder, so that it can be subscripted in a type hint."""
         return cls
 
 
 def unsupported_class(name: str, module: str) -> type:
-    """Return a stand-in for a name of a module."""
-    reason = f"'{name}' of {module} is not part of what custom components may use here."
+    """Return a placeholder for a name of a module."""
+    reason = f"'{name}' of {module} is not supported in custom components."
     return _Absent(name, (), {"REASON": reason})
 
 
 def find_unsupported_base(cls: type) -> str | None:
-    """Return why a class cannot be used: what it extends is a stand-in; None where it can."""
+    """Return the reason if the class derives from a placeholder, else None."""
     found = next((base for base in cls.__mro__ if "REASON" in vars(base)), None)
     return str(vars(found)["REASON"]) if isinstance(found, _Absent) else None

@@ -1,1 +1,1 @@
-"""The components of a manifest, a module for each concern."""
+"""The components of a low-code manifest, one module per concern."""

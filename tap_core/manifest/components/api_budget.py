@@ -1,9 +1,10 @@
-"""How many requests a source takes in which time, whichever stream sends them.
+"""Rate limits of a source, shared by all of its streams (the manifest's HTTPAPIBudget).
 
-Rules of the room: the first policy that a request matches counts it, and one that none matches
-is not counted. A place is taken under a lock and waited for outside of it. What the API says of
-what is left only lowers what is allowed. Words and rules are Airbyte's (its YAML reference,
-"HTTPAPIBudget").
+The first policy that matches a request counts it; a request that matches no policy is not
+counted. A slot is reserved under a lock, and the caller sleeps outside the lock. Rate limit
+headers of the API can only lower the allowance, never raise it.
+
+Source: Airbyte YAML reference, "HTTPAPIBudget".
 """
 
 from __future__ import annotations
@@ -40,23 +41,25 @@ _SOME_DAY: Final = datetime(2001, 1, 1, tzinfo=timezone.utc)
 
 
 def _seconds(duration: str) -> float:
-    """Return the length of a period in seconds; a month is one of 31 days.
+    """Return the length of an ISO 8601 duration in seconds; a month counts as 31 days.
 
     Raises:
-        ManifestError: it is none, or it is empty.
+        ManifestError: the duration cannot be parsed, or is not positive.
     """
     try:
         length = (parse_duration(duration).after(_SOME_DAY) - _SOME_DAY).total_seconds()
     except ValueError as error:
         raise ManifestError(str(error)) from None
     if length <= 0:
-        raise ManifestError(f"A budget counts requests in some time, and {duration!r} is none.")
+        raise ManifestError(
+            f"Invalid budget interval {duration!r}: expected a positive ISO 8601 duration."
+        )
     return length
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequestRegexMatcher:
-    """Tells which requests a policy is for, and how many others one of them counts for."""
+    """Matcher that selects the requests of a policy; each counts as `weight` requests."""
 
     method: str | None = None
     url_base: str | None = None
@@ -67,14 +70,16 @@ class HttpRequestRegexMatcher:
 
     def __post_init__(self) -> None:
         if self.weight is not None and self.weight < 1:
-            raise ManifestError(f"A request has a `weight` of at least 1, and not {self.weight}.")
+            raise ManifestError(f"`weight` is {self.weight}, and must be at least 1.")
         try:
             _ = self._path
         except (re.error, LimitExceededError) as error:
-            raise ManifestError(f"`url_path_pattern` is no regular expression: {error}.") from None
+            raise ManifestError(
+                f"`url_path_pattern` is not a valid regular expression: {error}."
+            ) from None
 
     def matches(self, request: requests.PreparedRequest) -> bool:
-        """Return whether a request is meant."""
+        """Return True if the request's method, URL, query parameters and headers all match."""
         parts = urlsplit(request.url or "")
         if self.method and (request.method or "").upper() != self.method.upper():
             return False
@@ -96,34 +101,34 @@ def _has(found: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
 
 
 class _Policy(Protocol):
-    """So many requests in some time."""
+    """Interface of a rate limit policy."""
 
     @property
     def matchers(self) -> list[HttpRequestRegexMatcher]:
-        """Which requests it is for; all where there is none."""
+        """Matchers of the requests that the policy counts; an empty list matches every request."""
         ...
 
     @property
     def terms(self) -> RateLimits | None:
-        """What it allows; None: any number."""
+        """Rate limits of the policy, or None for no limit."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnlimitedCallRatePolicy:
-    """Any number of requests."""
+    """Policy without a limit for the requests that it matches."""
 
     matchers: list[HttpRequestRegexMatcher]
 
     @property
     def terms(self) -> RateLimits | None:
-        """Nothing that is counted."""
+        """None: the policy has no limit."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class FixedWindowCallRatePolicy:
-    """So many requests from one moment to the next, at which the API counts anew."""
+    """Policy of at most `call_limit` requests per fixed window of length `period`."""
 
     period: str
     call_limit: int
@@ -135,7 +140,7 @@ class FixedWindowCallRatePolicy:
 
     @property
     def terms(self) -> RateLimits | None:
-        """What is counted."""
+        """Rate limits with a fixed window."""
         return RateLimits("fixed", ((self.call_limit, self._length),))
 
     @cached_property
@@ -145,37 +150,37 @@ class FixedWindowCallRatePolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """So many requests in any such time."""
+    """At most `limit` requests within any `interval` (an ISO 8601 duration)."""
 
     limit: int
     interval: str
 
     def __post_init__(self) -> None:
         if self.limit < 1:
-            raise ManifestError(f"A rate has a `limit` of at least 1, and not {self.limit}.")
+            raise ManifestError(f"The `limit` of a rate is {self.limit}, and must be at least 1.")
         _ = self.seconds
 
     @cached_property
     def seconds(self) -> float:
-        """The interval."""
+        """Length of the interval in seconds."""
         return _seconds(self.interval)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MovingWindowCallRatePolicy:
-    """At most so many requests in any such time, for each of the rates."""
+    """Policy with a moving window for each of its rates; a request must fit into all of them."""
 
     rates: list[Rate]
     matchers: list[HttpRequestRegexMatcher]
 
     def __post_init__(self) -> None:
         if not self.rates:
-            raise ManifestError("A moving window has at least one of `rates`.")
+            raise ManifestError("A MovingWindowCallRatePolicy needs at least one of `rates`.")
         _refuse_heavy(self.matchers, min(rate.limit for rate in self.rates))
 
     @property
     def terms(self) -> RateLimits | None:
-        """What is counted."""
+        """Rate limits with a moving window per rate."""
         return RateLimits("moving", tuple((rate.limit, rate.seconds) for rate in self.rates))
 
 
@@ -183,13 +188,13 @@ def _refuse_heavy(matchers: list[HttpRequestRegexMatcher], limit: int) -> None:
     for matcher in matchers:
         if (matcher.weight or 1) > limit:
             raise ManifestError(
-                f"A request of `weight` {matcher.weight or 1} never fits into a limit of {limit}."
+                f"A request of `weight` {matcher.weight or 1} never fits into the limit of {limit}."
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class HTTPAPIBudget:
-    """The policies of a source; shared by its streams and their threads."""
+    """Rate limit policies of a source, shared by its streams and their threads."""
 
     policies: list[FixedWindowCallRatePolicy | MovingWindowCallRatePolicy | UnlimitedCallRatePolicy]
     ratelimit_reset_header: str = "ratelimit-reset"
@@ -199,9 +204,10 @@ class HTTPAPIBudget:
     def take(
         self, request: requests.PreparedRequest, counters: RateCounterStore | None = None
     ) -> float:
-        """Wait until a request may be sent; return the seconds that were waited.
+        """Block until the request may be sent, and return the seconds waited.
 
-        ``counters`` are those of the job, where other processes send requests as well.
+        ``counters`` are shared counters of the job, passed where other processes send requests too;
+        without them, counters of this process are used.
         """
         found = self._find_policy(request)
         waited = 0.0
@@ -220,7 +226,12 @@ class HTTPAPIBudget:
         response: requests.Response,
         counters: RateCounterStore | None = None,
     ) -> None:
-        """Learn from an answer how many requests are left."""
+        """Lower the remaining allowance according to the rate limit headers of a response.
+
+        A response without a remaining count, but with one of `status_codes_for_ratelimit_hit`,
+        means
+        that no requests are left.
+        """
         found = self._find_policy(request)
         if found is not None:
             headers = response.headers
@@ -236,7 +247,7 @@ class HTTPAPIBudget:
         return InProcessCounters()
 
     def _find_policy(self, request: requests.PreparedRequest) -> tuple[str, RateLimits, int] | None:
-        """Return the policy that counts a request, and for how much."""
+        """Return name, limits and weight of the request's policy, or None if it is unlimited."""
         for number, policy in enumerate(self.policies):
             weight = _weight(policy, request)
             if weight:
@@ -246,7 +257,7 @@ class HTTPAPIBudget:
 
 
 def _weight(policy: _Policy, request: requests.PreparedRequest) -> int:
-    """Return how many a request counts for, 0 where a policy is not for it."""
+    """Return the weight of the request under the policy, or 0 if the policy does not match it."""
     if not policy.matchers:
         return 1
     for matcher in policy.matchers:
@@ -262,7 +273,10 @@ def _slept(seconds: float) -> float:
 
 
 def _seconds_until(number: int | None) -> float | None:
-    """Return the seconds until a moment; what is too small for one since 1970 is seconds."""
+    """Return the seconds until the reset; the header holds seconds or a Unix timestamp.
+
+    Numbers above 366 days in seconds are read as Unix timestamps.
+    """
     return number if number is None or number <= _LONGEST_DELAY else number - time.time()
 
 

@@ -1,8 +1,8 @@
-"""What asks an API for jobs, and fetches their results: the requests, and what a status means.
+"""Declaration of asynchronous jobs: the requests of a job and the mapping of its statuses.
 
-Rules of the room: said here, done by `tap_core.manifest.async_jobs`. Each request of a job is
-described
-by a requester of its own, which sees the answers to those before it.
+This module only declares; `tap_core.manifest.async_jobs` runs the jobs. Each step of a job
+(creation, polling, download and so on) has its own requester, whose templates see the responses
+to the previous steps.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from tap_core.manifest.interfaces import (
 __all__ = ["AsyncJobStatusMap", "AsyncRetriever", "JobStatus"]
 
 JobStatus: TypeAlias = Literal["running", "completed", "failed", "timeout", "skipped"]
-"""What a job is: the words of `AsyncJobStatusMap`."""
+"""State of a job: the fields of `AsyncJobStatusMap`."""
 
 _MINUTES: Final = 60
-"""How long a job may take where the manifest does not say."""
+"""Default timeout of a job, in minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncJobStatusMap:
-    """Which words of an API say that a job runs, is done, has failed, or has nothing to give."""
+    """Mapping of the API's status values to the states of a job."""
 
     running: list[str]
     completed: list[str]
@@ -48,30 +48,30 @@ class AsyncJobStatusMap:
     skipped: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Refuse a word that means two things."""
+        """Reject a status value that is listed more than once."""
         words = [word for kind in get_args(JobStatus) for word in getattr(self, kind)]
         for word in words:
             if words.count(word) > 1:
-                raise ManifestError(f"The status '{word}' stands twice: it has one meaning.")
+                raise ManifestError(f"The status '{word}' is listed twice: list it once.")
 
     def meaning(self, word: str) -> JobStatus | None:
-        """Return what a word of the API means, None for an unknown one."""
+        """Return the job state of an API status value, or None for an unknown value."""
         kinds = [kind for kind in get_args(JobStatus) if word in getattr(self, kind)]
         return cast("JobStatus", kinds[0]) if kinds else None
 
 
 @dataclass(frozen=True)
 class _Found:
-    """Takes documents for records: they were found before."""
+    """Extractor that returns the document itself, for records that were extracted before."""
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  the Protocol's
-        """Return the document."""
+        """Return the document as the only record."""
         return (document,)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncRetriever:
-    """Asks for a job for each slice, waits until it is done, and fetches what it has made."""
+    """Retriever that creates a job per stream slice, polls it and downloads its results."""
 
     creation_requester: HttpRequester | CustomRequester
     polling_requester: HttpRequester | CustomRequester
@@ -79,7 +79,7 @@ class AsyncRetriever:
     status_mapping: AsyncJobStatusMap
     status_extractor: Extractor
     record_selector: RecordSelector
-    """Its filter and normalization count; records are found by ``download_extractor``."""
+    """Only its filter and normalization apply; ``download_extractor`` extracts the records."""
     download_target_requester: HttpRequester | CustomRequester | None = None
     download_target_extractor: Extractor | None = None
     download_extractor: Extractor | None = None
@@ -88,21 +88,21 @@ class AsyncRetriever:
     abort_requester: HttpRequester | CustomRequester | None = None
     delete_requester: HttpRequester | CustomRequester | None = None
     polling_job_timeout: int | None = None
-    """In minutes."""
+    """Timeout of a job in minutes."""
     failed_retry_wait_time_in_seconds: int | None = None
     partition_router: PartitionRouter | list[PartitionRouter] | None = None
     decoder: Decoder | None = None
 
-    # Words of older manifests
+    # Options of older manifests
     url_requester: HttpRequester | CustomRequester | None = None
     urls_extractor: Extractor | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be waited for, and addresses that nobody finds."""
+        """Reject timeouts below 1, and a target requester without a target extractor."""
         if self._target_requester is not None and self.target_extractor is None:
             raise ManifestError(
-                "download_target_requester needs a download_target_extractor, which says where"
-                " its answer has the targets."
+                "download_target_requester needs a download_target_extractor, which finds the"
+                " targets in its response."
             )
         for name in ("polling_job_timeout", "failed_retry_wait_time_in_seconds"):
             given = getattr(self, name)
@@ -111,12 +111,12 @@ class AsyncRetriever:
 
     @property
     def requester(self) -> HttpRequester | CustomRequester:
-        """What asks first."""
+        """Requester of the first request, which creates the job."""
         return self.creation_requester
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """What the stream knows of it: slices, and what becomes of records."""
+        """Retriever with the slices and the record selector that the stream uses."""
         return SimpleRetriever(
             requester=self.creation_requester,
             record_selector=replace(self.record_selector, extractor=_Found()),
@@ -126,54 +126,54 @@ class AsyncRetriever:
 
     @property
     def target_extractor(self) -> Extractor | None:
-        """What finds the targets of downloads; None: there is one, without a name."""
+        """Extractor of the download targets; None if there is a single, unnamed target."""
         return self.download_target_extractor or self.urls_extractor
 
     @property
     def is_older(self) -> bool:
-        """Whether it is written in the words that airbyte-cdk had first."""
+        """True if the manifest uses the older option `urls_extractor`."""
         return self.urls_extractor is not None
 
     @property
     def seconds(self) -> float:
-        """How long a job may take."""
+        """Timeout of a job in seconds."""
         return 60.0 * (self.polling_job_timeout or _MINUTES)
 
     @property
     def _target_requester(self) -> HttpRequester | CustomRequester | None:
         return self.download_target_requester or self.url_requester
 
-    # How each request is asked
+    # Retrievers of the steps of a job
 
     @cached_property
     def creation(self) -> SimpleRetriever:
-        """Creates a job."""
+        """Retriever that creates a job."""
         return self._one(self.creation_requester)
 
     @cached_property
     def polling(self) -> SimpleRetriever:
-        """Asks how far a job is."""
+        """Retriever that polls the status of a job."""
         return self._one(self.polling_requester)
 
     @cached_property
     def targets(self) -> SimpleRetriever | None:
-        """Asks where the results of a job are; None: the last answer of `polling` says it."""
+        """Retriever of the download targets; None if the last polling response contains them."""
         asked = self._target_requester
         return None if asked is None else self._one(asked)
 
     @cached_property
     def abortion(self) -> SimpleRetriever | None:
-        """Ends a job that nobody waits for any more."""
+        """Retriever that aborts a job whose results are no longer needed, or None."""
         return self._unread(self.abort_requester)
 
     @cached_property
     def deletion(self) -> SimpleRetriever | None:
-        """Removes a job whose results were read."""
+        """Retriever that deletes a job after its results were read, or None."""
         return self._unread(self.delete_requester)
 
     @cached_property
     def download(self) -> SimpleRetriever:
-        """Fetches results, page by page."""
+        """Retriever that downloads the results page by page."""
         usual = ResponseToFileExtractor() if self.is_older else DpathExtractor(field_path=[])
         return SimpleRetriever(
             requester=self.download_requester,
@@ -191,7 +191,7 @@ class AsyncRetriever:
 
     @staticmethod
     def _unread(requester: HttpRequester | CustomRequester | None) -> SimpleRetriever | None:
-        """Return what asks for an answer that is no document."""
+        """Return a retriever whose response need not be JSON, or None without a requester."""
         if requester is None:
             return None
         selector = RecordSelector(extractor=_Found())

@@ -1,10 +1,10 @@
-"""Who asks: keys, passwords and tokens, as a manifest declares them.
+"""Authenticators that a manifest can declare: API keys, passwords, JWT, OAuth and session tokens.
 
-Rules of the room: what is declared here is put on requests by `tap_core.manifest.request_signing`
-and
-`tap_core.authenticators`. A setting is looked at when the first request is sent and not before:
-of several authenticators, only the one in use has settings. None shows what it holds. Names and
-forms are Airbyte's (its YAML reference, "Authentication").
+`tap_core.manifest.request_signing` and `tap_core.authenticators` add the credentials to requests.
+Settings are read when the first request is sent, not earlier: in a SelectiveAuthenticator only the
+selected authenticator has its settings. No `repr` shows a secret.
+
+Source: Airbyte YAML reference, "Authentication".
 """
 
 from __future__ import annotations
@@ -74,19 +74,19 @@ _JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 @dataclass(frozen=True, kw_only=True)
 class NoAuth:
-    """Puts nothing on requests."""
+    """Authenticator that adds no credentials."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return what leaves requests as they are."""
+        """Return a callable that returns requests unchanged."""
         return SimpleAuthenticator()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ApiKeyAuthenticator:
-    """Puts a key on requests: in a header, a parameter or the body.
+    """Authenticator that sends an API key in a header, a query parameter or the body.
 
     Raises:
-        ManifestError: nothing says where, or two things do.
+        ManifestError: neither or both of `inject_into` and `header` are set.
     """
 
     api_token: str = ""
@@ -96,12 +96,12 @@ class ApiKeyAuthenticator:
     def __post_init__(self) -> None:
         if (self.header is None) == (self.inject_into is None):
             raise ManifestError(
-                "An ApiKeyAuthenticator needs to know where the key goes: give `inject_into`, or"
-                " the older `header`, and not both."
+                "An ApiKeyAuthenticator needs one location of the key: set either `inject_into`"
+                " or the older `header`."
             )
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return what puts the key on requests."""
+        """Return a callable that adds the API key to requests."""
         option = self.inject_into
         if option is None:
             return SimpleAuthenticator(auth_headers={self.header or "": self.api_token})
@@ -110,30 +110,30 @@ class ApiKeyAuthenticator:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class BearerAuthenticator:
-    """Puts a token on requests, ``Authorization: Bearer …``."""
+    """Authenticator that sends ``Authorization: Bearer <token>``."""
 
     api_token: str
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return what puts the token on requests."""
+        """Return a callable that adds the token to requests."""
         return BearerTokenAuthenticator(token=self.api_token)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class BasicHttpAuthenticator:
-    """Puts a name and a password on requests, ``Authorization: Basic …``."""
+    """Authenticator that sends user name and password as ``Authorization: Basic …``."""
 
     username: str
     password: str = ""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return what puts them on requests."""
+        """Return a callable that adds user name and password to requests."""
         return BasicAuthenticator(username=self.username, password=self.password)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SelectiveAuthenticator:
-    """Leaves it to one of several authenticators, which a setting names."""
+    """Authenticator that delegates to one of several authenticators, selected by a setting."""
 
     authenticator_selection_path: list[str]
     authenticators: dict[str, Authenticator]
@@ -141,7 +141,7 @@ class SelectiveAuthenticator:
 
     @staticmethod
     def counting(options: Mapping[str, Any], config: Mapping[str, Any]) -> Mapping[str, list[str]]:
-        """Return which of the authenticators are made: the others lack their settings."""
+        """Return the names of the authenticators to build: only the selected one has settings."""
         path = options.get("authenticator_selection_path")
         found = make_getter(path)(dict(config)) if isinstance(path, list) else MISSING
         declared = options.get("authenticators")
@@ -149,23 +149,23 @@ class SelectiveAuthenticator:
         return {"authenticators": [str(found)]} if is_known else {}
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return what the chosen one puts on requests.
+        """Return the callable of the selected authenticator.
 
         Raises:
-            ManifestError: the setting is missing, or names none of them.
+            ManifestError: the setting is missing, or names no declared authenticator.
         """
         path = ".".join(self.authenticator_selection_path)
         chosen = make_getter(self.authenticator_selection_path)(dict(self.config))
         if chosen is MISSING:
             raise ManifestError(
-                f"The setting '{path}' says how to authenticate, and it is missing: set it to one"
+                f"The setting '{path}' selects the authenticator, and is missing: set it to one"
                 f" of {', '.join(self.authenticators)}."
             )
         found = self.authenticators.get(str(chosen))
         if found is None:
             raise ManifestError(
-                f"The setting '{path}' is one of {', '.join(self.authenticators)}, and not what it"
-                " is set to."
+                f"The setting '{path}' has an unknown value: set it to one of"
+                f" {', '.join(self.authenticators)}."
             )
         return found.auth(stream)
 
@@ -175,7 +175,7 @@ class SelectiveAuthenticator:
 
 @dataclass(frozen=True, kw_only=True)
 class JwtHeaders:
-    """Headers of a token that have names of their own."""
+    """Standard headers of a JWT."""
 
     kid: str | None = None
     typ: str | None = "JWT"
@@ -184,7 +184,7 @@ class JwtHeaders:
 
 @dataclass(frozen=True, kw_only=True)
 class JwtPayload:
-    """Claims of a token that have names of their own."""
+    """Standard claims of a JWT."""
 
     iss: str | None = None
     sub: str | None = None
@@ -193,7 +193,7 @@ class JwtPayload:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class JwtAuthenticator:
-    """Signs a token and puts it on requests; it needs the package PyJWT (extra ``jwt``)."""
+    """Authenticator that signs a JWT; it needs the package PyJWT (extra ``jwt``)."""
 
     secret_key: str
     algorithm: Literal[
@@ -223,17 +223,17 @@ class JwtAuthenticator:
     request_option: RequestOption = _BEARER
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return what puts a token on requests, a new one before the last one ends."""
+        """Return a callable that adds a token to requests and re-signs it before it expires."""
         token, prefix = ExpiringToken(self.signed), self.header_prefix
         return InjectedCredential(
             self.request_option, (lambda: f"{prefix} {token()}") if prefix else token
         )
 
     def signed(self) -> tuple[str, datetime]:
-        """Return a token, and the instant at which it ends.
+        """Return a signed token and its expiry time.
 
         Raises:
-            ManifestError: a package that signs is not installed, or the key is none.
+            ManifestError: PyJWT or a package that it needs is not installed, or the key is invalid.
         """
         ends_at = utc_now() + timedelta(seconds=self.token_duration)
         headers, payload = self._headers(), self._payload(ends_at)
@@ -244,7 +244,7 @@ class JwtAuthenticator:
         except Exception as error:  # noqa: BLE001  (what a bad key raises depends on its kind)
             raise ManifestError(
                 f"The `secret_key` cannot sign a token with {self.algorithm}:"
-                f" {type(error).__name__}."  # its words may repeat the key
+                f" {type(error).__name__}."  # its text may contain the key
             ) from None
 
     def _headers(self) -> dict[str, Any]:
@@ -275,8 +275,8 @@ def _refuse_reserved(given: Mapping[str, Any], names: tuple[str, ...], option: s
     taken = [name for name in names if name in given]
     if taken:
         raise ManifestError(
-            f"`{option}` has {', '.join(taken)}: these have options of their own, or are set by"
-            " whoever signs."
+            f"`{option}` has {', '.join(taken)}: use the separate options, or remove what"
+            " the authenticator sets itself."
         )
 
 
@@ -285,7 +285,7 @@ def _refuse_reserved(given: Mapping[str, Any], names: tuple[str, ...], option: s
 
 @dataclass(frozen=True, kw_only=True)
 class RefreshTokenUpdater:
-    """Where the settings keep tokens that are replaced with each use."""
+    """Paths in the settings under which refreshed tokens are stored."""
 
     refresh_token_name: str = "refresh_token"  # noqa: S105  (a name, no secret)
     access_token_config_path: list[str] = field(
@@ -306,10 +306,10 @@ class RefreshTokenUpdater:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OAuthAuthenticator:
-    """Asks for an access token and puts it on requests, ``Authorization: Bearer …``.
+    """Authenticator that requests OAuth 2.0 access tokens and sends ``Authorization: Bearer …``.
 
     Raises:
-        ManifestError: what the kind of grant needs is missing.
+        ManifestError: an option that the grant type needs is missing.
     """
 
     client_id: str | None = None
@@ -351,10 +351,10 @@ class OAuthAuthenticator:
                 missing += [] if self.refresh_token_updater else ["refresh_token"]
         if missing:
             options = ", ".join(f"`{name}`" for name in missing)
-            raise ManifestError(f"An OAuthAuthenticator of this kind of grant needs {options}.")
+            raise ManifestError(f"An OAuthAuthenticator with this grant type needs {options}.")
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return what puts a token on requests, a new one before the last one ends."""
+        """Return a callable that adds a token to requests, and refreshes it before it expires."""
         updater = self.refresh_token_updater
         return CachedToken(
             endpoint=self.token_refresh_endpoint,
@@ -379,7 +379,7 @@ class OAuthAuthenticator:
 
     @property
     def _known(self) -> tuple[str, datetime | None] | None:
-        """The token of an earlier run, and the instant at which it ends."""
+        """Token of an earlier run and its expiry time, or None."""
         updater = self.refresh_token_updater
         if updater is not None:
             token = self._setting(updater.access_token_config_path)
@@ -402,7 +402,7 @@ class OAuthAuthenticator:
                 "assertion": self.profile_assertion.signed()[0],
             }
         usual = self._usual_body()
-        return {**usual, **_filled(self.refresh_request_body), **usual}  # in the usual order
+        return {**usual, **_filled(self.refresh_request_body), **usual}  # in the default order
 
     def _usual_body(self) -> dict[str, Any]:
         body: dict[str, Any] = {self.grant_type_name: self.grant_type}
@@ -435,7 +435,7 @@ class OAuthAuthenticator:
 
 
 def _filled(given: Any) -> dict[str, Any]:
-    """Return what is sent along, without what is empty."""
+    """Return the resolved mapping without None and empty strings."""
     found = resolve_mapping(given, {})
     return {name: value for name, value in found.items() if value is not None and value != ""}
 
@@ -445,18 +445,18 @@ def _filled(given: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTokenRequestBearerAuthenticator:
-    """Puts the token of a session on requests, ``Authorization: Bearer …``."""
+    """Option of a session token that is sent as ``Authorization: Bearer …``."""
 
     TYPE: ClassVar[str] = "Bearer"
 
     def auth_with(self, token: ExpiringToken) -> InjectedCredential:
-        """Return what puts it there."""
+        """Return a callable that adds the session token to requests."""
         return _Session(_BEARER, token, lambda: f"Bearer {token()}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTokenRequestApiKeyAuthenticator:
-    """Puts the token of a session where an option says, as it is or in a text."""
+    """Option of a session token that is sent at `inject_into`, plain or within a template."""
 
     TYPE: ClassVar[str] = "ApiKey"
 
@@ -464,7 +464,7 @@ class SessionTokenRequestApiKeyAuthenticator:
     api_token: InterpolatedText | None = None
 
     def auth_with(self, token: ExpiringToken) -> InjectedCredential:
-        """Return what puts it there."""
+        """Return a callable that adds the session token to requests."""
         text: Any = self.api_token
         if text is None:
             return _Session(self.inject_into, token, token)
@@ -474,7 +474,7 @@ class SessionTokenRequestApiKeyAuthenticator:
 
 
 class _Session(InjectedCredential):
-    """Puts a token on requests that a stream renews where it is refused."""
+    """Credential that the stream can refresh when the API rejects it."""
 
     def __init__(self, option: RequestOption, token: ExpiringToken, credential: Any) -> None:
         super().__init__(option, credential)
@@ -483,13 +483,13 @@ class _Session(InjectedCredential):
 
     @property
     def access_token(self) -> str | None:
-        """The token in use."""
+        """Current token, or None before the first login."""
         return self._token.access_token
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SessionTokenAuthenticator:
-    """Logs in by a request of its own and puts the token that it gets on requests."""
+    """Authenticator that logs in with a separate request and sends the session token."""
 
     login_requester: HttpRequester
     session_token_path: list[str]
@@ -505,9 +505,9 @@ class SessionTokenAuthenticator:
             _ = parse_duration(self.expiration_duration)
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return what puts the token on requests; a new one is asked for when it has ended.
+        """Return a callable that adds the session token to requests, and renews it when it expires.
 
-        Where nothing says how long it lives, that is when it is refused.
+        Without `expiration_duration` the token is renewed when the API rejects it.
         """
         return self.request_authentication.auth_with(
             ExpiringToken(partial(self._logged_in, stream))
@@ -524,7 +524,7 @@ class SessionTokenAuthenticator:
         token = make_getter(self.session_token_path)(document)
         if token is MISSING or not token:
             raise FatalAPIError(
-                "The answer to the login has no token at the `session_token_path`"
+                "The login response has no token at the `session_token_path`"
                 f" {'.'.join(self.session_token_path)}.",
                 response=response,
             )
@@ -536,7 +536,7 @@ class SessionTokenAuthenticator:
 
 
 def _signed(request: HTTPRequest, auth: Auth) -> HTTPRequest:
-    """Return a request with credentials on it, for whoever sends it without any."""
+    """Return a request with credentials, for a sender that adds no credentials."""
     body = build_body_arguments(request.data, as_json=bool(request.as_json))
     headers = {**body.pop("headers", {}), **request.headers}
     query = request.encode_params()
@@ -550,7 +550,7 @@ def _signed(request: HTTPRequest, auth: Auth) -> HTTPRequest:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LegacySessionTokenAuthenticator:
-    """Puts a session's token in a header: the one that is set while it is good, else a new one."""
+    """Authenticator that sends the configured session token while it is valid, else logs in."""
 
     header: str
     login_url: str
@@ -561,7 +561,7 @@ class LegacySessionTokenAuthenticator:
     password: str = ""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return what puts the token on requests."""
+        """Return a callable that adds the session token to requests."""
         token = ExpiringToken(lambda: (self._token(stream), None))
         option = RequestOption(inject_into="header", field_name=self.header)
         return _Session(option, token, token)
@@ -573,8 +573,8 @@ class LegacySessionTokenAuthenticator:
             return self.session_token
         if not (self.username and self.password):
             raise ManifestError(
-                "The session token that is set is refused, or there is none, and there are no"
-                " name and password to log in with: set them."
+                "There is no valid session token, and no user name and password to log in"
+                " with: set `username` and `password`."
             )
         login = {"username": self.username, "password": self.password}
         asked = HTTPRequest(f"{base}{self.login_url}", "POST", data=login, as_json=True)

@@ -1,8 +1,8 @@
-"""Cursors that are none of dates: whole numbers that grow, and classes beside the manifest.
+"""Cursors that are not based on datetimes: incrementing integers and custom Python classes.
 
-Rules of the room: a cursor begins to read a context with what was kept of it, gives slices one
-after the other, and is told of each record and of each slice that was sent. What it then wants
-kept is kept as it says; where it says nothing, the bookmark is the highest value that was read.
+A cursor starts from the stored state of a context, yields one slice after the other, and observes
+each record and the end of each slice. A custom cursor's state is what it returns after a slice;
+for other cursors the bookmark is the highest value of the cursor field.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ _FILLED: Final = frozenset({"config", "parameters"})
 _FORMATS: Final = ("datetime_format", "cursor_datetime_formats")
 
 
-# Whole numbers
+# Integers
 
 
 @dataclass(frozen=True, slots=True)
 class _Numbers(ReplicationKeyComparator):
-    """Compares numbers; a record that has none moves nothing."""
+    """Comparator of numbers; a record without a number does not move the bookmark."""
 
     stream: str = ""
 
     @property
     def is_declared(self) -> bool:
-        """Whether the form of values was declared: those without it are passed over."""
+        """True: values that are not numbers are skipped."""
         return True
 
     def is_usable(self, value: Any) -> bool:
-        """Return whether a value can be a bookmark."""
+        """Return True if the value can be a bookmark."""
         return not isinstance(value, bool) and parse_number(value) is not None
 
     def tell_unusable(self, value: Any) -> None:
-        """Warn of a value that cannot be a bookmark, once per stream."""
+        """Log a warning about a value that cannot be a bookmark, once per stream."""
         self.tell_once(
             "unusable",
-            "Stream '%s': the cursor of a record is %.80r, which is no number. The record is"
-            " sent, and does not move the bookmark.",
+            "Stream '%s': the cursor value of a record is %.80r, which is not a number. The record"
+            " is emitted, but does not move the bookmark.",
             self.stream,
             value,
         )
@@ -68,9 +68,9 @@ class _Numbers(ReplicationKeyComparator):
 
 @dataclass(frozen=True, kw_only=True)
 class IncrementingCountCursor:
-    """Reads what has a greater number than the last sync has seen, that one included.
+    """Cursor over an integer field; a sync starts at the previous highest value, inclusive.
 
-    (Airbyte's declarative component schema, IncrementingCountCursor.)
+    Source: Airbyte declarative component schema, IncrementingCountCursor.
     """
 
     cursor_field: str
@@ -79,18 +79,18 @@ class IncrementingCountCursor:
     allow_catalog_defined_cursor_field: bool = False
 
     def order(self, stream: str, usual: ReplicationKeyComparator) -> ReplicationKeyComparator:  # noqa: ARG002  (as all cursors)
-        """Return what compares the values of records."""
+        """Return the comparator of cursor values."""
         return _Numbers(ValueKind.NUMBER, stream=stream)
 
     def reading(self, stream: DeclarativeStreamProtocol, kept: Mapping[str, Any]) -> CursorReader:  # noqa: ARG002  (as all cursors)
-        """Begin to read a context; what is kept is a number under the cursor's field."""
+        """Return a reader for a context; its stored state is a number under the cursor field."""
         known = parse_number(kept.get(self.cursor_field))
         start = self.start_value if known is None else max(self.start_value, known)
         return _Counting(start, self.start_value_option)
 
 
 class _Counting:
-    """One slice, from a number on."""
+    """Cursor reader with a single slice, which starts at a number."""
 
     is_past = False
     state: Mapping[str, Any] = MappingProxyType({})
@@ -106,48 +106,49 @@ class _Counting:
         yield self._slice
 
     def put(self, request: HTTPRequest, scope: TemplateScope, one: CdkStreamSlice) -> None:  # noqa: ARG002  (the Protocol's)
-        """Put the number into a request, where an option says so."""
+        """Add the start value to a request if `start_value_option` is set."""
         if self._option is not None:
             self._option.put(request, one["start"])
 
     def takes(self, record: Record, one: CdkStreamSlice) -> bool:  # noqa: ARG002
-        """Return that every record is sent."""
+        """Return True: every record is emitted."""
         return True
 
     def close(self, one: CdkStreamSlice) -> None:
-        """Keep nothing: the bookmark is the highest number."""
+        """Return no state: the bookmark is the highest number."""
 
 
-# Classes beside the manifest
+# Custom classes
 
 
 @dataclass(frozen=True, slots=True)
 class _Silent(ReplicationKeyComparator):
-    """Compares nothing: such a cursor says itself what is kept."""
+    """Comparator for custom cursors, which provide the state themselves."""
 
     @property
     def is_declared(self) -> bool:
-        """Whether values are passed over: all are."""
+        """True: the values of all records are skipped."""
         return True
 
     def is_usable(self, value: Any) -> bool:  # noqa: ARG002  (the base's)
-        """Return that no value of a record is a bookmark."""
+        """Return False: no value of a record becomes a bookmark."""
         return False
 
     def tell_unusable(self, value: Any) -> None:
-        """Say nothing of it."""
+        """Log nothing: unusable values are expected here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CustomIncrementalSync(Custom):
-    """A cursor that is a class beside the manifest.
+    """Cursor implemented by a Python class next to the manifest.
 
-    It has an object for each slice of the partition routers. Its state is what
-    ``get_stream_state()`` says behind each slice of its own.
+    Each slice of the partition routers has its own instance. The state is what
+    ``get_stream_state()`` returns after each slice of the cursor.
 
     Raises:
-        ManifestError: the class has not all that a cursor has, or not the fields that it
-            needs; a format, a duration or a step without granularity cannot be.
+        ManifestError: the class lacks a method of a cursor or a required field, or a datetime
+        format,
+            a duration, or a `step` without `cursor_granularity` is invalid.
     """
 
     METHODS: ClassVar[tuple[str, ...]] = (
@@ -155,17 +156,17 @@ class CustomIncrementalSync(Custom):
     )
 
     def __post_init__(self) -> None:
-        """Refuse what could not run, before anything is asked."""
+        """Reject a class or fields that could not run, before the first request."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         for name in self.METHODS:
             if getattr(cls, name) is getattr(DeclarativeCursor, name):
-                raise ManifestError(f"{self.class_name} has no {name}() of its own, and needs one.")
+                raise ManifestError(f"{self.class_name} must override {name}().")
         self._check_fields(cls)
         if self.fields.get("global_substream_cursor"):
             raise ManifestError(
-                f"{self.class_name} is a class of its own, so global_substream_cursor is not"
-                " possible: leave it out, then each slice has a state, or use a"
+                f"{self.class_name} is a custom cursor, so global_substream_cursor is not"
+                " possible: remove it, so that each slice has a state, or use a"
                 " DatetimeBasedCursor."
             )
         if issubclass(cls, CdkDatetimeBasedCursor):
@@ -185,12 +186,10 @@ class CustomIncrementalSync(Custom):
             raise ManifestError(f"{self.class_name} needs {', '.join(missing)}.")
 
     def _check_dates(self) -> None:
-        """Refuse formats and durations that are none."""
+        """Reject invalid datetime formats and durations."""
         given = self.fields
         if bool(given.get("step")) != bool(given.get("cursor_granularity")):
-            raise ManifestError(
-                "step and cursor_granularity belong together: give both or neither."
-            )
+            raise ManifestError("step and cursor_granularity belong together: set both or neither.")
         try:
             for name in _FORMATS:
                 texts = given.get(name) or []
@@ -203,7 +202,7 @@ class CustomIncrementalSync(Custom):
             raise ManifestError(str(error)) from None
 
     def _more(self) -> Mapping[str, Any]:
-        """Return options of requests that do not say their type: only the class has them."""
+        """Return the fields that are request options without a `type`, as airbyte-cdk objects."""
         return {
             name: FaceOption(parameters=self.parameters, **one)
             for name, one in self.fields.items()
@@ -211,11 +210,11 @@ class CustomIncrementalSync(Custom):
         }
 
     def order(self, stream: str, usual: ReplicationKeyComparator) -> ReplicationKeyComparator:  # noqa: ARG002  (as all cursors)
-        """Return an order in which no record moves a bookmark; bookmarks compare as usual."""
+        """Return a comparator for which no record moves a bookmark; bookmarks compare as usual."""
         return _Silent(usual.kind)
 
     def reading(self, stream: DeclarativeStreamProtocol, kept: Mapping[str, Any]) -> CursorReader:
-        """Begin to read a context, with an object of the class that takes over what was kept."""
+        """Return a reader for a context, with a new instance initialized from the stored state."""
         self.owner.stream = stream
         made = self._made()
         made.set_initial_state(kept)
@@ -225,11 +224,11 @@ class CustomIncrementalSync(Custom):
 
 
 class _Asked:
-    """A cursor of others at work on one context."""
+    """Cursor reader that runs a custom cursor for one context."""
 
     def __init__(self, cursor: Any, stream: str, *, is_feed: bool, filters: bool) -> None:
         self.is_past = False
-        """Whether the last record of a feed was one that need not be sent."""
+        """True if the last record of a data feed was older than the state."""
         self._cursor = cursor
         self._stream = stream
         self._is_feed = is_feed
@@ -237,10 +236,10 @@ class _Asked:
         self._wants_last = _takes_record(cursor.close_slice)
         self._last: FaceRecord | None = None
         self.state: Mapping[str, Any] = {}
-        """What was kept when the slice in hand began."""
+        """State at the beginning of the current slice."""
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the slices; the next one is asked for when the one before is closed."""
+        """Yield the slices; the cursor yields the next slice after the previous one was closed."""
         for given in self._cursor.stream_slices():
             one = given
             if not isinstance(one, CdkStreamSlice):
@@ -252,7 +251,7 @@ class _Asked:
             yield one
 
     def put(self, request: HTTPRequest, scope: TemplateScope, one: CdkStreamSlice) -> None:
-        """Add what the cursor says of a slice to a request."""
+        """Add the cursor's request options for a slice to a request."""
         about = {
             "stream_state": self.state,
             "stream_slice": one,
@@ -261,7 +260,7 @@ class _Asked:
         add_declared_fields(self._cursor, request, about)
 
     def takes(self, record: Record, one: CdkStreamSlice) -> bool:
-        """Show a record to the cursor; return whether it is sent."""
+        """Pass a record to the cursor, and return True if the record is emitted."""
         shown = FaceRecord(record, self._stream, one)
         if self._is_feed or self._filters:
             is_new = bool(self._cursor.should_be_synced(shown))
@@ -282,13 +281,13 @@ class _Asked:
         return bool(is_later(self._last, shown))
 
     def close(self, one: CdkStreamSlice) -> Mapping[str, Any]:
-        """Close a slice; return what is to be kept."""
+        """Close a slice and return the state to store."""
         self._cursor.close_slice(one, *([self._last] if self._wants_last else []))
         return cast("Mapping[str, Any]", self._cursor.get_stream_state() or {})
 
 
 def _takes_record(close: Any) -> bool:
-    """Return whether a method takes the latest record besides the slice, as it once was."""
+    """Return True if `close_slice` also takes the latest record, as in older airbyte-cdk."""
     kinds = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
     given = [one for one in inspect.signature(close).parameters.values() if one.kind in kinds]
     return len(given) > 1

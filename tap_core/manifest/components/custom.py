@@ -1,8 +1,8 @@
-"""Components that are Python classes beside the manifest, written for airbyte-cdk.
+"""Custom components: Python classes next to the manifest, written for airbyte-cdk.
 
-Rules of the room: a class of others is made when it is first needed, with those of its fields
-that the manifest gives; from then on it is asked in airbyte-cdk's words and answers in this
-package's. What cannot be done soundly is refused when the manifest is read, with the way out.
+The class is instantiated on first use, with those of its fields that the manifest sets. Arguments
+and return values are converted between airbyte-cdk's types and this package's. Classes that cannot
+be run reliably are rejected when the manifest is loaded, with a message that names the alternative.
 """
 
 from __future__ import annotations
@@ -78,35 +78,35 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Custom:
-    """What all have in common: a class, and the fields that the manifest gives it."""
+    """Base class of custom components: a class name and the fields that the manifest sets."""
 
     class_name: str
     fields: Mapping[str, Any] = field(default_factory=_nothing)
-    """Components that stand there are made, everything else is as it stands."""
+    """Fields in the manifest: nested components are built, other values are unchanged."""
     parameters: Mapping[str, Any] = field(default_factory=_nothing)
     config: Mapping[str, Any] = field(default_factory=_nothing)
     folder: Path = field(default_factory=Path)
     place: str = field(default="", compare=False)
 
     METHODS: ClassVar[tuple[str, ...]] = ()
-    """What the class has to have."""
+    """Names of the methods that the class must have."""
 
     def __post_init__(self) -> None:
-        """Refuse a class that is not there, or is something else."""
+        """Reject a class that does not exist or lacks a required method."""
         cls = load_class(self.class_name, self.folder)
         for method in self.METHODS:
             if not callable(getattr(cls, method, None)):
                 raise ManifestError(
                     f"{self.class_name} has no method {method}(), which a"
-                    f" {type(self).__name__} has."
+                    f" {type(self).__name__} needs."
                 )
 
     @cached_property
     def instance(self) -> Any:
-        """The object of the class, one for all threads.
+        """Instance of the class, shared by all threads.
 
         Raises:
-            ManifestError: it cannot be made.
+            ManifestError: the class cannot be instantiated.
         """
         with _turn:
             known = self.__dict__.get("instance")
@@ -114,7 +114,7 @@ class Custom:
 
     @cached_property
     def owner(self) -> StreamOwner:
-        """The stream that it works for."""
+        """Holder of the stream that uses the component."""
         return StreamOwner()
 
     @cached_property
@@ -122,17 +122,17 @@ class Custom:
         return []
 
     def told(self, scope: TemplateScope) -> None:
-        """Take the name of the stream, which a class may ask for."""
+        """Remember the stream name of a scope: the class may have a field for it."""
         if not self._streams and (name := scope.get("stream_name")):
             self._streams.append(str(name))
 
     @property
     def _name(self) -> str:
-        """The name of the stream, as far as it is known."""
+        """Name of the stream, as far as it is known."""
         return self._streams[0] if self._streams else str(self.parameters.get("name", ""))
 
     def _more(self) -> Mapping[str, Any]:
-        """Return fields that it is given whatever the manifest says."""
+        """Return additional constructor fields that do not come from the manifest."""
         return {}
 
     def _made(self) -> Any:
@@ -148,23 +148,23 @@ class Custom:
             return cls(**{name: value for name, value in given.items() if name in names})
         except ManifestError:
             raise
-        except TypeError as error:  # it names fields, and never what is in them
+        except TypeError as error:  # its text contains field names, but never values
             raise ManifestError(f"{self.place}: {self.class_name}: {error}") from error
-        except Exception as error:  # whatever a constructor of others raises
+        except Exception as error:  # a custom constructor may raise any error
             raise ManifestError(
-                f"{self.place}: {self.class_name} cannot be made: {_told(error)}"
+                f"{self.place}: {self.class_name} cannot be instantiated: {_told(error)}"
             ) from error
 
 
 def _told(error: Exception) -> str:
-    """Say an error without what its text may hold of the settings."""
+    """Return the error's type and location without its text, which may contain settings."""
     frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}{where}"
 
 
 def _asked(scope: TemplateScope) -> dict[str, Any]:
-    """Return what methods that say a request are given."""
+    """Return the keyword arguments of airbyte-cdk methods that describe a request."""
     return {
         "stream_state": scope.get("stream_state", _NO_STATE),
         "stream_slice": to_stream_slice(scope),
@@ -176,7 +176,7 @@ def _asked(scope: TemplateScope) -> dict[str, Any]:
 
 
 class CustomRecordExtractor(Custom):
-    """Finds the records of an answer, by ``extract_records(response)``."""
+    """Record extractor implemented by ``extract_records(response)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("extract_records",)
 
@@ -185,7 +185,10 @@ class CustomRecordExtractor(Custom):
         return {}
 
     def whole(self, decoder: Decoder) -> Any:
-        """Return what stands for a decoder: it reads answers itself, with this one's help."""
+        """Return a replacement for the decoder: the class decodes responses itself.
+
+        The class receives the manifest's decoder in its field `decoder`.
+        """
         self._known["decoder"] = decoder
         return _undecoded
 
@@ -193,7 +196,7 @@ class CustomRecordExtractor(Custom):
         return self._known
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
-        """Return the records of an answer; it is the answer that stands for its document."""
+        """Return the records of a response, which is passed as the document."""
         return cast("Iterable[Any]", self.instance.extract_records(document) or ())
 
 
@@ -202,24 +205,24 @@ def _undecoded(response: requests.Response) -> Iterator[Any]:
 
 
 class CustomRecordFilter(Custom):
-    """Says which records stay, by ``filter_records(records, …)``."""
+    """Record filter implemented by ``filter_records(records, …)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("filter_records",)
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
-        """Return whether a record stays."""
+        """Return True if the filter keeps the record."""
         kept = self.instance.filter_records([record], **_asked(scope))
         return any(True for _ in kept)
 
 
 class CustomTransformation(Custom):
-    """Changes records, by ``transform(record, …)``."""
+    """Record transformation implemented by ``transform(record, …)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("transform",)
 
     @cached_property
     def transform(self) -> Any:
-        """Change a record in place."""
+        """Function that changes a record in place."""
         change = partial(self.instance.transform, config=self.config, stream_state=_NO_STATE)
         last: list[tuple[Any, CdkStreamSlice]] = []
 
@@ -235,38 +238,38 @@ class CustomTransformation(Custom):
 
 
 class CustomSchemaNormalization(Custom):
-    """Converts the values of records, by ``transform(record, schema)``."""
+    """Schema normalization implemented by ``transform(record, schema)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("transform",)
 
     def transform(self, record: Record, schema: Mapping[str, Any]) -> None:
-        """Change a record in place."""
+        """Convert the values of a record in place."""
         self.instance.transform(record, schema)
 
 
 class CustomDecoder(Custom):
-    """Reads the documents of an answer, by ``decode(response)``."""
+    """Decoder implemented by ``decode(response)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("decode",)
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Return the documents of an answer."""
+        """Return the documents of a response."""
         return iter(self.instance.decode(response))
 
 
 class CustomSchemaLoader(Custom):
-    """Gives the schema of a stream, by ``get_json_schema()``."""
+    """Schema loader implemented by ``get_json_schema()``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("get_json_schema",)
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Return the schema of a record."""
+        """Return the JSON schema of the stream's records."""
         self.owner.stream = stream
         return cast("JsonSchema", self.instance.get_json_schema())
 
 
 class CustomStateMigration(Custom):
-    """Brings a state to its present form, by ``should_migrate`` and ``migrate``."""
+    """State migration implemented by ``should_migrate`` and ``migrate``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("should_migrate", "migrate")
 
@@ -275,18 +278,18 @@ class CustomStateMigration(Custom):
         return {}
 
     def of(self, stream: Mapping[str, Any]) -> None:
-        """Take what the manifest says of the stream, which a class may ask for."""
+        """Set the stream's declaration in the manifest, which the class may have a field for."""
         self._known["declarative_stream"] = CdkState(stream)
 
     def _more(self) -> Mapping[str, Any]:
         return self._known
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return whether a state is of an older form."""
+        """Return True if the state has an older format."""
         return bool(self.instance.should_migrate(stream_state))
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return it in its present form."""
+        """Return the state in the current format."""
         return cast("Mapping[str, Any]", self.instance.migrate(stream_state))
 
 
@@ -294,12 +297,12 @@ class CustomStateMigration(Custom):
 
 
 class CustomAuthenticator(Custom):
-    """Puts credentials on a request: called with it, or by ``get_auth_header()``."""
+    """Authenticator implemented by ``__call__(request)`` or ``get_auth_header()``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("__call__",)
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return what puts credentials on a request."""
+        """Return a callable that adds credentials to requests."""
         self.owner.stream = stream
         return self._signed
 
@@ -317,30 +320,30 @@ class CustomAuthenticator(Custom):
 
 
 def _call_method(instance: Any, method: str) -> Any:
-    """Return what a method gives, nothing where there is none."""
+    """Return the result of a method, or None if the instance does not have the method."""
     found = getattr(instance, method, None)
     return found() if callable(found) else None
 
 
 class CustomErrorHandler(Custom):
-    """Judges answers, by ``interpret_response`` and ``backoff_time``."""
+    """Error handler implemented by ``interpret_response`` and ``backoff_time``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("interpret_response",)
 
     @property
     def max_tries(self) -> int:
-        """How often a request is sent."""
+        """Maximum number of attempts per request."""
         retries = getattr(self.instance, "max_retries", None)
         return DefaultErrorHandler().max_tries if retries is None else 1 + max(0, int(retries))
 
     @property
     def max_seconds(self) -> float | None:
-        """For how long a request is tried."""
+        """Maximum time for all attempts of a request, in seconds; None for no limit."""
         seconds = getattr(self.instance, "max_time", None)
         return None if seconds is None else float(seconds)
 
     def judge(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution | None:
-        """Return what is to be done about an answer."""
+        """Return the resolution for a response, or None if the class returns no action."""
         found = self.instance.interpret_response(response)
         if found is None or found.response_action is None:
             return None
@@ -354,26 +357,26 @@ class CustomErrorHandler(Custom):
     def wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds before the next try."""
+        """Return the seconds to wait before the next attempt, or None for the default."""
         return _seconds(self.instance, response, tries)
 
 
 class CustomBackoffStrategy(Custom):
-    """Says how long to wait, by ``backoff_time(response, tries)``."""
+    """Backoff strategy implemented by ``backoff_time(response, tries)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("backoff_time",)
 
     def __post_init__(self) -> None:
-        """Refuse one that says nothing of its own; older classes have ``backoff``."""
+        """Reject a class without ``backoff_time`` or, in older classes, ``backoff``."""
         super().__post_init__()
         cls: Any = load_class(self.class_name, self.folder)
         if cls.backoff_time is FaceBackoff.backoff_time and not hasattr(cls, "backoff"):
-            raise ManifestError(f"{self.class_name} has no method backoff_time() of its own.")
+            raise ManifestError(f"{self.class_name} must override backoff_time().")
 
     def wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds before the next try."""
+        """Return the seconds to wait before the next attempt, or None for the default."""
         return _seconds(self.instance, response, tries)
 
 
@@ -388,18 +391,18 @@ def _word(value: Any) -> str:
 
 
 class CustomPaginationStrategy(Custom):
-    """Says which page comes next, by ``next_page_token(response, …)``."""
+    """Pagination strategy implemented by ``next_page_token(response, …)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("next_page_token",)
 
     def __post_init__(self) -> None:
-        """Refuse one that asks for all records of a page."""
+        """Reject a class whose method takes all records of a page (before airbyte-cdk 6)."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         if "last_records" in inspect.signature(cls.next_page_token).parameters:  # type: ignore[attr-defined]
             raise ManifestError(
-                f"{self.class_name}.next_page_token() asks for last_records, as it was before"
-                " airbyte-cdk 6: take last_page_size, last_record and last_page_token_value."
+                f"{self.class_name}.next_page_token() takes last_records, as before"
+                " airbyte-cdk 6: use last_page_size, last_record and last_page_token_value."
             )
 
     def _more(self) -> Mapping[str, Any]:
@@ -407,12 +410,12 @@ class CustomPaginationStrategy(Custom):
 
     @property
     def first_token(self) -> Any:
-        """The token of the first request, None for none."""
+        """Token of the first request, or None."""
         return getattr(self.instance, "initial_token", None)
 
     @property
     def requested_size(self) -> int | None:
-        """How many records a page is asked to have."""
+        """Page size to request, in records, or None."""
         return cast("int | None", _call_method(self.instance, "get_page_size"))
 
     @cached_property
@@ -421,12 +424,12 @@ class CustomPaginationStrategy(Custom):
 
     @property
     def takes_page_size(self) -> bool:
-        """Whether it is told how many records a page was to have."""
+        """True if ``next_page_token`` takes `page_size_override`."""
         cls: Any = load_class(self.class_name, self.folder)
         return "page_size_override" in inspect.signature(cls.next_page_token).parameters
 
     def token_after(self, page: Page, token: Any, scope: TemplateScope) -> Any:
-        """Return the next token, None after the last page."""
+        """Return the token of the next page, or None after the last page."""
         given = {
             "response": page.response,
             "last_page_size": page.kept,
@@ -444,74 +447,74 @@ _SENDS: Final = ("send_request", "_request_params", "_request_headers", "_http_c
 
 
 class CustomRequester(Custom):
-    """Says what is asked for, by ``get_url_base``, ``get_request_params`` and their like."""
+    """Requester implemented by ``get_url_base``, ``get_request_params`` and similar methods."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("get_url_base", "get_path", "get_request_params")
 
     def __post_init__(self) -> None:
-        """Refuse one that sends requests itself."""
+        """Reject a class that sends requests itself."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         own = [name for name in _SENDS if hasattr(cls, name)]
         if not issubclass(cls, FaceRequester) or own:
-            what = f"overrides {own[0]}" if own else "is no HttpRequester"
+            what = f"overrides {own[0]}" if own else "is not an HttpRequester"
             raise ManifestError(
-                f"{self.class_name} {what}: requests are sent by this SDK. Say what is asked for"
+                f"{self.class_name} {what}: this SDK sends the requests. Describe them"
                 " with get_url_base, get_path, get_request_params, get_request_headers and"
-                " get_request_body_json, and how to try again with an error handler."
+                " get_request_body_json, and retries with an error handler."
             )
 
     def _more(self) -> Mapping[str, Any]:
         more: dict[str, Any] = {"name": self._name}
         params: Any = self.fields.get("request_parameters")
-        for name in as_list(params):  # its class puts them there, as airbyte-cdk's do
+        for name in as_list(params):  # the class adds them to the request, as airbyte-cdk's do
             more["query_properties_key"] = name
             more["request_parameters"] = {key: params[key] for key in params if key != name}
         return more
 
     @cached_property
     def properties(self) -> QueryProperties | None:
-        """Which properties are asked for, where something says so."""
+        """Query properties of the requests, or None."""
         return get_request_properties(self.fields)
 
     @property
     def authenticator(self) -> Authenticator | None:
-        """What puts credentials on its requests."""
+        """Authenticator of the requests, or None."""
         return cast("Authenticator | None", self.fields.get("authenticator"))
 
     @property
     def error_handler(self) -> ErrorHandler | None:
-        """What judges the answers."""
+        """Error handler of the responses, or None."""
         return cast("ErrorHandler | None", self.fields.get("error_handler"))
 
     @property
     def use_cache(self) -> bool:
-        """Whether answers are kept for the run."""
+        """True if responses are cached for the run."""
         return bool(self.fields.get("use_cache"))
 
     @property
     def timeout(self) -> None:
-        """As usual."""
+        """None: the default timeouts apply."""
 
     @property
     def allowed_hosts(self) -> list[str]:
-        """Other hosts that may get the credentials of its requests."""
+        """Additional hosts that may receive the credentials of the requests."""
         return list(self.fields.get("allowed_hosts") or ())
 
     @property
     def limits(self) -> Any:
-        """Limits of an answer, as `HttpRequester.limits`."""
+        """Response limits, in the order of `HttpRequester.limits`."""
         return tuple(map(self.fields.get, ANSWER_LIMITS))
 
     def home(self, scope: TemplateScope) -> str:
-        """Return the base URL in a scope without answers, nothing where it needs one."""
+        """Return the base URL, or an empty string if it depends on a response."""
         try:
             return str(self.instance.get_url_base(**_asked(scope)))
-        except Exception:  # noqa: BLE001  whatever code of others raises that misses something
+        except Exception:  # noqa: BLE001  (custom code may raise any error without a response)
             return ""
 
     def request(self, scope: TemplateScope) -> RequestSpec:
-        """Return the request in a scope; pages, slices and windows add to it."""
+        """Return the request for a scope; paginator, slices and cursor add to it later."""
         self.told(scope)
         asked, about = self.instance, _asked(scope)
         base = str(asked.get_url_base(**about))
@@ -530,7 +533,7 @@ class CustomRequester(Custom):
 
 
 class CustomPartitionRouter(Custom):
-    """Gives the slices of a stream, by ``stream_slices()``."""
+    """Partition router implemented by ``stream_slices()``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("stream_slices",)
 
@@ -541,14 +544,14 @@ class CustomPartitionRouter(Custom):
             yield to_context(one)
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add what the router says of a slice."""
+        """Add the router's request options for a slice to a request."""
         about = _asked(scope)
         about["stream_slice"] = scope.get("stream_slice") or {}
         add_declared_fields(self.instance, request, about)
 
 
 def add_declared_fields(asked: Any, request: HTTPRequest, about: Mapping[str, Any]) -> None:
-    """Add to a request what an object says of a slice, method by method."""
+    """Add to a request what ``get_request_params`` and its sibling methods return for a slice."""
     params, headers, form, document = (_added(asked, name, about) for name in _ADDS)
     if params:
         request.params = {**request.params, **params}
@@ -568,7 +571,7 @@ def _added(asked: Any, method: str, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _joined(known: dict[Any, Any], added: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return a document with more members; an object that both have is joined the same way."""
+    """Return a document with additional members; objects in both are merged recursively."""
     made = dict(known)
     for name, value in added.items():
         old = made.get(name)
@@ -590,7 +593,7 @@ _ADDS: Final = (
 
 
 def to_context(given: Any) -> Context:
-    """Return a slice of others as a context: a parent without slices leaves nothing to say."""
+    """Return an airbyte-cdk slice as a context; an empty parent slice is removed."""
     found = PartitionSlice(_known(given), extra_fields=getattr(given, "extra_fields", None))
     above = found.get(PARENT_SLICE)
     if isinstance(above, Mapping):

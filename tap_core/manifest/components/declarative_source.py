@@ -1,7 +1,7 @@
-"""What a manifest is made of at its top: streams, their retrievers, the check and the settings.
+"""Top-level components of a manifest: source, streams, check, spec and concurrency level.
 
-Rules of the room: nothing is done here. These say what stands where; `stream` runs a stream,
-`tap` a manifest.
+These classes only declare. `tap_core.manifest.stream` runs a stream, `tap_core.manifest.tap` a
+manifest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class DeclarativeStream:
-    """A stream: where its records come from, and what becomes of each."""
+    """Stream of a manifest: retriever, cursor, schema and transformations."""
 
     retriever: SimpleRetriever | CustomRetriever | AsyncRetriever
     name: str = ""
@@ -48,18 +48,20 @@ class DeclarativeStream:
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
     LATER: ClassVar[bool] = True
-    """Within the fields of a class of others it stays a part of the document."""
+    """True: within the fields of a custom component it is not built."""
 
     def __post_init__(self) -> None:
-        """Refuse windows that cannot be cut."""
+        """Reject time windows that cannot be split as declared."""
         retriever = getattr(self.retriever, "simple", self.retriever)
         validate_splitting(retriever, self.incremental_sync)
 
     @staticmethod
     def shows(node: Mapping[str, Any]) -> Collection[str]:
-        """Return what only its templates may name: ``stream_state``, what its cursor keeps.
+        """Return the names that only this component's templates may use: ``stream_state``.
 
-        Only a cursor of the connector's own has a state of which others know the form.
+        It is available with a custom cursor only, since no other state has a format that a
+        connector's
+        templates know.
         """
         own = node.get("incremental_sync")
         is_own = isinstance(own, Mapping) and own.get("type") == CustomIncrementalSync.__name__
@@ -68,34 +70,34 @@ class DeclarativeStream:
 
 @dataclass(frozen=True, kw_only=True)
 class StateDelegatingStream:
-    """Two ways to read one stream: all of it where there is no state, else what changed."""
+    """Stream with two declarations: full refresh without state, incremental with state."""
 
     name: str
     full_refresh_stream: DeclarativeStream
     incremental_stream: DeclarativeStream
     api_retention_period: str | None = None
-    """For how long the API knows what changed: with an older state all is read anew."""
+    """ISO 8601 duration; a state that is older leads to a full refresh."""
 
     LATER: ClassVar[bool] = True
-    """Within the fields of a class of others it stays a part of the document."""
+    """True: within the fields of a custom component it is not built."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicStreamCheckConfig:
-    """How many streams of a template are tried, all of them where that is not said."""
+    """Number of streams of a dynamic stream that `check` reads; all of them by default."""
 
     dynamic_stream_name: str
     stream_count: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a check of nothing."""
+        """Reject a `stream_count` below 1."""
         if self.stream_count is not None and self.stream_count < 1:
             raise ManifestError(f"stream_count is {self.stream_count}, and must be at least 1.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckStream:
-    """A connection is good when each of these streams can be read."""
+    """Connection check that succeeds if each of the named streams can be read."""
 
     stream_names: list[str] = field(default_factory=list)
     dynamic_streams_check_configs: list[DynamicStreamCheckConfig] = field(default_factory=list)
@@ -105,9 +107,9 @@ class CheckStream:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckDynamicStream:
-    """A connection is good when the first so many streams can be read, wherever they come from.
+    """Connection check that succeeds if the first `stream_count` streams can be read.
 
-    Without ``use_check_availability`` it is good when there are streams.
+    Without ``use_check_availability`` it succeeds if there are any streams.
     """
 
     stream_count: int
@@ -118,29 +120,29 @@ class CheckDynamicStream:
 
 @dataclass(frozen=True, kw_only=True)
 class ConcurrencyLevel:
-    """In how many threads slices and windows may be read."""
+    """Number of threads that read slices and time windows."""
 
     default_concurrency: int
     max_concurrency: int | None = None
 
     @property
     def threads(self) -> int:
-        """The number that counts, at least one."""
+        """Effective number of threads, at least 1."""
         most = self.default_concurrency if self.max_concurrency is None else self.max_concurrency
         return max(1, min(self.default_concurrency, most))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """What a user configures."""
+    """Specification of the settings that a user configures."""
 
     connection_specification: Mapping[str, Any]
     documentation_url: str | None = None
 
     IGNORED: ClassVar[frozenset[str]] = frozenset(
         {"advanced_auth", "config_normalization_rules"}
-        # Words of older manifests
-        # and addresses that are read with the settings, before anything is built
+        # Options of older manifests, and documentation URLs, which the loader of the settings reads
+        # before the components are built
         | {
             "documentationUrl",
             "changelog_url",
@@ -154,7 +156,7 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class DeclarativeSource:
-    """The manifest itself."""
+    """Root component of a manifest."""
 
     check: CheckStream | CheckDynamicStream | None = None
     streams: list[DeclarativeStream | StateDelegatingStream] = field(default_factory=list)

@@ -1,10 +1,10 @@
-"""Bytes of an answer to documents: JSON, lines of JSON, CSV, XML, each also compressed.
+"""Decoders from response bodies to documents: JSON, JSON Lines, CSV, XML, each also compressed.
 
-A decoder reads a stream of bytes (`parse`), so that one may be within another; an answer is
-unpacked while it is read, and a document, a line and a row have a greatest length
-(`max_unpacked_bytes`). Numbers of JSON keep all digits. A body that is not what it should be is an
-error, never an answer without records; an empty one has none. A body is as the HTTP client gives
-it: a ``Content-Encoding`` is unpacked already.
+- A decoder parses a byte stream (`parse`), so decoders can be nested.
+- A body is decompressed while it is read; `max_unpacked_bytes` limits a document, a line and a row.
+- JSON numbers keep all of their digits.
+- An invalid body is an error, never a response without records; an empty body has no documents.
+- The HTTP client has already decoded ``Content-Encoding``.
 """
 
 from __future__ import annotations
@@ -57,66 +57,66 @@ __all__ = [
 _logger: Final = logging.getLogger("tap_core.manifest")
 _decode: Final = msgspec.json.Decoder(float_hook=Decimal).decode
 _TOLD: Final = 10
-"""Lines that are left out with a warning each; more of them are counted."""
+"""Maximum number of warnings about skipped lines per response; the rest is only counted."""
 
 _UNREADABLE_IN_A_ROW: Final = 100_000
-"""Lines without a document after which an answer is not lines of JSON at all."""
+"""Consecutive invalid lines after which a response is rejected as not JSON Lines."""
 
 _NOTHING: Final = object()
-"""The document of an empty body."""
+"""Marker for the document of an empty body."""
 
 _REST: Final = "null"
-"""The field of values beyond the last column, as airbyte-cdk's records show it."""
+"""Field of the values beyond the last column, named as in airbyte-cdk."""
 
 
 class Parser(Protocol):
-    """A decoder that may stand within another."""
+    """Interface of a decoder that can be nested within another."""
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of a stream of bytes."""
+        """Yield the documents of a byte stream."""
 
 
 @dataclass(frozen=True)
 class JsonParser(BoundedReader):
-    """JSON within another decoder: one document, or the elements of a list."""
+    """JSON parser for use within another decoder: one document, or the elements of a list."""
 
     encoding: str = "utf-8"
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Return the documents of a stream of bytes."""
+        """Return the documents of a byte stream."""
         document = _read_json(self.bound(data).read(data), self.encoding)
         return iter(()) if document is _NOTHING else _each(document)
 
 
 @dataclass(frozen=True)
 class JsonDecoder(BoundedReader):
-    """JSON: one document, or the elements of a list."""
+    """JSON decoder: one document, or the elements of a list."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Return the documents of an answer.
+        """Return the documents of a response.
 
         Raises:
             TruncatedBodyError: the body ends too early.
-            NotJSONError: it is something else.
+            NotJSONError: the body is not JSON.
         """
         return _each(parse_json(response)) if response.content else iter(())
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Return the documents of a stream of bytes."""
+        """Return the documents of a byte stream."""
         return JsonParser(max_unpacked_bytes=self.max_unpacked_bytes).parse(data)
 
 
 @dataclass(frozen=True)
 class JsonLineParser(BoundedReader):
-    """A JSON document on each line, within another decoder."""
+    """JSON Lines parser for use within another decoder."""
 
     encoding: str = "utf-8"
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of a stream of bytes; lines that are not JSON are left out.
+        """Yield the documents of a byte stream; invalid lines are skipped with a warning.
 
         Raises:
-            FatalAPIError: nearly nothing of it is lines of JSON.
+            FatalAPIError: 100,000 lines in a row are not JSON.
         """
         left_out = in_a_row = 0
         for number, line in enumerate(self.bound(data).lines(data), 1):
@@ -128,48 +128,48 @@ class JsonLineParser(BoundedReader):
                 left_out, in_a_row = left_out + 1, in_a_row + 1
                 if left_out <= _TOLD:
                     _logger.warning(
-                        "Line %s of an answer is left out, for it is no JSON: %s", number, error
+                        "Line %s of a response is skipped, since it is not JSON: %s", number, error
                     )
                 if in_a_row >= _UNREADABLE_IN_A_ROW:
                     raise FatalAPIError(
-                        f"The answer is not lines of JSON: {in_a_row:,} lines in a row are not."
+                        f"The response is not JSON Lines: {in_a_row:,} lines in a row are not JSON."
                     ) from None
                 continue
             in_a_row = 0
             yield document
         if left_out > _TOLD:
-            _logger.warning("In all %s lines of an answer are left out.", left_out)
+            _logger.warning("A total of %s lines of a response are skipped.", left_out)
 
 
 @dataclass(frozen=True)
 class JsonlDecoder(BoundedReader):
-    """A JSON document on each line."""
+    """JSON Lines decoder: one document per line."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of an answer."""
+        """Yield the documents of a response."""
         return translate_read_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of a stream of bytes."""
+        """Yield the documents of a byte stream."""
         return JsonLineParser(max_unpacked_bytes=self.max_unpacked_bytes).parse(data)
 
 
 @dataclass(frozen=True)
 class JsonItemsDecoder(BoundedReader):
-    """JSON: the elements of a list within one document."""
+    """JSON decoder for the elements of a list within one document."""
 
     items_path: str
     encoding: str = "utf-8"
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Return the elements of an answer's list."""
+        """Return the elements of the list in a response."""
         return translate_read_errors(response, self._elements(open_body(response)))
 
     def _elements(self, data: IO[bytes]) -> Iterator[Any]:
         yield from self.parse(data)
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Return the elements of the list in a stream of bytes; none where there is no list."""
+        """Return the elements of the list in a byte stream, or no elements if there is no list."""
         found = _read_json(self.bound(data).read(data), self.encoding)
         for step in self.items_path.split("."):
             found = found.get(step) if isinstance(found, dict) else None
@@ -178,10 +178,10 @@ class JsonItemsDecoder(BoundedReader):
 
 @dataclass(frozen=True)
 class IterableDecoder(BoundedReader):
-    """Lines of text, each as the field ``record`` of a document."""
+    """Text decoder: one document per line, with the line in the field ``record``."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield a document for each line of an answer."""
+        """Yield a document for each line of a response."""
         return translate_read_errors(response, self._documents(open_body(response)))
 
     def _documents(self, data: IO[bytes]) -> Iterator[Any]:
@@ -192,18 +192,18 @@ class IterableDecoder(BoundedReader):
 
 @dataclass(frozen=True)
 class CsvDecoder(BoundedReader):
-    """Rows of CSV, keyed by the first one; every value is a text."""
+    """CSV decoder: one document per row, keyed by the header row; all values are strings."""
 
     encoding: str = "utf-8"
     delimiter: str = ","
     set_values_to_none: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        r"""Refuse a delimiter that is not one character (``\t`` and the like are)."""
+        r"""Reject a delimiter that is not one character; escapes such as ``\t`` are allowed."""
         super().__post_init__()
         if len(self._delimiter) != 1:
             raise ManifestError(
-                f"delimiter is {self.delimiter!r}: it is one character, such as ',' or '\\t'."
+                f"delimiter is {self.delimiter!r}: it must be one character, such as ',' or '\\t'."
             )
 
     @property
@@ -212,11 +212,11 @@ class CsvDecoder(BoundedReader):
         return given.encode().decode("unicode_escape") if given.startswith("\\") else given
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the rows of an answer."""
+        """Yield the rows of a response."""
         return translate_read_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the rows of a stream of bytes; a missing value is null."""
+        """Yield the rows of a byte stream; a missing value becomes None."""
         text = io.TextIOWrapper(data, encoding=self.encoding)
         bound = self.bound(data)
         lines = RowBound(bound, text, self._delimiter)
@@ -236,18 +236,18 @@ class CsvDecoder(BoundedReader):
 
 @dataclass(frozen=True)
 class CsvParser(CsvDecoder):
-    """The name of `CsvDecoder` within others, in older manifests."""
+    """Older name of `CsvDecoder` when nested in another decoder."""
 
 
 @dataclass(frozen=True)
 class XmlDecoder:
-    """XML: attributes as ``@name``, text beside them as ``#text``, repeated elements as lists."""
+    """XML decoder: attributes as ``@name``, mixed text as ``#text``, repeated elements as lists."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the document of an answer.
+        """Yield the document of a response.
 
         Raises:
-            FatalAPIError: it is no XML, or takes too much memory.
+            FatalAPIError: the body is not XML, or parsing it would need too much memory.
         """
         if not response.content.strip():
             return
@@ -256,43 +256,43 @@ class XmlDecoder:
         try:
             yield document_of_xml(response.content, response.encoding if named else None)
         except expat.ExpatError as error:
-            raise FatalAPIError(f"The answer is not XML: {error}.", response=response) from error
+            raise FatalAPIError(f"The response is not XML: {error}.", response=response) from error
 
 
 @dataclass(frozen=True)
 class GzipDecoder(BoundedReader):
-    """Another format, compressed with gzip; what is not compressed is read as it is."""
+    """Decoder of a gzip-compressed body in another format; an uncompressed body is read too."""
 
     decoder: Parser
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of an answer."""
+        """Yield the documents of a response."""
         return translate_read_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of a stream of bytes."""
+        """Yield the documents of a byte stream."""
         yield from self.decoder.parse(decompress(data, self.bound(data)))
 
 
 @dataclass(frozen=True)
 class GzipParser(BoundedReader):
-    """The name of `GzipDecoder` within others, in older manifests."""
+    """Older name of `GzipDecoder` when nested in another decoder."""
 
     inner_parser: Parser
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of a stream of bytes."""
+        """Yield the documents of a byte stream."""
         yield from self.inner_parser.parse(decompress(data, self.bound(data)))
 
 
 @dataclass(frozen=True)
 class CompositeRawDecoder:
-    """A parser as a decoder, in older manifests."""
+    """Decoder that wraps a parser, as older manifests declare it."""
 
     parser: Parser
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of an answer."""
+        """Yield the documents of a response."""
         return translate_read_errors(response, self._documents(open_body(response)))
 
     def _documents(self, data: IO[bytes]) -> Iterator[Any]:
@@ -301,22 +301,22 @@ class CompositeRawDecoder:
 
 @dataclass(frozen=True)
 class ZipfileDecoder(BoundedReader):
-    """Another format, in each file of a zip archive."""
+    """Decoder of a zip archive whose files have another format."""
 
     decoder: Parser | None = None
     parser: Parser | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an archive of nothing."""
+        """Reject an archive without a decoder for its files."""
         super().__post_init__()
         if self.decoder is None and self.parser is None:
-            raise ManifestError("decoder is missing: say what the files of the archive are.")
+            raise ManifestError("decoder is missing: declare the decoder of the files.")
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of all files of an answer.
+        """Yield the documents of all files in a response.
 
         Raises:
-            FatalAPIError: it is no archive.
+            FatalAPIError: the body is not a zip archive.
         """
         return translate_read_errors(response, self._documents(response))
 
@@ -326,7 +326,7 @@ class ZipfileDecoder(BoundedReader):
         try:
             first = next(files, None)
         except zipfile.BadZipFile as error:
-            raise FatalAPIError(f"The answer is not a zip archive: {error}.") from error
+            raise FatalAPIError(f"The response is not a zip archive: {error}.") from error
         if first is not None:
             for file in chain((first,), files):
                 yield from inner.parse(file)
@@ -337,7 +337,11 @@ def _each(document: Any) -> Iterator[Any]:
 
 
 def _read_json(body: bytes, encoding: str) -> Any:
-    """Return the document of a body, `_NOTHING` where it is empty."""
+    """Return the document of a body, or `_NOTHING` for an empty body.
+
+    Raises:
+        FatalAPIError: the body is not JSON.
+    """
     if not body or body.isspace():
         return _NOTHING
     if encoding.lower() in {"utf-8", "utf8"}:
@@ -348,4 +352,4 @@ def _read_json(body: bytes, encoding: str) -> Any:
     try:
         return load_json(body.decode(encoding))
     except ValueError as error:
-        raise FatalAPIError(f"A file of the answer is not JSON: {error}.") from error
+        raise FatalAPIError(f"A file of the response is not JSON: {error}.") from error

@@ -1,9 +1,10 @@
-"""Which answers are errors, what is done about them, and how long is waited before a next try.
+"""Error handlers and backoff strategies: classification of responses and waits before a retry.
 
-Rules of the room: filters are tried first, then a status from 200 to 399 is a success, then the
-table says what a status usually means. The body is read only where a filter asks for it. Order,
-numbers and forms are Airbyte's (its YAML reference, "Error handling"). Nothing is sent here, and
-nothing waited for.
+Response filters are checked first; then a status from 200 to 399 is a success; then a table gives
+the default action of the status. The body is read only if a filter needs it. This module neither
+sends requests nor sleeps.
+
+Source: Airbyte YAML reference, "Error handling".
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ __all__ = [
 
 _RETRIES: Final = 5
 _LONGEST: Final = 600.0
-"""Seconds that a request is tried for."""
+"""Maximum seconds for all attempts of a request."""
 
 _SUCCESS: Final = ResponseResolution(ResponseAction.SUCCESS)
 _UNKNOWN: Final = ResponseResolution(ResponseAction.RETRY, failure_type="system_error")
@@ -69,7 +70,7 @@ _TABLE: Final[Mapping[int, ResponseResolution]] = {
     ),
     429: ResponseResolution(ResponseAction.RATE_LIMITED, failure_type="transient_error"),
 }
-"""What a status usually means."""
+"""Default resolution of each HTTP status."""
 
 _DECIDES: Final = frozenset(
     {
@@ -84,17 +85,17 @@ _DECIDES: Final = frozenset(
         ResponseAction.SPLIT_REQUEST_WINDOW,
     }
 )
-"""What ends the way through several handlers: other words may be overruled by a later one."""
+"""Actions that end the search through several handlers; later ones may override the others."""
 
 _WHERE_MESSAGES_ARE: Final = (
     *("message", "messages", "error", "errors", "failures", "failure", "detail", "err"),
     *("error_message", "msg", "reason", "status_message"),
 )
-"""Where a body says what went wrong, the first of these that it has."""
+"""Fields that may contain the error message of a body, in order of precedence."""
 
 
 def matches_action(action: str, handler: object) -> bool:
-    """Return whether a filter of an error handler, or of those in it, has an action."""
+    """Return True if a response filter of the handler, or of a nested handler, has the action."""
     if isinstance(handler, CompositeErrorHandler):
         return any(matches_action(action, one) for one in handler.error_handlers)
     filters = handler.response_filters if isinstance(handler, DefaultErrorHandler) else ()
@@ -102,7 +103,7 @@ def matches_action(action: str, handler: object) -> bool:
 
 
 def default_resolution(response: requests.Response) -> ResponseResolution:
-    """Return what the status of an answer means where nothing else is said of it."""
+    """Return the default resolution for the status of a response."""
     if response.ok:
         return _SUCCESS
     return _TABLE.get(response.status_code, _UNKNOWN)
@@ -110,7 +111,7 @@ def default_resolution(response: requests.Response) -> ResponseResolution:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpResponseFilter:
-    """Says what to do about answers with a status, a text or a content; without any, of none."""
+    """Action for responses that match a status, a text or a predicate; without any, no response."""
 
     action: (
         Literal[
@@ -138,7 +139,7 @@ class HttpResponseFilter:
         conditions = (self.http_codes, self.predicate, self.error_message_contains)
         if self.action and conditions == ([], None, None):
             warnings.warn(
-                "This response filter is for no answer: give `http_codes`, `predicate` or"
+                "This response filter matches no response: set `http_codes`, `predicate` or"
                 " `error_message_contains`.",
                 stacklevel=3,
             )
@@ -146,7 +147,7 @@ class HttpResponseFilter:
     def verdict(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return what is to be done about an answer, None where the filter is for others."""
+        """Return the resolution for a response, or None if the filter does not match it."""
         if self.action is None or not self._matches(response, scope):
             return None
         usual = _TABLE.get(response.status_code, _UNKNOWN)
@@ -176,7 +177,7 @@ class HttpResponseFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultErrorHandler:
-    """Judges answers by filters, and else by their status."""
+    """Error handler that applies response filters, then the defaults of the HTTP status."""
 
     response_filters: list[HttpResponseFilter] | None = None
     backoff_strategies: list[BackoffStrategy] | None = None
@@ -186,16 +187,16 @@ class DefaultErrorHandler:
 
     @property
     def max_tries(self) -> int:
-        """How often a request is sent: once, and as often again as `max_retries` says."""
+        """Maximum number of attempts per request: one, plus `max_retries`."""
         return 1 + max(0, _RETRIES if self.max_retries is None else self.max_retries)
 
     @property
     def max_seconds(self) -> float | None:
-        """For how long a request is tried: ten minutes."""
+        """Maximum time for all attempts of a request: 600 seconds."""
         return _LONGEST
 
     def judge(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
-        """Return what is to be done about an answer."""
+        """Return the resolution for a response."""
         for each in self.response_filters or ():
             verdict = each.verdict(response, scope)
             if verdict is not None:
@@ -205,7 +206,7 @@ class DefaultErrorHandler:
     def wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return what the first of the strategies says that says anything."""
+        """Return the seconds of the first backoff strategy that returns any, or None."""
         for strategy in self.backoff_strategies or ():
             if seconds := strategy.wait(response, tries, scope):
                 return seconds
@@ -214,10 +215,10 @@ class DefaultErrorHandler:
 
 @dataclass(frozen=True, kw_only=True)
 class CompositeErrorHandler:
-    """Asks several handlers in turn; what one gives up on, a later one may try again or ignore.
+    """Error handler that tries several handlers in order; a later one may override a failure.
 
     Raises:
-        ManifestError: there is none.
+        ManifestError: `error_handlers` is empty.
     """
 
     error_handlers: list[ErrorHandler]
@@ -230,18 +231,19 @@ class CompositeErrorHandler:
 
     @property
     def max_tries(self) -> int:
-        """How often a request is sent, as the first handler says."""
+        """Maximum number of attempts per request, from the first handler."""
         return self.error_handlers[0].max_tries
 
     @property
     def max_seconds(self) -> float | None:
-        """For how long a request is tried, as the most patient handler says."""
+        """Maximum time for all attempts of a request: the highest of the handlers, in seconds."""
         return max((each.max_seconds or 0.0 for each in self.error_handlers), default=None)
 
     def judge(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
-        """Return what the first handler says that decides, else what the first one says of all.
+        """Return the first resolution that is neither FAIL nor RATE_LIMITED.
 
-        Where that is to give up, one that knows of a limit has it tried again.
+        Without such a resolution, return the first handler's resolution; a RATE_LIMITED of a later
+        handler overrides a FAIL.
         """
         usual = kept = default_resolution(response)
         for handler in self.error_handlers:
@@ -258,19 +260,19 @@ class CompositeErrorHandler:
     def wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return what the first strategy of all handlers says that says anything."""
+        """Return the seconds of the first backoff strategy of any handler that returns any."""
         for handler in self.error_handlers:
             if seconds := handler.wait(response, tries, scope):
                 return seconds
         return None
 
 
-# How long to wait
+# Backoff strategies
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConstantBackoffStrategy:
-    """Waits for the same time each time."""
+    """Backoff strategy with a constant wait."""
 
     backoff_time_in_seconds: float
     jitter_range_in_seconds: float | None = None
@@ -278,13 +280,13 @@ class ConstantBackoffStrategy:
     def wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds, with up to twice the jitter's range more."""
+        """Return the seconds to wait, plus a random 0 to 2 times the jitter range."""
         return _spread(self.backoff_time_in_seconds, self.jitter_range_in_seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExponentialBackoffStrategy:
-    """Waits twice as long each time: factor times 2, 4, 8 … seconds."""
+    """Backoff strategy whose wait doubles: factor times 2, 4, 8 … seconds."""
 
     factor: float = 5
     jitter_range_in_seconds: float | None = None
@@ -292,13 +294,13 @@ class ExponentialBackoffStrategy:
     def wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds, with up to twice the jitter's range more."""
+        """Return the seconds to wait, plus a random 0 to 2 times the jitter range."""
         return _spread(self.factor * 2.0**tries, self.jitter_range_in_seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _FromHeader:
-    """Reads a number in a header of the answer."""
+    """Base of the strategies that read a number from a response header."""
 
     header: str
     regex: str | None = None
@@ -312,7 +314,7 @@ class _FromHeader:
         try:
             return compile_pattern(self.regex) if self.regex else None
         except (re.error, LimitExceededError) as error:
-            raise ManifestError(f"`regex` is no regular expression: {error}.") from None
+            raise ManifestError(f"`regex` is not a valid regular expression: {error}.") from None
 
     def _number(self, response: requests.Response | None) -> float | None:
         text = None if response is None else response.headers.get(self.header)
@@ -327,15 +329,15 @@ class _FromHeader:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitTimeFromHeader(_FromHeader):
-    """Waits for the seconds that a header of the answer says."""
+    """Backoff strategy that waits the seconds in a response header."""
 
     def wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds, None without such a header.
+        """Return the seconds in the header, or None without it.
 
         Raises:
-            FatalAPIError: they are too many.
+            FatalAPIError: the wait reaches `max_waiting_time_in_seconds`.
         """
         seconds = self._number(response)
         if seconds:
@@ -345,17 +347,19 @@ class WaitTimeFromHeader(_FromHeader):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitUntilTimeFromHeader(_FromHeader):
-    """Waits until the time that a header of the answer says, in seconds since 1970."""
+    """Backoff strategy that waits until the Unix timestamp in a response header."""
 
     min_wait: float | None = None
 
     def wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds until then, at least `min_wait`; None where nothing says them.
+        """Return the seconds until the time in the header, at least `min_wait`.
+
+        Without `min_wait`, return None if the header has no time or the time has passed.
 
         Raises:
-            FatalAPIError: they are too many.
+            FatalAPIError: the wait reaches `max_waiting_time_in_seconds`.
         """
         until = self._number(response)
         seconds = until - time.time() if until else None
@@ -369,7 +373,7 @@ class WaitUntilTimeFromHeader(_FromHeader):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitTimeFromResponse:
-    """Waits for the seconds that a template makes of the answer."""
+    """Backoff strategy that waits the seconds that a template computes from the response."""
 
     wait_time_in_seconds: InterpolatedValue
     max_waiting_time_in_seconds: float | None = None
@@ -377,10 +381,10 @@ class WaitTimeFromResponse:
     def wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds; None where the template gives none.
+        """Return the seconds, or None if the template gives no positive, finite number.
 
         Raises:
-            FatalAPIError: they are too many.
+            FatalAPIError: the wait reaches `max_waiting_time_in_seconds`.
         """
         if response is None:
             return None
@@ -402,16 +406,16 @@ def _refuse_long(seconds: float, longest: float | None, response: requests.Respo
     if longest is not None and seconds >= longest:
         raise FatalAPIError(
             f"The server asks to wait for {seconds:,.0f} seconds, and"
-            f" `max_waiting_time_in_seconds` is {longest:,.0f}: sync again later, or allow more.",
+            f" `max_waiting_time_in_seconds` is {longest:,.0f}: sync again later, or raise it.",
             response=response,
         )
 
 
-# What of an answer a filter sees
+# Template scope of response filters
 
 
 def _seen(response: requests.Response, scope: TemplateScope) -> TemplateScope:
-    """Return what templates of filters see: the answer too, and the URL without its secrets."""
+    """Return the template scope of a filter: response, headers and the URL without secrets."""
     parts = urlsplit(response.url or "")
     host = parts.netloc.rpartition("@")[2]
     return {
@@ -423,7 +427,7 @@ def _seen(response: requests.Response, scope: TemplateScope) -> TemplateScope:
 
 
 def _document(response: requests.Response, otherwise: Any) -> Any:
-    """Return the document of a body; it stays for whoever reads the records."""
+    """Return the JSON document of a body, or `otherwise`; the response caches the document."""
     try:
         if isinstance(response, JSONResponse):
             return response.read(Secrets)
@@ -433,7 +437,7 @@ def _document(response: requests.Response, otherwise: Any) -> Any:
 
 
 def _said(response: requests.Response) -> str:
-    """Return what a body says went wrong: where such words usually stand, or all of a text."""
+    """Return the error message of a body: from a common field, or a non-JSON body as a whole."""
     document = _document(response, None)
     if document is None:
         return response.content.decode("utf-8", "replace")

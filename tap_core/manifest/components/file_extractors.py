@@ -1,7 +1,7 @@
-"""Records of large CSV files, as airbyte-cdk reads those of jobs.
+"""Extractor of records from large CSV files, such as the results of asynchronous jobs.
 
-Rules of the room: a row at a time. What stands for a missing value, and what two columns of one
-name are called, is as pandas has it, by which airbyte-cdk reads such files.
+Rows are read one at a time. Texts that mean a missing value, and the names of unnamed or duplicate
+columns, follow pandas, with which airbyte-cdk reads such files.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _NOTHING: Final = frozenset(
         *("1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
     }
 )
-"""Texts that stand for no value."""
+"""Texts that are read as a missing value."""
 
 
 @dataclass(frozen=True)
 class ResponseToFileExtractor(BoundedReader):
-    """Makes a record of each row of CSV, which may be compressed with gzip."""
+    """Extractor that yields a record per row of a CSV body, which may be gzip-compressed."""
 
     preserve_na_values: bool = False
 
     def whole(self, decoder: Decoder) -> Callable[[requests.Response], Iterator[Any]]:  # noqa: ARG002
-        """Return what stands for a decoder: it reads answers itself."""
+        """Return a replacement for the decoder, since the extractor reads responses itself."""
         return lambda response: iter((response,))
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterator[Record]:  # noqa: ARG002  the Protocol's
-        """Yield the rows of an answer; it is the answer that stands for its document.
+        """Yield the rows of a response, which is passed as the document.
 
         Raises:
-            FatalAPIError: a row has more values than there are columns.
+            FatalAPIError: a row has more values than the header has columns.
         """
         return translate_read_errors(document, self._rows(document))
 
@@ -69,7 +69,7 @@ class ResponseToFileExtractor(BoundedReader):
             lines.next_row()
             if len(values) > len(columns):
                 raise FatalAPIError(
-                    f"Line {reader.line_num} of the file has {len(values)} values, and there are"
+                    f"Line {reader.line_num} of the file has {len(values)} values, but there are"
                     f" {len(columns)} columns.",
                     response=document,
                 )
@@ -83,7 +83,7 @@ def _text(data: IO[bytes]) -> IO[str]:
 
 
 def _named(header: list[str]) -> list[str]:
-    """Return a name for each column: an empty one gets a number, and so does a second one."""
+    """Return unique column names: unnamed columns and duplicates get a number."""
     seen: Counter[str] = Counter()
     names: list[str] = []
     for place, given in enumerate(header):

@@ -1,8 +1,10 @@
-"""Smaller pages, where an API cannot answer for a whole one.
+"""Reduction of the page size when the API cannot return a full page.
 
-Rules of the room: an error handler says of which answers that is so (``REDUCE_PAGE_SIZE``); here is
-how much smaller, how often and after which wait. What is counted begins anew with each page that
-came. (Airbyte's YAML reference, "PageSizeReduction".)
+A response filter with the action ``REDUCE_PAGE_SIZE`` selects the responses; this module decides
+the new size, the number of attempts and the wait. The counters restart after each page that was
+read.
+
+Source: Airbyte YAML reference, "PageSizeReduction".
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ _EMPTY: Final = re.compile(r"last_page_size\s*(==\s*0|<\s*1)\b|not\s+last_page_s
 
 @dataclass(frozen=True, kw_only=True)
 class PageSizeReduction:
-    """How pages become smaller.
+    """Options of the page size reduction.
 
     Raises:
-        ManifestError: they would not, or for ever.
+        ManifestError: `reduction_factor` is not above 1, or another option is below its minimum.
     """
 
     reduction_factor: float = 2
@@ -44,19 +46,19 @@ class PageSizeReduction:
     def __post_init__(self) -> None:
         if self.reduction_factor <= 1:
             raise ManifestError(
-                f"A `reduction_factor` of {self.reduction_factor} makes no page smaller: give one"
-                " above 1."
+                f"A `reduction_factor` of {self.reduction_factor} does not reduce the page size:"
+                " set it above 1."
             )
         for name, least in (
             *(("minimum_page_size", 1), ("max_attempts", 1)),
             *(("backoff_seconds", 0), ("retries_at_minimum_page_size", 0)),
         ):
             if getattr(self, name) < least:
-                raise ManifestError(f"`{name}` is at least {least}.")
+                raise ManifestError(f"`{name}` must be at least {least}.")
 
 
 class PageSizeState:
-    """The sizes of the pages of one slice, from that of the manifest on downward."""
+    """Current page size of one slice, starting from the size in the manifest."""
 
     def __init__(self, declared: PageSizeReduction, first: int | None) -> None:
         self._declared = declared
@@ -64,26 +66,26 @@ class PageSizeState:
         self._reductions = 0
         self._repeats = 0
         self.size: int | None = None
-        """The size that is asked for, None for that of the manifest."""
+        """Page size to request, or None for the size in the manifest."""
 
     def reduced(self, error: SyncError) -> float:
-        """Make pages smaller; return the seconds to wait before the next try.
+        """Reduce the page size and return the seconds to wait before the next attempt.
 
         Raises:
-            SyncError: they cannot be.
+            SyncError: there is no page size, or all attempts are used up.
         """
         declared, now = self._declared, self.size or self._first
         if not now:
-            raise self._failure("there is no page size that could be made smaller", error)
+            raise self._failure("there is no page size to reduce", error)
         less = max(declared.minimum_page_size, int(now // declared.reduction_factor))
         if less >= now:
             self._repeats += 1
             if self._repeats > declared.retries_at_minimum_page_size:
-                raise self._failure(f"a page of {now} records is refused", error)
+                raise self._failure(f"the API rejects a page of {now} records", error)
             return declared.backoff_seconds * self._repeats
         self._reductions += 1
         if self._reductions > declared.max_attempts:
-            raise self._failure(f"pages are refused, down to one of {now} records", error)
+            raise self._failure(f"the API rejects pages, down to one of {now} records", error)
         self.size = less
         return declared.backoff_seconds * self._reductions
 
@@ -92,30 +94,30 @@ class PageSizeState:
             f" {self._declared.failure_message.strip()}" if self._declared.failure_message else ""
         )
         made = SyncError(
-            f"{said[0].upper()}{said[1:]}, and no other size is to be tried.{more} {error}"
+            f"{said[0].upper()}{said[1:]}, and no other size may be tried.{more} {error}"
         )
         made.failure_type = "transient_error"
         return made
 
     def succeeded(self) -> None:
-        """Note that a page came."""
+        """Reset the counters after a page was read, and the size if `reset_policy` says so."""
         self._reductions = self._repeats = 0
         if self._declared.reset_policy == "AFTER_SUCCESSFUL_PAGE":
             self.size = None
 
 
 def validate_reduction(reduction: PageSizeReduction | None, requester: Any, paginator: Any) -> None:
-    """Refuse a reduction that cannot be done soundly, and an action without one.
+    """Reject a reduction that the retriever does not support, and an action without a reduction.
 
     Raises:
-        ManifestError: there is one of the two.
+        ManifestError: one of the two was found.
     """
     is_asked = matches_action(_ACTION, getattr(requester, "error_handler", None))
     if reduction is None:
         if is_asked:
             raise ManifestError(
-                f"A response filter has the action {_ACTION}: say in `page_size_reduction` of the"
-                " retriever how much smaller pages become."
+                f"A response filter has the action {_ACTION}: the retriever needs a"
+                " `page_size_reduction`."
             )
         return
     for is_wrong, said in _FAULTS:
@@ -123,7 +125,8 @@ def validate_reduction(reduction: PageSizeReduction | None, requester: Any, pagi
             raise ManifestError(f"A page_size_reduction {said}")
     if not is_asked and isinstance(requester.error_handler, (DefaultErrorHandler, type(None))):
         warnings.warn(
-            f"No response filter has the action {_ACTION}: no page is made smaller.", stacklevel=3
+            f"No response filter has the action {_ACTION}, so no page size is reduced.",
+            stacklevel=3,
         )
 
 
@@ -137,7 +140,7 @@ def _is_too_small(reduction: PageSizeReduction, _requester: Any, paginator: Any)
 
 
 def _ends_early(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
-    """Return whether a page that was made smaller may count as the last one."""
+    """Return True if the stop condition could treat a reduced page as the last page."""
     template = getattr(getattr(_strategy(paginator), "stop_condition", None), "template", None)
     if template is None or "page_size" in template.names:
         return False
@@ -154,25 +157,25 @@ _FAULTS: Final[tuple[tuple[Callable[[PageSizeReduction, Any, Any], bool], str], 
         lambda _, __, paginator: (
             not isinstance(paginator, DefaultPaginator) or paginator.page_size_option is None
         ),
-        "needs a DefaultPaginator with a `page_size_option`, which tells the API how many to send.",
+        "needs a DefaultPaginator with a `page_size_option`, which sends the size to the API.",
     ),
     (
         lambda _, __, paginator: isinstance(paginator.page_token_option, RequestPath),
-        "cannot go with a RequestPath: the page's URL says the size already.",
+        "cannot be combined with a RequestPath: the page's URL contains the size.",
     ),
     (
         lambda _, __, paginator: isinstance(_strategy(paginator), PageIncrement),
-        "cannot go with a PageIncrement: smaller pages have other numbers.",
+        "cannot be combined with a PageIncrement: smaller pages have other numbers.",
     ),
     (_is_too_small, "needs a `page_size` above its `minimum_page_size`."),
     (
         _ends_early,
-        "cannot go with a `stop_condition` that has last_page_size without page_size beside it.",
+        "cannot be combined with a `stop_condition` that uses last_page_size without page_size.",
     ),
     (_is_deaf, "needs a pagination strategy whose next_page_token() takes page_size_override."),
     (
         lambda _, requester, __: requester.properties is not None,
-        "cannot go with properties that are asked for in parts.",
+        "cannot be combined with query properties.",
     ),
 )
-"""What cannot be done, and how it is said."""
+"""Checks of unsupported combinations, each with the end of its error message."""

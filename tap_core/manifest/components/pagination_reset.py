@@ -1,6 +1,6 @@
-"""What is done when the pages of a slice have to begin again.
+"""Options of a restart of the pagination of a slice.
 
-Rules of the room: said here, done by `restarts`.
+This module only declares; `tap_core.manifest.pagination_reset` restarts the pagination.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ __all__ = ["PaginationReset", "PaginationResetLimits"]
 
 @dataclass(frozen=True, kw_only=True)
 class PaginationResetLimits:
-    """How much of one question an API answers."""
+    """Maximum number of records that the API returns for one query."""
 
     number_of_records: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaginationReset:
-    """Pages begin again as they were, or from the highest value of the cursor on.
+    """Restart from the first page (RESET), or from the highest cursor value (SPLIT_USING_CURSOR).
 
     Raises:
-        ManifestError: there is a limit, and nothing by which it could be kept.
+        ManifestError: `limits` is combined with RESET, which would reach the limit again.
     """
 
     action: Literal["SPLIT_USING_CURSOR", "RESET"]
@@ -34,11 +34,11 @@ class PaginationReset:
     def __post_init__(self) -> None:
         if self.limit is not None and self.action == "RESET":
             raise ManifestError(
-                "`limits` of a pagination_reset that begins as before would be reached again:"
-                " its action is to be SPLIT_USING_CURSOR."
+                "A pagination_reset with the action RESET would reach its `limits` again:"
+                " set the action SPLIT_USING_CURSOR."
             )
 
     @property
     def limit(self) -> int | None:
-        """How many records are read before pages begin again."""
+        """Number of records after which the pagination restarts, or None."""
         return None if self.limits is None else self.limits.number_of_records

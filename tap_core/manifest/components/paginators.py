@@ -1,9 +1,10 @@
-"""From page to page: which token comes next, and where in a request it goes.
+"""Paginators and pagination strategies: the token of the next page and its place in a request.
 
-Rules of the room: a walk belongs to one slice and is the only thing here that changes. Numbers of
-pages and offsets go by the records that the answer holds, templates by those that were kept. A
-token that is empty or zero ends a walk. First requests, last pages and what templates see are
-Airbyte's (its YAML reference, "Pagination").
+The page cursor of a slice holds all mutable state. Page numbers and offsets count the records in
+the response; templates see the records that passed the record selector. An empty or zero token
+ends the pagination.
+
+Source: Airbyte YAML reference, "Pagination".
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class PageIncrement:
-    """Counts pages, until one has fewer records than were asked for."""
+    """Pagination strategy that counts pages, until a page has fewer records than requested."""
 
     page_size: int | None = None
     start_from_page: int = 0
@@ -44,16 +45,16 @@ class PageIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """The first page's number, None where the first request has none."""
+        """Number of the first page, or None if the first request has no page number."""
         return self.start_from_page if self.inject_on_first_request else None
 
     @property
     def requested_size(self) -> int | None:
-        """How many records a page is asked to have."""
+        """Page size to request, in records, or None."""
         return self.page_size
 
     def token_after(self, page: Page, token: Any, scope: TemplateScope) -> int | None:  # noqa: ARG002  (as all strategies)
-        """Return the next page's number, None after a short or an empty page."""
+        """Return the number of the next page, or None after a short or empty page."""
         if _is_last(page.size, self.page_size):
             return None
         return 1 + (self.start_from_page if token is None else int(token))
@@ -61,23 +62,26 @@ class PageIncrement:
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetIncrement:
-    """Counts records, until a page has fewer than were asked for; the size may be the answer's."""
+    """Pagination strategy that counts records, until a page has fewer than requested.
+
+    A template may read the page size from the response.
+    """
 
     page_size: InterpolatedValue = None
     inject_on_first_request: bool = False
 
     @property
     def first_token(self) -> int | None:
-        """Zero, None where the first request has no offset."""
+        """Offset 0, or None if the first request has no offset."""
         return 0 if self.inject_on_first_request else None
 
     @property
     def requested_size(self) -> int | None:
-        """How many records a page is asked to have; None where an answer has to say it."""
+        """Page size to request, in records; None if a template reads the size from the response."""
         return None if callable(self.page_size) else _number(self.page_size)
 
     def token_after(self, page: Page, token: Any, scope: TemplateScope) -> int | None:
-        """Return the next offset, None after a short or an empty page."""
+        """Return the next offset, or None after a short or empty page."""
         size = self.page_size
         if callable(size):
             size = size({**scope, "response": page.document})
@@ -88,7 +92,10 @@ class OffsetIncrement:
 
 @dataclass(frozen=True, kw_only=True)
 class CursorPagination:
-    """Takes the next token from the answer, until there is none or a condition says so."""
+    """Pagination strategy that takes the next token from the response.
+
+    The pagination ends if the response has no token or the stop condition is true.
+    """
 
     cursor_value: InterpolatedValue
     page_size: int | None = None
@@ -98,15 +105,15 @@ class CursorPagination:
 
     @property
     def first_token(self) -> None:
-        """None: the first answer has the first token."""
+        """None: the first response contains the first token."""
 
     @property
     def requested_size(self) -> int | None:
-        """How many records a page is asked to have."""
+        """Page size to request, in records, or None."""
         return self.page_size
 
     def token_after(self, page: Page, token: Any, scope: TemplateScope) -> Any:  # noqa: ARG002  (as all strategies)
-        """Return the next token; None where the answer has none or the walk is over."""
+        """Return the next token, or None if the pagination ends."""
         seen = {
             **scope,
             "response": page.document,
@@ -122,10 +129,10 @@ class CursorPagination:
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultPaginator:
-    """Puts the token and the size of a page into requests.
+    """Paginator that adds the page token and the page size to requests.
 
     Raises:
-        ManifestError: a size is to be put into requests, and there is none.
+        ManifestError: there is a `page_size_option`, but the strategy has no `page_size`.
     """
 
     pagination_strategy: PaginationStrategy
@@ -138,38 +145,38 @@ class DefaultPaginator:
         is_sized = getattr(self.pagination_strategy, "page_size", "") is not None
         if self.page_size_option is not None and not is_sized:
             raise ManifestError(
-                "There is a `page_size_option` and no size to put there: give the pagination"
-                " strategy a `page_size`."
+                "There is a `page_size_option`, but no page size to send: set the `page_size`"
+                " of the pagination strategy."
             )
 
     def walk(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
-        """Begin at the first page."""
+        """Return a page cursor at the first page."""
         return _Steps(self)
 
 
 class _Steps:
-    """A walk by the tokens of a strategy."""
+    """Page cursor that advances by the tokens of a pagination strategy."""
 
     def __init__(self, paginator: DefaultPaginator) -> None:
         self._strategy = paginator.pagination_strategy
         self._size_option = paginator.page_size_option
         self._token_option = paginator.page_token_option
-        is_sized = self._size_option is not None  # a strategy may have none, and say so by an error
+        is_sized = self._size_option is not None  # a strategy without one may raise
         self._size = self._declared_size = self._strategy.requested_size if is_sized else None
         self._token: Any = self._strategy.first_token
 
     @property
     def token(self) -> dict[str, Any] | None:
-        """What templates see as ``next_page_token``."""
+        """Value of ``next_page_token`` in templates."""
         return None if self._token is None else {"next_page_token": self._token}
 
     @property
     def size(self) -> int | None:
-        """How many records a page is asked to have."""
+        """Page size to request, in records, or None."""
         return self._size
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:  # noqa: ARG002  (as all walks)
-        """Add the token and the size of the page to a request."""
+        """Add the page token and the page size to a request."""
         option = self._token_option
         if option is not None and self._token is not None:
             option.put(request, self._token)
@@ -177,49 +184,49 @@ class _Steps:
             self._size_option.put(request, self._size)
 
     def advance(self, page: Page, scope: TemplateScope) -> bool:
-        """Move on; return whether there is another page."""
+        """Advance to the next page, and return True if there is one."""
         self._token = self._strategy.token_after(page, self._token, scope) or None
         return self._token is not None
 
     def reset(self) -> None:
-        """Go back to the first page."""
+        """Return to the first page."""
         self._token = self._strategy.first_token
 
     def resize(self, size: int | None) -> None:
-        """Ask for so many records a page from now on; None: for as many as is declared."""
+        """Set the page size for the next requests; None restores the declared size."""
         self._size = self._declared_size if size is None else size
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoPagination:
-    """One page is all there is."""
+    """Paginator of a stream with a single page per slice."""
 
     def walk(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
-        """Begin at the only page."""
+        """Return a page cursor at the only page."""
         return _OnePage()
 
 
 class _OnePage:
     @property
     def token(self) -> None:
-        """None: there is one page."""
+        """None: there is only one page."""
 
     @property
     def size(self) -> None:
-        """None: it has what there is."""
+        """None: no page size is requested."""
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Leave a request as it is."""
+        """Return without changing the request."""
 
     def advance(self, page: Page, scope: TemplateScope) -> bool:  # noqa: ARG002  (as all walks)
-        """Say that this was all."""
+        """Return False: there is no other page."""
         return False
 
     def reset(self) -> None:
-        """Stay where it is."""
+        """Do nothing: the only page is the first page."""
 
     def resize(self, size: int | None) -> None:
-        """Leave it as large as it is."""
+        """Do nothing: no page size is requested."""
 
 
 def _is_last(size: int, asked_for: int | None) -> bool:
@@ -227,14 +234,14 @@ def _is_last(size: int, asked_for: int | None) -> bool:
 
 
 def _number(size: Any) -> int | None:
-    """Read the size of a page.
+    """Return the page size as an integer, or None if it is not set.
 
     Raises:
-        ManifestError: it is something else than a whole number.
+        ManifestError: the size is not an integer.
     """
     if size is None or size == "":
         return None
     try:
         return int(size)
     except (TypeError, ValueError):
-        raise ManifestError(f"`page_size` is {size!r}, and is to be a whole number.") from None
+        raise ManifestError(f"`page_size` is {size!r}, and must be an integer.") from None

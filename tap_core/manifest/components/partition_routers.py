@@ -1,10 +1,10 @@
-"""The slices of a stream: fixed values, and records of parent streams.
+"""Partition routers: stream slices from fixed values or from the records of parent streams.
 
-Rules of the room: slices come lazily, a parent's page is read when its first record is needed.
-A context holds what tells a slice apart and nothing else, since it is stored with the state;
-what a parent's record gives besides (``extra_fields``) hangs on the `Slice` for templates. A
-parent's slices are its own business: ``parent_slice`` names them, and is left out where there
-are none.
+- Slices are generated lazily: a parent's page is read when its first record is needed.
+- A context holds only the partition, since it is stored with the state. Extra fields of a parent
+  record are attributes of the `PartitionSlice`, for templates.
+- ``parent_slice`` holds the partition of the parent's slice; it is omitted if there is no such
+  partition.
 """
 
 from __future__ import annotations
@@ -44,69 +44,73 @@ __all__ = [
 ]
 
 PARENT_SLICE: Final = "parent_slice"
-"""The name under which a context holds the context of its parent's slice."""
+"""Key of a context under which it holds the context of its parent's slice."""
 
 CHILD_RESPONSE: Final = "child_response"
-"""The extra field that holds the child's records where they are part of the parent's."""
+"""Extra field that holds the child records embedded in a parent record."""
 
 
 class PartitionSlice(dict[str, Any]):
-    """A context, and what is known of the slice besides.
+    """Context of a slice, with extra fields that are not part of the partition.
 
-    It is equal to a plain dict of its items, and is stored as one.
+    It compares equal to a plain dict of its items, and is stored as one.
     """
 
     def __init__(self, *args: Any, extra_fields: Mapping[str, Any] | None = None) -> None:
         super().__init__(*args)
         self.extra_fields: Mapping[str, Any] = extra_fields or {}
-        """What templates see as ``stream_slice.extra_fields``."""
+        """Value of ``stream_slice.extra_fields`` in templates."""
 
     def __missing__(self, name: str) -> Any:
-        """Return an empty context for a parent without slices, as templates expect one."""
+        """Return an empty context for a missing ``parent_slice``, as templates expect.
+
+        Raises:
+            KeyError: another key is missing.
+        """
         if name == PARENT_SLICE:
             return {}
         raise KeyError(name)
 
     @property
     def parent_slice(self) -> Any:
-        """What templates see as ``stream_slice.parent_slice``."""
+        """Value of ``stream_slice.parent_slice`` in templates."""
         return self[PARENT_SLICE]
 
     @property
     def _partition(self) -> PartitionSlice:
-        """The slice itself, which old manifests ask for under this name."""
+        """The slice itself: older manifests use this name."""
         return self
 
     def joined(self, other: Mapping[str, Any]) -> PartitionSlice:
-        """Return both together; where both have a key, this one's value counts."""
+        """Return the merge of both slices; this slice's values win."""
         more: Mapping[str, Any] = getattr(other, "extra_fields", {})
         return PartitionSlice({**other, **self}, extra_fields={**more, **self.extra_fields})
 
 
 class StatefulRouter(Protocol):
-    """What a stream keeps in its state of how far its parents were read."""
+    """Interface of a stream that stores the positions of its parent streams in its state."""
 
     def remembered(self, parent: str) -> Any:
-        """Return the position of a parent as it was kept, None at first."""
+        """Return the stored position of a parent stream, or None at first."""
 
     def remember(self, parent: str, position: Any) -> None:
-        """Keep the position of a parent from when all slices given so far have been synced."""
+        """Store a parent's position as soon as all slices yielded so far have been synced."""
 
 
 class ResumableParent(Protocol):
-    """A parent that is read from where its children left it."""
+    """Interface of a parent stream that can be read incrementally."""
 
     def resumed(self, position: Any) -> DeclarativeStreamProtocol:
-        """Return a stream that reads what is new since a position."""
+        """Return a stream that reads only changes since the position."""
 
     @property
     def position(self) -> Any:
-        """How far it has been read: what `resumed` takes, as JSON has it."""
+        """Position reached so far, as a JSON value that `resumed` accepts."""
 
 
 @dataclass(frozen=True)
 class ListPartitionRouter:
-    """A slice for each value of a list."""
+    """Partition router with a slice per value of a list."""
 
     cursor_field: str
     values: list[str] | InterpolatedValue
@@ -118,26 +122,26 @@ class ListPartitionRouter:
         """Yield a context for each value.
 
         Raises:
-            ManifestError: the values are no list.
+            ManifestError: `values` is not a list.
         """
         values = resolve(self.values, {"config": self.config})
         if not isinstance(values, (list, tuple)):
             raise ManifestError(
-                f"values is {values!r}, and must be a list: give one, or a template whose result"
-                " is one.",
+                f"values is {values!r}, and must be a list: use a list, or a template that returns"
+                " one.",
                 place=self.place,
             )
         for value in cast(list[Any], values):
             yield PartitionSlice({self.cursor_field: value})
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the value to a request, where an option says so."""
+        """Add the value to a request if there is a `request_option`."""
         _put(self.request_option, self.cursor_field, request, scope)
 
 
 @dataclass(frozen=True)
 class ParentStreamConfig:
-    """A stream whose records are slices of another."""
+    """Parent stream whose records become slices of the child stream."""
 
     stream: Annotated[Mapping[str, Any], "node"]
     parent_key: str
@@ -160,7 +164,7 @@ class ParentStreamConfig:
         return make_getter(self.lazy_read_pointer)
 
     def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield a context for each record of the parent that has the key."""
+        """Yield a context for each parent record that has the parent key."""
         parent = stream.parent(self.stream)
         if not self.incremental_dependency:
             yield from self._of_slices(parent)
@@ -177,7 +181,9 @@ class ParentStreamConfig:
                 key = self._key(record)
                 if key is None or key is MISSING:
                     parent.log(
-                        "A record without '%s' has no slice.", self.parent_key, level=logging.DEBUG
+                        "A parent record without '%s' creates no slice.",
+                        self.parent_key,
+                        level=logging.DEBUG,
                     )
                     continue
                 yield PartitionSlice(
@@ -185,7 +191,7 @@ class ParentStreamConfig:
                 )
 
     def _more(self, record: Record) -> dict[str, Any]:
-        """Return what a record gives besides its key."""
+        """Return the extra fields of a parent record."""
         more: dict[str, Any] = {}
         if self.lazy_read_pointer:
             more[CHILD_RESPONSE] = _as_response(self._records(record))
@@ -195,47 +201,47 @@ class ParentStreamConfig:
         return more
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the key to a request, where an option says so."""
+        """Add the parent key to a request if there is a `request_option`."""
         _put(self.request_option, self.partition_field, request, scope)
 
 
 @dataclass(frozen=True)
 class SubstreamPartitionRouter:
-    """A slice for each record of one or several parents, one parent after the other."""
+    """Partition router with a slice per record of one or more parent streams, in their order."""
 
     parent_stream_configs: list[ParentStreamConfig]
 
     def __post_init__(self) -> None:
-        """Refuse a router without parents."""
+        """Reject a router without parent streams."""
         if not self.parent_stream_configs:
             raise ManifestError("parent_stream_configs is empty: name at least one parent stream.")
 
     def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield a context for each record of the parents."""
+        """Yield a context for each record of the parent streams."""
         for parent in self.parent_stream_configs:
             yield from parent.contexts(stream)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the keys of parents to a request, where options say so."""
+        """Add the parent keys to a request, according to their request options."""
         for parent in self.parent_stream_configs:
             parent.put(request, scope)
 
 
 @dataclass(frozen=True)
 class GroupingPartitionRouter:
-    """Slices of another router, several at a time: each field holds a list of values."""
+    """Partition router that groups slices of another router; each field holds a list of values."""
 
     group_size: int
     underlying_partition_router: PartitionRouter
     deduplicate: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse groups without members."""
+        """Reject a `group_size` below 1."""
         if self.group_size < 1:
             raise ManifestError(f"group_size is {self.group_size}, and must be at least 1.")
 
     def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield a context for so many slices, and one for the rest.
+        """Yield a context per `group_size` slices, and one for the remaining slices.
 
         Raises:
             ManifestError: a slice has more than one field.
@@ -256,12 +262,12 @@ class GroupingPartitionRouter:
             yield _grouped(batch)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add nothing: templates of the request name the group, as in airbyte-cdk."""
+        """Add nothing: the request's templates refer to the group, as in airbyte-cdk."""
 
 
 @dataclass(frozen=True)
 class UnionPartitionRouter:
-    """The slices of several routers, one router after the other."""
+    """Partition router with the slices of several routers, one router after the other."""
 
     partition_routers: list[PartitionRouter]
 
@@ -271,13 +277,13 @@ class UnionPartitionRouter:
             yield from router.contexts(stream)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add what each router adds."""
+        """Add the request options of each router to a request."""
         for router in self.partition_routers:
             router.put(request, scope)
 
 
 def _put(option: RequestOption | None, name: str, request: Any, scope: TemplateScope) -> None:
-    """Put a slice's value into a request; an empty one is left out, as in airbyte-cdk."""
+    """Add a slice's value to a request; an empty value is omitted, as in airbyte-cdk."""
     if option is not None:
         value = scope.get("stream_partition", {}).get(name)
         if value:
@@ -303,12 +309,12 @@ def _grouped(batch: list[Context]) -> PartitionSlice:
 
 
 def _names(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the keys of all mappings, each once, in the order in which they come."""
+    """Return the distinct keys of all mappings, in order of first occurrence."""
     return list(dict.fromkeys(name for one in mappings for name in one))
 
 
 def _as_response(records: Any) -> requests.Response:
-    """Return an answer that holds what a parent's record holds of its children."""
+    """Return a response that contains the child records embedded in a parent record."""
     made = requests.Response()
     made.status_code = 200
     made.headers["Content-Type"] = "application/json"

@@ -1,8 +1,9 @@
-"""Which properties of records are asked for, and in how many requests.
+"""Query properties: the record fields that requests ask for, split into chunks.
 
-Rules of the room: a list of names, cut into chunks; what becomes of the records of several chunks
-is for who reads them. An endpoint that says which properties there are is asked once in a run.
-Names, sizes of chunks and their order are Airbyte's (its YAML reference, "QueryProperties").
+The list of properties is fixed or comes from an endpoint, which is queried once per run. The page
+loop merges the records of several chunks.
+
+Source: Airbyte YAML reference, "QueryProperties".
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ __all__ = [
 ]
 
 _NAME: Final = "query_properties"
-"""The extra field of a slice by which templates name the properties of a request."""
+"""Extra field of a slice under which templates find the properties of a request."""
 _BETWEEN: Final = 3
-"""Characters that a URL spends on what stands between two names."""
+"""Characters of the separator between two names in a URL."""
 _turn: Final = threading.RLock()
 
 
 class _AskingStream(Protocol):
-    """What is asked of the stream whose properties these are."""
+    """Interface of the stream that requests the properties."""
 
     @property
     def schema(self) -> JsonSchema:
-        """The schema of its records."""
+        """JSON schema of the stream's records."""
 
     @property
     def mask(self) -> Mapping[tuple[str, ...], bool]:
-        """Whether each of them is selected."""
+        """Selection of each property in the catalog."""
 
     def iterate_records(self, retriever: Any) -> Iterable[Record]:
         """Yield the records of a retriever's only slice."""
@@ -52,7 +53,7 @@ class _AskingStream(Protocol):
 
 @dataclass(frozen=True)
 class PropertiesFromEndpoint:
-    """The names that an endpoint's records have in one of their fields."""
+    """Property names read from a field of the records of an endpoint."""
 
     property_field_path: list[str]
     retriever: Retriever
@@ -62,7 +63,7 @@ class PropertiesFromEndpoint:
         return []
 
     def names(self, stream: _AskingStream) -> list[str]:
-        """Return the names, those of records without the field left out."""
+        """Return the property names; records without the field are skipped."""
         with _turn:
             if not self._known:
                 found = map(
@@ -74,12 +75,12 @@ class PropertiesFromEndpoint:
 
 @dataclass(frozen=True)
 class GroupByKeyMergeStrategy:
-    """Records of several chunks are one where they have the same values under these keys."""
+    """Merge strategy that joins the chunks of a record by the values of its keys."""
 
     key: str | list[str]
 
     def group(self, record: Record) -> tuple[str, ...] | None:
-        """Return what a record has in common with others; None where a key is empty."""
+        """Return the key values of a record as strings, or None if a value is empty."""
         names = [self.key] if isinstance(self.key, str) else self.key
         values = [record.get(name) for name in names]
         return tuple(map(str, values)) if all(values) else None
@@ -90,7 +91,7 @@ _BY_ID: Final = GroupByKeyMergeStrategy("id")
 
 @dataclass(frozen=True)
 class PropertyChunking:
-    """How many properties one request may ask for."""
+    """Limit of the properties per request, as a count or a number of characters."""
 
     property_limit_type: Literal["characters", "property_count"]
     property_limit: int | None = None
@@ -98,13 +99,16 @@ class PropertyChunking:
 
     @property
     def merging(self) -> GroupByKeyMergeStrategy:
-        """What makes one record of those of several chunks."""
+        """Strategy to merge the records of several chunks; by the field ``id`` by default."""
         return self.record_merge_strategy or _BY_ID
 
     def chunks(
         self, names: Sequence[str], always: Sequence[str], chosen: Iterable[str] | None
     ) -> Iterator[list[str]]:
-        """Yield the names of each request; without a limit those of a single one, chosen or not."""
+        """Yield the property names of each request.
+
+        Without `property_limit` there is one request with all properties, selected or not.
+        """
         if not self.property_limit:
             yield [*names, *always]
             return
@@ -121,12 +125,15 @@ class PropertyChunking:
 
 @dataclass(frozen=True)
 class JsonSchemaPropertySelector:
-    """Leaves out properties that are not selected; changes bring them to the API's names."""
+    """Selector of the properties that the catalog selects.
+
+    Transformations convert the field names of the schema to the names that the API uses.
+    """
 
     transformations: list[Transformation] = field(default_factory=list)
 
     def chosen(self, stream: _AskingStream) -> frozenset[str]:
-        """Return the names of what is selected at the top of a stream's records."""
+        """Return the API names of the selected top-level properties of a stream."""
         known: Mapping[str, Any] = stream.schema.get("properties") or {}
         mask = stream.mask
         selected: Record = {
@@ -139,7 +146,7 @@ class JsonSchemaPropertySelector:
 
 @dataclass(frozen=True)
 class QueryProperties:
-    """The properties that requests ask for: a list, or what an endpoint says."""
+    """Properties to request: a fixed list, or the result of an endpoint."""
 
     property_list: list[str] | PropertiesFromEndpoint
     always_include_properties: list[str] = field(default_factory=list)
@@ -148,11 +155,11 @@ class QueryProperties:
 
     @property
     def merging(self) -> GroupByKeyMergeStrategy | None:
-        """What makes one record of those of several chunks, None where there is one chunk."""
+        """Strategy to merge the records of several chunks, or None without chunking."""
         return None if self.property_chunking is None else self.property_chunking.merging
 
     def chunks(self, stream: _AskingStream) -> list[list[str]]:
-        """Return the names of each request that a page takes."""
+        """Return the property names of each request that a page needs."""
         given, always = self.property_list, self.always_include_properties
         names = given.names(stream) if isinstance(given, PropertiesFromEndpoint) else given
         select = self.property_selector
@@ -163,7 +170,7 @@ class QueryProperties:
 
 
 def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateScope:
-    """Return what templates of a request see that asks for these properties."""
+    """Return the template scope of a request, with its property names as an extra field."""
     known: Mapping[str, Any] = scope.get("stream_slice") or {}
     more: Mapping[str, Any] = getattr(known, "extra_fields", {})
     whole = PartitionSlice(known, extra_fields={**more, _NAME: list(names)})
@@ -174,6 +181,6 @@ def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateSco
 
 
 def get_properties(stream_slice: Any) -> list[str]:
-    """Return the properties that a request for a slice asks for."""
+    """Return the property names to request for a slice."""
     more: Mapping[str, list[str]] = getattr(stream_slice, "extra_fields", None) or {}
     return more.get(_NAME, [])

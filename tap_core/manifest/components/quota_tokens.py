@@ -1,6 +1,7 @@
-"""Who asks, with several tokens.
+"""Authenticator that rotates several tokens.
 
-Rules of the room: what is declared is said in `quotas`, and done by `rotation`.
+`tap_core.manifest.components.token_quotas` declares the quotas, and
+`tap_core.manifest.token_rotation` selects the token of each request.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ __all__ = ["RateLimitedMultipleTokenAuthenticator"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RateLimitedMultipleTokenAuthenticator(RotatedTokens):
-    """Puts one of several tokens on each request: one that has requests left."""
+    """Authenticator that adds to each request a token with remaining quota."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return what puts a token on requests."""
+        """Return a callable that adds a token to requests."""
         return TokenRotator(self, stream)

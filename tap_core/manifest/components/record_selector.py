@@ -1,8 +1,8 @@
-"""From the documents of an answer to records: where they are, which stay, what types they have.
+"""Record selector: extraction, filter, transformations and normalization of records.
 
-Rules of the room: what a manifest asks for is decided once (`RecordSelector.selection`), and
-what it does not ask for costs nothing per record. Records are changed in place; nobody else
-has them. The transformations are the stream's and come as functions.
+The steps are composed once (`RecordSelector.selection`), so that steps which a manifest does not
+declare have no cost per record. Records are changed in place, since no other code holds them. The
+stream passes its transformations.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ __all__ = [
 ]
 
 OnFailure: TypeAlias = Callable[[Record, ManifestError, int], None]
-"""Called with a record that is left out because a template fails on it, the error, and the
-record's place among those of the answer, from 1."""
+"""Callback with a record that is skipped because a template fails on it, the error, and the
+1-based number of the record in the response."""
 
 
 class RecordSelection(Protocol):
-    """Makes records of the documents of an answer."""
+    """Function from the documents of a response to records."""
 
     def __call__(
         self,
@@ -64,8 +64,11 @@ class RecordSelection(Protocol):
     ) -> Iterator[Record]:
         """Yield the records.
 
-        ``extracted`` is called for each record that the extractor finds, before any is filtered
-        out. Without ``failed`` a template that fails on a record ends it all.
+        ``extracted`` is called for each record that the extractor finds, before the filter.
+        ``failed`` is
+        called for a record on which a template fails, and the record is skipped; without ``failed``
+        the
+        error is raised.
 
         Raises:
             ManifestError: a template fails.
@@ -76,38 +79,38 @@ _Changes: TypeAlias = list[Callable[[Record, TemplateScope], None]]
 
 
 class Normalization(Protocol):
-    """Brings the values of a record to the types that a schema says."""
+    """Interface of a conversion of record values to the types of a schema."""
 
     def transform(self, record: Record, schema: Mapping[str, Any]) -> None:
-        """Change a record in place."""
+        """Convert the values of a record in place."""
 
 
 @dataclass(frozen=True)
 class ParentFieldPath:
-    """Copies a field of the expanded record onto what came out of it."""
+    """Field of the parent record to copy into each expanded record."""
 
     parent_path: list[str]
     record_path: list[str]
 
     def __post_init__(self) -> None:
-        """Refuse paths that lead nowhere or to several places."""
+        """Reject paths that are empty or contain wildcards."""
         for name, path in (("parent_path", self.parent_path), ("record_path", self.record_path)):
             if not path or has_wildcard(path):
-                raise ManifestError(f"{name} is {path}: it names exactly one field.")
+                raise ManifestError(f"{name} is {path}: it must name exactly one field.")
 
     @cached_property
     def _value(self) -> Callable[[Any], Any]:
         return make_getter(self.parent_path)
 
     def copy(self, parent: Record, record: Record) -> None:
-        """Put the parent's value into a record, null where the parent has none."""
+        """Set the parent's value in a record, or None if the parent lacks the field."""
         found = self._value(parent)
         set_at(record, self.record_path, None if found is MISSING else copy.deepcopy(found))
 
 
 @dataclass(frozen=True)
 class RecordExpander:
-    """Makes a record of each element of a list within a record."""
+    """Expander that makes a record of each element of a list within a record."""
 
     expand_records_from_field: list[str]
     remain_original_record: bool = False
@@ -115,7 +118,7 @@ class RecordExpander:
     merge_parent: bool = False
     on_no_records: Literal["skip", "emit_parent"] = "skip"
 
-    # It only makes airbyte-cdk warn that the list may be incomplete.
+    # In airbyte-cdk this option only logs a warning that the list may be incomplete.
     IGNORED: ClassVar[frozenset[str]] = frozenset({"truncation_indicator_path"})
 
     @cached_property
@@ -127,7 +130,7 @@ class RecordExpander:
         return make_remover(self.expand_records_from_field)
 
     def expand(self, parent: Any) -> Iterator[Any]:
-        """Yield what a record becomes; it stays as it is where it cannot be expanded."""
+        """Yield the expanded records; a value that is not an object is yielded unchanged."""
         if not isinstance(parent, dict) or not self.expand_records_from_field:
             yield parent
             return
@@ -138,7 +141,7 @@ class RecordExpander:
             yield parent
 
     def _told(self, parent: Record, item: Any) -> Any:
-        """Return an element with what it is to know of its parent."""
+        """Return a list element with the declared fields of its parent."""
         if not (self.merge_parent or self.parent_fields or self.remain_original_record):
             return item
         record: Record = dict(item) if isinstance(item, dict) else {"value": item}
@@ -155,12 +158,12 @@ class RecordExpander:
 
 @dataclass(frozen=True)
 class DpathExtractor:
-    """Finds the records at a path: the elements of a list, or an object that is one record."""
+    """Extractor of the records at a path: the elements of a list, or one object."""
 
     field_path: list[str]
     record_expander: RecordExpander | None = None
 
-    # airbyte-cdk decodes with the retriever's decoder, whatever stands here.
+    # airbyte-cdk ignores this option and uses the retriever's decoder.
     IGNORED: ClassVar[frozenset[str]] = frozenset({"decoder"})
 
     @cached_property
@@ -169,7 +172,7 @@ class DpathExtractor:
         return find_all(path) if "*" in path else make_getter(path)
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  the Protocol's
-        """Return the records of one document; none where the path leads nowhere."""
+        """Return the records of a document, or no records if the path does not exist."""
         found = self._found(document)
         if not isinstance(found, list):
             found = [found] if found is not MISSING and found else []
@@ -181,14 +184,14 @@ class DpathExtractor:
 
 @dataclass(frozen=True)
 class CombinedExtractor:
-    """Joins what several extractors find, or takes the first of them that finds anything."""
+    """Extractor that joins the records of several extractors, or uses the first with records."""
 
     extractors: list[Extractor]
     mode: Literal["union", "first_match"] = "union"
     skip_empty_records: bool = False
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
-        """Yield the records of one document."""
+        """Yield the records of a document."""
         for extractor in self.extractors:
             is_found = False
             for record in extractor.extract(document, scope):
@@ -201,12 +204,12 @@ class CombinedExtractor:
 
 @dataclass(frozen=True)
 class RecordFilter:
-    """Keeps the records for which a condition holds."""
+    """Filter that keeps the records for which a condition is true."""
 
     condition: Condition = False
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
-        """Return whether a record stays; without a condition none does, as in airbyte-cdk."""
+        """Return True if the condition is true; without a condition, False as in airbyte-cdk."""
         if scope.get("record") is not record:
             scope = {**scope, "record": record}
         return bool(resolve(self.condition, scope))
@@ -214,7 +217,7 @@ class RecordFilter:
 
 @dataclass(frozen=True)
 class _Steps:
-    """What is done to a record, in this order."""
+    """Steps applied to each record, in the order of the fields."""
 
     before: _Changes = field(default_factory=list)
     keeps: Callable[[Record, TemplateScope], bool] | None = None
@@ -222,7 +225,7 @@ class _Steps:
     normalized: Callable[[Record], None] | None = None
 
     def applied(self, record: Record, scope: TemplateScope) -> bool:
-        """Change a record; return whether it stays."""
+        """Change a record in place, and return True if the filter keeps it."""
         for change in self.before:
             change(record, scope)
         if self.keeps is not None and not self.keeps(record, scope):
@@ -236,7 +239,7 @@ class _Steps:
 
 @dataclass(frozen=True)
 class RecordSelector:
-    """Extracts, filters, transforms and normalizes the records of an answer."""
+    """Selector that extracts, filters, transforms and normalizes the records of a response."""
 
     extractor: Extractor
     record_filter: interfaces.RecordPredicate | None = None
@@ -252,10 +255,12 @@ class RecordSelector:
         *,
         transform_first: bool = False,
     ) -> RecordSelection:
-        """Return the function from documents to records, with all that is to be done to each.
+        """Return the function from documents to records, with all steps composed.
 
-        ``schema`` is asked for where values are normalized. ``transform_first`` is whether
-        transformations come before the filter where the manifest does not say.
+        Args:
+            transformations: The transformations of the stream.
+            schema: Function that returns the JSON schema; called only if values are normalized.
+            transform_first: True to transform before the filter, if the manifest does not say so.
         """
         changes: _Changes = [one.transform for one in transformations]
         nothing: _Changes = []
@@ -291,7 +296,7 @@ class RecordSelector:
         return select
 
     def _normalizing(self, schema: Callable[[], JsonSchema]) -> Callable[[Record], None] | None:
-        """Return what brings a record to the schema's types, None where nothing does."""
+        """Return the normalization function of a record, or None without normalization."""
         asked = self.schema_normalization
         if asked == "None":
             return None
@@ -304,7 +309,7 @@ class RecordSelector:
 def _noting(
     applied: Callable[[Record, TemplateScope], bool], failed: OnFailure
 ) -> Callable[[Record, TemplateScope], bool]:
-    """Return what changes a record, and leaves it out where a template fails on it."""
+    """Return the steps as a function that skips a record on which a template fails."""
     numbers = itertools.count(1)
 
     def tried(record: Record, scope: TemplateScope) -> bool:
@@ -319,7 +324,7 @@ def _noting(
 
 
 def _extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> RecordSelection:
-    """Return the selection that is nothing but extraction."""
+    """Return a selection that only extracts records."""
 
     def select(
         documents: Iterable[Any],
@@ -338,10 +343,10 @@ def _extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> Recor
 
 
 def _check_object(record: Any) -> None:
-    """Refuse a record that is none; what classes of connectors find may be any mapping."""
+    """Raise an error if a record is not a mapping; custom extractors may return any mapping."""
     if not isinstance(record, Mapping):
         raise FatalAPIError(
-            f"The extractor found a record that is no object (Python calls it"
-            f" {type(record).__name__}): its path leads to single values, or the API answers"
-            " otherwise than expected."
+            f"The extractor found a record that is not an object (its Python type is"
+            f" {type(record).__name__}): its path leads to scalar values, or the API returned"
+            " an unexpected response."
         )

@@ -1,8 +1,9 @@
-"""What a request of a stream says: URL, parameters, headers and body.
+"""Requester: URL, query parameters, headers and body of a stream's requests.
 
-Rules of the room: a request is described as plain values (`HTTPRequest`), which pages, slices and
-windows add to before it is `finished`. What a template leaves empty is not sent. Names, forms and
-the joining of URLs are Airbyte's (its YAML reference, "HttpRequester").
+A request is a plain value (`RequestSpec`) that the paginator, the partition router and the cursor
+extend before `finalize_request`. Empty template results are not sent.
+
+Source: Airbyte YAML reference, "HttpRequester".
 """
 
 from __future__ import annotations
@@ -49,51 +50,51 @@ __all__ = [
 ]
 
 ANSWER_LIMITS: Final = ("max_response_bytes", "max_download_bytes", "max_response_seconds")
-"""Options of a requester that limit its answers."""
+"""Options of a requester that limit its responses."""
 
 AnswerLimits: TypeAlias = tuple[int | None, int | None, float | None]
-"""Their values, None for what is usual."""
+"""Values of `ANSWER_LIMITS`, None for a default."""
 
 _PLAIN: Final = re.compile(r"[\w-]+(?:/[\w-]+)*/?", re.ASCII)
-"""A path that is nothing but words."""
+"""Pattern of a path that consists of letters, digits, ``_``, ``-`` and ``/`` only."""
 
 _Body: TypeAlias = tuple[Any, bool | None]
-"""A body, and whether it is sent as JSON; nothing, where there is none."""
+"""Body, and True if it is sent as JSON; both are None without a body."""
 
 
 class _SaysBody(Protocol):
     def content(self, scope: TemplateScope) -> _Body:
-        """Return the body in a scope."""
+        """Return the body for a scope."""
 
 
 @dataclass(slots=True)
 class RequestSpec(HTTPRequest):
-    """A request of a manifest."""
+    """Request of a manifest stream, with the base URL for its path."""
 
     base: str = ""
-    """What a path is joined to: that of the requester, or the one that names the next page."""
+    """Base URL for the path: the requester's, or that of the response with the next page."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestPath:
-    """The token of a page is its path, or all of its URL."""
+    """Page token option: the token replaces the path, or is a full URL."""
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"field_name", "inject_into"})
 
     def put(self, request: HTTPRequest, token: Any) -> None:
-        """Replace path and query of a request."""
+        """Replace the path and the query of a request."""
         base = request.base if isinstance(request, RequestSpec) else ""
         request.url = _joined(base or request.url, str(token))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyPlainText:
-    """A body that is sent as it stands; one that reads as a mapping in Python is sent as a form."""
+    """Plain text body; a text that is a Python dict literal is sent as a form."""
 
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return the text as UTF-8, or the fields."""
+        """Return the text as UTF-8, or the form fields."""
         text = resolve(self.value, scope)
         if not text:
             return None, None
@@ -105,39 +106,39 @@ class RequestBodyPlainText:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyUrlEncodedForm:
-    """A body of fields, as a browser sends a form."""
+    """URL-encoded form body."""
 
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return the fields that are not empty."""
+        """Return the form fields that are not empty."""
         fields = _fields(self.value, scope)
         return (fields, False) if fields else (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyJsonObject:
-    """A body in JSON."""
+    """JSON body."""
 
     value: InterpolatedValue
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return the object, without what is empty in it."""
+        """Return the JSON document without empty members."""
         document = _nested(self.value, scope)
         return (document, True) if document else (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyGraphQL(RequestBodyJsonObject):
-    """A body for GraphQL: ``query``, and what belongs to it."""
+    """GraphQL body: ``query`` and its variables, as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequester:
-    """Says what is asked for: where, how, with which parameters and body.
+    """Requester that builds the HTTP requests of a stream.
 
     Raises:
-        ManifestError: there is no URL, or more than one body, or more than one list of properties.
+        ManifestError: the URL is missing, or there are several bodies or several property lists.
     """
 
     url: InterpolatedText | None = None
@@ -187,22 +188,22 @@ class HttpRequester:
 
     @cached_property
     def properties(self) -> QueryProperties | None:
-        """Which properties are asked for, where something says so."""
+        """Query properties of the requests, or None."""
         return get_request_properties(vars(self))
 
     @property
     def timeout(self) -> tuple[float | None, float | None] | None:
-        """Seconds to wait for a connection and for an answer, None for what is usual."""
+        """Connect and read timeout in seconds, or None for the defaults."""
         limits = self.connect_timeout_in_seconds, self.read_timeout_in_seconds
         return None if limits == (None, None) else limits
 
     @property
     def limits(self) -> AnswerLimits:
-        """Limits of an answer: bytes in memory, bytes in a file and seconds; None as usual."""
+        """Response limits: bytes in memory, bytes in a file and seconds; None for a default."""
         return self.max_response_bytes, self.max_download_bytes, self.max_response_seconds
 
     def request(self, scope: TemplateScope) -> RequestSpec:
-        """Return the request in a scope; pages, slices and windows add to it."""
+        """Return the request for a scope; paginator, slices and cursor add to it later."""
         base = self.base(scope)
         data, as_json = (None, None) if self._body is None else self._body.content(scope)
         return RequestSpec(
@@ -216,14 +217,14 @@ class HttpRequester:
         )
 
     def home(self, scope: TemplateScope) -> str:
-        """Return the base URL in a scope without answers, nothing where it needs one."""
+        """Return the base URL, or an empty string if it depends on a response."""
         try:
             return self.base(scope)
-        except Exception:  # noqa: BLE001  whatever a template raises that misses something
+        except Exception:  # noqa: BLE001  (a template may raise any error without a response)
             return ""
 
     def base(self, scope: TemplateScope) -> str:
-        """Return what paths are joined to: ``url_base``, else ``url``."""
+        """Return the URL that paths are joined to: ``url_base``, else ``url``."""
         base = str(resolve(self.url_base or "", scope))
         return base or str(resolve(self.url or "", scope))
 
@@ -234,8 +235,8 @@ class HttpRequester:
         for name, value in params.items():
             if isinstance(value, Mapping):
                 raise ManifestError(
-                    f"The query parameter '{name}' is an object: give its members by themselves,"
-                    " or the text that it stands for."
+                    f"The query parameter '{name}' is an object: pass its members as separate"
+                    " parameters, or the object as a string."
                 )
         return params
 
@@ -244,7 +245,7 @@ class HttpRequester:
 
     @cached_property
     def _body(self) -> _SaysBody | None:
-        """What says the body, whichever of the options it is in."""
+        """Body component, from the option that declares it, or None."""
         if self.request_body_json:
             return RequestBodyJsonObject(value=self.request_body_json)
         if isinstance(self.request_body_data, Mapping):
@@ -255,10 +256,10 @@ class HttpRequester:
 
 
 def finalize_request(request: HTTPRequest) -> HTTPRequest:
-    """Make a request what is sent, when all is said of it.
+    """Return the request in the form in which it is sent.
 
-    A parameter that the URL has with the same value is not sent twice, and there is a body only
-    where something is in it, whatever the method.
+    A parameter that the URL contains with the same value is not sent twice, and an empty body is
+    omitted for every method.
     """
     query = urlsplit(request.url).query if "?" in request.url else ""
     if query and request.params:
@@ -273,13 +274,13 @@ def finalize_request(request: HTTPRequest) -> HTTPRequest:
 
 
 def as_list(params: Any) -> list[str]:
-    """Return the names of the parameters that list properties."""
+    """Return the names of the query parameters whose value is a QueryProperties component."""
     given: Mapping[str, Any] = params if isinstance(params, Mapping) else {}
     return [name for name, value in given.items() if isinstance(value, QueryProperties)]
 
 
 def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
-    """Return which properties a requester asks for, whichever of its fields says so."""
+    """Return the query properties of a requester, from the option that declares them, or None."""
     for name in as_list(fields.get("request_parameters")):
         found: QueryProperties = fields["request_parameters"][name]
         return found
@@ -288,7 +289,7 @@ def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
 
 
 def _joined(base: str, path: str) -> str:
-    """Join a path to a URL, below all of it; a whole URL stands for itself."""
+    """Return a path joined below a base URL; a full URL replaces the base."""
     if not path:
         return base
     folder = base if base.endswith("/") else f"{base}/"
@@ -299,12 +300,12 @@ def _joined(base: str, path: str) -> str:
 
 @lru_cache(maxsize=256)
 def _takes_plain(folder: str) -> bool:
-    """Return whether a path of plain words is joined to a URL by writing it behind."""
+    """Return True if a plain path can be appended to the base URL without `urljoin`."""
     return urljoin(folder, "a/b") == f"{folder}a/b"
 
 
 def _fields(given: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Return flat fields, those without what is empty; all may come of one template."""
+    """Return flat fields without empty values; one template may produce all of them."""
     if not isinstance(given, dict):
         whole = given(scope) if callable(given) else given
         if isinstance(whole, str):
@@ -319,7 +320,7 @@ def _fields(given: Any, scope: TemplateScope) -> dict[str, Any]:
 
 
 def _nested(given: Any, scope: TemplateScope) -> Any:
-    """Return a document; of mappings on all levels, what is empty is left out."""
+    """Return a resolved document without the empty members of its mappings, at all levels."""
     if callable(given):
         found = given(scope)
         return None if found == "" else found

@@ -1,9 +1,8 @@
-"""Streams that are made of a template: where their values come from, and where these are put.
+"""Component resolvers of dynamic streams: the values that fill a stream template.
 
-Rules of the room: said here, done by `tap_core.manifest.dynamic_streams`. A resolver gives, for
-each
-stream, what the templates of its mappings see; what the template of the stream says is no
-component before they have filled it.
+This module only declares; `tap_core.manifest.dynamic_streams` builds the streams. A resolver
+yields, for each stream, the scope of the templates in its component mappings. The stream template
+is not built into components before the mappings have filled it.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ _SEEN: Final = frozenset({"config", "parameters", "components_values", "stream_t
 _SLICE: Final = frozenset({"stream_slice", "stream_partition", "stream_interval"})
 
 ParsedValue: TypeAlias = Callable[[Mapping[str, Any]], Iterable[tuple[Mapping[str, Any], Any]]]
-"""Gives the records of a declared retriever, each with its slice."""
+"""Function that yields the records of a declared retriever, each with its slice."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentMappingDefinition:
-    """A value, and where in the template it is put."""
+    """Value and the path in the stream template at which it is set."""
 
     field_path: list[InterpolatedValue]
     value: InterpolatedValue
@@ -50,69 +49,69 @@ class ComponentMappingDefinition:
     condition: Condition | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a path that leads nowhere, and what is no value."""
+        """Reject an empty path, and a component as the value."""
         if not self.field_path:
             raise ManifestError("field_path is empty: say where in the template the value goes.")
         if _has_component(self.value):
             raise ManifestError(
-                "a component cannot stand here: give it as a text that is read as YAML"
+                "value cannot be a component: write it as a string that is parsed as YAML"
                 " (`value: |`)."
             )
 
     @staticmethod
     def shows(node: Mapping[str, Any]) -> Collection[str]:  # noqa: ARG004  the same for all
-        """Return what only its templates may name."""
+        """Return the names that only this component's templates may use."""
         return ("components_values", "stream_template_config")
 
     @staticmethod
     def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return what a literal of ``value`` may be; any other one stays a text."""
+        """Return the allowed types of a literal in ``value``; other literals stay strings."""
         return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
 
     @property
     def names(self) -> frozenset[str]:
-        """What its templates name."""
+        """Names that the mapping's templates use."""
         return find_template_names([self.field_path, self.value, self.condition])
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Resolver:
-    """What all have in common: the mappings."""
+    """Base of the component resolvers, with their mappings."""
 
     components_mapping: list[ComponentMappingDefinition]
 
     HAS_CONDITIONS: ClassVar[bool] = False
     CREATES: ClassVar[bool] = True
-    """Whether ``create_or_update`` counts."""
+    """True if ``create_or_update`` is supported."""
     READS_YAML: ClassVar[bool] = True
-    """Whether a value that is a text is read as YAML."""
+    """True if a string value is parsed as YAML."""
     BRINGS_DATA: ClassVar[bool] = True
-    """Whether its values are those of others: data, in which no template counts."""
+    """True if the values are external data, in which templates are not evaluated."""
     SEES: ClassVar[frozenset[str]] = _SEEN
 
     def __post_init__(self) -> None:
-        """Refuse mappings that say what no mapping of this resolver can."""
+        """Reject mappings with a condition or template names that the resolver does not support."""
         kind = type(self).__name__
         for place, one in enumerate(self.components_mapping):
             if one.condition is not None and not self.HAS_CONDITIONS:
                 raise ManifestError(
                     f"components_mapping[{place}] has a condition: only a ConfigComponentsResolver"
-                    " heeds one."
+                    " supports one."
                 )
             if unseen := sorted(one.names - self.SEES):
                 raise ManifestError(
-                    f"a template of components_mapping[{place}] names {', '.join(unseen)}: with a"
-                    f" {kind} there are {', '.join(sorted(self.SEES))}."
+                    f"a template of components_mapping[{place}] uses {', '.join(unseen)}: a"
+                    f" {kind} provides only {', '.join(sorted(self.SEES))}."
                 )
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:  # noqa: ARG002
-        """Return whether a text that a mapping gives stays one, whatever it reads as."""
+        """Return True if a string from the mapping stays a string and is not parsed as YAML."""
         return not self.READS_YAML
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpComponentsResolver(_Resolver):
-    """A stream for each record that an API gives."""
+    """Resolver that makes a stream of each record that an API returns."""
 
     retriever: Annotated[Mapping[str, Any], "node"]
 
@@ -121,20 +120,20 @@ class HttpComponentsResolver(_Resolver):
     SEES: ClassVar[frozenset[str]] = _SEEN | _SLICE
 
     def scopes(self, read: ParsedValue) -> Iterator[TemplateScope]:
-        """Yield what the mappings see of each stream."""
+        """Yield the template scope of each stream."""
         for one, record in read(self.retriever):
             yield {"components_values": record, "stream_slice": one}
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamConfig:
-    """Where the settings have the values of streams, and what is added to these."""
+    """Pointer to the list of stream values in the settings, with additional default values."""
 
     configs_pointer: list[InterpolatedValue]
     default_values: Annotated[Any, "draft"] = None
 
     def values(self, config: Mapping[str, Any]) -> list[Any]:
-        """Return the values, one for each stream; a setting that is no list is one."""
+        """Return the values, one per stream; a setting that is not a list is a single value."""
         path: list[Any] = resolve(self.configs_pointer, {"config": config})
         found = make_getter(path)(dict(config))
         if found is MISSING or found is None:
@@ -145,9 +144,11 @@ class StreamConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigComponentsResolver(_Resolver):
-    """A stream for each value that the settings have; for each combination where they are several.
+    """Resolver that makes a stream of each value in the settings.
 
-    (airbyte-cdk's component schema, ConfigComponentsResolver and StreamConfig.)
+    With several lists there is a stream for each combination of their values.
+
+    Source: airbyte-cdk component schema, ConfigComponentsResolver and StreamConfig.
     """
 
     stream_config: StreamConfig | list[StreamConfig]
@@ -156,47 +157,47 @@ class ConfigComponentsResolver(_Resolver):
     HAS_CONDITIONS: ClassVar[bool] = True
 
     def scopes(self, read: ParsedValue) -> Iterator[TemplateScope]:  # noqa: ARG002  nothing is asked for
-        """Yield what the mappings see of each stream."""
+        """Yield the template scope of each stream."""
         given = self.stream_config
         parts = given if isinstance(given, list) else [given]
         for combination in product(*(enumerate(one.values(self.config)) for one in parts)):
             yield {"components_values": _joined(combination)}
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:
-        """Return whether a text that a mapping gives stays one: where it asks for a text."""
+        """Return True if the mapping's `value_type` is ``string``."""
         return mapping.value_type == "string"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamParametersDefinition:
-    """The values of streams, as they stand in the manifest."""
+    """Values of the streams, listed in the manifest."""
 
     list_of_parameters_for_stream: Annotated[Any, "draft"]
 
     def __post_init__(self) -> None:
-        """Refuse what is no list of mappings."""
+        """Reject a value that is not a list of mappings."""
         given = self.list_of_parameters_for_stream
         if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
-            raise ManifestError("list_of_parameters_for_stream is a list of mappings.")
+            raise ManifestError("list_of_parameters_for_stream must be a list of mappings.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParametrizedComponentsResolver(_Resolver):
-    """A stream for each entry of a list in the manifest."""
+    """Resolver that makes a stream of each entry of a list in the manifest."""
 
     stream_parameters: StreamParametersDefinition
 
     BRINGS_DATA: ClassVar[bool] = False
 
     def scopes(self, read: ParsedValue | None = None) -> Iterator[TemplateScope]:  # noqa: ARG002  the same
-        """Yield what the mappings see of each stream."""
+        """Yield the template scope of each stream."""
         for one in self.stream_parameters.list_of_parameters_for_stream:
             yield {"components_values": _written(one)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicDeclarativeStream:
-    """Streams that are one template, filled in several ways."""
+    """Stream template and the resolver that makes streams of it."""
 
     stream_template: Annotated[Mapping[str, Any], "draft"]
     components_resolver: (
@@ -207,7 +208,7 @@ class DynamicDeclarativeStream:
 
 
 def find_template_names(given: Any) -> frozenset[str]:
-    """Return what the templates of a field name."""
+    """Return the names that the templates in a field use."""
     if isinstance(given, dict):
         given = [*given, *given.values()]
     if isinstance(given, list):
@@ -217,7 +218,7 @@ def find_template_names(given: Any) -> frozenset[str]:
 
 
 def _written(one: Any) -> Any:
-    """Return an entry of a list in the manifest, its components with their parameters."""
+    """Return a list entry of the manifest as plain values, with `$parameters` expanded."""
     return to_plain(expand_parameters(one))
 
 
@@ -230,9 +231,10 @@ def _has_component(given: Any) -> bool:
 
 
 def _joined(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:
-    """Return one mapping of the values of several lists, each given with its number.
+    """Return the merge of one value per list; each value is paired with its index in its list.
 
-    A plain value has a name made of its list's number, and comes with its own.
+    A value that is not a mapping gets the key ``source_config_<number of the list>``, and stays
+    paired with its index.
     """
     made: dict[str, Any] = {}
     for place, (number, value) in enumerate(combination):

@@ -1,7 +1,7 @@
-"""What reads the slices of a stream: its requests, its pages, its records.
+"""Retrievers: requester, paginator, record selector and partition routers of a stream.
 
-Rules of the room: said here, done by the stream. A retriever of others may read more slices than
-the stream has, and change what comes of them; sending is never its own.
+The stream runs a retriever. A custom retriever may read additional slices and change the records,
+but it never sends requests itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["CustomRetriever", "SimpleRetriever"]
 
 @dataclass(frozen=True, kw_only=True)
 class SimpleRetriever:
-    """Asks for the pages of each slice, one request after the other."""
+    """Retriever that requests the pages of each slice in sequence."""
 
     requester: HttpRequester | CustomRequester
     record_selector: RecordSelector
@@ -45,18 +45,18 @@ class SimpleRetriever:
     ignore_stream_slicer_parameters_on_paginated_requests: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse limits that cannot be kept, and pages that cannot be made smaller."""
+        """Reject unsupported page size reductions, and record limits with a record filter."""
         validate_reduction(self.page_size_reduction, self.requester, self.paginator)
         reset = self.pagination_reset
         if reset and reset.limit and self.record_selector.record_filter:
             raise ManifestError(
-                "`limits` of a pagination_reset count the records that are sent: there can be no"
-                " record_filter beside them."
+                "`limits` of a pagination_reset count the emitted records: they cannot be"
+                " combined with a record_filter."
             )
 
     @property
     def routers(self) -> list[PartitionRouter]:
-        """The routers, each with slices of its own; a slice of the stream has one of each."""
+        """Partition routers; a stream slice combines one slice of each router."""
         found = self.partition_router
         if found is None:
             return []
@@ -65,30 +65,34 @@ class SimpleRetriever:
 
 @dataclass(frozen=True, kw_only=True)
 class CustomRetriever(Custom):
-    """Reads the slices of a stream, by ``read_records(records_schema, stream_slice)``.
+    """Retriever implemented by ``read_records(records_schema, stream_slice)``.
 
     Raises:
-        ManifestError: it sends requests or makes slices itself.
+        ManifestError: the class sends requests or generates slices itself.
     """
 
     METHODS: ClassVar[tuple[str, ...]] = ("read_records",)
 
     def __post_init__(self) -> None:
-        """Refuse one that does what is the stream's."""
+        """Reject a class that is not a SimpleRetriever or reads pages or slices itself."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         own = [one for one in _READS if getattr(cls, one, None) is not getattr(FaceRetriever, one)]
         if not issubclass(cls, FaceRetriever) or own:
-            what = f"overrides {own[0]}" if own else "is no SimpleRetriever"
+            what = f"overrides {own[0]}" if own else "is not a SimpleRetriever"
             raise ManifestError(
-                f"{self.class_name} {what}: slices and pages are read by the stream. A retriever"
-                " may override read_records(), and ask super() for the records of slices."
+                f"{self.class_name} {what}: the stream reads slices and pages. A retriever"
+                " may override read_records(), and call super() for the records of slices."
             )
         _ = self.simple
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """What the stream knows of it: requester, selector, pages and slices."""
+        """Retriever with the components that the stream uses, such as requester and paginator.
+
+        Raises:
+            ManifestError: `requester` or `record_selector` is missing.
+        """
         known = {one.name for one in fields(SimpleRetriever)}
         given: dict[str, Any] = {
             name: value for name, value in self.fields.items() if name in known
@@ -100,7 +104,7 @@ class CustomRetriever(Custom):
 
     @cached_property
     def _kind(self) -> Any:
-        """The class of an object that reads one slice; all of them are one but for that."""
+        """Subclass for reading one slice; its instances share the attributes of `instance`."""
         cls = load_class(self.class_name, self.folder)
         members = {"__slots__": ("reads",), "__module__": cls.__module__}
         return type(cls.__name__, (cls,), members)
@@ -114,7 +118,7 @@ class CustomRetriever(Custom):
         schema: JsonSchema,
         pages: Callable[[Context | None], Iterable[Record]],
     ) -> Iterator[Record]:
-        """Yield the records of a slice; ``pages`` gives what the pages of any slice have."""
+        """Yield the records of a slice; ``pages`` returns the records of any slice's pages."""
         self.told(scope)
 
         def read(stream_slice: CdkStreamSlice | None) -> Iterator[FaceRecord]:
@@ -123,7 +127,7 @@ class CustomRetriever(Custom):
                 yield FaceRecord(record, self.instance.name, asked)
 
         reading = object.__new__(self._kind)
-        reading.__dict__ = self.instance.__dict__  # what it counts, it counts for all slices
+        reading.__dict__ = self.instance.__dict__  # all slices share the attributes
         reading.reads = read
         for record in reading.read_records(schema, to_stream_slice(scope)):
             data: Mapping[str, Any] = getattr(record, "data", record)

@@ -1,8 +1,8 @@
-"""Where the schema of a stream comes from: the manifest, a file, the API itself.
+"""Schema loaders: the JSON schema of a stream from the manifest, a file or the API.
 
-Rules of the room: a schema comes whole, references to other files resolved. A stream that has
-no schema has an empty one, and its records are sent as they are. Files lie in the manifest's
-folder, or below it under the name of the package that the connector once was.
+References to other files are resolved. A stream without a schema has an empty schema, and its
+records are emitted unchanged. Files are searched in the manifest's folder, also when their path
+begins with the name of the connector's former package.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _TYPES: Final[Mapping[str, JsonSchema]] = {
     "array": {"type": ["null", "array"]},
     "object": {"type": ["null", "object"]},
 }
-"""Airbyte's names of types as JSON Schema (its guide to data types)."""
+"""Airbyte type names as JSON Schema. Source: Airbyte documentation, "Data types"."""
 
 
 def load_schema(
@@ -72,10 +72,11 @@ def load_schema(
     stream: DeclarativeStreamProtocol,
     folder: Path | None = None,
 ) -> JsonSchema:
-    """Return the schema that loaders give; the first of several that has a property counts.
+    """Return the schema of the loaders; if several define a property, the first one wins.
 
-    Without a loader it is that of the file which bears the stream's name in ``folder``, where
-    there is one, else an empty one.
+    Without a loader, return the schema in the file ``<stream name>.json`` in ``folder``, or an
+    empty
+    schema if there is no such file.
     """
     if loaders is None:
         found = _find_file(folder, f"./{stream.name}.json") if folder else None
@@ -94,7 +95,7 @@ def load_schema(
 
 @dataclass(frozen=True)
 class InlineSchemaLoader:
-    """A schema that stands in the manifest."""
+    """Schema written in the manifest."""
 
     schema: Any = None
 
@@ -102,30 +103,30 @@ class InlineSchemaLoader:
         """Return the schema.
 
         Raises:
-            ManifestError: it is not a mapping.
+            ManifestError: the schema is not a mapping.
         """
         if self.schema and not isinstance(self.schema, Mapping):
             kind = type(self.schema).__name__
             raise ManifestError(
-                f"the schema of an InlineSchemaLoader is a mapping, not {kind}: a $ref leads"
-                " to the manifest's own parts alone."
+                f"the schema of an InlineSchemaLoader must be a mapping, not {kind}: a $ref"
+                " can only refer to parts of the manifest."
             )
         return cast(JsonSchema, self.schema or {})
 
 
 @dataclass(frozen=True)
 class JsonFileSchemaLoader:
-    """A schema in a JSON file."""
+    """Schema in a JSON file."""
 
     file_path: str = ""
     folder: Path = field(default_factory=Path)
     place: str = ""
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Return the schema of the file; by default the file bears the stream's name.
+        """Return the schema in the file, which is named after the stream by default.
 
         Raises:
-            ManifestError: it is not there, or is no JSON Schema.
+            ManifestError: the file does not exist, or is not a JSON schema.
         """
         path = self.file_path or f"./{stream.name}.json"
         found = _find_file(self.folder, path)
@@ -140,13 +141,13 @@ class JsonFileSchemaLoader:
 
 @dataclass(frozen=True)
 class ComplexFieldType:
-    """A list, and what is in it."""
+    """Array type with the type of its items."""
 
     field_type: str
     items: str | ComplexFieldType | None = None
 
     def __post_init__(self) -> None:
-        """Refuse items of what is no list."""
+        """Reject `items` for a type that is not an array."""
         if self.items and self.field_type != "array":
             raise ManifestError(
                 f"items belong to the field_type 'array', and this one is '{self.field_type}'."
@@ -164,7 +165,7 @@ class ComplexFieldType:
 
 @dataclass(frozen=True)
 class TypesMap:
-    """What the API calls a type, and what that is here."""
+    """Mapping from a type of the API to a type of Airbyte."""
 
     target_type: str | list[str] | ComplexFieldType
     current_type: str | list[str]
@@ -173,7 +174,7 @@ class TypesMap:
 
 @dataclass(frozen=True)
 class SchemaTypeIdentifier:
-    """Where an answer that describes fields has their names and types."""
+    """Paths to field names and types in a response that describes fields."""
 
     key_pointer: list[str]
     type_pointer: list[str] = field(default_factory=list)
@@ -189,10 +190,10 @@ class SchemaTypeIdentifier:
         return make_getter(self.type_pointer)
 
     def fields(self, described: Any, config: Mapping[str, Any]) -> Iterator[tuple[str, JsonSchema]]:
-        """Yield name and schema of each field that a record describes.
+        """Yield the name and the schema of each field in a description.
 
         Raises:
-            ManifestError: a name is no text, or a type is unknown.
+            ManifestError: a name is not a string, or a type is unknown.
         """
         found = make_getter(self.schema_pointer)(described)
         for one in found if isinstance(found, list) else []:
@@ -224,7 +225,7 @@ _TWO: Final = 2
 
 
 class _Reader(Protocol):
-    """A stream that reads with a retriever which is not its own."""
+    """Interface of a stream that can run another retriever."""
 
     def iterate_records(self, retriever: Retriever) -> Iterable[Record]:
         """Yield the records of a retriever's only slice."""
@@ -232,7 +233,7 @@ class _Reader(Protocol):
 
 @dataclass(frozen=True)
 class DynamicSchemaLoader:
-    """A schema that is made of the API's own description of its fields."""
+    """Schema built from the API's description of its fields."""
 
     retriever: Retriever
     schema_type_identifier: SchemaTypeIdentifier
@@ -241,7 +242,7 @@ class DynamicSchemaLoader:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Return the schema made of the first record that the retriever brings."""
+        """Return the schema built from the retriever's first record."""
         described = next(iter(cast(_Reader, stream).iterate_records(self.retriever)), None)
         fields = self.schema_type_identifier.fields(described, self.config) if described else ()
         properties: dict[str, Any] = {
@@ -264,17 +265,17 @@ class DynamicSchemaLoader:
 
 
 def _parse_type(name: Any) -> JsonSchema:
-    """Return Airbyte's type of a name as JSON Schema."""
+    """Return the JSON Schema of an Airbyte type name."""
     if not isinstance(name, str) or name not in _TYPES:
         raise ManifestError(
-            f"{name!r} is no type. There are {', '.join(_TYPES)}; types_mapping says which of them"
-            " a type of the API is."
+            f"{name!r} is not a type. The types are {', '.join(_TYPES)}; map the API's types to"
+            " them with types_mapping."
         )
     return copy.deepcopy(_TYPES[name])
 
 
 def _find_file(folder: Path, path: str) -> Path | None:
-    """Return the file of a path, which may begin with the name of the connector's package."""
+    """Return the file at a path, which may begin with the connector's package name, or None."""
     steps = Path(path).parts
     tried = [
         folder / path,
@@ -286,7 +287,7 @@ def _find_file(folder: Path, path: str) -> Path | None:
 
 
 def _read(file: Path) -> JsonSchema:
-    """Read a schema with all that it refers to."""
+    """Return the schema in a file, with references resolved."""
     found = _resolved(_load(file), file, _load(file), ())
     found.pop("definitions", None)
     return cast(JsonSchema, found)
@@ -301,7 +302,7 @@ def _load(file: Path) -> Any:
 
 
 def _resolved(node: Any, file: Path, root: Any, way: tuple[str, ...]) -> Any:
-    """Return a part of a schema with what stands behind its references put in their place."""
+    """Return a part of a schema in which each reference is replaced by its target."""
     if isinstance(node, list):
         return [_resolved(one, file, root, way) for one in node]
     if not isinstance(node, dict):
@@ -318,22 +319,22 @@ def _resolved(node: Any, file: Path, root: Any, way: tuple[str, ...]) -> Any:
         root = _load(file)
     found = make_getter([step for step in pointer.split("/") if step])(root)
     if found is MISSING:
-        raise ManifestError(f"The schema {file} refers to '{reference}', which is not there.")
+        raise ManifestError(f"The schema {file} refers to '{reference}', which does not exist.")
     made = _resolved(found, file, root, (*way, here))
     return {key: one for key, one in made.items() if key != "definitions"}
 
 
 def _shared(file: Path, name: str) -> Path:
-    """Return the file that a schema refers to: in its folder's ``shared``, or beside it."""
+    """Return the file that a schema refers to, in the folder ``shared`` or next to the schema."""
     tried = [file.parent / "shared" / name, file.parent / name]
     found = next(filter(_is_file, tried), None)
     if found is None:
-        raise ManifestError(f"The schema {file} refers to a file '{name}', which is not there.")
+        raise ManifestError(f"The schema {file} refers to a file '{name}', which does not exist.")
     return found
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # such as a name that is too long for the file system
+    except OSError:  # for example, the name is too long for the file system
         return False

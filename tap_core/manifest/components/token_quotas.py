@@ -1,8 +1,9 @@
-"""Several tokens of one kind, each with so many requests in some time.
+"""Quotas of several tokens of one kind, each with a number of requests per period.
 
-Rules of the room: what a manifest says of them, and no more; `rotation` puts them on
-requests. None shows what it holds. Names and forms are Airbyte's (its YAML reference,
-"RateLimitedMultipleTokenAuthenticator").
+This module only declares; `tap_core.manifest.token_rotation` selects the token of each request.
+No `repr` shows a token.
+
+Source: Airbyte YAML reference, "RateLimitedMultipleTokenAuthenticator".
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SOME_DAY: Final = datetime(2001, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, kw_only=True)
 class QuotaStatusSource:
-    """The endpoint that says how many requests a token has left."""
+    """Endpoint that returns the remaining requests of a token."""
 
     url: str
     http_method: Literal["GET", "POST"] = "GET"
@@ -37,7 +38,7 @@ class QuotaStatusSource:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenQuota:
-    """Requests that are counted together: those that match, else those that match no other."""
+    """Quota of the requests that match, or of all unmatched requests if there are no matchers."""
 
     name: str
     remaining_path: list[str]
@@ -50,12 +51,12 @@ class TokenQuota:
     exhaustion_status_codes: list[int] = field(default_factory=list)
 
     def matches(self, request: requests.PreparedRequest) -> bool:
-        """Return whether a request is one of these."""
+        """Return True if a matcher of the quota matches the request."""
         return any(one.matches(request) for one in self.matchers)
 
     @cached_property
     def found(self) -> dict[str, Callable[[Any], Any]]:
-        """What finds the numbers in the endpoint's document."""
+        """Getters of the quota's numbers in the endpoint's document, by option name."""
         paths = {"remaining_path": self.remaining_path, "reset_path": self.reset_path}
         if self.limit_path:
             paths["limit_path"] = self.limit_path
@@ -64,10 +65,10 @@ class TokenQuota:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RotatedTokens:
-    """Several tokens, of which each request gets one that has requests left.
+    """Several tokens; each request gets one with remaining quota.
 
     Raises:
-        ManifestError: there is no quota, or the longest wait is no length of time.
+        ManifestError: `quotas` is empty, or `max_wait_time` is not an ISO 8601 duration.
     """
 
     tokens: str | list[str]
@@ -82,12 +83,14 @@ class RotatedTokens:
 
     def __post_init__(self) -> None:
         if not self.quotas:
-            raise ManifestError("Requests are counted by one quota at least: give `quotas`.")
+            raise ManifestError(
+                "An authenticator with several tokens needs at least one of `quotas`."
+            )
         _ = self.longest_wait
 
     @cached_property
     def longest_wait(self) -> timedelta:
-        """For how long a token is waited for."""
+        """Maximum time to wait for a token with remaining quota."""
         try:
             return parse_duration(self.max_wait_time).after(_SOME_DAY) - _SOME_DAY
         except ValueError as error:
@@ -95,7 +98,7 @@ class RotatedTokens:
 
     @property
     def known_tokens(self) -> list[str]:
-        """The tokens, without empty ones."""
+        """Tokens without surrounding whitespace and without empty ones."""
         given = self.tokens
         found = given.split(self.token_delimiter or ",") if isinstance(given, str) else given
         return [token.strip() for token in found if token.strip()]

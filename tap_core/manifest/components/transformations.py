@@ -1,8 +1,7 @@
-"""Changes to each record: fields added and removed, keys renamed, nested values lifted.
+"""Record transformations: add and remove fields, rename keys, flatten nested values.
 
-Rules of the room: a record is changed in place; what can be decided beforehand is decided once.
-The results are airbyte-cdk's (7.39); where its result depends on chance (two keys that become
-one), the later one counts.
+A record is changed in place; paths and names are prepared once. The results equal airbyte-cdk's
+(7.39). Where its result depends on chance (two keys that become one), the later key wins.
 """
 
 from __future__ import annotations
@@ -51,33 +50,36 @@ _Change: TypeAlias = Callable[[Record, TemplateScope], None]
 
 @dataclass(frozen=True)
 class AddedFieldDefinition:
-    """A field that is added, and its value."""
+    """Path and value of a field to add."""
 
     path: list[str]
     value: InterpolatedValue
     value_type: Literal["string", "number", "integer", "boolean"] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a path that leads nowhere."""
+        """Reject an empty path."""
         if not self.path:
             raise ManifestError("path is empty: name the field that is added.")
 
     @staticmethod
     def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return what a literal of ``value`` may be; any other one stays a text."""
+        """Return the allowed types of a literal in ``value``; other literals stay strings."""
         return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
 
 
 @dataclass(frozen=True)
 class AddFields:
-    """Adds fields, or replaces their values; objects on the way to a field are made."""
+    """Transformation that adds or replaces fields, and creates missing parent objects."""
 
     fields: list[AddedFieldDefinition]
     condition: Condition | None = None
 
     @cached_property
     def transform(self) -> _Change:
-        """Add the fields to a record, where the condition holds for each (``value``, ``path``)."""
+        """Function that adds the fields to a record for which the condition is true.
+
+        The condition is evaluated per field and sees ``value`` and ``path``.
+        """
         added = [(one.path, one.value, _put(one.path)) for one in self.fields]
         condition = self.condition
 
@@ -98,17 +100,17 @@ class AddFields:
 
 @dataclass(frozen=True)
 class RemoveFields:
-    """Removes fields, those that wildcards match included."""
+    """Transformation that removes fields by path; paths may contain wildcards."""
 
     field_pointers: list[list[str]]
     condition: Condition | None = None
 
     @cached_property
     def transform(self) -> _Change:
-        """Remove the fields from a record.
+        """Function that removes the fields from a record.
 
-        With a condition it is not the pointers that say what goes but the condition alone, in
-        airbyte-cdk as here: every plain value for which it holds (``property``).
+        With a condition the paths are ignored, as in airbyte-cdk: every scalar value for which the
+        condition is true (``property``) is removed.
         """
         if self.condition is not None:
             return self._remove_by_value
@@ -141,7 +143,7 @@ class RemoveFields:
 
 @dataclass(frozen=True)
 class KeysToLower:
-    """Writes the names of a record's fields in lower case; those of nested objects stay."""
+    """Transformation that converts the top-level field names to lower case."""
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
         """Rename the fields of a record."""
@@ -150,7 +152,7 @@ class KeysToLower:
 
 @dataclass(frozen=True)
 class KeysToSnakeCase:
-    """Writes names in snake_case, those of nested objects included (not within lists)."""
+    """Transformation that converts names to snake_case, also in nested objects but not in lists."""
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
         """Rename the fields of a record."""
@@ -159,7 +161,7 @@ class KeysToSnakeCase:
 
 @dataclass(frozen=True)
 class KeysReplace:
-    """Replaces a text in names, those of nested objects included (not within lists)."""
+    """Transformation that replaces a text in names, also in nested objects but not in lists."""
 
     old: InterpolatedText
     new: InterpolatedText
@@ -172,20 +174,23 @@ class KeysReplace:
 
 @dataclass(frozen=True)
 class KeyTransformation:
-    """What is put before and after the names of lifted fields."""
+    """Prefix and suffix of the names of flattened fields."""
 
     prefix: str | None = None
     suffix: str | None = None
 
     def renamed(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return fields under their new names."""
+        """Return the fields with prefixed and suffixed names."""
         before, after = self.prefix or "", self.suffix or ""
         return {f"{before}{name}{after}": value for name, value in fields.items()}
 
 
 @dataclass(frozen=True)
 class DpathFlattenFields:
-    """Lifts the fields of one nested object to the top; none, where one is there already."""
+    """Transformation that moves the fields of one nested object to the top level.
+
+    Unless `replace_record` is set, the record stays unchanged if one of the names is taken.
+    """
 
     field_path: list[str]
     delete_origin_value: bool = False
@@ -205,7 +210,7 @@ class DpathFlattenFields:
         return make_remover(self.field_path)
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
-        """Lift the fields of a record."""
+        """Flatten the nested object of a record."""
         found = self._found(record)
         if not isinstance(found, dict):
             return
@@ -221,7 +226,7 @@ class DpathFlattenFields:
 
 @dataclass(frozen=True)
 class FlattenFields:
-    """Lifts all nested values to the top, under their own names where these are free."""
+    """Transformation that moves all nested values to the top level, under unique names."""
 
     flatten_lists: bool = True
 
@@ -231,12 +236,12 @@ class FlattenFields:
 
 
 def _with_field(name: str, error: ManifestError) -> ManifestError:
-    """Return an error that names the field before it says what is wrong."""
+    """Return the error with the name of the field before its message."""
     return ManifestError(f"field '{name}': {error}")
 
 
 def _put(path: list[str]) -> Callable[[Record, Any], None]:
-    """Return what puts a value at a path of a record."""
+    """Return a function that sets a value at a path of a record."""
     if len(path) == 1:
         name = path[0]
         return lambda record, value: record.__setitem__(name, value)
@@ -248,8 +253,8 @@ def _put_deep(record: Record, path: list[str], value: Any) -> None:
         set_at(record, path, value)
     except (TypeError, ValueError) as error:
         raise ManifestError(
-            f"The field {'.'.join(path)} cannot be added to a record: {error}. Add it elsewhere, or"
-            " remove the field that is in the way first."
+            f"The field {'.'.join(path)} cannot be added to a record: {error}. Use another path, or"
+            " remove the conflicting field first."
         ) from None
 
 
@@ -265,14 +270,14 @@ def _renamed(record: Mapping[str, Any], rename: Callable[[str], str]) -> dict[st
     }
 
 
-# A letter beyond ASCII that has no form there counts as a small one, and stays.
+# A non-ASCII letter without an ASCII form is treated as lower case and kept.
 _WORDS: Final = re.compile(r"[A-Z]+[^\0-`{-\x7f]*|[^\0-`{-\x7f]+|[0-9]+|([^A-Za-z0-9]+)")
-"""What is in none of the ranges is a small letter; it is read faster than what is in them."""
+"""Lower-case letters are matched by excluding the other ranges, which is faster."""
 
 
 @lru_cache(maxsize=8_192)
 def _snake_case(name: str) -> str:
-    """Return a name in lower case with ``_`` between its words; letters lose their accents."""
+    """Return a name in snake_case; accents are removed from letters."""
     parts = unicodedata.normalize("NFKD", name)
     plain = "".join(one for one in parts if not unicodedata.combining(one))
     words = ["" if found[1] else found[0] for found in _WORDS.finditer(plain)]
@@ -284,10 +289,11 @@ def _snake_case(name: str) -> str:
 
 
 def _flat(record: Record, *, into_lists: bool) -> dict[str, Any]:
-    """Return the plain values of a record by name.
+    """Return the scalar values of a record by name.
 
-    The last field is looked at first. A name that is taken, and every name once a list has
-    been opened, gets the name of what it is in before it.
+    The last field is processed first. A name that is taken, and every name after a non-empty list
+    was
+    opened, is prefixed with the name of its parent.
     """
     flat: dict[str, Any] = {}
     waiting: list[tuple[str, Any]] = [("_", record)]

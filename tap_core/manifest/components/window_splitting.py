@@ -1,8 +1,9 @@
-"""Windows that are cut in two, where an API cannot answer for a whole one.
+"""Splitting of time windows when the API cannot return a full window.
 
-Rules of the room: an error handler says of which answers that is so (``SPLIT_REQUEST_WINDOW``). The
-halves are windows as the cursor would make them: whole granules, none in both. (Airbyte's YAML
-reference, "RequestWindowSplitting".)
+A response filter with the action ``SPLIT_REQUEST_WINDOW`` selects the responses. The halves are
+windows as the cursor would create them: multiples of the cursor granularity, without overlap.
+
+Source: Airbyte YAML reference, "RequestWindowSplitting".
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ _SOME_DAY: Final = datetime(2001, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, kw_only=True)
 class RequestWindowSplitting:
-    """How small windows may become.
+    """Options of the window splitting.
 
     Raises:
-        ManifestError: the smallest is no length of time.
+        ManifestError: `min_split_window` is not a positive ISO 8601 duration.
     """
 
     min_split_window: str | None = None
@@ -39,11 +40,11 @@ class RequestWindowSplitting:
 
     def __post_init__(self) -> None:
         if self.min_split_window is not None and self._smallest <= timedelta():
-            raise ManifestError("`min_split_window` is a length of time above zero.")
+            raise ManifestError("`min_split_window` must be a duration above zero.")
 
     @cached_property
     def _smallest(self) -> timedelta:
-        """The length of a window that is not cut any more."""
+        """Length of a window that is not split further."""
         if self.min_split_window is None:
             return timedelta()
         try:
@@ -54,16 +55,17 @@ class RequestWindowSplitting:
     def halves(
         self, cursor: DatetimeBasedCursor, window: TimeWindow, error: SyncError
     ) -> Sequence[TimeWindow]:
-        """Return what a window becomes: two of half its granules.
+        """Return the two windows, each with half of the granules, that replace a window.
 
         Raises:
-            SyncError: it cannot be cut any more.
+            SyncError: the window cannot be split further.
         """
         granule, write = cursor.granularity, cursor.format.write
         granules = (window.end - window.start) // granule + 1
         if granules < 2 or window.end - window.start <= self._smallest:  # noqa: PLR2004  (halves)
             said = (
-                f"The window {window.start_time} to {window.end_time} is refused, and is the least."
+                f"The API rejects the window {window.start_time} to {window.end_time},"
+                " which cannot be split further."
             )
             more = f" {self.failure_message.strip()}" if self.failure_message else ""
             failure = SyncError(f"{said}{more} {error}")
@@ -78,10 +80,10 @@ class RequestWindowSplitting:
 
 
 def validate_splitting(retriever: Any, cursor: Any) -> None:
-    """Refuse a splitting that cannot be done soundly, and an action without one.
+    """Reject a splitting that the cursor does not support, and an action without a splitting.
 
     Raises:
-        ManifestError: there is one of the two.
+        ManifestError: one of the two was found.
     """
     splitting = getattr(retriever, "request_window_splitting", None)
     requester = getattr(retriever, "requester", None)
@@ -95,20 +97,18 @@ def validate_splitting(retriever: Any, cursor: Any) -> None:
     if not isinstance(cursor, DatetimeBasedCursor) or not cursor.granularity:
         raise ManifestError(
             "A request_window_splitting needs a DatetimeBasedCursor with a `cursor_granularity`,"
-            " by which windows are cut."
+            " by which windows are split."
         )
     if cursor.is_client_side_incremental:
         raise ManifestError(
-            "A request_window_splitting cannot go with `is_client_side_incremental`: both halves"
-            " would be the same request."
+            "A request_window_splitting cannot be combined with `is_client_side_incremental`: both"
+            " halves would send the same request."
         )
     if getattr(requester, "properties", None) is not None:
-        raise ManifestError(
-            "A request_window_splitting cannot go with properties that are asked for in parts."
-        )
+        raise ManifestError("A request_window_splitting cannot be combined with query properties.")
     written = cursor.format.write(_SOME_DAY + cursor.granularity)
     if written == cursor.format.write(_SOME_DAY):
         raise ManifestError(
-            f"The format {cursor.datetime_format!r} does not tell instants apart that are"
-            f" {cursor.cursor_granularity} apart: windows cannot be cut by it."
+            f"The format {cursor.datetime_format!r} does not distinguish datetimes that"
+            f" are {cursor.cursor_granularity} apart: windows cannot be split with it."
         )

@@ -1,1 +1,1 @@
-"""The doors, one folder each."""
+"""The Airbyte protocol: source commands, message reader and message writer."""

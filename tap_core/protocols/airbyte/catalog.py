@@ -1,14 +1,12 @@
-"""The Airbyte catalog: what a source has, what a user asks of it, and how a tap reads that.
+"""Discovery catalogs and configured catalogs of Airbyte, and their conversion to a tap's catalog.
 
-Rules of the room:
-
-- A stream is known to Airbyte by namespace and name (`stream_id`), to the tap and its state
-  by the tap's own name.
-- A catalog that is out of date hinders nothing: streams and fields that are gone are left
-  out. One that is no catalog, or asks for what cannot be, is refused with file and place.
-- What is not in the configured schema is not sent, keys and cursors included, at every depth
-  where both schemas say what an object consists of. One that says nothing asks for all.
-- The cursor, first rule that applies: the tap's own; the configured one; the default one.
+- Airbyte identifies a stream by namespace and name (`stream_id`); the tap and its state use the
+  tap's own stream name.
+- An outdated configured catalog is accepted: streams and fields that no longer exist are skipped.
+  An invalid catalog, or an impossible request, is an error that names the file and the place.
+- Only fields of the configured schema are sent, at every depth where both schemas declare
+  properties; this also applies to keys and cursors. A schema without properties selects all fields.
+- The cursor is the tap's own; else the configured one; else the default one.
 
 Source: the Airbyte protocol, sections "Catalog" and "Schema Mismatches".
 """
@@ -57,16 +55,16 @@ _Path: TypeAlias = tuple[str, ...]
 _Inclusion = Metadata.InclusionType
 
 
-# What a source has
+# Discovery catalog
 
 
 def stream_id(stream: DiscoveredStream) -> StreamId:
-    """Return what Airbyte calls a stream: the one place where that is decided."""
+    """Return Airbyte's name and namespace of a stream. No other function decides this."""
     return StreamId(stream.name_in_namespace, stream.namespace)
 
 
 def build_catalog(streams: Mapping[str, DiscoveredStream]) -> dict[str, Any]:
-    """Return the AirbyteCatalog of a tap's streams, the same each time."""
+    """Return the AirbyteCatalog of a tap's streams, in a stable order."""
     found = sorted(streams.values(), key=lambda one: (one.namespace or "", one.name))
     return {"streams": [_discovered(stream) for stream in found]}
 
@@ -92,7 +90,7 @@ def _discovered(stream: DiscoveredStream) -> dict[str, Any]:
 
 
 def _told_schema(stream: DiscoveredStream) -> JsonSchema:
-    """Return the schema without the properties that the tap cannot read."""
+    """Return a stream's schema in Airbyte's form, without properties that the tap cannot read."""
     schema = airbyte_schema(stream.schema)
     if properties := _properties(schema):
         metadata = get_catalog_entry(stream).metadata
@@ -110,7 +108,7 @@ def _inclusion(metadata: MetadataMapping, path: Breadcrumb) -> str | None:
 
 
 class _Replication(NamedTuple):
-    """How a tap can read a stream: by which key, and whether the user may name another."""
+    """Replication method and key of a stream, and whether the user may choose another key."""
 
     method: str
     key: str | None
@@ -126,22 +124,22 @@ class _Replication(NamedTuple):
         return cls(method, key or None, is_free)
 
     def path_in(self, schema: JsonSchema) -> _Path:
-        """Return the names on the way to the key: several where it is inside of objects."""
+        """Return the path to the replication key: several names if it is nested in objects."""
         return parse_path(self.key or "", schema)
 
     @property
     def is_possible(self) -> bool:
-        """Whether the stream can be read from where the last sync ended."""
+        """True if the stream supports incremental reads."""
         has_own = self.method == REPLICATION_INCREMENTAL and self.key is not None
         return self.is_free or has_own or self.method == REPLICATION_LOG_BASED
 
 
-# What a user asks for
+# Configured catalog
 
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredStream:
-    """One stream of a configured catalog; paths are names on the way to a field."""
+    """One stream of a configured catalog. Fields are identified by paths of property names."""
 
     id: StreamId
     json_schema: JsonSchema = field(default_factory=dict)
@@ -158,7 +156,7 @@ class ConfiguredStream:
 
     @property
     def cursor(self) -> _Path:
-        """The way to the field that says which record is newer; empty where none does."""
+        """The path to the cursor field; empty if the stream has none."""
         if self.source_defined_cursor:
             return self.default_cursor_field
         return self.cursor_field or self.default_cursor_field
@@ -166,26 +164,32 @@ class ConfiguredStream:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredCatalog:
-    """What is to be synced, and how; ``source`` is the name of the file, for messages."""
+    """A ConfiguredAirbyteCatalog; ``source`` is the file's name for error messages."""
 
     streams: tuple[ConfiguredStream, ...]
     source: str = "catalog"
 
 
 def parse_configured_catalog(text: str | bytes, source: str) -> ConfiguredCatalog:
-    """Read a configured catalog; ``source`` is its name for messages.
+    """Parse and validate a configured catalog.
 
-    A plain one, as it was discovered, asks for a full refresh that is appended; it may stand
-    in its message, and other messages around that. Properties that nobody knows, and nulls,
-    are passed over. Where no primary key is configured it is the one that the source defines.
+    A discovery catalog is accepted too and means full refresh with append. The catalog may be
+    wrapped in its CATALOG message, with other messages before and after it. Unknown properties and
+    nulls are ignored. Without a configured primary key, the source-defined key applies.
+
+    Args:
+        text: The content of the file.
+        source: The file's name for error messages.
 
     Raises:
-        CatalogFileError: it is no catalog; names the place.
+        CatalogFileError: The content is not a valid catalog; the message names the place.
     """
     document = _document(text, source)
     streams = document.child("streams")
     if streams.value is None:
-        raise document.wrong("a catalog is an object with a list of 'streams'; this has none")
+        raise document.wrong(
+            "a catalog must be an object with a list of 'streams'; this one has none"
+        )
     return ConfiguredCatalog(tuple(map(_configured, streams.items())), source)
 
 
@@ -201,7 +205,7 @@ def _document(text: str | bytes, source: str) -> JsonNode:
 
 
 def _in_messages(text: str | bytes, source: str) -> Iterator[JsonNode]:
-    """Yield the catalogs among the lines of what ``discover`` wrote."""
+    """Yield the catalogs among the message lines that ``discover`` wrote."""
     for line in as_bytes(text).splitlines():
         if b'"CATALOG"' in line:
             message = parse(line, f"Catalog '{source}'", CatalogFileError)
@@ -216,7 +220,7 @@ def _is_message(document: JsonNode) -> bool:
 def _configured(entry: JsonNode) -> ConfiguredStream:
     stream = entry.child("stream")
     if stream.value is None:
-        stream = entry  # a plain catalog's
+        stream = entry  # the entry of a discovery catalog
     name = stream.child("name").needed()
     entry, stream = entry.called(name), stream.called(name)
     modes = tuple(mode.needed().lower() for mode in stream.child("supported_sync_modes").items())
@@ -241,30 +245,34 @@ def _sync_mode(node: JsonNode) -> str:
     given = node.text()
     mode = FULL_REFRESH if given is None else given.lower()
     if mode not in (FULL_REFRESH, INCREMENTAL):
-        raise node.wrong(f"'{given}' is no sync mode: there are {FULL_REFRESH} and {INCREMENTAL}")
+        raise node.wrong(f"'{given}' is not a sync mode: use {FULL_REFRESH} or {INCREMENTAL}")
     return mode
 
 
-# How a tap reads that
+# Conversion to the tap's catalog
 
 
 def apply_configured_catalog(
     configured: ConfiguredCatalog, streams: Mapping[str, DiscoveredStream]
 ) -> tuple[Catalog, list[str]]:
-    """Return the tap's catalog that reads what is configured, and sentences to warn with.
+    """Return the Singer catalog that selects what is configured, and a list of warnings.
 
-    ``streams`` are the tap's own, as they are without any catalog. The catalog has the
-    configured ones alone.
+    Args:
+        configured: The configured catalog.
+        streams: The tap's streams by name, before any catalog was applied to them.
+
+    Returns:
+        A catalog of the configured streams only, and the warnings.
 
     Raises:
-        CatalogFileError: a stream is to be read by a cursor that it cannot have.
+        CatalogFileError: A stream cannot be read by the configured cursor.
     """
     known = {stream_id(stream): stream for stream in streams.values()}
     catalog, words = Catalog(), []
     for wanted in configured.streams:
         stream = known.get(wanted.id)
         if stream is None:
-            words.append(f"Stream '{wanted.id}' of the catalog is not in the source: left out.")
+            words.append(f"Stream '{wanted.id}' of the catalog is not in the source: skipped.")
             continue
         replication = _resolved(stream, wanted, configured.source)
         if wanted.sync_mode == INCREMENTAL and replication.method == REPLICATION_FULL_TABLE:
@@ -273,15 +281,15 @@ def apply_configured_catalog(
                 f" asks for {INCREMENTAL}."
             )
         if stream.name in catalog:
-            words.append(f"Stream '{wanted.id}' stands in the catalog twice: the last one counts.")
+            words.append(f"Stream '{wanted.id}' is in the catalog twice: the last one is used.")
         entry = _selected(stream, wanted, replication)
-        for name in (stream.tap_stream_id, stream.name):  # a tap looks under both
+        for name in (stream.tap_stream_id, stream.name):  # a tap looks up both names
             catalog[name] = entry
     return catalog, words
 
 
 def _resolved(stream: DiscoveredStream, wanted: ConfiguredStream, source: str) -> _Replication:
-    """Return by which method and key a stream is read."""
+    """Return the replication method and key with which a stream is read."""
     own = _Replication.of(stream)
     if wanted.sync_mode == FULL_REFRESH or not own.is_possible:
         return own._replace(method=REPLICATION_FULL_TABLE)
@@ -293,22 +301,22 @@ def _resolved(stream: DiscoveredStream, wanted: ConfiguredStream, source: str) -
 def _chosen(
     stream: DiscoveredStream, wanted: ConfiguredStream, own: _Replication, source: str
 ) -> str | None:
-    """Return the cursor of a stream that can be read by any, as the user chose it."""
+    """Return the user's cursor for a stream that accepts any cursor field."""
     path = wanted.cursor_field or wanted.default_cursor_field
     key = ".".join(path) or own.key
     start = f"Catalog '{source}': stream '{wanted.id}'"
     if key is None:
         raise CatalogFileError(
-            f"{start} is to be read by a cursor, and none is chosen. Name one of its fields as"
-            f" 'cursor_field', or set 'sync_mode' to {FULL_REFRESH}."
+            f"{start} has no cursor for {INCREMENTAL} sync. Set 'cursor_field' to one of its"
+            f" fields, or set 'sync_mode' to {FULL_REFRESH}."
         )
     path = path or parse_path(key, stream.schema)
     is_there = get_definition(path, stream.schema) is not None
     if not is_there or parse_path(key, stream.schema) != path:
         found = "more than one" if is_there else "no"
         raise CatalogFileError(
-            f"{start} has {found} field '{key}' to be read by. Name another as 'cursor_field',"
-            f" or set 'sync_mode' to {FULL_REFRESH}."
+            f"{start} has {found} field '{key}' for the cursor. Set 'cursor_field' to another"
+            f" field, or set 'sync_mode' to {FULL_REFRESH}."
         )
     return key
 
@@ -316,7 +324,7 @@ def _chosen(
 def _selected(
     stream: DiscoveredStream, wanted: ConfiguredStream, replication: _Replication
 ) -> CatalogEntry:
-    """Return the entry of a stream with what is configured of it selected."""
+    """Return a stream's catalog entry with the configured properties selected."""
     entry = deepcopy(get_catalog_entry(stream))
     root = entry.metadata.root
     if root.inclusion != _Inclusion.UNSUPPORTED:
@@ -329,7 +337,7 @@ def _selected(
 
 
 def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any) -> None:
-    """Select the properties that are configured, and no other, keys neither."""
+    """Select exactly the configured properties; even keys are deselected if not configured."""
     asked = _properties(wanted)
     for name, definition in _properties(known).items():
         crumb = (*path, "properties", name)
@@ -340,7 +348,10 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
 
 
 def _narrowed(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
-    """Return a schema without what metadata cannot deselect: in lists, and not declared."""
+    """Return a schema without the unwanted properties that metadata cannot deselect.
+
+    These are properties inside arrays and undeclared properties (``additionalProperties``).
+    """
     result = dict(known)
     asked, properties = _properties(wanted), _properties(known)
     if asked and properties:
@@ -360,6 +371,6 @@ def _narrowed(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonS
 
 
 def _properties(schema: Any) -> Mapping[str, Any]:
-    """Return what a schema says that an object consists of."""
+    """Return the declared properties of a schema, or an empty mapping."""
     found = schema.get("properties") if isinstance(schema, Mapping) else None
     return found if isinstance(found, Mapping) else {}

@@ -1,10 +1,10 @@
 """The Airbyte commands of a tap: spec, check, discover and read.
 
-Rules of the room: the tap is handed in and never imported, and a command imports what it uses
-when it runs. Standard output has messages of the protocol and nothing else. Whatever goes
-wrong is an ERROR trace and an exit code that is not 0; a failed check is an answer, and its
-exit code is 0. Whoever stops a command by a signal gets what there is, in order, and sees the
-signal in how it ended. Source: the Airbyte protocol, sections "Common Interface" and "Source".
+The tap class is passed in, never imported, and each command imports its modules when it runs.
+Standard output carries only messages of the protocol. Any failure is an ERROR trace and a nonzero
+exit code; a failed connection check is a regular result with exit code 0. After a signal, pending
+output is written in order and the process ends by the same signal.
+Source: the Airbyte protocol, sections "Common Interface" and "Source".
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FLAGS: Final[Mapping[str, CommandArgs]] = {
 
 
 class SourceCommand:
-    """One command of a tap; run by ``main(args=…)``, as commands of click are."""
+    """One command of a tap; run it with ``main(args=…)`` like a click command."""
 
     def __init__(self, tap_class: type[TapProtocol], word: str) -> None:
         self.name: str = tap_class.name
@@ -52,10 +52,11 @@ class SourceCommand:
         prog_name: str | None = None,
         **extra: Any,
     ) -> int:
-        """Run the command; the process ends with its exit code, or by the signal that came.
+        """Run the command and end the process with its exit code or by the received signal.
 
-        Without click's ``standalone_mode`` the code is returned, of a signal its number
-        below zero.
+        With ``standalone_mode=False``, as in click, the exit code is returned instead; for a signal
+        it
+        is the negative signal number.
         """
         argv = list(sys.argv[1:] if args is None else args)
         if {"--help", "-h"}.intersection(argv):
@@ -77,36 +78,36 @@ class SourceCommand:
 
 
 def source_command(tap_class: type[TapProtocol], word: str) -> SourceCommand:
-    """Make the command of a tap that a word calls: spec, check, discover or read."""
+    """Return a command of a tap; ``word`` is "spec", "check", "discover" or "read"."""
     return SourceCommand(tap_class, word)
 
 
 class _Job:
-    """One command that is being run: what it was given, and what it says."""
+    """One run of a command, with its arguments and output."""
 
     def __init__(self, tap_class: type[TapProtocol], word: str, wire: StdoutWriter) -> None:
         self.tap_class = tap_class
         self.wire = wire
         self.files: Mapping[str, str] = {}
         self.settings: dict[str, Any] | None = None
-        """The settings, newest tokens included; None as long as none were read."""
+        """The settings with the newest tokens; None until the file has been read."""
         self._word = word
         self._tap: TapProtocol | None = None
         self._hiders: list[Callable[[str], str]] = []
 
     def run(self, args: Sequence[str]) -> int:
-        """Run the command; return its exit code, of a signal its number below zero."""
+        """Run the command and return its exit code, or the negative number of a signal."""
         try:
             self.files = _FLAGS[self._word].files(args)
             _COMMANDS[self._word](self)
         except (SystemExit, KeyboardInterrupt) as leave:
             return self._left(leave)
-        except Exception as error:  # noqa: BLE001  whatever it is, the protocol has a word for it
+        except Exception as error:  # noqa: BLE001  every failure is reported as a trace
             return self._failed(error)
         return 0
 
     def hide(self, text: str) -> str:
-        """Return a text without the secrets of the configuration."""
+        """Return a text with the secrets of the configuration redacted."""
         for hide in self._hiders:
             text = hide(text)
         return text
@@ -116,11 +117,11 @@ class _Job:
         self.wire.write(line(kind, field, body))
 
     def tap(self) -> TapProtocol:
-        """Make the tap with the settings of the file; it has neither catalog nor state yet.
+        """Create the tap with the settings of the configuration file, without catalog and state.
 
         Raises:
-            ConfigFileError: the file cannot be read.
-            ConfigValidationError: the settings do not fit.
+            ConfigFileError: The file cannot be read.
+            ConfigValidationError: The settings are invalid.
         """
         path = self.files["config"]
         self._know(read_config_files([path]))
@@ -132,11 +133,11 @@ class _Job:
 
     def _know(self, settings: dict[str, Any]) -> None:
         self.settings = settings
-        schema = self.tap_class._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
+        schema = self.tap_class._full_schema()  # noqa: SLF001  the SDK's own method
         self._hiders.append(make_redactor(settings, schema))
 
     def _renewed(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-        """Tell the client of settings that have changed: a token that is good for once."""
+        """Send a CONTROL message with changed settings, such as a new single-use refresh token."""
         settings = renew(self.settings or {})
         if settings != self.settings:
             self._know(settings)
@@ -149,24 +150,24 @@ class _Job:
             except OSError as gone:
                 error = gone
         if self.wire.is_broken:
-            _complain(f"{self.hide(str(error))}: nobody reads the output any more.\n")
+            _complain(f"{self.hide(str(error))}: the output was closed by its reader.\n")
         return 1
 
     def _left(self, leave: BaseException) -> int:
-        """Say why the program leaves before it is done."""
+        """Log or report an early end of the process, and return the exit code."""
         number = self._tap.stopped_by if self._tap is not None else None
         if isinstance(leave, KeyboardInterrupt):
             number = signal.SIGINT
         if number is not None:
-            if self._tap is None or not self._tap.run.is_hurried:  # else nobody reads
+            if self._tap is None or not self._tap.run.is_hurried:  # else the output is closed
                 self.tap_logger.warning("Stopped by %s.", signal.Signals(number).name)
             return -number
-        ended = RuntimeError(f"The tap ended the program itself, by {leave!r}.")
+        ended = RuntimeError(f"The tap's code ended the process with {leave!r}.")
         return self._failed(ended)
 
     @property
     def tap_logger(self) -> logging.Logger:
-        """The log of the tap."""
+        """The tap's logger."""
         return logging.getLogger(self.tap_class.name)
 
 
@@ -177,7 +178,7 @@ def _spec(job: _Job) -> None:
     from tap_core.protocols.airbyte.spec import specification
 
     kind = job.tap_class
-    schema = kind._full_schema()  # noqa: SLF001  the same
+    schema = kind._full_schema()  # noqa: SLF001  the SDK's own method
     body = specification(
         schema,
         documentation=kind.get_documentation_url(),
@@ -231,7 +232,7 @@ _COMMANDS: Final[Mapping[str, Callable[[_Job], None]]] = {
 }
 
 
-# How it ends
+# End of the process
 
 
 def _complain(text: str) -> None:
@@ -240,8 +241,8 @@ def _complain(text: str) -> None:
 
 
 def _exit_by_signal(number: int) -> NoReturn:
-    """End as a program does that does not heed the signal: its caller sees which it was."""
+    """End the process by the signal's default action, so that its parent sees the signal."""
     _complain("")
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
-    raise SystemExit(1)  # where signals come late
+    raise SystemExit(1)  # if the signal is delivered late

@@ -1,8 +1,7 @@
-"""The arguments of a command: files, each behind its flag.
+"""Arguments of an Airbyte command: paths of files, each after its flag.
 
-Rules of the room: what is wrong with them is said in a sentence that ends with how the command
-is called. A path may stand behind a space or behind ``=``. Source: the Airbyte protocol, section
-"Interface Invariants": all arguments are files of JSON.
+A path follows its flag after a space or after ``=``. Error messages end with the command's usage.
+Source: the Airbyte protocol, section "Interface Invariants": all arguments are JSON files.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ __all__ = ["CommandArgs", "read_text"]
 
 
 class _UsageError(ConfigurationError):
-    """A command line that is not as the protocol has it."""
+    """A command line that violates the protocol's interface."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandArgs:
-    """What a command takes: the names of its flags, and those that it can do without."""
+    """The name of a command, the names of its flags, and the flags that are optional."""
 
     word: str
     known: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
 
     def files(self, args: Sequence[str]) -> Mapping[str, str]:
-        """Return the path behind each flag that is given.
+        """Return the path of each flag on the command line.
 
         Raises:
-            ConfigurationError: one is missing, or unknown.
+            ConfigurationError: A required flag or a path is missing, or a flag is unknown.
         """
         found = dict(self._pairs(args))
         missing = [name for name in self.known if name not in {*found, *self.optional}]
@@ -44,7 +43,7 @@ class CommandArgs:
         return found
 
     def usage(self, program: str = "") -> str:
-        """Return how the command is called, on one line without its end."""
+        """Return the usage line of the command, without a line end."""
         flags = (
             f"[--{name} FILE]" if name in self.optional else f"--{name} FILE" for name in self.known
         )
@@ -67,7 +66,7 @@ class CommandArgs:
 
 
 def read_text(path: str, error: type[ConfigurationError], what: str) -> bytes:
-    """Return what stands in a file; raises ``error`` where it cannot be read."""
+    """Return the content of a file; raise ``error`` if it cannot be read or is too large."""
     try:
         return read_at_most(Path(path), STATE_BYTES)
     except InputTooLargeError as reason:

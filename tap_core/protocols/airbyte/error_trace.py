@@ -1,7 +1,7 @@
-"""What went wrong, as an ERROR trace: for a person, for an engineer, and whose fault it is.
+"""ERROR traces: a message for the user, details for an engineer, and the failure type.
 
-Rules of the room: every text passes a function that takes secrets out. Source: the Airbyte
-protocol, section "AirbyteErrorTraceMessage".
+Secrets are redacted in every text. Source: the Airbyte protocol, section
+"AirbyteErrorTraceMessage".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["error_body"]
 
 
 def error_body(error: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
-    """Return the body of an ERROR trace; ``hide`` takes the secrets out of a text."""
+    """Return the body of an ERROR trace; ``hide`` redacts the secrets in a text."""
     return {
         "message": redact_line(hide(summarize_error(error))),
         "internal_message": redact_line(hide(f"{type(error).__qualname__}: {error}")),

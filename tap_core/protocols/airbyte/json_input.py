@@ -1,8 +1,7 @@
-"""What a user gives as a JSON document: each value is asked for its kind, with its place.
+"""Typed access to the values of a user's JSON document, with the place of each in errors.
 
-Rules of the room: ``null`` means that nothing is there, because clients write every field that
-there could be. Whatever is not as it should be raises the error of the document, which names
-the file, the place in it, and what was expected there.
+``null`` counts as a missing value, because clients write every possible field. An invalid value
+raises the error class of the document; the message names the file, the place and the expected type.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from tap_core.state.reader import parse_json
 
 __all__ = ["JsonNode", "as_bytes", "describe_error", "parse"]
 
-_KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
+_KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
 
 
 @dataclass(frozen=True, slots=True)
 class JsonNode:
-    """A value of a document, and where it stands; ``value`` is None where nothing does.
+    """A value of a JSON document and its place; a missing value is represented by ``None``.
 
-    ``source`` names the document in messages; ``error`` is raised with them.
+    ``source`` names the document in error messages; ``error`` is the class of the errors.
     """
 
     value: Any
@@ -32,78 +31,78 @@ class JsonNode:
     place: str = ""
 
     def child(self, *names: str) -> JsonNode:
-        """Return the member of the first of these names that an object has."""
+        """Return the member with the first of these names that the object has."""
         members = self.members()
         name = next((name for name in names if members.get(name) is not None), names[0])
         place = f"{self.place}.{name}" if self.place else name
         return JsonNode(members.get(name), self.source, self.error, place)
 
     def called(self, name: object) -> JsonNode:
-        """Return the node with a name beside its place, for people to find it."""
+        """Return the node with a name added to its place, so that users can find it."""
         return JsonNode(self.value, self.source, self.error, f"{self.place} ({name!r})")
 
     def items(self) -> Iterator[JsonNode]:
-        """Yield the items of a list; none of nothing."""
+        """Yield the items of a list; a missing value has no items."""
         for number, item in enumerate(self._get_typed(list, [])):
             yield JsonNode(item, self.source, self.error, f"{self.place}[{number}]")
 
     def members(self) -> dict[str, Any]:
-        """Return an object; an empty one for nothing."""
+        """Return the members of an object; empty for a missing value."""
         found: dict[str, Any] = self._get_typed(dict, {})
         return found
 
     def text(self) -> str | None:
-        """Return a text."""
+        """Return a string, or None for a missing value."""
         found: str | None = self._get_typed(str, None)
         return found
 
     def needed(self) -> str:
-        """Return a text, which has to be there; an empty one is."""
+        """Return a required string, which may be empty."""
         found = self.text()
         if found is None:
-            raise self.refused("a text")
+            raise self.refused("a string")
         return found
 
     def flag(self) -> bool:
-        """Return true or false; false for nothing."""
+        """Return a boolean; False for a missing value."""
         return self._get_typed(bool, None) is True
 
     def integer(self) -> int | None:
-        """Return a whole number, which some writers give a fraction of zero."""
+        """Return an integer, or None for a missing value. A float such as 5.0 is accepted."""
         if isinstance(self.value, float) and self.value.is_integer():
             return int(self.value)
         found: int | None = self._get_typed(int, None)
         return found
 
     def path(self) -> tuple[str, ...]:
-        """Return the names on the way to a field; a bare text is a way of one."""
+        """Return the path to a field; a bare string is a path of one name."""
         if isinstance(self.value, str):
             return (self.value,)
         return tuple(item.needed() for item in self.items())
 
     def paths(self) -> tuple[tuple[str, ...], ...]:
-        """Return a list of ways to fields."""
+        """Return a list of paths to fields."""
         return tuple(item.path() for item in self.items())
 
     def refused(self, wanted: str) -> Exception:
-        """Return the error for a value that is not what is wanted."""
+        """Return the error for a value of the wrong type; ``wanted`` is the expected type."""
         found = "nothing" if self.value is None else _KINDS.get(type(self.value), "a number")
         return self.wrong(f"there is {found} where {wanted} is needed")
 
     def wrong(self, sentence: str) -> Exception:
-        """Return the error for what is wrong here."""
+        """Return an error that names the document and the node's place and describes the fault."""
         return self.error(": ".join(part for part in (self.source, self.place, sentence) if part))
 
     def _get_typed(self, kind: type, nothing: Any) -> Any:
         if self.value is None:
             return nothing
         if type(self.value) is not kind:
-            raise self.refused(_KINDS.get(kind, "a whole number"))
+            raise self.refused(_KINDS.get(kind, "an integer"))
         return self.value
 
 
 def parse(text: str | bytes, source: str, error: type[Exception]) -> JsonNode:
-    """Read a JSON document; raises ``error`` where it is none."""
+    """Parse a JSON document; raise ``error`` if it is invalid."""
     try:
         return JsonNode(parse_json(as_bytes(text)), source, error)
     except ValueError as fault:
@@ -113,13 +112,13 @@ def parse(text: str | bytes, source: str, error: type[Exception]) -> JsonNode:
 
 
 def as_bytes(text: str | bytes) -> bytes:
-    """Return a text without what some writers put before and behind it."""
+    """Return a text as bytes without a byte order mark and without trailing whitespace and NULs."""
     content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     return content.removeprefix(b"\xef\xbb\xbf").rstrip(b" \t\r\n\0")
 
 
 def describe_error(fault: ValueError) -> str:
-    """Say why a text is not JSON, and where."""
+    """Return the reason why a text is not JSON, and its position."""
     if isinstance(fault, json.JSONDecodeError):
         return f"{fault.msg} (line {fault.lineno}, column {fault.colno})"
     return "it is not UTF-8 text" if isinstance(fault, UnicodeError) else str(fault)

@@ -1,9 +1,8 @@
-"""The log as messages of the protocol.
+"""Logging as messages of the Airbyte protocol.
 
-Rules of the room: while a command runs, a line of the log is a LOG message on standard output,
-and a measurement an ANALYTICS trace. Standard error has them too where it is a terminal, for
-whoever sits there. No message holds a secret of the configuration. A log that cannot be
-written stops nothing.
+While a command runs, each log record is a LOG message on standard output, and each metric an
+ANALYTICS trace. If standard error is a terminal, the log is written there too, for the user at
+the terminal. Secrets of the configuration are redacted. A failure to write the log is ignored.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ _LEVELS: Final = (
 
 
 class MessageHandler(logging.Handler):
-    """Writes records of the log with ``write``, which takes whole lines."""
+    """Logging handler that writes LOG messages with ``write``, which accepts complete lines."""
 
     def __init__(self, write: Callable[[bytes], None], hide: Callable[[str], str]) -> None:
-        """Take ``hide``, which takes secrets out of a text."""
+        """Write with ``write``; ``hide`` redacts the secrets in a text."""
         super().__init__()
         self._write = write
         self._hide = hide
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record; what cannot be written is left."""
-        with contextlib.suppress(OSError):  # the reader is gone: the next record of data says so
+        """Write one log record; errors of the output are ignored."""
+        with contextlib.suppress(OSError):  # the reader is gone: the next RECORD message raises
             try:
                 self._write(self._line(record))
-            except (TypeError, ValueError):  # arguments that do not fit the text
+            except (TypeError, ValueError):  # arguments that do not match the format string
                 self._write(self._said(record, redact_line(str(record.msg))))
 
     def _line(self, record: logging.LogRecord) -> bytes:
@@ -59,7 +58,7 @@ class MessageHandler(logging.Handler):
         return self._said(record, record.getMessage(), trace)
 
     def _said(self, record: logging.LogRecord, text: str, trace: str | None = None) -> bytes:
-        """Return a text with the name of who says it: a stream, where it is one."""
+        """Return a LOG message; the text starts with the logger's name, often that of a stream."""
         said = f"{record.name}: {redact_line(self._hide(text))}"
         return log_line(_level(record.levelno), said, trace)
 
@@ -70,7 +69,7 @@ def _level(number: int) -> str:
 
 @contextlib.contextmanager
 def redirect_logging(handler: MessageHandler) -> Iterator[None]:
-    """Let the log, and warnings of Python's, go through a handler."""
+    """Send log records and Python warnings to a handler for the duration of the block."""
     root = logging.getLogger()
     shown = contextlib.nullcontext() if _is_terminal() else without_console()
     logging.captureWarnings(capture=True)

@@ -1,8 +1,8 @@
-"""Single messages of the Airbyte protocol, as lines.
+"""Single messages of the Airbyte protocol as JSON lines, except RECORD and STATE messages.
 
-Rules of the room: one message a line, its envelope and nothing but the field of its type.
-Records are no business of this room: they are too many. Source of the form of each: the
-Airbyte protocol, section "Messages".
+Each line is one message with its type and the field of that type. `AirbyteWriter` and
+`StreamStates` build the frequent RECORD and STATE messages from bytes, for speed.
+Source of the message formats: the Airbyte protocol, section "Messages".
 """
 
 from __future__ import annotations
@@ -31,46 +31,46 @@ __all__ = [
 encode_json: Callable[[Any], bytes] = msgspec.json.Encoder(
     decimal_format="number", enc_hook=str
 ).encode
-"""Encode JSON's own types, decimals with all their digits, anything else as its text."""
+"""Encode JSON types, decimals with all their digits, and any other value as a string."""
 
 
 def now_ms() -> int:
-    """Return the present instant in milliseconds since 1970."""
+    """Return the current time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def descriptor(stream: StreamId) -> dict[str, str]:
-    """Return what names a stream; a namespace only where there is one."""
+    """Return the StreamDescriptor of a stream; without ``namespace`` if the stream has none."""
     named = {"name": stream.name}
     return named if stream.namespace is None else {**named, "namespace": stream.namespace}
 
 
 def line(kind: str, field: str, body: Mapping[str, Any]) -> bytes:
-    """Return a message of a type, whose body stands in the field of that type."""
+    """Return a message of type ``kind`` with its body in the field of that type."""
     return _encoded({"type": kind, field: body}) + b"\n"
 
 
 def log_line(level: str, message: str, stack_trace: str | None = None) -> bytes:
-    """Return a LOG message; ``level`` is one of the protocol's."""
+    """Return a LOG message; ``level`` is one of the protocol's level names."""
     body = {"level": level, "message": message}
     return line("LOG", "log", {**body, "stack_trace": stack_trace} if stack_trace else body)
 
 
 def trace_line(kind: str, body: Mapping[str, Any]) -> bytes:
-    """Return a TRACE message of a kind, as of now."""
+    """Return a TRACE message of a kind, emitted now."""
     field = kind.lower()
     return line("TRACE", "trace", {"type": kind, "emitted_at": now_ms(), field: body})
 
 
 def status_line(stream: StreamId, status: str) -> bytes:
-    """Return how far a stream has come: STARTED, RUNNING, COMPLETE or INCOMPLETE."""
+    """Return a STREAM_STATUS trace: STARTED, RUNNING, COMPLETE or INCOMPLETE."""
     return trace_line("STREAM_STATUS", {"stream_descriptor": descriptor(stream), "status": status})
 
 
 def estimate_line(
     stream: StreamId, kind: Literal["STREAM", "SYNC"], rows: int | None, nbytes: int | None
 ) -> bytes:
-    """Return about how much a stream, or the whole sync, will bring."""
+    """Return an ESTIMATE trace: expected rows and bytes of a stream or of the whole sync."""
     known = {"row_estimate": rows, "byte_estimate": nbytes}
     return trace_line(
         "ESTIMATE",
@@ -83,12 +83,12 @@ def estimate_line(
 
 
 def analytics_line(kind: str, value: str) -> bytes:
-    """Return a measurement."""
+    """Return an ANALYTICS trace."""
     return trace_line("ANALYTICS", {"type": kind, "value": value})
 
 
 def control_line(config: Mapping[str, Any]) -> bytes:
-    """Return the word that the configuration is another one from now on."""
+    """Return a CONTROL message that replaces the connector's configuration."""
     body = {"type": "CONNECTOR_CONFIG", "emitted_at": now_ms()}
     return line("CONTROL", "control", {**body, "connectorConfig": {"config": config}})
 
@@ -96,7 +96,7 @@ def control_line(config: Mapping[str, Any]) -> bytes:
 def _encoded(message: Mapping[str, Any]) -> bytes:
     try:
         return encode_json(message)
-    except UnicodeEncodeError:  # half a letter, somewhere in what others have written
+    except UnicodeEncodeError:  # a lone surrogate in a string of the tap's author or the source
         return encode_json(_whole(message))
 
 

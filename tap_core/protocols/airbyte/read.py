@@ -1,8 +1,8 @@
-"""A configured catalog and a state onto a tap, and its sync as messages.
+"""The ``read`` command: apply a configured catalog and a state to a tap and sync it.
 
-Rules of the room: the tap is handed in. It discovers its streams as always, and only then is
-told which of them to read, of which fields, from where. What is wrong with the files is said
-before the source is asked for anything. Source: the Airbyte protocol, section "Read".
+The tap is passed in. It discovers all streams first; then the catalog selects streams and fields,
+and the state sets their start. Errors in the files are raised before the first request to the
+source. Source: the Airbyte protocol, section "Read".
 """
 
 from __future__ import annotations
@@ -34,27 +34,28 @@ __all__ = ["ReadRequest", "read"]
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What is to be read, and from where."""
+    """The configured catalog and the input state of a read."""
 
     catalog: ConfiguredCatalog
     state: InputState
 
     @classmethod
     def of(cls, catalog: bytes, state: bytes, *, sources: tuple[str, str]) -> ReadRequest:
-        """Read the two files; ``sources`` are their names for messages.
+        """Parse the catalog file and the state file; ``sources`` are their names for messages.
 
         Raises:
-            CatalogFileError, StateFileError: one of them is not what it should be.
+            CatalogFileError: The catalog is invalid.
+            StateFileError: The state is invalid.
         """
         return cls(parse_configured_catalog(catalog, sources[0]), parse_states(state, sources[1]))
 
 
 def read(tap: TapProtocol, request: ReadRequest, write: Callable[[bytes], None]) -> None:
-    """Sync a tap as it is asked for; ``write`` takes whole lines.
+    """Sync a tap according to a request; ``write`` accepts complete lines.
 
     Raises:
-        CatalogFileError: the catalog asks for what the tap cannot do.
-        StreamMapConfigError: a stream would go out under a name that is not in the catalog.
+        CatalogFileError: The catalog requests something that the tap cannot do.
+        StreamMapConfigError: A stream map renames a stream to a name that is not in the catalog.
     """
     wanted = {stream.id: stream for stream in request.catalog.streams}
     names = {one.name: stream_id(one) for one in tap.streams.values() if stream_id(one) in wanted}
@@ -79,7 +80,7 @@ def read(tap: TapProtocol, request: ReadRequest, write: Callable[[bytes], None])
 
 
 def _refuse_renamed(tap: TapProtocol, names: Collection[str]) -> None:
-    """Refuse stream maps that send a stream under a name which the catalog does not have."""
+    """Raise an error for stream maps that rename a stream to a name missing from the catalog."""
     if not tap.config.get("stream_maps"):
         return
     for name in names:
@@ -87,13 +88,13 @@ def _refuse_renamed(tap: TapProtocol, names: Collection[str]) -> None:
         if others:
             raise StreamMapConfigError(
                 f"The setting stream_maps sends stream '{name}' as {', '.join(sorted(others))},"
-                " which the catalog does not have, so nobody would read it. Rename or copy"
-                " streams where they are written to."
+                " which is not in the catalog, so the platform would ignore it. Rename or copy"
+                " streams in the destination."
             )
 
 
 def _resume(tap: TapProtocol, document: dict[str, Any]) -> None:
-    """Take a state document over, with what streams share beside their bookmarks."""
+    """Load a state document into the tap, including values that streams share."""
     tap.load_state(document)
     for name, value in document.items():
         if name not in PER_STREAM_KEYS:

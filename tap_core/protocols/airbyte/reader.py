@@ -1,25 +1,18 @@
-"""What a destination reads: bytes in, events out, no I/O in the middle.
+"""Reader of Airbyte messages for a destination: bytes in, events out, without I/O.
 
-Rules of the room:
+- One line is one message. Bodies of records and states stay bytes; only the envelope is decoded.
+- Consecutive records of one stream are one `Rows` event. The division of the input into ``feed()``
+  calls affects only the size of these chunks.
+- Schemas come from the configured catalog and are yielded first. Records of other streams are
+  counted and skipped, as are lines that are not messages; the first of those is logged. Only an
+  incomplete message at the end of the input is an error, because its source has crashed.
+- A stream is complete if its statuses say so. A source that sends no statuses uses an older
+  protocol, whose only sign is the end of the input. Statuses may arrive in any order, even before
+  their rows, so completions are yielded at the end of the input.
+- For lone surrogates, NaN, byte order marks and blank lines see `tap_core.io.json_lines`.
 
-- One line is one message. A record's own bytes are never decoded, and a state's go on as
-  they came; only the envelope is read.
-- How the input is cut into ``feed()`` calls changes how rows are gathered into chunks and
-  nothing else. Consecutive records of one stream are one `Rows`.
-- What the rows look like stands in the configured catalog and in no message: its streams
-  are described before anything else. Records of other streams are counted and left out.
-- A line that is no message is left out and counted, with one warning; messages of other
-  types are not for a destination. Only a message that the input's end tore is an error:
-  its writer is dead, and nothing after that may look complete.
-- A stream is complete when its source says so. A source that says nothing of any stream
-  is of an older protocol, which has no other sign than the end of what it writes. As
-  statuses may come in any order, ahead of rows too, which streams are complete is told
-  when the input has ended.
-- Half of a letter, NaN, a byte order mark and blank lines: as everywhere
-  (`tap_core.io.json_lines`).
-
-Source of the messages: the Airbyte protocol, sections AirbyteMessage to AirbyteTraceMessage,
-and its models for what is newer (STREAM_STATUS, generations, a record's meta).
+Source: the Airbyte protocol, sections AirbyteMessage to AirbyteTraceMessage, and its models for
+newer messages (STREAM_STATUS, generations, a record's meta).
 """
 
 from __future__ import annotations
@@ -71,15 +64,15 @@ logger: logging.Logger = logging.getLogger(__name__)
 _OPEN_BRACE: Final = ord("{")
 _NULL: Final = msgspec.Raw(b"null")
 _SECONDS_BELOW: Final = 100_000_000_000
-"""Times below this are seconds: as milliseconds they would lie before April 1973."""
+"""Times below this are in seconds: as milliseconds they would be before April 1973."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStream:
-    """A stream of the configured catalog, as a destination is to take it.
+    """A stream of the configured catalog that a destination expects.
 
-    ``generation`` is what its rows are marked with. With ``truncates``, rows of other
-    generations end when the stream is complete.
+    ``generation`` marks the stream's rows. If ``truncates`` is set, rows of other generations are
+    removed once the stream is complete.
     """
 
     describe: SchemaEvent
@@ -88,7 +81,7 @@ class ExpectedStream:
 
 
 class _Body(msgspec.Struct, gc=False):
-    """One row; `data` and `meta` stay the bytes that came."""
+    """The body of a RECORD message; ``data`` and ``meta`` keep the bytes of the input."""
 
     stream: str
     data: msgspec.Raw
@@ -98,47 +91,47 @@ class _Body(msgspec.Struct, gc=False):
 
 
 class _TextBody(_Body):
-    """A row that no reader can take; `data` is the JSON text of what came."""
+    """A record that cannot be parsed safely; ``data`` is the input as a JSON string."""
 
 
 class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
-    """The envelope of a row."""
+    """The envelope of a RECORD message."""
 
     record: _Body
 
 
 class _State(msgspec.Struct, tag="STATE", tag_field="type"):
-    """A state; it stays the bytes that came."""
+    """A STATE message; ``state`` keeps the bytes of the input."""
 
     state: msgspec.Raw
 
 
 class _Trace(msgspec.Struct, tag="TRACE", tag_field="type"):
-    """What a source says of itself."""
+    """A TRACE message, such as a stream status or an error of the source."""
 
     trace: msgspec.Raw
 
 
 class _Log(msgspec.Struct, tag="LOG", tag_field="type"):
-    """Words for people, who have them from the source already."""
+    """A LOG message; ignored, because the source's own log already has it."""
 
 
 class _Descriptor(msgspec.Struct):
-    """The name of a stream."""
+    """A StreamDescriptor: name and namespace of a stream."""
 
     name: str
     namespace: str | None = None
 
 
 class _OfStream(msgspec.Struct):
-    """A state or a status of one stream, as far as it is read."""
+    """The fields needed from a stream's state or status."""
 
     stream_descriptor: _Descriptor
     status: Any = None
 
 
 class _StateScope(msgspec.Struct):
-    """What a state is of. Older documents call its type ``state_type``."""
+    """The type and stream of a state. Older documents name the type ``state_type``."""
 
     type: Any = None
     state_type: Any = None
@@ -146,7 +139,7 @@ class _StateScope(msgspec.Struct):
 
 
 class _TraceKind(msgspec.Struct):
-    """What a trace is of."""
+    """The type and the body of a trace."""
 
     type: Any = None
     stream_status: msgspec.Raw = _NULL
@@ -154,7 +147,7 @@ class _TraceKind(msgspec.Struct):
 
 
 class _Error(msgspec.Struct):
-    """Why a source fails, in its own words."""
+    """The error message of a source."""
 
     message: Any = None
 
@@ -171,7 +164,7 @@ _decode_error: Final = msgspec.json.Decoder(_Error).decode
 
 @dataclass(slots=True)
 class _Chunk:
-    """Rows that stand together in the input and name one stream; None: it is not expected."""
+    """Consecutive rows of one stream, with ``expected=None`` if the catalog lacks the stream."""
 
     name: str
     namespace: str | None
@@ -181,7 +174,7 @@ class _Chunk:
     meta: dict[int, bytes] = field(default_factory=dict)
 
     def finished(self) -> Iterator[Rows]:
-        """Yield what the chunk holds and leave it empty, ready for more of the same."""
+        """Yield the chunk's rows as an event, if it has any, and empty the chunk."""
         if not self.rows or self.expected is None:
             return
         rows, times, meta = self.rows, self.times, self.meta
@@ -196,14 +189,23 @@ class _Chunk:
 
 
 class AirbyteReader:
-    """Turns the bytes of an Airbyte source into events.
+    """Converts the bytes of an Airbyte source to events.
 
-    Call `feed` with each block of bytes and `close` at the end of the input, and take
-    every event from both; then `remarks` says what was left out. With ``fails_on_strangers``
-    a record of a stream that the catalog does not have, or with a field that it does not have,
-    raises `RecordsWithoutSchemaException`; one in which ``check`` finds a fault raises
-    `UndeclaredRecordError`, and a line that begins as a message and is none `InvalidInputLine`.
-    Raises `TruncatedInputLine` where the input ends within a message.
+    Call `feed` with each block of bytes and `close` at the end of the input, and consume every
+    event
+    of both; then `remarks` yields a summary of skipped lines and records.
+
+    Args:
+        expected: The streams of the configured catalog.
+        fails_on_strangers: Raise an error for streams and fields that are not in the catalog.
+        check: A check of each record; invalid messages are then errors too.
+
+    Raises:
+        TruncatedInputLine: The input ends within a message.
+        RecordsWithoutSchemaException: With ``fails_on_strangers``: a record's stream or one of its
+            fields is not in the catalog.
+        UndeclaredRecordError: ``check`` rejects a record.
+        InvalidInputLine: With ``check``: a line starts like a message but is invalid.
     """
 
     def __init__(
@@ -236,7 +238,7 @@ class AirbyteReader:
         yield from self._events(self._lines.feed(data))
 
     def close(self) -> Iterator[Event]:
-        """Yield what a last line and the end of the input say; raise if a message is torn."""
+        """Yield the last line's events and the completions; raise if a message is incomplete."""
         yield from self._descriptions()
         rest, junk = self._lines.rest(), self._junk
         yield from self._events([rest] if rest.strip() else [])
@@ -244,21 +246,21 @@ class AirbyteReader:
         yield from self._completions(sound=not torn and not self._has_failed)
         if torn:
             raise TruncatedInputLine(
-                "The input ended within a message: its source died, or was cut off. What came"
-                f" whole before it is loaded. Line {self._lines_read} begins: {excerpt(rest)}"
+                "The input ended within a message: its source crashed or was cut off. All"
+                f" messages before it are loaded. Line {self._lines_read} begins: {excerpt(rest)}"
             )
 
     def remarks(self) -> Iterator[str]:
-        """Yield a sentence for each kind of thing that was left out."""
+        """Yield one warning for each kind of skipped input."""
         if self._junk:
-            yield f"Lines of the input that were no messages and are left out: {self._junk:,}"
+            yield f"Skipped lines of the input that are not messages: {self._junk:,}"
         for name, count in self._strangers.items():
-            yield f"Records of stream {name}, which the catalog does not have: {count:,} left out"
+            yield f"Skipped records of stream {name}, which is not in the catalog: {count:,}"
 
     # Rows
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
-        """Yield the events of whole lines, rows gathered into chunks."""
+        """Yield the events of complete lines, with consecutive rows gathered into chunks."""
         chunk = _Chunk("", None, None)
         message: _Message | None
         body: _Body | None
@@ -277,40 +279,40 @@ class AirbyteReader:
                     self._hold(body, chunk.expected)
                 if chunk.expected is not None:
                     self._take(body, chunk)
-            message = body = None  # else they would hold a line that may be long
+            message = body = None  # do not keep a long line in memory
         except (FatalSyncError, InvalidInputLine):
             yield from chunk.finished()
             raise
         yield from chunk.finished()
 
     def _chunk(self, body: _Body) -> _Chunk:
-        """Begin a chunk with a record's stream, which may be none that is expected."""
+        """Return a new chunk for a record's stream; count records of unexpected streams."""
         expected = self._expected.get(self._stream(body.stream, body.namespace))
         if expected is None:
             self._strangers[str(StreamId(body.stream, body.namespace))] += 1
         return _Chunk(body.stream, body.namespace, expected)
 
     def _hold(self, body: _Body, expected: ExpectedStream | None) -> None:
-        """Hold a record against what the catalog says of its stream.
+        """Check a record against the catalog and the record check.
 
         Raises:
-            FatalSyncError: it is not as the catalog says.
+            FatalSyncError: The record is not declared by the catalog, or the check rejects it.
         """
         if self._fails_on_strangers:
             if expected is None:
-                raise self._stranger("is none of those", body)
+                raise self._stranger("which is not", body)
             if names := _undeclared(body.data, expected):
-                raise self._stranger(f"has the fields {', '.join(names)} beside those", body)
+                raise self._stranger(f"with fields ({', '.join(names)}) that are not", body)
         if self._check is not None:
             stream = StreamId(body.stream, body.namespace)
             described = expected.describe if expected else None
             check_record(self._check, self._lines_read, stream, described, bytes(body.data))
 
     def _stranger(self, what: str, body: _Body) -> RecordsWithoutSchemaException:
-        """Return the error for a record that is not as the catalog says."""
+        """Return the error for a record that the catalog does not declare."""
         return RecordsWithoutSchemaException(
             f"Line {self._lines_read} is a record of stream {StreamId(body.stream, body.namespace)}"
-            f" and {what} that the catalog has. Add it there, or set outside_catalog to ignore."
+            f", {what} in the catalog. Add it there, or set outside_catalog to ignore."
         )
 
     def _take(self, body: _Body, chunk: _Chunk) -> None:
@@ -329,10 +331,10 @@ class AirbyteReader:
     # Lines
 
     def _messages(self, lines: list[bytes]) -> Iterator[_Message]:
-        """Yield one message a line: the loop that everything passes through."""
+        """Yield the message of each line. This is the hot loop of the reader."""
         lines.reverse()
         while lines:
-            line = lines.pop()  # so that nothing holds a line longer than needed
+            line = lines.pop()  # the list must not keep the line in memory
             self._lines_read += 1
             try:
                 message = _decode(line)
@@ -343,11 +345,11 @@ class AirbyteReader:
                 if second is None:
                     continue
                 message = second
-            del line  # it may be long, and its message holds what is needed of it
+            del line  # free a long line; its message holds all that is needed
             yield message
 
     def _second_look(self, line: bytes) -> _Message | None:
-        """Read a line that the strict reader refused; None for what is left out."""
+        """Parse a line that the strict decoder rejected; return None for a line to skip."""
         whole = strip_line(line, self._lines_read)
         if not whole:
             return None
@@ -372,30 +374,30 @@ class AirbyteReader:
         return None
 
     def _drop(self, line: bytes, why: str) -> None:
-        """Leave out what is no message; say it once."""
+        """Count a skipped line; log the first one."""
         self._junk += 1
         if self._junk == 1:
             logger.warning(
-                "Line %d is no Airbyte message (%s) and is left out; further ones are counted."
+                "Line %d is not an Airbyte message (%s) and is skipped; others are counted."
                 " It begins: %s",
                 self._lines_read,
                 why,
                 excerpt(line),
             )
 
-    # What is no row
+    # Other messages
 
     def _descriptions(self) -> Iterator[SchemaEvent]:
-        """Yield, once, what the catalog says of its streams."""
+        """Yield the schemas of the catalog's streams, at the first call only."""
         if not self._described:
             self._described = True
             yield from (each.describe for each in self._expected.values())
 
     def _stream(self, name: str, namespace: str | None) -> StreamId:
-        """Return the stream of a name.
+        """Return the stream with a name and namespace.
 
-        Sources built on Airbyte's own kit leave the namespace out of their messages; a name
-        without one means the catalog's only stream of that name.
+        Sources built with Airbyte's CDK omit the namespace in their messages; a name without a
+        namespace means the catalog's only stream of that name.
         """
         given = StreamId(name, namespace)
         return given if namespace or given in self._expected else self._by_name.get(name, given)
@@ -412,7 +414,7 @@ class AirbyteReader:
             self._note(message.trace)
 
     def _note(self, trace: msgspec.Raw) -> None:
-        """Keep what a trace says of how its source fares."""
+        """Record a stream status or an error of the source."""
         try:
             kind = _decode_trace(trace)
             if kind.type == "ERROR":
@@ -424,11 +426,14 @@ class AirbyteReader:
                 descriptor, progress = found.stream_descriptor, Progress(str(found.status).lower())
                 stream = self._stream(descriptor.name, descriptor.namespace)
                 self._told.setdefault(stream, set()).add(progress)
-        except (*DECODE_ERRORS, ValueError):  # of a kind that is newer than this decoder
+        except (*DECODE_ERRORS, ValueError):  # a newer kind of trace
             return
 
     def _completions(self, *, sound: bool) -> Iterator[StreamStatus | ActivateVersion]:
-        """Yield which streams are complete by the end of the input, and what that ends."""
+        """Yield the completed streams and, for streams that truncate, the version to activate.
+
+        ``sound`` is False if the input was incomplete or the source failed.
+        """
         unsaid = sound and not self._has_statuses
         for stream, expected in self._expected.items():
             ends = self._told.get(stream, set()) - {Progress.STARTED, Progress.RUNNING}
@@ -439,7 +444,7 @@ class AirbyteReader:
 
 
 def get_stream_id(state: bytes) -> StreamId | None:
-    """Return the one stream that a state is of; None where it is of all, or nobody knows."""
+    """Return the stream of a state; None if it is not the state of a single stream."""
     try:
         scope = _decode_scope(repair_surrogates(state))
         if (scope.type or scope.state_type or "STREAM") != "STREAM":
@@ -451,17 +456,17 @@ def get_stream_id(state: bytes) -> StreamId | None:
 
 
 class _Times:
-    """Milliseconds or seconds since 1970 as ISO 8601, the one before remembered."""
+    """Converts milliseconds or seconds since 1970 to ISO 8601, with the last result cached."""
 
     def __init__(self) -> None:
-        """Start with nothing remembered."""
+        """Start with an empty cache."""
         self._given: Any = None
         self._text: str | None = None
         self._second: int | None = None
         self._until_second = ""
 
     def text(self, emitted_at: Any) -> str | None:
-        """Return a time as text; None for what is none."""
+        """Return a time in ISO 8601, or None for an invalid value."""
         if emitted_at != self._given:
             self._given, self._text = emitted_at, self._new_text(emitted_at)
         return self._text
@@ -474,7 +479,7 @@ class _Times:
         if second != self._second:
             try:
                 instant = datetime.fromtimestamp(second, timezone.utc)
-            except (ValueError, OverflowError, OSError):  # no year of ours
+            except (ValueError, OverflowError, OSError):  # not a year that datetime supports
                 return None
             self._second, self._until_second = second, instant.isoformat()[:19]
         return f"{self._until_second}.{millisecond:03d}Z"
@@ -483,7 +488,7 @@ class _Times:
 def _undeclared(data: msgspec.Raw, expected: ExpectedStream) -> list[str]:
     """Return the fields of a record that its schema does not declare, if it declares any.
 
-    Those that Airbyte's own tables have come back from PyAirbyte's cache.
+    Fields named ``_airbyte_…`` are ignored, because PyAirbyte's cache returns them.
     """
     declared = expected.describe.schema.get("properties")
     if not isinstance(declared, Mapping) or not declared:
@@ -496,14 +501,14 @@ def _undeclared(data: msgspec.Raw, expected: ExpectedStream) -> list[str]:
 
 
 def _by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
-    """Return the streams whose name no other stream has, by that name."""
+    """Return the streams with a unique name, by that name."""
     streams = list(expected)
     counts = Counter(stream.name for stream in streams)
     return {stream.name: stream for stream in streams if counts[stream.name] == 1}
 
 
 def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:
-    """Give a message its own bytes back, found by their place in a line of equal length."""
+    """Restore the input's bytes in a message parsed from a repaired line of equal length."""
     if isinstance(message, _State):
         return _State(msgspec.Raw(slice_at_same_offset(message.state, mended, line)))
     if not isinstance(message, _Record) or bytes(message.record.data)[0] != _OPEN_BRACE:

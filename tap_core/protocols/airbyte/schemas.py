@@ -1,19 +1,18 @@
-"""JSON Schemas as Airbyte has them, and back: what a value is beyond its JSON type.
+"""Conversion of JSON Schemas to Airbyte's form and back, with ``airbyte_type`` hints.
 
-Rules of the room: pure; what is given is never changed. References are written out, because
-clients do not follow them; one that leads nowhere may stand for anything, as a schema that is
-wrong in one place says enough in the others. Airbyte's word ``airbyte_type`` stands beside
-JSON Schema's own, which stay; what an author wrote there himself is kept.
+Input schemas are never changed. References are inlined, because clients do not resolve them; an
+unresolvable reference allows any value, as the rest of the schema is still useful. The hint is
+added beside JSON Schema's keywords; a hint that the author wrote is kept.
 
 ===================================  =====================================================
-a stream says                        Airbyte's ``airbyte_type``
+Schema of the stream                 Airbyte's ``airbyte_type``
 ===================================  =====================================================
-text, ``date-time``                  ``timestamp_with_timezone`` (values without one are UTC)
-text, ``time``                       ``time_without_timezone``
-text, ``x-singer.decimal``           ``big_number``; declared with scale 0: ``big_integer``
+string, ``date-time``                ``timestamp_with_timezone`` (values without one are UTC)
+string, ``time``                     ``time_without_timezone``
+string, ``x-singer.decimal``         ``big_number``; declared with scale 0: ``big_integer``
 integer with bounds beyond 64 bits   ``big_integer``
-number in steps of a whole number    ``integer``
-all else                             none: the JSON type says it
+number, ``multipleOf`` an integer    ``integer``
+any other                            no hint: the JSON type is sufficient
 ===================================  =====================================================
 
 Source: the Airbyte protocol, "Supported data types".
@@ -37,14 +36,14 @@ _NULL: Final = "null"
 _DECIMAL: Final = "x-singer.decimal"
 _DECIMALS: Final = frozenset((_DECIMAL, "singer.decimal"))
 _MOST_DIGITS: Final = 38
-"""Digits of the widest decimal that tables have."""
+"""Maximum number of digits of a decimal in tables."""
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _LOWER_BOUNDS: Final = ("minimum", "exclusiveMinimum")
 _UPPER_BOUNDS: Final = ("maximum", "exclusiveMaximum")
 
 _DEEPEST: Final = 100
-"""How many schemas stand in each other before the rest may be anything."""
+"""Maximum nesting depth; deeper subschemas become ``{}``, which allows any value."""
 
 _TEXT_HINTS: Final = MappingProxyType(
     {"date-time": "timestamp_with_timezone", "time": "time_without_timezone"}
@@ -60,36 +59,36 @@ _WORDS_OF_HINTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         "big_number": {"type": "string", "format": _DECIMAL},
     }
 )
-"""What JSON Schema says for Airbyte's words."""
+"""JSON Schema keywords for each ``airbyte_type``."""
 
 _COMBINING: Final = ("anyOf", "oneOf")
 
 
 def airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a stream's schema as a source tells it: an object, with Airbyte's types.
+    """Return a stream's schema in Airbyte's form: an object schema with ``airbyte_type`` hints.
 
-    A union of one type and null becomes that type, nullable; one of types that no value
-    has two of becomes ``oneOf``, which is Airbyte's word for a union.
+    A union of one type and null becomes that type, nullable. A union of types without common values
+    becomes ``oneOf``, Airbyte's keyword for unions.
     """
     schema = _over(inline_references(json_schema), _hinted)
     return schema if "type" in schema else {"type": "object", **schema}
 
 
 def singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a schema that says in JSON Schema's words what Airbyte's words say in it."""
+    """Return a schema with ``airbyte_type`` hints translated to JSON Schema keywords."""
     return _over(inline_references(json_schema), _plain)
 
 
 def _over(
     schema: JsonSchema, step: Callable[[JsonSchema], JsonSchema], depth: int = 0
 ) -> JsonSchema:
-    """Apply a step to all schemas inside a schema, and then to itself."""
+    """Apply a step to all subschemas of a schema, and then to the schema."""
     if depth > _DEEPEST:
         return {}
     return step(map_subschemas(schema, lambda inner: _over(inner, step, depth + 1)))
 
 
-# Towards Airbyte
+# To Airbyte's form
 
 
 def _hinted(schema: JsonSchema) -> JsonSchema:
@@ -101,7 +100,7 @@ def _hinted(schema: JsonSchema) -> JsonSchema:
 
 
 def _hint(types: Sequence[str], schema: Mapping[str, Any]) -> str | None:
-    """Return Airbyte's word for values of one type, None where there is no need of any."""
+    """Return the ``airbyte_type`` for values of one type, or None if no hint is needed."""
     if len(types) != 1:
         return None
     if types[0] == "string":
@@ -123,7 +122,7 @@ def _hint_of_text(schema: Mapping[str, Any]) -> str | None:
 
 
 def _united(schema: JsonSchema) -> JsonSchema:
-    """Say a union in the form that Airbyte's clients read, where that means the same."""
+    """Return a union in the form that Airbyte's clients read, if the meaning stays the same."""
     word = next((word for word in _COMBINING if isinstance(schema.get(word), list)), None)
     choices = schema[word] if word else None
     if not choices or not all(isinstance(choice, Mapping) for choice in choices):
@@ -137,7 +136,7 @@ def _united(schema: JsonSchema) -> JsonSchema:
 
 
 def _may_join(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
-    """Tell whether a choice and what stands beside the union are one schema without it."""
+    """Return True if a choice can be merged with the keywords beside the union."""
     return (
         "type" in choice
         and "enum" not in choice
@@ -154,7 +153,7 @@ def _nullable(schema: Mapping[str, Any], *, is_nullable: bool) -> JsonSchema:
 
 
 def _are_apart(choices: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether no value is of the types of two choices."""
+    """Return True if no value matches the types of two choices."""
     seen: set[str] = set()
     for choice in choices:
         types = set(_types(choice, with_null=True))
@@ -166,7 +165,7 @@ def _are_apart(choices: Sequence[Mapping[str, Any]]) -> bool:
     return True
 
 
-# Back
+# From Airbyte's form
 
 
 def _plain(schema: JsonSchema) -> JsonSchema:
@@ -185,13 +184,13 @@ def _plain(schema: JsonSchema) -> JsonSchema:
 
 
 def _words_of_big_integer(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Declare a whole number of as many digits as tables have, unless its size is declared."""
+    """Return keywords for an integer of 38 digits, unless the schema declares a size."""
     if schema.get("precision") or _is_beyond_64_bits(schema):
         return {}
     return {"type": "string", "format": _DECIMAL, "precision": _MOST_DIGITS, "scale": 0}
 
 
-# What a schema says
+# Properties of a schema
 
 
 def _types(schema: Mapping[str, Any], *, with_null: bool = False) -> list[str]:
@@ -210,6 +209,6 @@ def _exact(value: Any) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return None
     if isinstance(value, float) and value == float(_HIGHEST):
-        value = _HIGHEST  # the float next to the limit means just that
+        value = _HIGHEST  # the nearest float means the exact limit
     exact = Decimal(str(value))
     return exact if exact.is_finite() else None

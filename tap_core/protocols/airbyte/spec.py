@@ -1,9 +1,8 @@
-"""What an actor says of itself with ``spec``: its settings, and what it supports.
+"""The ConnectorSpecification of the ``spec`` command: settings and supported features.
 
-Rules of the room: made from the schema of the settings alone, and quickly. A setting that the
-schema or its name calls a secret is marked, so that clients neither show nor log it. The
-settings that come with the SDK are hidden from forms, and can still be given.
-
+It is derived from the JSON Schema of the settings only, so it is fast. Settings that are secret by
+schema or by name are marked, so that clients neither show nor log them. Settings that the SDK adds
+are hidden from forms but can still be set.
 Source: the Airbyte protocol, section "Actor Specification".
 """
 
@@ -21,7 +20,7 @@ from tap_core.types import JsonSchema
 __all__ = ["PROTOCOL_VERSION", "specification"]
 
 PROTOCOL_VERSION: Final = "0.5.2"
-"""The version of the protocol that is spoken here."""
+"""The implemented version of the Airbyte protocol."""
 
 _SECRET: Final = "airbyte_secret"  # noqa: S105 - the keyword, not a secret
 _HIDDEN: Final = "airbyte_hidden"
@@ -35,12 +34,14 @@ def specification(
     consent: Mapping[str, Any] | None = None,
     destination_sync_modes: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the ConnectorSpecification of an actor with these settings.
+    """Return the ConnectorSpecification of a connector.
 
-    ``documentation`` is the address of a page about it, ``changelog`` of one about its changes,
-    ``consent`` how a platform gets
-    credentials in the user's browser (``advanced_auth``). A destination names the modes in
-    which it can write.
+    Args:
+        schema: The JSON Schema of the settings.
+        documentation: The URL of the documentation.
+        changelog: The URL of the changelog.
+        consent: The OAuth flow in the user's browser (``advanced_auth``).
+        destination_sync_modes: The sync modes of a destination; None for a source.
     """
     result: dict[str, Any] = {
         "protocol_version": PROTOCOL_VERSION,
@@ -53,7 +54,7 @@ def specification(
     if consent:
         result["advanced_auth"] = dict(consent)
     if destination_sync_modes is not None:
-        result["supportsIncremental"] = True  # outdated, and asked for by old platforms
+        result["supportsIncremental"] = True  # deprecated, but required by old platforms
         result["supported_destination_sync_modes"] = list(destination_sync_modes)
     return result
 
@@ -70,12 +71,12 @@ def _settings(schema: Mapping[str, Any]) -> JsonSchema:
 
 
 def _arranged(number: int, setting: Mapping[str, Any]) -> JsonSchema:
-    """Let a form show the settings in the order in which they are declared."""
+    """Return a setting with its ``order``, so that forms keep the order of declaration."""
     return {"order": number, **setting}
 
 
 def _with_secrets(schema: JsonSchema) -> JsonSchema:
-    """Mark the secrets among the settings of a schema, and in all that is inside it."""
+    """Return a schema with its secret settings marked, at every depth."""
     result = map_subschemas(schema, _with_secrets)
     properties = result.get("properties")
     if isinstance(properties, dict):
@@ -90,7 +91,7 @@ def _with_secrets(schema: JsonSchema) -> JsonSchema:
 
 
 def _marked(setting: JsonSchema) -> JsonSchema:
-    """Mark a secret; of an object, which cannot be one as a whole, what it consists of."""
+    """Return a setting marked as secret; for an object, its properties are marked instead."""
     properties = setting.get("properties")
     if not isinstance(properties, dict):
         return {**setting, _SECRET: True}

@@ -1,16 +1,13 @@
-"""The file of ``--state``: all that clients write there, as the state document of a tap.
+"""The ``--state`` file in all forms that clients write, converted to a tap's state document.
 
-Rules of the room:
-
-- A file is one JSON document, a list of states or one, or lines of which each is one: states,
-  or whole messages as a destination printed them. ``null``, ``[]``, ``{}`` and nothing mean
-  that there is no state.
-- In their order: of each stream the last state counts; a GLOBAL and a LEGACY one replace all
-  before them. A null resets its stream, or for LEGACY all. A document of no Airbyte type is a
-  Singer state: that is what LEGACY means here.
-- A line that is no JSON is left out with a warning, as its writer died in it; the first has to
-  be. What its streams have then is older, so nothing is lost, only read again.
-- States of streams that are gone, and properties that nobody knows, are passed over.
+- The file is one JSON document (a state or a list of states), or lines with one state or one whole
+  message each. ``null``, ``[]``, ``{}`` and an empty file mean that there is no state.
+- States apply in order: the last state of a stream wins; a GLOBAL or LEGACY state replaces all
+  earlier ones. A null resets its stream, or all streams for LEGACY. A document without an Airbyte
+  type is a Singer state, which is also the content of LEGACY here.
+- An invalid line, except the first, is skipped with a warning, because its writer crashed in it.
+  Its streams resume from an older state, so nothing is lost, only read again.
+- States of streams that no longer exist, and unknown properties, are ignored.
 
 Source: the Airbyte protocol, section "State & Checkpointing".
 """
@@ -43,16 +40,16 @@ _OTHER_MESSAGES: Final = frozenset(
     }
 )
 _GLOBAL: Final = ("global", "global_")
-"""The names of one field: the second is that of the protocol's Python models."""
+"""Two names of the same field: the second is used by the protocol's Python models."""
 
 _UNFINISHED: Final = "currently_syncing"
 
 
 @dataclass(frozen=True, slots=True)
 class InputState:
-    """What a state file says: a state, or a reset, by stream; and what all of them share.
+    """The content of a state file: a state or a reset (None) per stream, and the shared state.
 
-    ``legacy`` is the Singer document that held before the states of single streams.
+    ``legacy`` is the Singer state document that was in effect before the states of single streams.
     """
 
     streams: Mapping[StreamId, Mapping[str, Any] | None] = field(default_factory=dict)
@@ -64,10 +61,10 @@ class InputState:
 
 
 def parse_states(text: str | bytes, source: str) -> InputState:
-    """Read a state file; ``source`` is its name for messages.
+    """Parse a state file; ``source`` is its name for error messages.
 
     Raises:
-        StateFileError: it holds no states; names the place.
+        StateFileError: The file is not a valid state; the message names the place.
     """
     found = _Found()
     for document in _documents(as_bytes(text), f"State '{source}'"):
@@ -76,7 +73,7 @@ def parse_states(text: str | bytes, source: str) -> InputState:
 
 
 def _documents(content: bytes, source: str) -> Iterator[JsonNode]:
-    """Yield the one document of a file, or that of each line."""
+    """Yield the document of a file, or the document of each line."""
     if not content.strip():
         return
     try:
@@ -100,14 +97,12 @@ def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]
                 raise JsonNode(None, source, StateFileError).wrong(
                     f"this is not JSON: {describe_error(fault)}"
                 ) from None
-            logger.warning(
-                "%s, %s, is cut off and left out: %s", source, place, describe_error(own)
-            )
+            logger.warning("%s, %s, is cut off and skipped: %s", source, place, describe_error(own))
         is_first = False
 
 
 class _Found:
-    """What the states say that were read so far."""
+    """Accumulated result of the states read so far."""
 
     def __init__(self) -> None:
         self.streams: dict[StreamId, dict[str, Any] | None] = {}
@@ -115,7 +110,7 @@ class _Found:
         self.legacy: dict[str, Any] = {}
 
     def take(self, node: JsonNode) -> None:
-        """Take what one document says: a list of states, or one."""
+        """Apply one document: a state or a list of states."""
         for state in node.items() if isinstance(node.value, list) else [node]:
             if state.value is not None:
                 self._take_one(state)
@@ -133,10 +128,10 @@ class _Found:
         elif kind is None or "bookmarks" in node.members():
             self._take_legacy(node)
         elif kind not in _OTHER_MESSAGES:
-            raise node.wrong(f"{kind!r} is no type of state: there are STREAM, GLOBAL and LEGACY")
+            raise node.wrong(f"{kind!r} is not a state type: use STREAM, GLOBAL or LEGACY")
 
     def _take_message(self, node: JsonNode) -> None:
-        """Take a whole message: Airbyte's has a ``state``, Singer's a ``value``."""
+        """Apply a whole message: Airbyte's has a ``state``, Singer's a ``value``."""
         state = node.child("state", "value")
         if state.value is None and "value" not in node.members():
             raise state.refused("a state")
@@ -161,7 +156,7 @@ class _Found:
             self._take_stream(state)
 
     def _take_legacy(self, node: JsonNode) -> None:
-        while True:  # take off what targets and orchestrators of Singer put around a state
+        while True:  # unwrap what Singer targets and orchestrators put around a state
             members = node.members()
             if "singer_state" in members:
                 node = node.child("singer_state")
@@ -173,7 +168,7 @@ class _Found:
 
 
 def _kind_by_content(members: Mapping[str, Any]) -> str | None:
-    """Return the type of a state that does not say it; None for a bare Singer state."""
+    """Return the type of a state without a declared type; None for a bare Singer state."""
     if "stream_descriptor" in _object(members.get("stream")):
         return "STREAM"
     if any(isinstance(members.get(name), dict) for name in _GLOBAL):
@@ -187,12 +182,17 @@ def _kind_by_content(members: Mapping[str, Any]) -> str | None:
 def to_state_document(
     given: InputState, streams: Mapping[str, ResumableStream], full_refresh: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the state document with which a tap goes on; nothing in it is shared with ``given``.
+    """Return the state document from which a tap resumes, as a deep copy.
 
-    ``streams`` are the tap's by its own names, with the catalog of the run applied. Those of
-    ``full_refresh``, and all others that are read in full, begin without a state. So do the
-    parents of a selected stream that begins without one: else what is below their older
-    records would never be asked for. What all streams share stands beside the bookmarks.
+    Streams that are read in full start without a state. The parent streams of a selected stream
+    that
+    restarts do too, because otherwise the children of older parent records would be missed. Shared
+    state is stored beside the bookmarks.
+
+    Args:
+        given: The parsed state file.
+        streams: The tap's streams by name, with the run's catalog applied.
+        full_refresh: Names of streams that start without a state in any case.
     """
     document = {
         name: deepcopy(value)
@@ -206,15 +206,15 @@ def to_state_document(
 def get_previous_states(
     given: InputState, streams: Mapping[str, ResumableStream], full_refresh: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Return the states of the parents that begin again only for the sake of their children.
+    """Return the states of the parent streams that restart only because a child stream does.
 
-    The arguments are those of `document_of`.
+    The arguments are those of `to_state_document`.
     """
     return find_previously_sent(_bookmarks(given, streams), streams, _begins, full_refresh)
 
 
 def _bookmarks(given: InputState, streams: Mapping[str, ResumableStream]) -> dict[str, Any]:
-    """Return the states by the names that the tap has for its streams."""
+    """Return the states by the tap's stream names."""
     known = {stream_id(stream): name for name, stream in streams.items()}
     bookmarks = _object(given.legacy.get("bookmarks"))
     bookmarks |= {known[one]: state for one, state in given.streams.items() if one in known}
@@ -222,7 +222,7 @@ def _bookmarks(given: InputState, streams: Mapping[str, ResumableStream]) -> dic
 
 
 def _begins(stream: ResumableStream, state: Any) -> bool:
-    """Tell whether a stream has no state to go on from; an empty one is of a sync that was."""
+    """Return True if a stream starts without a state. An empty state counts as a state."""
     return state is None or stream.replication_method == REPLICATION_FULL_TABLE
 
 

@@ -1,9 +1,9 @@
-"""The state document cut into what Airbyte keeps: a state for each stream, or one for all.
+"""Splitting of a tap's state document into Airbyte states: one per stream, or one GLOBAL state.
 
-Rules of the room: what stands in the document for a stream is that stream's state, byte for
-byte. A state is told when it differs from the one that the reader has, of streams that have
-begun and not ended; what a stream brought last is always behind it. A document that holds
-more than bookmarks is one that streams share, and from then on it is told as a whole.
+The bookmark of a stream becomes its state, byte for byte. A state is emitted if it differs from
+the last emitted one and its stream has started and not ended; a final state follows the last
+records of a stream. A document with more than bookmarks has shared state, and from then on all
+states are emitted as one GLOBAL state.
 Source: the Airbyte protocol, section "State & Checkpointing".
 """
 
@@ -22,43 +22,43 @@ from tap_core.protocols.airbyte.messages import descriptor, encode_json
 __all__ = ["PER_STREAM_KEYS", "StreamStates"]
 
 PER_STREAM_KEYS: Final = frozenset({"bookmarks", "currently_syncing"})
-"""Names at the top of a state document that hold nothing of what streams share."""
+"""Top-level names of a state document that are not part of the shared state."""
 
 _NOTHING: Final = b"{}"
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class StreamStates:
-    """Where the streams of one run stand, and what of that the reader was told."""
+    """Current and last emitted states of the streams of one run."""
 
     def __init__(self, streams: Mapping[str, StreamId], *, shared: bool) -> None:
-        """Know the streams, each by the name that the document has for it.
+        """Create the states of ``streams``, keyed by their names in the state document.
 
-        With ``shared`` the states of all are told together.
+        With ``shared``, all states are emitted together as one GLOBAL state.
         """
         self._names = {name: encode_json(descriptor(stream)) for name, stream in streams.items()}
         self._is_shared = shared
         self._share = b""
-        """What stands beside the bookmarks, as the members of an object."""
+        """The shared state as a JSON object; empty if there is none."""
         self._newest: dict[str, bytes] = {}
         self._told: dict[str, bytes] = {}
         self._told_as_one = b""
         self._open: dict[str, bool] = {}
-        """The streams that are being read; whether a state was told since they began."""
+        """Streams being read; True if a state was emitted since the stream started."""
         self._ended: set[str] = set()
         self._counts: Counter[str] = Counter()
         """Records since the last state."""
 
     def begin(self, name: str) -> None:
-        """Let the states of a stream go out from now on."""
+        """Mark a stream as started, so that its states are emitted from now on."""
         self._open.setdefault(name, False)
 
     def count(self, name: str, records: int) -> None:
-        """Count records of a stream that went out."""
+        """Count written records of a stream."""
         self._counts[name] += records
 
     def take(self, document: bytes) -> bytes:
-        """Take a newer document; return the lines of the states that have changed."""
+        """Process a newer state document and return the STATE lines of the changed states."""
         self._read(document)
         if self._is_shared:
             return self._as_one() if self._open and self._text() != self._told_as_one else b""
@@ -69,7 +69,7 @@ class StreamStates:
         )
 
     def end(self, name: str) -> bytes:
-        """Let a stream end: return its last state, where the reader does not have that."""
+        """Mark a stream as ended; return its final STATE line unless it was already emitted."""
         was_told = self._open.get(name, False)
         owed = not was_told or self._counts[name] > 0
         lines = (self._as_one() if self._is_shared else self._get_state(name)) if owed else b""
@@ -84,7 +84,7 @@ class StreamStates:
             state = bytes(bookmarks[name])
             self._newest[name] = _NOTHING if state == b"null" else state
             if name not in self._open and name not in self._ended:
-                self._told[name] = self._newest[name]  # as it came in
+                self._told[name] = self._newest[name]  # from the input state
         share = {name: text for name, text in members.items() if name not in PER_STREAM_KEYS}
         if share:
             self._is_shared = True
@@ -129,14 +129,14 @@ def _statistics(count: int) -> bytes:
 
 
 def _object(text: Any) -> dict[str, msgspec.Raw]:
-    """Return the members of a JSON object; of anything else, which an author wrote, none.
+    """Return the members of a JSON object, or an empty dict for any other JSON value.
 
     Raises:
-        DataError: a text in it cannot be written as UTF-8.
+        DataError: The document contains a string that cannot be encoded as UTF-8.
     """
     try:
         return _members(text)
     except msgspec.ValidationError:
         return {}
     except msgspec.DecodeError as error:
-        raise DataError(f"The state cannot be divided into those of its streams: {error}") from None
+        raise DataError(f"The state cannot be split into stream states: {error}") from None

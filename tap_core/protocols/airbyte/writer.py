@@ -1,10 +1,10 @@
-"""Events to Airbyte lines: records, states, statuses and estimates.
+"""Writer of events as Airbyte messages: records, states, statuses and estimates.
 
-Rules of the room: a chunk of rows is one write, its bodies between constant bytes; when it was
-extracted is said in milliseconds, worked out once for the chunk. Only streams of the catalog
-go out, each under the name and namespace that the catalog has for it. A stream is STARTED
-before anything else of it, RUNNING with its first record, and has ended with COMPLETE or
-INCOMPLETE. Source of the form of each line: the Airbyte protocol, section "Messages".
+A chunk of rows is one write of row bodies between constant bytes; ``emitted_at`` is the extraction
+time in milliseconds, computed once per chunk. Only streams of the catalog are written, under their
+name and namespace in the catalog. A stream is STARTED before its other messages, RUNNING at its
+first record, and ends with COMPLETE or INCOMPLETE.
+Source of the message formats: the Airbyte protocol, section "Messages".
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _ENDS: Final = (Progress.COMPLETE, Progress.INCOMPLETE)
 
 
 class AirbyteWriter:
-    """Writes events as Airbyte messages with ``write``, a function that takes whole lines."""
+    """Writes events as Airbyte messages with ``write``, which accepts complete lines."""
 
     takes_files = False
-    """No message names files: rows always go out as records."""
+    """False: the protocol has no messages for files, so rows are always written as records."""
 
     takes_estimates = True
-    """ESTIMATE traces tell them."""
+    """True: ESTIMATE traces carry them."""
 
     tells_ends = True
-    """STREAM_STATUS traces do, for each stream."""
+    """True: a STREAM_STATUS trace reports the end of each stream."""
 
     def __init__(
         self,
@@ -57,9 +57,10 @@ class AirbyteWriter:
         *,
         shared: bool = False,
     ) -> None:
-        """Write the streams of a catalog, each found by the tap's own name for it.
+        """Write the streams of a catalog, keyed by the tap's own stream names.
 
-        With ``shared`` their states go out together, as streams that share a position have to.
+        With ``shared``, their states are written together, as required for streams that share a
+        position in the source.
         """
         self._write = write
         self._streams = dict(streams)
@@ -72,21 +73,21 @@ class AirbyteWriter:
     encode = staticmethod(encode_json)
 
     def emit(self, event: Event) -> None:
-        """Write one event. Events that Airbyte has no message for are left out.
+        """Write one event. Events without an Airbyte message are ignored.
 
         Raises:
-            UnsupportedFeatureError: rows in files, which nobody would read.
-            OSError: the reader of the output is gone, or the disk is full.
+            UnsupportedFeatureError: The rows are in batch files, which Airbyte does not support.
+            OSError: The reader of the output has closed it, or the disk is full.
         """
         lines = self._lines(event)
         if lines:
             self._write(lines)
 
     def break_off(self) -> None:
-        """Say of the streams that have begun and not ended that they will not."""
+        """Write the status INCOMPLETE for each stream that has started and not ended."""
         for name, progress in list(self._progress.items()):
             if progress not in _ENDS:
-                with suppress(OSError):  # whoever is told is gone
+                with suppress(OSError):  # the reader of the output is gone
                     self._write(self._status(name, Progress.INCOMPLETE))
 
     def _lines(self, event: Event) -> bytes:
@@ -107,7 +108,7 @@ class AirbyteWriter:
         return b""
 
     def _estimate(self, event: Estimate) -> bytes:
-        """Return how much will come; a platform takes totals or streams, and no mixture."""
+        """Return an ESTIMATE line; platforms accept estimates per sync or per stream, not both."""
         stream = event.stream if event.is_total else self._known(event.stream.name)
         if stream is None:
             return b""
@@ -118,7 +119,7 @@ class AirbyteWriter:
         return estimate_line(stream, kind, event.rows, event.nbytes)
 
     def _records(self, event: Rows) -> bytes:
-        """Return the RECORD lines of a chunk, in one join as copies of a chunk are dear."""
+        """Return the RECORD lines of a chunk, built with one join because copies are expensive."""
         name = event.stream.name
         if not event.rows or self._known(name) is None:
             return b""
@@ -137,7 +138,7 @@ class AirbyteWriter:
             for row, at in zip(event.rows, instants, strict=False)
         )
 
-    # How far a stream has come
+    # Stream statuses
 
     def _status(self, name: str, progress: Progress) -> bytes:
         stream = self._known(name)
@@ -150,7 +151,7 @@ class AirbyteWriter:
         return state + status_line(stream, progress.name)
 
     def _started(self, name: str) -> bytes:
-        """Return the word that a stream begins, unless it was said."""
+        """Return the STARTED status of a stream, or nothing if it was already written."""
         if name in self._progress:
             return b""
         stream = self._streams[name]
@@ -160,7 +161,7 @@ class AirbyteWriter:
         return status_line(stream, "STARTED")
 
     def _running(self, name: str) -> bytes:
-        """Return what has to be said before a record, most often nothing."""
+        """Return the statuses due before a record; empty except at the stream's first record."""
         if self._progress.get(name) is Progress.RUNNING:
             return b""
         lines = self._started(name)
@@ -170,16 +171,16 @@ class AirbyteWriter:
         return lines
 
     def _known(self, name: str) -> StreamId | None:
-        """Return what the catalog calls a stream; of one that it does not have, say so once."""
+        """Return the catalog's ID of a stream; log the first time that a stream has none."""
         stream = self._streams.get(name)
         if stream is None and name not in self._strangers:
             self._strangers.add(name)
-            logger.warning("Stream '%s' is not in the catalog: nothing of it is sent.", name)
+            logger.warning("Stream '%s' is not in the catalog: its records are not sent.", name)
         return stream
 
 
 def _head(stream: StreamId) -> bytes:
-    """Return a RECORD line up to its data."""
+    """Return the start of a RECORD line, up to the record's data."""
     space = b"" if stream.namespace is None else b'"namespace":%b,' % encode_json(stream.namespace)
     return b'{"type":"RECORD","record":{"stream":%b,%b"data":' % (encode_json(stream.name), space)
 

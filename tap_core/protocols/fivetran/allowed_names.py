@@ -1,7 +1,7 @@
-"""Names of settings that the operator of a server lets every call bring.
+"""Setting names that the operator of a server allows any call to set.
 
-Pure. The names come from the environment of the process, which the operator controls; a call's
-configuration, which any client of the port controls, never adds to them.
+The names come from an environment variable of the process, which the operator controls. The
+configuration of a call, which any client of the port controls, never adds to them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNPRINTABLE: Final = re.compile(r"[^\x21-\x7e]")
 
 
 def get_variable_name(plugin: str, what: str) -> str:
-    """Return the name of an operator's variable: ``TARGET_SPARK_ALLOW_SETTINGS``."""
+    """Return the name of an operator's variable, such as ``TARGET_SPARK_ALLOW_SETTINGS``."""
     return f"{plugin.upper().replace('-', '_')}_{what}"
 
 
@@ -32,9 +32,9 @@ def parse_names(text: str | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class AllowedNames:
-    """The settings that the operator allows calls to bring, and the variable that says so.
+    """The settings that the operator allows calls to set, and the variable that lists them.
 
-    ``names`` are names of settings; a ``*`` in them stands for any characters.
+    ``names`` are setting names; a ``*`` matches any characters.
     """
 
     variable: str
@@ -42,7 +42,7 @@ class AllowedNames:
 
     @classmethod
     def of(cls, plugin: str, environment: Mapping[str, str]) -> AllowedNames:
-        """Return what the environment allows for a plugin."""
+        """Return the allowed names for a plugin according to the environment."""
         variable = get_variable_name(plugin, "ALLOW_SETTINGS")
         return cls(variable, parse_names(environment.get(variable)))
 
@@ -51,18 +51,18 @@ class AllowedNames:
         return any(_matches(pattern, name) for pattern in self.names)
 
     def check(self, refused: Iterable[str]) -> None:
-        """Raise an error for settings that a call may not bring, unless the operator named them.
+        """Raise an error for refused settings that the operator does not allow.
 
         Raises:
-            ConfigurationError: names the settings and the operator's variable; no value.
+            ConfigurationError: Names the settings and the operator's variable, but no values.
         """
         names = sorted({_shown(name) for name in refused if not self.allows(name)})
         if names:
             more = len(names) - _MOST_NAMES
             told = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
             raise ConfigurationError(
-                f"{told}: a call may not set this. Take it out of the configuration; or the"
-                " operator of this server allows it by the environment variable"
+                f"{told}: a call may not set this. Remove it from the configuration, or have the"
+                " operator of this server allow it with the environment variable"
                 f" {self.variable} (for example {self.variable}={names[0]})."
             )
 
@@ -72,5 +72,5 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def _shown(name: str) -> str:
-    """Return a name that a client chose as an error may repeat it."""
+    """Return a client's name shortened and without unprintable characters, for an error message."""
     return _UNPRINTABLE.sub("?", name[:_LONGEST_NAME]) or "''"

@@ -1,7 +1,7 @@
-"""Which settings a call may bring to a connector: those that the tap's author declares.
+"""Check of the settings that a call may set on a connector: those that the tap's author declares.
 
-Pure. Of the settings that the SDK adds, and of those that it reads although no author declares
-them, none may name a file or an address where rows are written.
+Settings that the SDK adds, or reads without declaration, must not let a call name a file or an
+address to which rows are written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tap_core.types import JsonSchema
 __all__ = ["check_allowed_settings"]
 
 _FILES: Final = "batch_config"
-"""The SDK's setting that has rows written into files, of which Fivetran reads none."""
+"""The SDK's setting that writes rows into files, which Fivetran does not read."""
 
 _LISTS: Final = ("anyOf", "oneOf", "allOf")
 _SINGLE: Final = ("if", "then", "else")
@@ -28,11 +28,12 @@ def check_allowed_settings(
 ) -> None:
     """Raise an error for settings of a call that the tap does not declare.
 
-    A schema with ``additionalProperties`` declares every name. ``batch_config`` as an object is
-    the SDK's own and is refused in any case: it names folders and addresses to write to.
+    A schema with ``additionalProperties`` declares every name. The SDK's ``batch_config`` object is
+    always refused unless the operator allows it, because it names folders and addresses to write
+    to.
 
     Raises:
-        ConfigurationError: names the settings and the way to allow them.
+        ConfigurationError: Names the settings and the way to allow them.
     """
     document = inline_references(schema)
     allowance.check(
@@ -43,7 +44,7 @@ def check_allowed_settings(
 
 
 def _declares(schema: Mapping[str, Any], name: str) -> bool:
-    """Return True if an object of this schema may have a property of this name."""
+    """Return True if the schema allows a property with this name."""
     if name in (schema.get("properties") or {}) or schema.get("additionalProperties"):
         return True
     if any(re.search(pattern, name) for pattern in schema.get("patternProperties") or {}):

@@ -1,8 +1,8 @@
-"""Pieces that one thread makes and another takes: so many bytes at a time, and no more.
+"""Queue of byte pieces between two threads, bounded by the total number of bytes.
 
-Rules of the room: whoever makes pieces waits while there are too many; a piece larger than the
-limit goes alone. Once the taker has left, putting a piece raises an error, and so does waiting.
-What a maker failed with comes behind all that it had put.
+The producer waits while the queue is full; a piece larger than the limit must be alone in the
+queue. After the consumer has left, the producer gets an error. The producer's own error is raised
+to the consumer after all queued pieces.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Final
 __all__ = ["LIMIT", "BoundedByteQueue", "CallEndedError"]
 
 LIMIT: Final = 16 * 1024 * 1024
-"""Bytes that may wait."""
+"""Maximum number of waiting bytes."""
 
 
 class CallEndedError(ConnectionError):
-    """Whoever made the call has left: nobody takes what is still made."""
+    """The client has ended the call, so that nothing more can be sent to it."""
 
     def __init__(self) -> None:
-        super().__init__("The call has ended: nothing more is taken.")
+        super().__init__("The call has ended: no more responses can be sent.")
 
 
 class BoundedByteQueue:
-    """Pieces in their order, from one side to the other; ``limit`` in bytes."""
+    """FIFO queue of byte pieces with at most ``limit`` bytes waiting."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -36,13 +36,13 @@ class BoundedByteQueue:
         self._is_over = self._is_left = False
         self._error: BaseException | None = None
 
-    # The side that makes pieces
+    # Producer
 
     def put(self, piece: bytes) -> None:
-        """Add a piece, as soon as there is room.
+        """Add a piece; wait while the queue is full.
 
         Raises:
-            CallEndedError: nobody takes it any more.
+            CallEndedError: The consumer has left.
         """
         with self._turn:
             while self._waiting and self._waiting + len(piece) > self._limit and not self._is_left:
@@ -54,23 +54,23 @@ class BoundedByteQueue:
                 self._turn.notify_all()
 
     def check(self) -> None:
-        """Raise `CallEndedError` when nobody takes pieces any more."""
+        """Raise `CallEndedError` if the consumer has left."""
         if self._is_left:
             raise CallEndedError
 
     def end(self, error: BaseException | None = None) -> None:
-        """Say that there will be no more, and with which error that came."""
+        """Mark the end of the pieces, with the producer's error if it failed."""
         with self._turn:
             self._is_over, self._error = True, None if self._is_left else error
             self._turn.notify_all()
 
-    # The side that takes them
+    # Consumer
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the pieces until there will be no more; then raise the maker's error."""
+        """Yield the pieces until the end; then raise the producer's error, if any."""
         while pieces := self._taken():
             yield from pieces
-        error, self._error = self._error, None  # it holds all that it went through
+        error, self._error = self._error, None  # its traceback keeps frames alive
         if error is not None and not self._is_left:
             raise error
 
@@ -87,7 +87,7 @@ class BoundedByteQueue:
             return pieces
 
     def leave(self) -> None:
-        """Take nothing any more; for whichever thread, and as often as one likes."""
+        """Stop consuming and discard all pieces. Any thread may call this repeatedly."""
         with self._turn:
             self._is_left = True
             self._pieces.clear()
@@ -96,5 +96,5 @@ class BoundedByteQueue:
 
     @property
     def is_left(self) -> bool:
-        """Whether nobody takes pieces any more."""
+        """True if the consumer has left."""
         return self._is_left

@@ -1,9 +1,8 @@
-"""The command that makes a server of a tap: ``tap-x --port 50051``.
+"""The command that serves a tap as a Fivetran connector: ``tap-x --port 50051``.
 
-Rules of the room: the tap's class is handed in and never imported. The main thread and its
-signals are the server's. Taps run in other threads, where Python allows no handler of signals:
-an author who sets one is let pass. Source: Fivetran's Partner SDK development guide,
-"Requirements".
+The tap class is passed in, never imported. Signals belong to the server in the main thread. Taps
+run in other threads, where Python refuses signal handlers; an author's attempt to set one is
+ignored. Source: Fivetran's Partner SDK development guide, "Requirements".
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def connector_command(tap_class: type[ConnectorTap]) -> PortCommand:
 
         require_https()
         journal = JsonLogHandler("sdk_connector", remove_addresses)
-        # Before any call: what a call loads into the environment must not count.
+        # Read before any call, so that variables set by a call have no effect.
         allowance = AllowedNames.of(tap_class.name, os.environ)
         with _handlers_of_the_main_thread():
             return serve(make_connector_service(tap_class, journal, allowance), place, journal)
@@ -47,7 +46,7 @@ def connector_command(tap_class: type[ConnectorTap]) -> PortCommand:
 
 @contextmanager
 def _handlers_of_the_main_thread() -> Iterator[None]:
-    """Let handlers of signals that other threads set be forgotten, where Python would raise."""
+    """Ignore signal handlers that other threads set, for which Python would raise an error."""
     set_handler = signal.signal
 
     def set_here(number: int, handler: Any) -> Any:

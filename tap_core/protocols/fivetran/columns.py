@@ -1,9 +1,8 @@
-"""What a table of Fivetran's consists of, made of what the tap says of a stream.
+"""Columns of a Fivetran table, derived from a stream's schema.
 
-Rules of the room: pure and frozen, without protobuf. Columns stand in the order of the schema.
-Only source data has columns: what the SDK or Fivetran itself adds (``_sdc_``, ``_fivetran_``) has
-none, unless it tells rows apart. A stream that declares no properties has one column, of JSON,
-for the whole record.
+Columns keep the order of the schema. Properties that the SDK or Fivetran adds (``_sdc_``,
+``_fivetran_``) get no column unless they are keys. A stream without declared properties has one
+JSON column for the whole record.
 """
 
 from __future__ import annotations
@@ -27,29 +26,29 @@ __all__ = [
 ]
 
 DELETED_AT: Final = "_sdc_deleted_at"
-"""The property by which Singer's taps say of a record that its row was deleted."""
+"""The property with which Singer taps mark a deleted row."""
 
 WHOLE_RECORD: Final = "record"
-"""The column of a stream that declares no properties."""
+"""The column for whole records of a stream without declared properties."""
 
 _OF_SYSTEMS: Final = ("_sdc_", "_fivetran_")
 
 
 @dataclass(frozen=True, slots=True)
 class TableId:
-    """What Fivetran calls a table; ``schema`` is None where the source has no schemas."""
+    """Fivetran's name of a table; ``schema=None`` if the source has no schemas."""
 
     table: str
     schema: str | None = None
 
     def __str__(self) -> str:
-        """Return ``schema.table``, or the bare table."""
+        """Return ``schema.table``, or only the table name."""
         return f"{self.schema}.{self.table}" if self.schema else self.table
 
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """One column; ``is_whole`` where it takes the record itself and not a property of it."""
+    """One column; ``is_whole`` is True if it holds the whole record instead of one property."""
 
     name: str
     kind: ColumnType
@@ -58,7 +57,7 @@ class SourceColumn:
 
 
 def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a stream declares of its records, by property; references are written out."""
+    """Return a stream's declared properties and their schemas, with references inlined."""
     root = inline_references(schema)
     objects = [variant for kind, variant in split_variants(root) if kind == "object"]
     found: Mapping[str, Any] = (
@@ -68,7 +67,7 @@ def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
-    """Return the columns of a stream's table; a key that is not declared has one of text."""
+    """Return the columns of a stream's table; an undeclared key becomes a string column."""
     declared = get_properties(described.schema)
     keys = described.keys
     properties = {**dict.fromkeys(key for key in keys if key not in declared), **declared}

@@ -1,9 +1,9 @@
-"""Which settings are asked for only after a certain answer: ``if`` and ``dependentRequired``.
+"""Settings that a form shows only after a certain answer: ``if`` and ``dependentRequired``.
 
-Rules of the room: pure. A rule is simple where it looks at one setting, which is asked for in any
-case, and only one rule leads to what follows; of all others the settings are asked for plainly,
-and whoever checks the configuration says what is missing. Source: JSON Schema 2020-12, Core,
-section 10.2.2, and Validation, section 6.5.4.
+A rule becomes a conditional form field if its condition is one setting that is always shown, and
+if no other rule shows the same settings. The settings of all other rules are always shown, and
+the validation of the configuration reports what is missing.
+Source: JSON Schema 2020-12, Core, section 10.2.2, and Validation, section 6.5.4.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _TWO: Final = 2
 
 @dataclass(frozen=True)
 class Rule:
-    """After this answer to a question (None: any at all) these properties are asked for.
+    """Properties that are shown after one answer to a form field (None: any answer).
 
-    A boolean is the answer to a toggle. ``properties`` are the names with their schemas.
+    A boolean is the answer of a toggle. ``properties`` maps names to schemas.
     """
 
     condition: str
@@ -42,7 +42,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class ConditionalRules:
-    """The simple rules of an object; which properties must be given anyhow, and which more are."""
+    """Conditional rules of an object, and the properties shown without a condition.
+
+    ``always`` names properties that are required in any case; ``plainly`` are additional properties
+    of rules that a form cannot express.
+    """
 
     rules: tuple[Rule, ...] = ()
     always: frozenset[str] = frozenset()
@@ -50,17 +54,17 @@ class ConditionalRules:
 
     @property
     def later(self) -> frozenset[str]:
-        """Names of the properties that are asked for by rules."""
+        """The names of the properties that a rule shows."""
         return frozenset(name for rule in self.rules for name in rule.properties)
 
 
 def is_toggle(schema: Schema) -> bool:
-    """Tell whether a setting is true or false, and nothing else."""
+    """Return True if a setting is a boolean with both values allowed."""
     return get_json_types(schema) - {"null"} == {"boolean"} and len(get_options(schema)) != 1
 
 
 def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
-    """Return what an object says about properties that depend on others."""
+    """Return the conditional rules of an object."""
     found = [*_rules(whole), *_dependents(whole)]
     always = frozenset(name for rule in found if _holds(rule, whole) for name in rule.required)
     left = [_without(rule, always | whole.required) for rule in found if not _holds(rule, whole)]
@@ -98,7 +102,7 @@ def _rules(whole: FlattenedSchema) -> Iterator[Rule]:
 
 
 def _rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchema) -> Rule:
-    """Return a rule by what its consequence asks for; without a condition it is not simple."""
+    """Return the rule for a ``then`` or ``else`` schema; without a condition it is unusable."""
     about = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     own = {k: v for k, v in (about.get("properties") or {}).items() if isinstance(v, Mapping)}
     required = frozenset(about.get("required") or ())
@@ -113,7 +117,7 @@ def _rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchem
 
 
 def _opposite(condition: str, answer: str | bool, whole: FlattenedSchema) -> tuple[str, str | bool]:
-    """Return the other one of two answers; no condition where there are more."""
+    """Return the condition with the other of two answers; empty if there are more than two."""
     if isinstance(answer, bool):
         return condition, not answer
     texts = [option.text for option in get_options(whole.properties.get(condition, {}))]
@@ -128,7 +132,7 @@ def _dependents(whole: FlattenedSchema) -> Iterator[Rule]:
 
 
 def _holds(rule: Rule, whole: FlattenedSchema) -> bool:
-    """Tell whether something depends on a setting that is always there: a toggle is."""
+    """Return True if a rule without an answer depends on a setting that always has a value."""
     schema = whole.properties.get(rule.condition, {})
     given = rule.condition in whole.required or "default" in schema or is_toggle(schema)
     return rule.answer is None and given
@@ -140,7 +144,7 @@ def _without(rule: Rule, names: frozenset[str]) -> Rule:
 
 
 def _can_lead(schema: Schema | None, answer: str | bool | None) -> bool:
-    """Tell whether a setting is asked for by one question, with answers of this kind."""
+    """Return True if a setting is a single form field with answers of this type."""
     if schema is None:
         return False
     shape = merge_subschemas(schema)

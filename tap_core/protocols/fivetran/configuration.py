@@ -1,9 +1,9 @@
-"""The answers to a form as settings: texts by name to values where they belong.
+"""Conversion of a Fivetran configuration (strings by field name) to the settings of a tap.
 
-Rules of the room: pure, and the questions are those of the form. An empty answer to what need not
-be answered is none. A text that does not fit stays what it is, so that whoever checks the settings
-names it. What is known to nobody is kept. Uploads come as base64. Source: Fivetran's Partner SDK
-development guide, "Supported setup form fields".
+The field names are those of the form. An empty value of an optional field counts as missing. A
+string that cannot be converted is kept, so that the validation of the settings reports it. Unknown
+names are kept. Uploaded files are base64.
+Source: Fivetran's Partner SDK development guide, "Supported setup form fields".
 """
 
 from __future__ import annotations
@@ -43,10 +43,14 @@ _BETWEEN: Final = re.compile(r"[,\n]")
 
 
 def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) -> dict[str, Any]:
-    """Return the settings of a configuration as Fivetran sends it: texts by the names of a form.
+    """Return the settings of a configuration that Fivetran sent.
 
-    ``schema`` is the JSON Schema of the settings. An object may be given as JSON too, under its
-    own name; answers by its parts' names go before that.
+    An object may also be passed as JSON under its own name; values under the names of its
+    properties take precedence.
+
+    Args:
+        configuration: Strings by the names of the form's fields.
+        schema: The JSON Schema of the settings.
     """
     document = inline_references(schema)
     questions = build_fields(document)
@@ -59,7 +63,7 @@ def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) ->
     return _completed(settings, document)
 
 
-# Answers to questions
+# Values of form fields
 
 
 def _put_all(
@@ -70,7 +74,7 @@ def _put_all(
     is_shown: bool = True,
 ) -> None:
     for question in questions:
-        path = ".".join(question.path)  # what one would write by hand, without a branch in it
+        path = ".".join(question.path)  # as in a handwritten configuration, without branch names
         name = question.name if question.name in answers else path
         text = answers.get(name, "")
         if name in answers and _counts(question, text, is_shown=is_shown):
@@ -82,7 +86,7 @@ def _put_all(
 
 
 def _counts(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
-    """Tell whether an answer was given, and is not what a form has by itself."""
+    """Return True if a value was entered and is not only the form's initial value."""
     if is_shown or not text.strip():
         return is_shown and (question.is_required or bool(text.strip()))
     is_off = question.kind is FieldKind.TOGGLE and text.lower() == to_form_text(value=False)
@@ -107,7 +111,7 @@ def _value(question: FieldSpec, text: str) -> Any:
 
 
 def _put(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Put a value where it belongs, unless what is there is no object."""
+    """Store a value at a path of the settings, unless a non-object is in the way."""
     *above, name = path
     current: Any = settings
     for part in above:
@@ -119,7 +123,7 @@ def _put(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def _put_unasked(settings: dict[str, Any], name: str, text: str, schema: Schema) -> None:
-    """Put a setting that no question has: an object as JSON, one of the SDK's, an unknown one."""
+    """Store a setting that has no form field: an object as JSON, an SDK or unknown setting."""
     path = [name] if name in (schema.get("properties") or {}) else name.split(".")
     known: Any = schema
     for part in path:
@@ -130,11 +134,11 @@ def _put_unasked(settings: dict[str, Any], name: str, text: str, schema: Schema)
         _put(settings, tuple(path), _typed(text, known))
 
 
-# Texts
+# Conversion of strings
 
 
 def _typed(text: str, schema: Schema) -> Any:
-    """Return a text as the first type of a setting that it fits, else as it is."""
+    """Convert a string to a type that the schema allows; return it unchanged if that fails."""
     types = get_json_types(schema) - {"null"}
     if "array" in types and "string" not in types:
         return _array(text, schema)
@@ -163,7 +167,7 @@ def _json_or_text(text: str, kind: type) -> Any:
 
 
 def _file_text(text: str, schema: Schema) -> str:
-    """Return the text of an uploaded file; one that is no text stays base64."""
+    """Return the text of an uploaded file; a binary file stays base64."""
     if schema.get("contentEncoding") == "base64":
         return text
     try:
@@ -176,7 +180,7 @@ def _file_text(text: str, schema: Schema) -> str:
 
 
 def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """Return an object with the objects that it must have, and without those nobody asked for."""
+    """Return an object with its required objects added and empty optional objects removed."""
     whole = flatten_schema(schema)
     for name, inner in whole.properties.items():
         shape = merge_subschemas(inner)
@@ -193,7 +197,7 @@ def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
 
 
 def _is_meant(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) -> bool:
-    """Tell whether an object is of a branch: it has its constant, and nothing of others."""
+    """Return True if an object matches a union's branch: its constants, only its properties."""
     properties = flatten_schema(branch).properties
     return given.keys() <= {*properties, *whole.properties} and all(
         given.get(name) in get_const(merge_subschemas(inner))
@@ -203,12 +207,12 @@ def _is_meant(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) 
 
 
 def _says_nothing(given: Mapping[str, Any], schema: Schema) -> bool:
-    """Tell whether an object has only what a form answers by itself, and is no whole one."""
+    """Return True if an object has only the form's initial values and is invalid as a whole."""
     return _stands_by_itself(given, schema) and bool(validate_config(given, dict(schema)))
 
 
 def _stands_by_itself(value: Any, schema: Any) -> bool:
-    """Tell whether a value is that of a form that nobody touched: a default, a toggle off."""
+    """Return True if a value is the initial value of a form field: a default, or a toggle off."""
     known = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     if isinstance(value, Mapping) and "default" not in known:
         return all(

@@ -1,7 +1,7 @@
-"""The form by which Fivetran asks for settings, as its message.
+"""The ConfigurationFormResponse for the settings of a tap.
 
-Rules of the room: each question is one field, and what an answer leads to a group of fields right
-behind it. The settings that come with the SDK are not asked for. No default of a secret is shown.
+Each form field becomes one field of the message, followed by the groups of fields that depend on
+its answers. Settings that the SDK adds are not part of the form. Defaults of secrets are omitted.
 Source: Fivetran's Partner SDK, common.proto, and its development guide, "Setup form guidelines".
 """
 
@@ -44,7 +44,7 @@ _EXAMPLES: Final[Mapping[str, str]] = {
     "date-time": "2024-01-31T00:00:00Z",
     "time": "12:30:00",
 }
-"""Placeholders for texts of a format without examples of their own."""
+"""Placeholders for strings with a format, if the schema has no examples."""
 
 _TEXTS: Final = "Several values are separated by commas or line breaks, or given as a JSON array."
 _ARRAY: Final = "Given as a JSON array."
@@ -52,10 +52,12 @@ _OBJECT: Final = "Given as a JSON object."
 
 
 def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool = True) -> Any:
-    """Return the ConfigurationFormResponse for settings of a JSON Schema.
+    """Return the ConfigurationFormResponse for settings with a JSON Schema.
 
-    ``tests`` is the label of each test by its name. ``selects_tables``: whether the user can
-    choose among schemas and tables.
+    Args:
+        schema: The JSON Schema of the settings.
+        tests: The labels of the connection tests by name.
+        selects_tables: True if the user can select schemas and tables.
     """
     own = author_settings(schema)
     properties = schema.get("properties") or {}
@@ -82,7 +84,7 @@ def _fields(questions: Iterable[FieldSpec]) -> Iterator[Any]:
 
 
 def _group(question: FieldSpec, below: DependentFields) -> Any:
-    """Return the fields that are shown after an answer, as one field."""
+    """Return the group of fields that is shown after an answer, as one conditional field."""
     condition = VisibilityCondition(condition_field=question.name)
     if isinstance(below.answer, bool):
         condition.bool_value = below.answer
@@ -98,7 +100,7 @@ def _group(question: FieldSpec, below: DependentFields) -> Any:
     )
 
 
-# What stands around a field
+# Texts of a field
 
 
 def _remarks(question: FieldSpec) -> dict[str, str]:
@@ -116,7 +118,7 @@ def _description(question: FieldSpec) -> str:
 
 
 def _how_to_write(question: FieldSpec) -> str:
-    """Say how a text stands for what is no text."""
+    """Return instructions for writing a list or an object in a text field."""
     types = get_json_types(question.schema) - {"null"}
     if question.kind not in {FieldKind.TEXT, FieldKind.PASSWORD} or "string" in types:
         return ""
@@ -145,7 +147,7 @@ def _placeholder(question: FieldSpec) -> str:
     return to_form_text(first) or _EXAMPLES.get(str(question.schema.get("format")), "")
 
 
-# What kind of field it is
+# Kinds of fields
 
 
 def _text(_question: FieldSpec) -> dict[str, Any]:
@@ -169,7 +171,7 @@ def _upload(question: FieldSpec) -> dict[str, Any]:
 
 
 def _dropdown(question: FieldSpec) -> dict[str, Any]:
-    """Offer the answers, with labels and descriptions where they have any of their own."""
+    """Return a dropdown field; a descriptive one if options have labels or descriptions."""
     if all(each.label == each.text and not each.description for each in question.options):
         texts = [option.text for option in question.options]
         return {"dropdown_field": DropdownField(dropdown_field=texts)}

@@ -1,8 +1,7 @@
-"""The connection tests of a tap, run by name.
+"""Connection tests of a tap, run by name.
 
-Rules of the room: a test that fails is an answer and no accident: whatever it raises is told in
-words. A test answers soon: little time goes into trying again. Source: Fivetran's Partner SDK
-development guide, "Test".
+A failing test is a regular result: any exception becomes its message. Requests are retried only
+briefly, so that a test ends soon. Source: Fivetran's Partner SDK development guide, "Test".
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from tap_core.protocols.fivetran.error_messages import format_error
 __all__ = ["NAME_LIMIT", "TestableTap", "run_test", "unknown_test"]
 
 NAME_LIMIT: Final = 100
-"""Letters that are told of the name of a test: a caller may send any."""
+"""Maximum length of a test's name in messages, as clients may send any name."""
 
 
 class TestableTap(Protocol):
-    """A tap; its test ``x`` is its method ``check_x``."""
+    """A tap whose connection test ``x`` is its method ``check_x``."""
 
     connection_tests: ClassVar[Mapping[str, str]]
 
 
 def run_test(tap: TestableTap, name: str, hide: Callable[[str], str] = str) -> str | None:
-    """Run a test of a tap; return why it failed, None where it did not.
+    """Run a connection test; return the reason for its failure, or None if it succeeded.
 
-    ``hide`` takes secrets out of a text.
+    ``hide`` redacts the secrets in a text.
     """
     if name not in tap.connection_tests:
         return unknown_test(tap.connection_tests, name)
@@ -38,12 +37,12 @@ def run_test(tap: TestableTap, name: str, hide: Callable[[str], str] = str) -> s
     try:
         with fail_fast():
             check()
-    except Exception as error:  # noqa: BLE001  whatever it is, the test has failed
+    except Exception as error:  # noqa: BLE001  any exception fails the test
         return format_error(error, hide)
     return None
 
 
 def unknown_test(tests: Mapping[str, str], name: str) -> str:
-    """Say that there is no such test, and which there are."""
+    """Return an error message for an unknown test, with the names of the known ones."""
     known = ", ".join(map(repr, tests)) or "none"
     return f"There is no test {name[:NAME_LIMIT]!r}. Known are: {known}."

@@ -1,9 +1,9 @@
-"""The calls of a connector, answered by any tap.
+"""The SourceConnector service of Fivetran's Partner SDK for any tap.
 
-Rules of the room: the tap's class is handed in and never imported; each call makes a tap of its
-own, so that calls of different settings do not know of each other. What a server learns meanwhile
-is kept for the settings that it belongs to: tokens that were renewed, which the interface has no
-word for, and the tables that Schema told. Source: Fivetran's Partner SDK, connector_sdk.proto.
+The tap class is passed in, never imported. Each call creates its own tap, so that calls with
+different settings are independent. The server remembers per configuration what the interface
+cannot return: renewed tokens, and the tables of the last Schema call.
+Source: Fivetran's Partner SDK, connector_sdk.proto.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tap_core.types import JsonSchema
 __all__ = ["ConnectorTap", "make_connector_service"]
 
 _REMEMBERED: Final = 64
-"""Configurations of which something is kept."""
+"""Maximum number of configurations with cached values."""
 
 _Thing = TypeVar("_Thing")
 
@@ -41,7 +41,7 @@ _logger = logging.getLogger("fivetran")
 
 
 class ConnectorTap(TapProtocol, Protocol):
-    """A tap that can be a connector."""
+    """A tap that can be served as a connector."""
 
     config_jsonschema: ClassVar[JsonSchema]
     connection_tests: ClassVar[Mapping[str, str]]
@@ -51,7 +51,7 @@ class ConnectorTap(TapProtocol, Protocol):
 def make_connector_service(
     tap_class: type[ConnectorTap], journal: JsonLogHandler, allowance: AllowedNames | None = None
 ) -> Service:
-    """Return the service of a tap; ``allowance`` has settings that the operator adds."""
+    """Return the gRPC service of a tap; ``allowance`` has settings that the operator allows."""
     made = _Connector(tap_class, journal, allowance or AllowedNames.of(tap_class.name, {}))
     return Service(
         "SourceConnector",
@@ -70,19 +70,19 @@ def _task(text: str) -> Any:
 
 
 class _Latest(Generic[_Thing]):
-    """Things by the configuration that they belong to; of the latest configurations only."""
+    """Cache of values by configuration, limited to the latest 64 configurations."""
 
     def __init__(self) -> None:
         self._things: dict[bytes, _Thing] = {}
         self._lock = threading.Lock()
 
     def get(self, configuration: Mapping[str, str]) -> _Thing | None:
-        """Return what is kept for a configuration."""
+        """Return the value for a configuration, or None."""
         with self._lock:
             return self._things.get(_digest(configuration))
 
     def keep(self, configuration: Mapping[str, str], thing: _Thing) -> None:
-        """Keep something for a configuration."""
+        """Store the value for a configuration."""
         with self._lock:
             self._things.pop(_digest(configuration), None)
             self._things[_digest(configuration)] = thing
@@ -95,7 +95,7 @@ def _digest(configuration: Mapping[str, str]) -> bytes:
 
 
 class _Connector:
-    """Answers the calls by taps of one class."""
+    """Handlers of the service's calls, for taps of one class."""
 
     def __init__(
         self, tap_class: type[ConnectorTap], journal: JsonLogHandler, allowance: AllowedNames
@@ -107,14 +107,14 @@ class _Connector:
         self._told = _Latest[UpdateLog]()
 
     def form(self, _request: Any, _call: RpcCall) -> Any:
-        """Answer ConfigurationForm."""
+        """Handle ConfigurationForm."""
         kind = self._tap_class
-        schema = kind._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
+        schema = kind._full_schema()  # noqa: SLF001  the SDK's own method
         can_select = not kind.selection_not_supported
         return build_form(schema, kind.connection_tests, selects_tables=can_select)
 
     def test(self, request: Any, call: RpcCall) -> Any:
-        """Answer Test."""
+        """Handle Test."""
         call.note(request.name[:NAME_LIMIT])
         failure = self._failure(request.name, dict(request.configuration))
         if failure is None:
@@ -123,7 +123,7 @@ class _Connector:
         return proto_messages.TestResponse(failure=call.failure)
 
     def schema(self, request: Any, call: RpcCall) -> Any:
-        """Answer Schema."""
+        """Handle Schema."""
         configuration = dict(request.configuration)
         tap = self._tap(configuration)
         tap.check_streams()
@@ -133,30 +133,30 @@ class _Connector:
         return schema_response(tables, can_select=not self._tap_class.selection_not_supported)
 
     def update(self, request: Any, call: RpcCall) -> Iterator[bytes]:
-        """Answer Update."""
+        """Handle Update."""
         configuration = dict(request.configuration)
         return update(
             lambda: self._tap(configuration), request, call, self._told.get(configuration)
         )
 
     def _failure(self, test: str, configuration: Mapping[str, str]) -> str | None:
-        """Return why a test fails, None where it does not."""
+        """Run a test; return the reason for its failure, or None if it succeeded."""
         tests = self._tap_class.connection_tests
         if test not in tests:
             return unknown_test(tests, test)
         try:
             tap = self._tap(configuration)
-        except Exception as error:  # noqa: BLE001  whatever it is, the test has failed
+        except Exception as error:  # noqa: BLE001  any exception fails the test
             return told_in_words(error, self._journal.clean)
         return run_test(tap, test, self._journal.clean)
 
     def _tap(self, configuration: Mapping[str, str]) -> ConnectorTap:
-        """Make a tap for a configuration; it has neither catalog nor state yet.
+        """Create a tap for a configuration, without catalog and state.
 
         Raises:
-            ConfigurationError: the settings do not fit, or a call may not set one of them.
+            ConfigurationError: The settings are invalid, or a call may not set one of them.
         """
-        schema = self._tap_class._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
+        schema = self._tap_class._full_schema()  # noqa: SLF001  the SDK's own method
         settings = self._renewed.get(configuration) or parse_configuration(configuration, schema)
         self._journal.hide_also(make_redactor(settings, schema))
         check_allowed_settings(settings, schema, self._allowance)
@@ -168,8 +168,8 @@ class _Connector:
             self._renewed.keep(configuration, made)
             _logger.warning(
                 "A setting has a new value, such as a token that the source has replaced. It is"
-                " used from now on, but the settings cannot be changed from here: when the"
-                " connector is started anew, it may be necessary to log in again."
+                " used from now on, but the connector cannot change the stored settings: after a"
+                " restart of the connector, it may be necessary to log in again."
             )
 
         tap.config_listener = renewed

@@ -1,7 +1,7 @@
-"""Settings that are one of a few values, and those values as texts of a form.
+"""Settings with a fixed list of values, and these values as strings of a form.
 
-Rules of the room: pure. A value's text is the text itself, or JSON. Titles and descriptions of
-values are those of ``oneOf`` with ``const``, or of the words that forms elsewhere have for them.
+The form's string of a value is the string itself, or JSON. Titles and descriptions of values come
+from ``oneOf`` with ``const``, or from extension keywords that other form libraries use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DESCRIPTIONS: Final = ("x-enumDescriptions", "x-enum-descriptions")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One of the answers to choose from; ``value`` is what the setting then is."""
+    """One option of a choice; ``value`` is the resulting value of the setting."""
 
     text: str
     value: Any
@@ -30,14 +30,14 @@ class Option:
 
 
 def to_form_text(value: Any) -> str:
-    """Return a value of a setting as a form has it; none is empty."""
+    """Return a setting's value as the string of a form; empty for None."""
     if isinstance(value, str):
         return value
     return "" if value is None else dump_json(value)
 
 
 def get_const(schema: Schema) -> tuple[Any, ...]:
-    """Return the one value that a schema allows, in a tuple; an empty one where it allows more."""
+    """Return a one-element tuple with the only value that a schema allows, or an empty tuple."""
     if "const" in schema:
         return (schema["const"],)
     allowed = schema.get("enum")
@@ -45,7 +45,7 @@ def get_const(schema: Schema) -> tuple[Any, ...]:
 
 
 def get_options(schema: Schema) -> tuple[Option, ...]:
-    """Return the values that a schema lists, without null and those without a text."""
+    """Return the values that a schema lists, without null and empty strings."""
     found: dict[str, Option] = {}
     for option in (*_listed(schema), *_described(schema)):
         if option.text:
@@ -64,7 +64,7 @@ def _listed(schema: Schema) -> Iterator[Option]:
 
 
 def _beside(schema: Schema, words: tuple[str, ...]) -> Any:
-    """Return what is said of the values of an enum: a list like it, or an object by text."""
+    """Return the titles or descriptions of an enum's values: a parallel list, or a dict by text."""
     return next((schema[word] for word in words if word in schema), None)
 
 
@@ -75,7 +75,7 @@ def _said(found: Any, number: int, text: str) -> str:
 
 
 def _described(schema: Schema) -> Iterator[Option]:
-    """Yield the alternatives of a schema if each is one value."""
+    """Yield the alternatives of a schema if each one is a single value."""
     for word in ("oneOf", "anyOf"):
         branches = schema.get(word)
         if not isinstance(branches, list) or not all(map(_is_value, branches)):
@@ -88,7 +88,7 @@ def _described(schema: Schema) -> Iterator[Option]:
 
 
 def _is_value(branch: Any) -> bool:
-    """Tell whether an alternative is one value, or null."""
+    """Return True if an alternative is a single value, or null."""
     return isinstance(branch, dict) and (
         branch.get("type") == "null" or len(get_const(branch)) == 1
     )

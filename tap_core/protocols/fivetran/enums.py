@@ -1,6 +1,6 @@
-"""The choices of Fivetran's interface, by its own names and numbers.
+"""Enums of Fivetran's interface, with its names and numbers.
 
-Rules of the room: numbers only, without protobuf, so that what decides on them stays light.
+They do not need protobuf, so that modules which use them are quick to import.
 Source: Fivetran's Partner SDK, version 2, ``common.proto`` and ``destination_sdk.proto``.
 """
 
@@ -12,7 +12,7 @@ __all__ = ["BatchFileFormat", "Compression", "DataType", "Encryption", "RecordTy
 
 
 class DataType(IntEnum):
-    """What a column holds."""
+    """Data type of a column."""
 
     UNSPECIFIED = 0
     BOOLEAN = 1
@@ -33,7 +33,7 @@ class DataType(IntEnum):
 
 
 class RecordType(IntEnum):
-    """What a record of a connector does."""
+    """Operation of a connector's record."""
 
     UPSERT = 0
     UPDATE = 1
@@ -42,7 +42,7 @@ class RecordType(IntEnum):
 
 
 class TextField(IntEnum):
-    """How a form shows a text."""
+    """Display of a text field in a form."""
 
     PlainText = 0
     Password = 1
@@ -50,14 +50,14 @@ class TextField(IntEnum):
 
 
 class BatchFileFormat(IntEnum):
-    """What a destination reads."""
+    """Format of a batch file that a destination reads."""
 
     CSV = 0
     PARQUET = 1
 
 
 class Compression(IntEnum):
-    """How a batch file is compressed."""
+    """Compression of a batch file."""
 
     OFF = 0
     ZSTD = 1
@@ -65,7 +65,7 @@ class Compression(IntEnum):
 
 
 class Encryption(IntEnum):
-    """How a batch file is encrypted."""
+    """Encryption of a batch file."""
 
     NONE = 0
     AES = 1

@@ -1,11 +1,11 @@
-"""What went wrong, told to people who see neither the source nor this program.
+"""Error messages for Fivetran's users, who see neither the source nor this program.
 
-Rules of the room: a sentence says what happened, in which stream where that is known, and what
-helps; where a permission is missing it says so. A failed request is told by its status, its
-stream and its try, never by its address; of an answer's text, only what the SDK's message shows of
-a refusal. Of a database's message the first line is told: what follows may hold rows. What leaves
-is remove_addresses, and short enough for the header of an answer. Source: Fivetran's Partner SDK
-development guide, "Error handling", "User alerts" and "Security".
+A message says what happened, in which stream if known, and what to do; missing permissions are
+named. A failed request is described by status, stream and attempt, never by its URL; of a response
+body only the excerpt that the SDK shows of a refusal is kept. Of a database error only the first
+line is kept, as later lines may contain rows. Addresses are removed, and the length is limited so
+that the message fits into a gRPC trailer.
+Source: Fivetran's Partner SDK development guide, "Error handling", "User alerts" and "Security".
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from tap_core.redaction import remove_addresses
 __all__ = ["format_error"]
 
 _WHOLE: Final = "TargetSparkError"
-"""Errors whose messages are whole by themselves; known by name, as they stand above."""
+"""Errors with complete messages; matched by name, because target_spark imports this package."""
 
 _LONGEST: Final = 50_000
-"""Letters of a message that are looked at."""
+"""Maximum number of characters of a message that are processed."""
 
 _PLACE: Final = re.compile(r" ?\[stream '(?P<stream>[^'\n]{0,300})'(?P<rest>[^\n[\]]{0,5000})\]")
-"""Where a request failed, as `tap_core.http` writes it behind a message."""
+"""Stream and attempt of a failed request, which `tap_core.http` appends to a message."""
 
 _TRIED: Final = re.compile(r", try (\d{1,9})$")
 _STATUS: Final = re.compile(
     r"\d{3} (?:Client Error|Server Error|Answer refused): [^\n]{0,200}? for (?:path|url): ?"
 )
-"""How messages of a status begin, the SDK's and those of the library requests."""
+"""Start of a message about an HTTP status, by the SDK or the library requests."""
 
 _EXCERPT: Final = ", content is "
 _HEADERS: Final = ", headers: "
 _BEGINS: Final = "; it begins: "
-"""What stands before a piece of an answer's text in the SDK's messages."""
+"""Separators before an excerpt of a response body in the SDK's messages."""
 
 _NO_PRIVILEGE: Final = "42501"
 _OF_DATABASES: Final = frozenset({"DatabaseError", "InterfaceError", "OperationalError"})
@@ -59,13 +59,13 @@ _DENIED: Final = re.compile(
 )
 _SCOPES: Final = ("X-Accepted-OAuth-Scopes", "X-Accepted-GitHub-Permissions")
 _SCOPE: Final = re.compile(r'\bscope="([^"]{1,500})"')
-"""The right that a request lacks: RFC 6750, section 3."""
+"""The scope that a request lacks: RFC 6750, section 3."""
 
 
 def format_error(error: BaseException, hide: Callable[[str], str] = str) -> str:
-    """Return what to tell people about an error: without addresses, below 8 kB.
+    """Return the message of an error for users: without addresses, shorter than 8 kB.
 
-    ``hide`` takes secrets out of a text, and sees all of it.
+    ``hide`` redacts the secrets in a text; it receives the whole text.
     """
     text = hide(_sentence(error)).encode("utf-8", "replace").decode()
     return truncate_text(remove_addresses(text[:_LONGEST]))
@@ -85,17 +85,17 @@ def _sentence(error: BaseException) -> str:
 
 
 def _joined(*sentences: str) -> str:
-    """Return sentences as one text, each with a stop at its end."""
+    """Join sentences to one text, each with punctuation at its end."""
     ended = (text if text[-1] in ".!?:" else f"{text}." for text in sentences if text)
     return " ".join(ended)
 
 
-# What errors say
+# Texts of errors
 
 
 @dataclass(frozen=True)
 class _Message:
-    """The text of an error, taken apart: what it says, of which answer, and where that was."""
+    """The parsed text of an error: message, excerpt of the response, and stream with attempt."""
 
     said: str
     excerpt: str = ""
@@ -103,7 +103,7 @@ class _Message:
 
     @classmethod
     def of(cls, error: BaseException) -> _Message:
-        """Read the text of an error."""
+        """Parse the text of an error."""
         text = _first_line(error) if _is_of_a_database(error) else _own_text(error)
         place = _PLACE.search(text)
         where = ""
@@ -119,7 +119,7 @@ class _Message:
 
 
 def _own_text(error: BaseException) -> str:
-    """Return what an error says; of the system's errors without the folder of the file."""
+    """Return the text of an error; for an operating system error without the file's folder."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.strerror}: '{_file_name(error)}'"
     return str(error).strip()
@@ -132,19 +132,19 @@ def _file_name(error: OSError) -> str:
 
 
 def _excerpt(text: str) -> str:
-    """Return what a message about a status shows of the answer."""
+    """Return the excerpt of the response body in a message about a status."""
     shown = text.partition(_EXCERPT)[2]
     return shown.rpartition(_HEADERS)[0] or shown
 
 
 def _first_line(error: BaseException) -> str:
-    """Return what a database said: its statement, its parameters and its details are left out."""
+    """Return the first line of a database error, without statement, parameters and details."""
     said = str(getattr(error, "orig", None) or error).strip()
     return said.partition("\n")[0]
 
 
 def _is_of_a_database(error: BaseException) -> bool:
-    """Tell whether an error is one of PEP 249, or stands for one."""
+    """Return True if an error is a database error of PEP 249, or wraps one."""
     if _sql_states(error) or getattr(error, "orig", None) is not None:
         return True
     return not _OF_DATABASES.isdisjoint(kind.__name__ for kind in type(error).__mro__)
@@ -163,7 +163,7 @@ def _sql_states(error: BaseException) -> list[str]:
 
 
 def _of_permission(error: BaseException) -> str | None:
-    """Tell of a right that is missing, None where that is not what an error is about."""
+    """Return a message for a missing permission, or None for other errors."""
     if isinstance(error, PermissionError):
         named = f"'{_file_name(error)}'" if error.filename else "a file or folder"
         return (
@@ -176,13 +176,13 @@ def _of_permission(error: BaseException) -> str | None:
         if _NO_PRIVILEGE in _sql_states(error) or _DENIED.search(said):
             return (
                 f"The user of the configuration lacks a permission in the database: {said}."
-                " Grant it, or leave the table out."
+                " Grant it, or exclude the table."
             )
     return None
 
 
 def _find_required_right(response: Any) -> str:
-    """Return which right an answer says is needed; empty where it does not say."""
+    """Return the scope or permission that a response names as required, or an empty string."""
     headers = getattr(response, "headers", None) or {}
     asked = _SCOPE.search(str(headers.get("WWW-Authenticate") or ""))
     names = [asked[1] if asked else "", *(str(headers.get(name) or "") for name in _SCOPES)]
@@ -193,7 +193,7 @@ def _find_required_right(response: Any) -> str:
 
 
 def _of_status(error: BaseException) -> str | None:
-    """Tell of a request by its status, None where there is none."""
+    """Return a message for an HTTP status, or None for errors without one."""
     status = get_http_status(error)
     if status is None or type(error).__name__ == "AccessTokenError":
         return None
@@ -218,7 +218,7 @@ def _verdict(error: BaseException, status: int) -> str:
         needed = f" (needed: {right})" if right else ""
         return (
             f"the credentials lack the permission to read it{needed}. Give them that permission"
-            " in the source, or leave the table out."
+            " in the source, or exclude the table."
         )
     if is_auth_failure(error):
         return (
@@ -226,5 +226,5 @@ def _verdict(error: BaseException, status: int) -> str:
             " may be wrong, have expired, or been revoked."
         )
     if failure_type(error) == TRANSIENT:
-        return "the source does not answer as it should just now. Try again later."
+        return "the source is temporarily unavailable. Try again later."
     return "the source refuses the request."

@@ -1,11 +1,10 @@
-"""What a form asks: questions made of the schema of the settings, and where answers belong.
+"""Form fields derived from the JSON Schema of the settings, with the path of each setting.
 
-Rules of the room: pure, and without protobuf. A question's name is the path of its setting with
-dots; where branches of a union have properties of one name, the branch stands in the path too, so
-that no name comes twice. Required ones come first, unless the schema says an ``order``. What is
-hidden (``airbyte_hidden``, ``x-hidden``) is asked for only where it must be given. Whatever is
-hidden in logs is a password here. Source: Fivetran's Partner SDK development guide, "Setup form
-guidelines".
+A field's name is the dotted path of its setting. If branches of a union share a property name, the
+branch is part of the path, so that names are unique. Required fields come first unless the schema
+has an ``order``. Hidden settings (``airbyte_hidden``, ``x-hidden``) appear only if required.
+Settings that are redacted in logs are password fields.
+Source: Fivetran's Partner SDK development guide, "Setup form guidelines".
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _SPELLED: Final = {"ids": "IDs", "oauth": "OAuth", "urls": "URLs"}
 
 
 class FieldKind(Enum):
-    """How an answer is given."""
+    """Kind of a form field."""
 
     TEXT = "text"
     PASSWORD = "password"  # noqa: S105 - a kind of field
@@ -58,9 +57,9 @@ class FieldKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """One field of a form; ``path`` is where in the settings its answer belongs.
+    """One field of a form; ``path`` is the place of its value in the settings.
 
-    Where it is no setting, the answer only says which of the questions below are meant.
+    If ``is_setting`` is False, the answer only selects one of the dependent groups in ``below``.
     """
 
     name: str
@@ -76,9 +75,9 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class DependentFields:
-    """Questions that an answer leads to (None: any answer at all).
+    """Fields that are shown after one answer (None: any answer).
 
-    Where they are exclusive, their settings are none at all after another answer.
+    If ``is_exclusive`` is True, their settings are dropped after any other answer.
     """
 
     answer: str | bool | None
@@ -89,7 +88,7 @@ class DependentFields:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an object stands: in the settings, and in the names and labels of questions."""
+    """Position of an object in the settings, and the prefixes of its field names and labels."""
 
     path: tuple[str, ...] = ()
     prefix: str = ""
@@ -99,7 +98,7 @@ class _Place:
     is_secret: bool = False
 
     def inside(self, name: str, schema: Schema, *, is_required: bool) -> _Place:
-        """Return the place of a property."""
+        """Return the position of a property of this object."""
         title = str(schema.get("title") or "").strip() or _readable(name)
         return _Place(
             path=(*self.path, name),
@@ -112,19 +111,19 @@ class _Place:
 
 
 def build_fields(schema: Schema) -> tuple[FieldSpec, ...]:
-    """Return what to ask for settings of a schema."""
+    """Return the form fields for the settings of a schema."""
     return tuple(_of_object(inline_references(schema), _Place()))
 
 
 def iterate_names(questions: Iterable[FieldSpec]) -> Iterator[str]:
-    """Yield the names of questions and of all below them."""
+    """Yield the names of form fields and of all their dependent fields."""
     for question in questions:
         yield question.name
         for below in question.below:
             yield from iterate_names(below.questions)
 
 
-# Objects and what is in them
+# Objects and their properties
 
 
 def _of_object(schema: Schema, place: _Place) -> list[FieldSpec]:
@@ -146,7 +145,7 @@ def _of_object(schema: Schema, place: _Place) -> list[FieldSpec]:
 def _of_property(
     name: str, schema: Schema, place: _Place, *, is_required: bool
 ) -> Iterator[FieldSpec]:
-    """Yield what is asked for a property: one question, or those of the object that it is."""
+    """Yield the form field of a property, or the fields of an object's properties."""
     shape = merge_subschemas(schema)
     if not is_required and any(shape.get(word) for word in _HIDDEN):
         return
@@ -187,7 +186,7 @@ def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> Fie
 
 
 def _leading(question: FieldSpec, rules: Iterable[Rule], place: _Place) -> FieldSpec:
-    """Return a question with what its answers lead to by the rules of its object."""
+    """Return a field with the dependent fields of its object's rules."""
     own = [rule for rule in rules if (*place.path, rule.condition) == question.path]
     below = [
         DependentFields(rule.answer, _shown(question, rule.answer), tuple(_by_rule(rule, place)))
@@ -197,7 +196,7 @@ def _leading(question: FieldSpec, rules: Iterable[Rule], place: _Place) -> Field
 
 
 def _by_rule(rule: Rule, place: _Place) -> list[FieldSpec]:
-    # In an object that need not be there, a toggle that is off is no answer.
+    # In an optional object, a toggle that is off does not count as an answer.
     needed = place.is_required or rule.answer is not False
     return _asked(rule.properties, rule.required, replace(place, is_required=needed))
 
@@ -228,7 +227,7 @@ def _has_order(properties: Mapping[str, Schema]) -> bool:
 
 
 def _in_order(properties: Mapping[str, Schema]) -> list[str]:
-    """Return the names as the schema has them, or by the numbers that it gives them."""
+    """Return the names in the schema's order, or sorted by the ``order`` of the properties."""
 
     def number(name: str) -> float:
         order = properties[name].get("order")
@@ -237,15 +236,15 @@ def _in_order(properties: Mapping[str, Schema]) -> list[str]:
     return sorted(properties, key=number)
 
 
-# Objects of one of several kinds
+# Unions of objects
 
 
 def _of_union(
     schema: Schema, whole: FlattenedSchema, key: str | None, place: _Place
 ) -> Iterator[FieldSpec]:
-    """Yield the question for the branch of an object, above those of the branches."""
+    """Yield the field that selects a branch of a union, with the fields of the branches."""
     if key is None and (whole.properties or not place.path):
-        # Nothing says which branch is meant: all that the branches have may be given.
+        # Nothing identifies the branch, so the properties of all branches are optional.
         yield from _asked(_all_properties(whole), frozenset(), place)
         return
     shared = _shared(whole, key)
@@ -306,7 +305,7 @@ def _branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Opti
 
 
 def _find_discriminator(branches: Iterable[Schema]) -> str | None:
-    """Return the property that has another single value in each branch; None: there is none."""
+    """Return the property with a different constant in each branch, or None."""
     properties = [branch["properties"] for branch in branches]
     for name in properties[0] if properties else ():
         values = [get_const(merge_subschemas(each[name])) for each in properties if name in each]
@@ -317,7 +316,7 @@ def _find_discriminator(branches: Iterable[Schema]) -> str | None:
 
 
 def _shared(whole: FlattenedSchema, key: str | None) -> dict[str, Schema]:
-    """Return the properties that all branches have in the same way."""
+    """Return the properties that all branches define identically."""
     first, *others = (branch["properties"] for branch in whole.branches)
     return {
         name: schema
@@ -343,16 +342,16 @@ def _all_properties(whole: FlattenedSchema) -> dict[str, Schema]:
     }
 
 
-# Words
+# Labels
 
 
 def _label(title: str, above: str) -> str:
-    """Return the label of a setting: its title, and before it that of its object, once."""
+    """Return the label of a setting, prefixed with its object's title unless it contains that."""
     return title if not above or above.casefold() in title.casefold() else f"{above}: {title}"
 
 
 def _readable(name: str) -> str:
-    """Write a name as people do: ``client_id`` is Client ID."""
+    """Return a name in readable form: ``client_id`` becomes "Client ID"."""
     words = [word.lower() for word in _WORD.findall(name)]
     if not words:
         return name or "Settings"

@@ -1,10 +1,10 @@
-"""A server of Fivetran's calls: from bytes to a handler and back, whatever happens in between.
+"""gRPC server for Fivetran's calls: decoding, dispatch, error reporting and shutdown.
 
-Rules of the room: no message is known here but by the description. Whatever a handler raises is
-said once in the log and told to Fivetran, by a Task where the answer has a place for one, else by
-the call's status; the server lives on. Bytes of a handler leave as they are. A call that is given
-up by the client, or cut short by a stop, hears of it, and is never told as done. Source:
-Fivetran's Partner SDK development guide, "Requirements" and "Error handling".
+An exception of a handler is logged once and reported to Fivetran, as a Task if the response has
+a field for it, else by the call's gRPC status; the server continues. Bytes that a handler returns
+are sent unchanged. A call that the client cancels, or that a shutdown interrupts, is notified and
+never reported as complete.
+Source: Fivetran's Partner SDK development guide, "Requirements" and "Error handling".
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ __all__ = ["Handler", "RpcCall", "Server", "Service", "serve"]
 _logger = logging.getLogger("fivetran")
 
 _OPEN: Final = (
-    "The port is not of this machine alone: it listens on {host}, and whoever reaches port {port}"
-    " there can make every call, without a login. Let only Fivetran reach it; or listen on"
+    "The port is open to other machines: it listens on {host}, and any client that reaches port"
+    " {port} there can make every call, without a login. Let only Fivetran reach it; or listen on"
     " --host 127.0.0.1."
 )
 
@@ -52,22 +52,23 @@ _LOOK_SECONDS: Final = 0.05
 
 _OPTIONS: Final = (
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
-    ("grpc.so_reuseport", 0),  # else two servers share one port, and neither knows
-    # A client that looks whether a long call is still alive is not sent away.
+    ("grpc.so_reuseport", 0),  # else two servers could share one port unnoticed
+    # Keepalive pings during a long call must not close the connection.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_ping_strikes", 0),
-    # What is buffered of a request whose turn has not come: a stream's first window, and no more.
+    # Buffer at most a stream's initial window of a request that is not yet received.
     ("grpc.http2.bdp_probe", 0),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """What answers one rpc.
+    """Handler of one rpc.
 
-    ``answer`` returns the response; for a stream an iterable of responses, or of their bytes.
-    ``task`` makes of a text the response that carries it as a Task, for a stream its last one;
-    without it the text becomes the status of the call.
+    ``answer`` returns the response; for a streaming rpc, an iterable of responses or of their
+    bytes.
+    ``task`` returns the response that carries an error message as a Task (the last response of a
+    stream); without it, the message becomes the status of the call.
     """
 
     answer: Callable[[Any, RpcCall], Any]
@@ -76,9 +77,9 @@ class Handler:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The calls of a connector or of a destination.
+    """The rpcs of a connector or of a destination.
 
-    ``explain`` says what an error means to people, without secrets or values.
+    ``explain`` returns an error's message for users, without secrets or values.
     """
 
     name: Literal["SourceConnector", "DestinationConnector"]
@@ -87,7 +88,7 @@ class Service:
 
 
 class RpcCall:
-    """One call under way."""
+    """One active call."""
 
     def __init__(self, name: str, context: Any) -> None:
         self.name = name
@@ -100,11 +101,11 @@ class RpcCall:
         self._callbacks: list[Callable[[], None]] = []
 
     def is_active(self) -> bool:
-        """Tell whether somebody still waits for the answer."""
+        """Return True if the client still waits for the response."""
         return not self.left and bool(self._context.is_active())
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Have something called once when the call ends, in whatever way, in whatever thread."""
+        """Register a callback that is called once when the call ends, from any thread."""
         with self._lock:
             if not self._is_over:
                 self._callbacks.append(callback)
@@ -112,24 +113,24 @@ class RpcCall:
         _run_one(callback)
 
     def note(self, text: str) -> None:
-        """Set what the log's line of this call says beside its name and its seconds."""
+        """Set the details that the call's log line shows beside its name and duration."""
         self.noted = text
 
     def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
-        """Let the call know that its answer is not awaited any more."""
+        """Notify the call that its response is no longer needed."""
         with self._lock:
             if self._is_over:
                 return
             self.left = reason
-        if callbacks := self._take():  # beside: what they wait for must not hold up the server
+        if callbacks := self._take():  # in a thread, because callbacks may block
             threading.Thread(target=_run, args=(callbacks,), daemon=True).start()
 
     def end(self) -> None:
-        """End the call."""
+        """End the call and run its callbacks."""
         _run(self._take())
 
     def _take(self) -> list[Callable[[], None]]:
-        """Return what is to be called now that the call is over; none of it twice."""
+        """Mark the call as ended and return its callbacks; later calls return an empty list."""
         with self._lock:
             self._is_over = True
             taken, self._callbacks = self._callbacks, []
@@ -144,26 +145,26 @@ def _run(callbacks: Iterable[Callable[[], None]]) -> None:
 def _run_one(callback: Callable[[], None]) -> None:
     try:
         callback()
-    except Exception as error:  # noqa: BLE001  whatever it is, the others are called too
+    except Exception as error:  # noqa: BLE001  the other callbacks must run
         _logger.warning("Something did not end cleanly (%s).", type(error).__name__)
 
 
 class _ToldError(Exception):
-    """What the server itself finds wrong, in words for people."""
+    """An error that the server detects, with a message for users."""
 
 
 class _UnreadableError(_ToldError):
-    """A request is not a message of the interface."""
+    """A request that is not a valid message of the interface."""
 
     def __init__(self, rpc: str) -> None:
         super().__init__(
-            f"The request of {rpc} cannot be read: it is no message of version 2 of Fivetran's"
+            f"The request of {rpc} cannot be read: it is not a message of version 2 of Fivetran's"
             " interface."
         )
 
 
-class _Status(Exception):  # noqa: N818  the end of a call, with whatever status
-    """A call ends with a status in the place of an answer."""
+class _Status(Exception):  # noqa: N818  not always an error
+    """The end of a call with a gRPC status instead of a response."""
 
     def __init__(self, code: str, details: str = "") -> None:
         super().__init__(code)
@@ -173,7 +174,7 @@ class _Status(Exception):  # noqa: N818  the end of a call, with whatever status
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """One rpc: the class of its request, and who answers."""
+    """One rpc: its name, the class of its request, and its handler."""
 
     name: str
     streams: bool
@@ -182,7 +183,7 @@ class _Route:
 
 
 class Server:
-    """A server of one service; its calls run side by side."""
+    """A gRPC server of one service that runs calls concurrently."""
 
     def __init__(self, service: Service, journal: JsonLogHandler) -> None:
         self._service = service
@@ -194,10 +195,10 @@ class Server:
         self._server: Any = None
 
     def start(self, place: ListenAddress) -> int:
-        """Listen; return the port, which for 0 is a free one.
+        """Start listening and return the port; port 0 selects a free one.
 
         Raises:
-            OSError: the port cannot be had.
+            OSError: The port cannot be used.
         """
         address, limits = place.address, place.limits
         grpc = _grpc()
@@ -209,16 +210,16 @@ class Server:
             options=(*_OPTIONS, ("grpc.max_receive_message_length", limits.message)),
             maximum_concurrent_rpcs=limits.calls,
         )
-        with suppress(RuntimeError):  # what older releases of gRPC do not raise
+        with suppress(RuntimeError):  # raised by newer releases of gRPC only
             if bound := self._server.add_insecure_port(address):
                 self._server.start()
                 return int(bound)
         raise explain_unusable(place)
 
     def stop(self, grace_seconds: float) -> bool:
-        """Take no more calls and wait for those under way; return whether all have ended.
+        """Refuse new calls and wait for the active ones; return True if all have ended.
 
-        Streams are told to end; what runs for longer than the grace is cut off.
+        Streams are asked to end; calls that run longer than the grace period are cancelled.
         """
         ended = self._server.stop(grace_seconds)
         with self._changed:
@@ -236,19 +237,19 @@ class Server:
                 yield _Route(name, rpc.streams, getattr(proto_messages, rpc.request), handler)
 
     def _method(self, route: _Route) -> Any:
-        """Return what gRPC calls with the bytes of a request."""
-        # On the wire one request is a stream of one; only that is not read before its turn.
+        """Return the gRPC method handler of an rpc."""
+        # A single request is a stream of one on the wire, but only a stream is read on demand.
         if route.streams:
             return _grpc().stream_stream_rpc_method_handler(partial(self._stream, route))
         return _grpc().stream_unary_rpc_method_handler(partial(self._unary, route))
 
     @contextmanager
     def _request(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[Any]:
-        """Give the request of a call; what it holds counts until the block ends.
+        """Receive the request of a call; its memory is counted until the block ends.
 
         Raises:
-            _UnreadableError: it is not a request.
-            TooLargeError: the calls under way hold too much already.
+            _UnreadableError: The bytes are not a valid request.
+            RequestTooLargeError: The active calls already hold too much memory.
         """
         with ExitStack() as stack:
             try:
@@ -264,7 +265,7 @@ class Server:
                 try:
                     with self._request(route, requests, context) as request:
                         return _packed(route.handler.answer(request, call))
-                except BaseException as error:  # noqa: BLE001  SystemExit too: a server lives on
+                except BaseException as error:  # noqa: BLE001  SystemExit too: the server continues
                     return self._task(route, call, error)
         except _Status as status:
             _abort(context, status)
@@ -274,11 +275,11 @@ class Server:
             with self._call(route, context) as call:
                 try:
                     yield from self._answers(route, call, requests, context)
-                except GeneratorExit:  # gRPC asks for no more
+                except GeneratorExit:  # gRPC closed the stream
                     call.leave("cancelled")
                     raise
                 if call.left:
-                    raise _gone(call)  # it may be incomplete, so it is not told as done
+                    raise _gone(call)  # possibly incomplete, so it must not end with OK
         except _Status as status:
             _abort(context, status)
 
@@ -293,7 +294,7 @@ class Server:
                     yield _packed(answer)
         except GeneratorExit:
             raise
-        except BaseException as error:  # noqa: BLE001  SystemExit too: a server lives on
+        except BaseException as error:  # noqa: BLE001  SystemExit too: the server continues
             raised = error
         else:
             return
@@ -303,7 +304,7 @@ class Server:
 
     @contextmanager
     def _call(self, route: _Route, context: Any) -> Iterator[RpcCall]:
-        """Be within a call, and tell of it in the log when it has ended."""
+        """Register a call for the duration of the block, and log it at the end."""
         call = RpcCall(route.name, context)
         with self._changed:
             self._calls[call] = route.streams
@@ -313,7 +314,7 @@ class Server:
                 call.leave("stopped")
             elif not context.add_callback(partial(call.leave, "cancelled")):
                 call.leave("cancelled")
-            if call.left:  # while it waited for its turn
+            if call.left:  # while it waited for a thread
                 raise _gone(call)
             with self._journal.call():
                 try:
@@ -327,10 +328,10 @@ class Server:
                 self._changed.notify_all()
 
     def _task(self, route: _Route, call: RpcCall, error: BaseException) -> bytes:
-        """Return the answer that tells of an error.
+        """Return the response that reports an error.
 
         Raises:
-            _Status: the answer has no place for it.
+            _Status: The response has no field for a Task.
         """
         if call.left:
             raise _gone(call)
@@ -348,9 +349,9 @@ class Server:
             return str(error)
         try:
             return self._service.explain(error)
-        except Exception as second:  # noqa: BLE001  whatever it is: something must be told
+        except Exception as second:  # noqa: BLE001  an error must always be reported
             kinds = f"{type(error).__name__}, then {type(second).__name__}"
-            return f"The call failed, and why could not be told ({kinds})."
+            return f"The call failed, and its error could not be described ({kinds})."
 
 
 def serve(
@@ -359,10 +360,10 @@ def serve(
     journal: JsonLogHandler,
     closing: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code.
+    """Serve until SIGTERM or SIGINT and return the exit code. Must run in the main thread.
 
-    Calls under way may then end, streams are told to; a second signal ends the process at once.
-    ``closing`` is called at the end. To be called in the main thread.
+    Active calls may then finish, and streams are asked to end; a second signal ends the process
+    immediately. ``closing`` is called at the end.
     """
     with journal.attached(), _signals() as signals:
         server = Server(service, journal)
@@ -377,20 +378,20 @@ def serve(
         if not place.is_loopback:
             journal.say("WARNING", _OPEN.format(host=place.host, port=bound))
         signals.get()
-        journal.say("INFO", "Stopping: no more calls are taken, those under way may end.")
+        journal.say("INFO", "Stopping: new calls are refused, active calls may finish.")
         end.start()
         while end.is_alive():
             end.join(_LOOK_SECONDS)
             if not signals.empty():
                 end.at_once()
         if end.is_stuck:
-            journal.say("WARNING", "A call does not end: it is left.")
+            journal.say("WARNING", "A call does not end: it is abandoned.")
             os._exit(1)
         return 0
 
 
 class _End(threading.Thread):
-    """The orderly end of a server."""
+    """Thread that shuts the server down in order."""
 
     def __init__(
         self, server: Server, closing: Callable[[], None], journal: JsonLogHandler
@@ -408,19 +409,19 @@ class _End(threading.Thread):
         self.close()
 
     def close(self) -> None:
-        """Do what was asked for the end; once."""
+        """Call ``closing``, once."""
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
             try:
                 self._closing()
-            except Exception as error:  # noqa: BLE001  whatever it is, the server ends
+            except Exception as error:  # noqa: BLE001  the server ends in any case
                 kind = type(error).__name__
                 self._journal.say("WARNING", f"The server did not end cleanly ({kind}).")
 
     def at_once(self) -> None:
-        """End the process, with a moment for what was asked for the end."""
+        """Call ``closing`` with at most five seconds of time, and end the process."""
         self._journal.say("WARNING", "Stopped at once: calls under way are cut off.")
         closing = threading.Thread(target=self.close, daemon=True)
         closing.start()
@@ -430,7 +431,7 @@ class _End(threading.Thread):
 
 @contextmanager
 def _signals() -> Iterator[SimpleQueue[int]]:
-    """Give the signals that ask for the end, as they come."""
+    """Provide a queue of the received SIGTERM and SIGINT signals."""
     come: SimpleQueue[int] = SimpleQueue()
     numbers = (signal.SIGTERM, signal.SIGINT)
     kept = [signal.signal(number, lambda got, _frame: come.put(got)) for number in numbers]
@@ -442,7 +443,7 @@ def _signals() -> Iterator[SimpleQueue[int]]:
 
 
 def _grpc() -> Any:
-    """Return gRPC without its handlers of forks: a JVM is started from threads of a server."""
+    """Import gRPC without its fork handlers, because server threads start JVM processes."""
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     import grpc
 
@@ -450,17 +451,17 @@ def _grpc() -> Any:
 
 
 def _packed(answer: Any) -> bytes:
-    """Return the bytes of an answer."""
+    """Return a response as bytes; raise an error if it exceeds the message limit."""
     data: bytes = answer if isinstance(answer, bytes) else answer.SerializeToString()
     if len(data) > MESSAGE_LIMIT:
         raise _ToldError(
-            f"An answer of {len(data):,} bytes is larger than Fivetran takes ({MESSAGE_LIMIT:,})."
+            f"A response of {len(data):,} bytes exceeds Fivetran's limit of {MESSAGE_LIMIT:,}."
         )
     return data
 
 
 def _close(answers: Iterable[Any]) -> None:
-    """Let a stream that is not read any more end what it has open."""
+    """Close a response stream that is no longer read, so that it frees its resources."""
     close = getattr(answers, "close", None)
     if close is not None:
         _run_one(close)
@@ -469,7 +470,7 @@ def _close(answers: Iterable[Any]) -> None:
 def _abort(context: Any, status: _Status) -> NoReturn:
     """End a call with a status."""
     context.abort(getattr(_grpc().StatusCode, status.code), status.details)
-    raise status  # gRPC has raised already
+    raise status  # not reached: abort() raises
 
 
 def _gone(call: RpcCall) -> _Status:
@@ -479,12 +480,12 @@ def _gone(call: RpcCall) -> _Status:
 
 
 def _alert(text: str) -> str:
-    """Return a status's text in the form in which Fivetran alerts its customer."""
+    """Return a status message in the form that Fivetran shows its customer as an alert."""
     return json.dumps({"message": text, "alert_type": "TASK"})
 
 
 def _line(call: RpcCall) -> tuple[Level, str]:
-    """Return what the log says of a call that has ended."""
+    """Return the level and text of the log line of an ended call."""
     seconds = f"{time.perf_counter() - call.started:.2f} s"
     note = f": {call.noted}" if call.noted else ""
     if call.failure:

@@ -1,8 +1,8 @@
-"""Where a server listens, and who can reach it there.
+"""The address on which a server listens.
 
-The default is every address of the machine, as Fivetran calls from outside of the container. No
-login and no encryption stand in between: who reaches the port can make every call. Source:
-Fivetran's Partner SDK development guide, "Requirements".
+The default is every address of the machine, because Fivetran calls from outside the container.
+There is no login and no encryption: any client that reaches the port can make every call.
+Source: Fivetran's Partner SDK development guide, "Requirements".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tap_core.protocols.fivetran.request_limits import RequestLimits
 __all__ = ["ALL_ADDRESSES", "ListenAddress", "check_host", "explain_unusable", "has_ipv6"]
 
 ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104  (Fivetran's guide asks for it; a warning names it)
-"""To gRPC this means every address, of IPv6 too."""
+"""For gRPC this means every address, including IPv6."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _LAST_PORT: Final = 65_535
@@ -34,10 +34,10 @@ class ListenAddress:
 
     @property
     def address(self) -> str:
-        """The address as gRPC takes it.
+        """The address in the form that gRPC expects.
 
         Raises:
-            OSError: the port is not one.
+            OSError: The port is out of range.
         """
         if not 0 <= self.port <= _LAST_PORT:
             raise OSError(0, f"ports are numbers from 0 to {_LAST_PORT}")
@@ -57,17 +57,17 @@ class ListenAddress:
 
     @property
     def families(self) -> str:
-        """The host in words for the log."""
+        """The host and its IP versions, for the log."""
         if self.host != ALL_ADDRESSES:
             return self.host
         return f"{self.host}, {'IPv4 and IPv6' if has_ipv6() else 'IPv4; there is no IPv6 here'}"
 
 
 def check_host(text: str) -> str:
-    """Return a host as it is listened on: an address without brackets, or a name.
+    """Return a valid host: an IP address without brackets, or a host name.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: The text is neither.
     """
     host = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if ":" in host:
@@ -88,7 +88,7 @@ def has_ipv6() -> bool:
 
 
 def explain_unusable(place: ListenAddress) -> OSError:
-    """Return why a port cannot be listened on, in the words of the system."""
+    """Return the operating system's error for a port that cannot be used."""
     try:
         found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
         for family, kind, protocol, _, address in found:

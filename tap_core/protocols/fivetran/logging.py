@@ -1,12 +1,13 @@
-"""What a server tells on its standard output: JSON lines, as Fivetran reads them.
+"""Log of a server on standard output: JSON lines as Fivetran reads them.
 
-Rules of the room: a line has a level (INFO, WARNING, SEVERE), a message and where it comes from,
-and nothing else stands on standard output: whatever prints goes to standard error. No line shows
-a secret of a call under way or of the latest ones, and what the connector scrubs; none is longer
-than Fivetran takes. A fault that is tried again is said once in a call, as a warning, and nothing
-is said with every row; no line has a trace.
-The log never stops a call: where nobody reads it, it is not written. Source: Fivetran's Partner
-SDK development guide, "Logging".
+- A line has a level (INFO, WARNING, SEVERE), a message and an origin. Standard output carries
+  nothing else; other prints go to standard error.
+- Secrets of the active calls and of the latest ended ones are redacted, as is the text that the
+  connector scrubs. Messages are cut to Fivetran's maximum length, and no line has a traceback.
+- A retried error is logged once per call, as a warning; warnings of one wording are limited.
+- A failure to write the log never stops a call.
+
+Source: Fivetran's Partner SDK development guide, "Logging".
 """
 
 from __future__ import annotations
@@ -34,37 +35,37 @@ __all__ = ["JsonLogHandler", "Level", "format_count", "truncate_text"]
 Level: TypeAlias = Literal["INFO", "WARNING", "SEVERE"]
 
 _OURS: Final = "fivetran"
-"""The logger whose INFO is told; of all others it is WARNING and what is worse."""
+"""The logger that is logged from INFO upwards; all others are logged from WARNING upwards."""
 
 _LIMIT: Final = 7_800
-"""Bytes of a text within the header of an answer, where 8 kB is the most."""
+"""Maximum size of a text in a gRPC trailer, in bytes; gRPC allows 8 kB."""
 
 _CUT: Final = "..."
 _READ: Final = 100_000
-"""Letters of a longer text that are looked at."""
+"""Maximum number of characters of a text that are processed."""
 
 _REMEMBERED: Final = 32
-"""Ended calls whose secrets are still hidden: a thread of theirs may speak late."""
+"""Redaction functions kept from ended calls, because their threads may still log."""
 
 _ALIKE: Final = 10
-"""Warnings of one wording that a call may say; what comes with every row is not."""
+"""Maximum number of warnings of one wording per call, so that no row-wise warning floods it."""
 
 _WORDINGS: Final = 200
-"""Wordings of warnings that a call may say."""
+"""Maximum number of different wordings of warnings per call."""
 
 _RETRIED: Final = "Backing off"
-"""What is said before another try."""
+"""Text of the backoff library's message before a retry."""
 
 _GIVEN_UP: Final = "_log_giveup"
-"""What that library says of the last try; the error itself is told by the call."""
+"""Function of the backoff library that logs the last attempt; the call reports that error."""
 
 _Said: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
-"""Logger and wording to what was said in it."""
+"""Arguments of the logged warnings, by logger and wording."""
 
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """One call under way: what it hides, and what has been said in it."""
+    """Log state of one active call: its redaction functions and its logged warnings."""
 
     hides: list[Callable[[str], str]] = field(default_factory=list)
     said: _Said = field(default_factory=dict)
@@ -76,8 +77,9 @@ _turn: ContextVar[_Turn | None] = ContextVar("turn", default=None)
 class JsonLogHandler:
     """The log of one server.
 
-    ``origin`` is ``sdk_connector`` or ``sdk_destination``; ``scrub`` takes out of every text
-    what no log may show.
+    ``origin`` is ``sdk_connector`` or ``sdk_destination``; ``scrub`` removes from every text what
+    must
+    not be logged.
     """
 
     def __init__(self, origin: str, scrub: Callable[[str], str] = str) -> None:
@@ -102,7 +104,7 @@ class JsonLogHandler:
                 sys.stdout.flush()
 
     def clean(self, text: str) -> str:
-        """Return a text as it may be told: without secrets, scrubbed, and short enough."""
+        """Return a text without secrets, scrubbed, and cut to the maximum length."""
         with self._lock:
             hides = [*self._ended, *(hide for turn in self._turns for hide in turn.hides)]
         try:
@@ -110,18 +112,18 @@ class JsonLogHandler:
             for hide in hides:
                 whole = hide(whole)
             return truncate_text(self._scrub(redact(whole)))
-        except Exception as error:  # noqa: BLE001  whatever it is: nothing unclean is told
+        except Exception as error:  # noqa: BLE001  never log an uncleaned text
             return f"A text could not be cleaned for the log ({type(error).__name__})."
 
     def hide_also(self, hide: Callable[[str], str]) -> None:
-        """Let no line show what this takes out of a text; for the call that the thread is in."""
+        """Add a redaction function for the current thread's call, applied to every line."""
         turn = _turn.get()
         with self._lock:
             (self._ended if turn is None else turn.hides).append(hide)
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Be within a call: its secrets, and what has been said in it, are its own."""
+        """Provide a call's own secrets and warning counts for the duration of the block."""
         turn = _Turn()
         with self._lock:
             self._turns.append(turn)
@@ -129,7 +131,7 @@ class JsonLogHandler:
         try:
             yield
         finally:
-            if _turn.get() is turn:  # a stream that is left may end in another thread
+            if _turn.get() is turn:  # an abandoned stream may end in another thread
                 _turn.set(None)
             with self._lock:
                 self._turns.remove(turn)
@@ -138,9 +140,9 @@ class JsonLogHandler:
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Own standard output for a while, and tell what the loggers and warnings of Python say.
+        """Reserve standard output for the log, and log Python's loggers and warnings to it.
 
-        Within another of the same journal it changes nothing.
+        A nested block of the same log has no effect.
         """
         if self._wire is not None:
             yield
@@ -153,7 +155,7 @@ class JsonLogHandler:
             yield
 
     def _hear(self, record: logging.LogRecord) -> None:
-        """Tell what a logger says, if it concerns people."""
+        """Log a record of Python's logging, if it concerns users."""
         is_retried = _RETRIED in str(record.msg)
         if record.funcName == _GIVEN_UP:
             return
@@ -164,7 +166,10 @@ class JsonLogHandler:
             write_to_stderr(self.clean(format_error(record.exc_info, redact)) + "\n")
 
     def _is_said(self, record: logging.LogRecord, most: int) -> bool:
-        """Tell whether the same has been said in this call, but for numbers, or enough alike."""
+        """Return True if the call already logged this text (except numbers) or its wording.
+
+        A wording is limited to ``most`` different texts per call.
+        """
         values = record.args if isinstance(record.args, tuple) else (record.args,)
         key = tuple(str(value) for value in values if not isinstance(value, (int, float)))
         turn = _turn.get()
@@ -180,14 +185,14 @@ class JsonLogHandler:
 
 
 def format_count(number: int, thing: str) -> str:
-    """Return so many things in words: ``1 row``, ``2,000 rows``."""
+    """Return a number with its noun: ``1 row``, ``2,000 rows``."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def truncate_text(text: str) -> str:
-    """Return a text, cut so that the header of an answer can hold it.
+    """Return a text cut to a length that a gRPC trailer can hold.
 
-    There it is JSON without letters beyond ASCII, and gRPC writes a percent sign as three.
+    In the trailer the text is ASCII-only JSON, and gRPC writes a percent sign as three bytes.
     """
     length = 0
     for place, letter in enumerate(text):
@@ -206,7 +211,7 @@ def _cost(letter: str) -> int:
 
 
 def _whole(text: str) -> str:
-    """Return a text with a sign for each half of a letter: no UTF-8 has those."""
+    """Return a text with each lone surrogate replaced, because UTF-8 cannot encode it."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -217,10 +222,10 @@ def _level(number: int) -> Level:
 
 
 def _message(record: logging.LogRecord) -> str:
-    """Return what a record says; of an error that comes with it, its kind."""
+    """Return the text of a log record, with the class of its exception if it has one."""
     try:
         text = record.getMessage()
-    except (TypeError, ValueError):  # arguments that do not fit the text
+    except (TypeError, ValueError):  # arguments that do not match the format string
         text = str(record.msg)
     if record.exc_info and record.exc_info[0]:
         return f"{text} ({record.exc_info[0].__name__})"
@@ -228,7 +233,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 class _Ear(logging.Handler):
-    """Hands on what people should know."""
+    """Logging handler that passes on the records that concern users."""
 
     def __init__(self, hear: Callable[[logging.LogRecord], None]) -> None:
         super().__init__()
@@ -240,13 +245,13 @@ class _Ear(logging.Handler):
             return
         try:
             self._hear(record)
-        except Exception:  # noqa: BLE001  whatever it is, logging says how to go on
+        except Exception:  # noqa: BLE001  logging's own error handling
             self.handleError(record)
 
 
 @contextmanager
 def _listening(ear: logging.Handler) -> Iterator[None]:
-    """Let everything that is logged be heard there and nowhere else."""
+    """Send all log records to this handler only, for the duration of the block."""
     root, ours = logging.getLogger(), logging.getLogger(_OURS)
     handlers, levels = list(root.handlers), (root.level, ours.level)
     root.handlers[:] = [ear]
@@ -262,7 +267,7 @@ def _listening(ear: logging.Handler) -> Iterator[None]:
 
 @contextmanager
 def _warnings_logged() -> Iterator[None]:
-    """Log warnings of Python by their kind and text, without the file and line they are in."""
+    """Log Python warnings by category and text, without file and line."""
     show = warnings.showwarning
 
     def log(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -1,8 +1,9 @@
-"""``--port N``: the flag that makes a server of a tap or a target, and its options.
+"""The ``--port N`` option, which serves a tap or target over gRPC, and its related options.
 
-Settings and states come with the calls, so there is no ``--config``. gRPC is imported only after
-the arguments are parsed. Exit codes: 0 stopped, 1 the port cannot be had or something is not
-installed, 2 wrong arguments. Source: Fivetran's Partner SDK development guide, "Requirements".
+Calls carry settings and states, so there is no ``--config``. gRPC is imported only after the
+arguments are parsed. Exit codes: 0 after a stop, 1 if the port cannot be used or a package is not
+installed, 2 for invalid arguments.
+Source: Fivetran's Partner SDK development guide, "Requirements".
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ if TYPE_CHECKING:
 __all__ = ["HOST_VARIABLE", "PortCommand", "has_port_option"]
 
 HOST_VARIABLE: Final = "TAP_CORE_HOST"
-"""The environment variable that stands for ``--host`` where that is not given."""
+"""The environment variable that sets the default of ``--host``."""
 
 _FLAG: Final = "--port"
 _LAST_PORT: Final = 65_535
 
 
 def has_port_option(args: Sequence[str]) -> bool:
-    """Tell whether words call for a server."""
+    """Return True if command line arguments contain ``--port``."""
     return any(word == _FLAG or word.startswith(f"{_FLAG}=") for word in args)
 
 
 class PortCommand:
-    """A server as a command; run by ``main(args=…)``, as commands of click are.
+    """The server as a command; run it with ``main(args=…)`` like a click command.
 
-    ``serve`` serves until it is told to end, and returns the exit code.
+    ``serve`` serves until it is stopped and returns the exit code.
     """
 
     def __init__(self, name: str, serve: Callable[[ListenAddress], int]) -> None:
@@ -48,7 +49,7 @@ class PortCommand:
         prog_name: str | None = None,
         **extra: Any,
     ) -> int:
-        """Serve; exit with the code where that is asked for."""
+        """Run the server; exit with its exit code, or return it if ``standalone_mode`` is False."""
         words = list(sys.argv[1:] if args is None else args)
         code = self._run(self._parsed(prog_name or self.name, words))
         if extra.get("standalone_mode", True):
@@ -77,7 +78,7 @@ class PortCommand:
 
 
 def _parser(program: str, usual: RequestLimits) -> ArgumentParser:
-    import argparse  # every run of a tap asks whether this is one
+    import argparse  # imported late: every tap imports this module
 
     from tap_core.protocols.fivetran.listen_address import ALL_ADDRESSES, check_host
 
@@ -85,12 +86,12 @@ def _parser(program: str, usual: RequestLimits) -> ArgumentParser:
         prog=program,
         allow_abbrev=False,
         description="Serve Fivetran's partner interface. Settings and states come with its calls."
-        " Whoever reaches the port can make every call: there is no login.",
+        " Any client that reaches the port can make every call: there is no login.",
     )
 
     def port(text: str) -> int:
         if not text.isdecimal() or int(text) > _LAST_PORT:
-            raise argparse.ArgumentTypeError(f"{text!r} is no port: 0 to {_LAST_PORT}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a port: use 0 to {_LAST_PORT}")
         return int(text)
 
     def host(text: str) -> str:
@@ -104,18 +105,18 @@ def _parser(program: str, usual: RequestLimits) -> ArgumentParser:
             raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
         return int(text)
 
-    parser.add_argument(_FLAG, type=port, required=True, help="where to listen; 0: a free port")
+    parser.add_argument(_FLAG, type=port, required=True, help="port to listen on; 0: a free port")
     parser.add_argument(
         "--host",
         type=host,
         default=os.environ.get(HOST_VARIABLE) or ALL_ADDRESSES,
-        help="the address or host name to listen on (default: %(default)s; 127.0.0.1: programs of"
-        f" this machine alone). The variable {HOST_VARIABLE} stands for it",
+        help="the address or host name to listen on (default: %(default)s; 127.0.0.1: this machine"
+        f" only). The environment variable {HOST_VARIABLE} sets the default",
     )
     counts = {
-        "--max-calls": (usual.calls, "how many calls may run at once"),
-        "--max-request": (usual.message, "how many bytes a request may have"),
-        "--max-held": (usual.held, "how many bytes of memory the requests of all calls may hold"),
+        "--max-calls": (usual.calls, "maximum number of concurrent calls"),
+        "--max-request": (usual.message, "maximum size of a request in bytes"),
+        "--max-held": (usual.held, "maximum memory of the requests of all calls in bytes"),
     }
     for flag, (default, text) in counts.items():
         parser.add_argument(flag, type=count, default=default, help=f"{text} (%(default)s)")

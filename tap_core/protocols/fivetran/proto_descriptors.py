@@ -1,9 +1,9 @@
-"""The messages and calls of Fivetran's interface, by its own names and numbers.
+"""The messages and rpcs of Fivetran's interface, with its names and numbers, as plain tables.
 
-Rules of the room: tables only, without protobuf. A message is the tuple of its fields; a kind is
-a scalar of protobuf, a message or an enum. Names and numbers are the interface, so none is ever
-changed; what Fivetran adds is added here. Source: Fivetran's Partner SDK, version 2,
-``common.proto``, ``connector_sdk.proto`` and ``destination_sdk.proto``.
+protobuf is not needed here. A message is a tuple of fields; a kind is a protobuf scalar, a message
+or an enum. Names and numbers are the wire format and must never change; additions by Fivetran are
+added here. Source: Fivetran's Partner SDK, version 2, ``common.proto``, ``connector_sdk.proto`` and
+``destination_sdk.proto``.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = [
 ]
 
 PACKAGE: Final = "fivetran_sdk.v2"
-"""The protobuf package, with which the path of every call begins."""
+"""The protobuf package, which is the start of every rpc's path."""
 
 Label: TypeAlias = Literal["", "optional", "repeated", "map"]
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message; ``kind`` of a map is that of its values, its keys are texts."""
+    """One field of a message; the ``kind`` of a map is that of its values, its keys are strings."""
 
     number: int
     name: str
@@ -51,12 +51,12 @@ class Field:
 
 
 Message: TypeAlias = tuple[Field, ...]
-"""A message is its fields."""
+"""The fields of a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
-    """One call: what is asked, what is answered, and whether with many messages."""
+    """One rpc: request message, response message, and True if responses are streamed."""
 
     request: str
     response: str
@@ -65,7 +65,7 @@ class Rpc:
 
 @dataclass(frozen=True, slots=True)
 class ProtoFile:
-    """One file of the interface."""
+    """One ``.proto`` file of the interface."""
 
     name: str
     imports: tuple[str, ...]
@@ -75,7 +75,7 @@ class ProtoFile:
 
 
 class TableSyncModeMigrationType(IntEnum):
-    """From which way of syncing a table to which other; nothing here decides on it."""
+    """Migration of a table between sync modes; nothing in this package depends on it."""
 
     SOFT_DELETE_TO_LIVE = 0
     SOFT_DELETE_TO_HISTORY = 1
@@ -86,12 +86,12 @@ class TableSyncModeMigrationType(IntEnum):
 
 
 def _make_oneof(name: str, *fields: Field) -> Message:
-    """Return fields of which a message has one."""
+    """Return fields as members of a oneof."""
     return tuple(replace(field, oneof=name) for field in fields)
 
 
 def _texts(*names: str) -> Message:
-    """Return texts that are numbered from one."""
+    """Return string fields that are numbered from one."""
     return tuple(Field(number, name, "string") for number, name in enumerate(names, 1))
 
 

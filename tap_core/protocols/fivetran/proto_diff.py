@@ -1,8 +1,8 @@
-"""`tap-core fivetran-protos DIR`: our description of Fivetran's interface beside its own.
+"""`tap-core fivetran-protos DIR`: compare this project's interface tables with Fivetran's files.
 
-Rules of the room: both sides are told as facts, a line each, and the facts are compared; so what
-is new, gone or changed on either side is one line. Fivetran's files are compiled where they lie
-and never kept. Only what is on the wire counts: no comments, no options, no order.
+Both sides are converted to facts, one line each, so that every addition, removal or change is one
+line. Fivetran's files are compiled in place and never kept. Only the wire format counts: comments,
+options and order are ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Usage: tap-core fivetran-protos DIR
 
 Compares this project's description of Fivetran's interface with the .proto files in DIR, a
 checkout of Fivetran's partner SDK, and prints each difference.
-Exit code: 0 there is none, 1 there are some, 2 it cannot be told.
+Exit code: 0 no differences, 1 differences, 2 the comparison failed.
 """
 
 _NO_COMPILER: Final = (
@@ -38,13 +38,13 @@ _Of: Final = descriptor_pb2.FieldDescriptorProto
 
 
 class _CannotError(Exception):
-    """There is nothing to compare with."""
+    """The comparison cannot be made."""
 
 
 def compare(arguments: Sequence[str]) -> int:
-    """Run the command; return its exit code."""
+    """Run the command and return its exit code."""
     if list(arguments) in (["--help"], ["-h"]):
-        print(_USAGE, end="")  # noqa: T201  (this is what was asked for)
+        print(_USAGE, end="")  # noqa: T201  (the command's output)
         return 0
     if len(arguments) != 1:
         print(_USAGE, end="", file=sys.stderr)  # noqa: T201
@@ -56,12 +56,12 @@ def compare(arguments: Sequence[str]) -> int:
         return 2
     found = list(differences(build_file_descriptors(), theirs))
     for line in found or ["No difference."]:
-        print(line)  # noqa: T201  (this is what was asked for)
+        print(line)  # noqa: T201  (the command's output)
     return 1 if found else 0
 
 
 def differences(ours: Iterable[Any], theirs: Iterable[Any]) -> Iterator[str]:
-    """Yield what differs between two descriptions, which are descriptors of files."""
+    """Yield the differences between two sequences of file descriptors."""
     here, there = dict(_facts(ours)), dict(_facts(theirs))
     for name in sorted({*here, *there}):
         if name not in here:
@@ -102,7 +102,7 @@ def _message_facts(messages: Iterable[Any], outer: str = "") -> Iterator[tuple[s
 
 
 def _field(message: Any, field: Any) -> str:
-    """Return all that the wire and the classes know of a field."""
+    """Return a description of all properties of a field that the wire format depends on."""
     kind = _bare(field.type_name) or _Of.Type.Name(field.type)[len("TYPE_") :].lower()
     words = [f"{field.number},"]
     if field.proto3_optional:
@@ -120,21 +120,21 @@ def _bare(name: str) -> str:
 
 
 def _folder(given: Path) -> Path:
-    """Return the folder of a checkout where the interface's files lie."""
+    """Return the folder after a check that it contains the interface's files."""
     names = [file.name for file in FILES]
     missing = [name for name in names if not (given / name).is_file()]
     if missing:
         raise _CannotError(
-            f"{given} is no checkout of Fivetran's partner SDK: there is no {missing[0]} in it."
+            f"{given} is not a checkout of Fivetran's partner SDK: it has no {missing[0]}."
         )
     return given
 
 
 def _compiled(folder: Path) -> Sequence[Any]:
-    """Return the descriptors of the files in a folder.
+    """Return the file descriptors of the ``.proto`` files in a folder.
 
     Raises:
-        _CannotError: there is no compiler, or it does not take them.
+        _CannotError: The compiler is not installed, or it rejects the files.
     """
     try:
         import grpc_tools
@@ -150,7 +150,7 @@ def _compiled(folder: Path) -> Sequence[Any]:
             f"--proto_path={known}",
             f"--descriptor_set_out={told}",
         ]
-        if protoc.main(["protoc", *options, *sources]):  # it has said why on standard error
+        if protoc.main(["protoc", *options, *sources]):  # the reason is on standard error
             raise _CannotError(f"The .proto files in {folder} cannot be compiled.")
         files: Sequence[Any] = descriptor_pb2.FileDescriptorSet.FromString(told.read_bytes()).file
     return files

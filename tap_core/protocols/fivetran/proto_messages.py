@@ -1,9 +1,8 @@
-"""The messages of Fivetran's interface as classes of protobuf, and the way to its calls.
+"""Protobuf message classes of Fivetran's interface, built from `proto_descriptors`.
 
-Rules of the room: the classes are made of the description, each when it is first asked for, in a
-pool of descriptors of their own: another package that brings the same names, as Fivetran's do,
-neither hinders nor sees them. Every message is an attribute of this module by its own name.
-Works with protobuf 4.25 to 7.
+Each class is built at its first use, in a separate descriptor pool, so that other packages with
+the same message names, such as Fivetran's, do not conflict. Every message is an attribute of this
+module under its name. Works with protobuf 4.25 to 7.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _ENUMS: Final = frozenset(enum.__name__ for file in FILES for enum in file.enums
 
 
 def __getattr__(name: str) -> Any:
-    """Make the class of a message, and keep it."""
+    """Create and cache the class of a message."""
     try:
         described = _pool().FindMessageTypeByName(f"{PACKAGE}.{name}")
     except KeyError:
@@ -50,22 +49,22 @@ def __getattr__(name: str) -> Any:
 
 
 def rpcs(service: str) -> Mapping[str, Rpc]:
-    """Return the calls of a service by name.
+    """Return the rpcs of a service by name.
 
     Raises:
-        KeyError: there is no such service.
+        KeyError: The service is unknown.
     """
     return {name: calls for file in FILES for name, calls in file.services.items()}[service]
 
 
 def build_file_descriptors() -> Iterator[Any]:
-    """Yield the description as descriptors of files, each after those that it imports."""
+    """Yield a file descriptor for each file of the interface, after those that it imports."""
     return map(_file, FILES)
 
 
 @cache
 def _pool() -> Any:
-    """Return the pool that has these messages and nothing but them."""
+    """Return the descriptor pool that contains only these messages."""
     pool: Any = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
     for proto in build_file_descriptors():
@@ -96,10 +95,10 @@ def _file(file: ProtoFile) -> Any:
 
 
 def _fill(proto: Any, message: Message) -> None:
-    """Give a message its fields.
+    """Add the fields of a message to its descriptor.
 
-    A group of which one is present comes before the groups of one that protobuf makes for each
-    ``optional``: it asks for that order.
+    Real oneofs precede the synthetic ones that protobuf needs for each ``optional`` field; protobuf
+    requires that order.
     """
     groups = list(dict.fromkeys(field.oneof for field in message if field.oneof))
     groups += [_own_group(field) for field in message if field.label == "optional"]
@@ -125,7 +124,7 @@ def _own_group(field: Field) -> str:
 
 
 def _set_map(proto: Any, added: Any, field: Field) -> None:
-    """Make a map what it is on the wire: entries of a key and a value."""
+    """Define a map field as repeated key-value entries, its form on the wire."""
     words = field.name.split("_")
     entry = proto.nested_type.add(name=f"{''.join(word.capitalize() for word in words)}Entry")
     entry.options.map_entry = True

@@ -1,10 +1,10 @@
-"""From a record to the bytes of Fivetran's Record: one function per table, written for it.
+"""Encoder of records to the bytes of Fivetran's Record, with one generated function per table.
 
-Rules of the room: what a column's entry has before its value is encoded once, by the value's
-length; so a value is a look at its type, its bytes, and one join. Whatever is not met every day
-(another type, half of a letter) goes to `values`, which converts it or refuses it. An UPSERT has
-every selected column, null where the record lacks it; a DELETE has the keys; a row without a key
-cannot be. Column names enter the source as literals, everything else by names of our own.
+The bytes before each column's value are precomputed per value length, so that a value costs a type
+check, its encoding and one join. Rare values (other types, lone surrogates) are converted or
+refused by `value_conversion`. An UPSERT has every selected column, null if the record lacks it; a
+DELETE has the keys; a row without a key is an error. Column names enter the generated source only
+as literals; all other names are fixed.
 Source: Fivetran's Partner SDK, common.proto, ``ValueType``, and connector_sdk.proto, ``Record``.
 """
 
@@ -43,7 +43,7 @@ from tap_core.typing.inspect import TypeConformanceLevel
 __all__ = ["MAX_MESSAGE_BYTES", "RecordEncoder", "StreamSpec"]
 
 MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024 - 1024
-"""Bytes that a record may have, so that its message stays below Fivetran's limit."""
+"""Maximum size of a record in bytes, so that its message stays below Fivetran's limit."""
 
 _NAME_OF_ENTRY: Final = b"\x0a"
 _VALUE_OF_ENTRY: Final = b"\x12"
@@ -69,7 +69,7 @@ _TAGS: Final[Mapping[DataType, bytes]] = {
     DataType.JSON: b"\x72",
     DataType.XML: b"\x7a",
 }
-"""The field of a ValueType, by the column's type."""
+"""The tag of the ValueType field for each column type."""
 
 _BITS: Final = {DataType.SHORT: 16, DataType.INT: 32, DataType.LONG: 64}
 
@@ -78,7 +78,7 @@ _double: Final = Struct("<d").pack
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """Where records come from: the stream's name, what it declares, and how it is conformed."""
+    """A stream's name, declared properties, and conformance of undeclared values."""
 
     name: str
     properties: Mapping[str, Any]
@@ -87,7 +87,7 @@ class StreamSpec:
 
 
 class _Heads(dict[int, bytes]):
-    """What stands before a value of so many bytes: made when it is needed, and kept if short."""
+    """Cache of the bytes before a value, by the value's length; long lengths are not cached."""
 
     def __init__(self, make: Callable[[int], bytes]) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class _Heads(dict[int, bytes]):
 
 
 class _Whole(dict[int, bytes]):
-    """The entries of a column of whole numbers; small numbers are kept."""
+    """Cache of the entries of an integer column; only small numbers are cached."""
 
     def __init__(self, entry: _Entry, bits: int, refuse: Callable[[Any], NoReturn]) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class _Whole(dict[int, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The entry of one column in the map of a record's data."""
+    """The map entry of one column in a record's data."""
 
     name: bytes
     tag: bytes
@@ -133,17 +133,17 @@ class _Entry:
         return cls(utf8(column.name), _TAGS[kind], has_length)
 
     def head(self, length: int) -> bytes:
-        """Return what stands before a value of so many bytes."""
+        """Return the entry's bytes before a value of ``length`` bytes."""
         field = self.tag + encode_varint(length) if self.has_length else self.tag
         return self._before(len(field) + length) + field
 
     @property
     def null(self) -> bytes:
-        """The whole entry of a null."""
+        """The complete entry for null."""
         return self._before(len(_NULL)) + _NULL
 
     def _before(self, length: int) -> bytes:
-        """Return an entry up to its value, which has so many bytes."""
+        """Return the entry's bytes before a ValueType of ``length`` bytes."""
         inside = (
             encode_length_delimited(_NAME_OF_ENTRY, self.name)
             + _VALUE_OF_ENTRY
@@ -154,19 +154,22 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Coded:
-    """How one column is encoded."""
+    """Encoding of one column."""
 
     column: SourceColumn
     convert: Callable[[Any], bytes]
-    """The entry of any value, the careful way."""
+    """Function that encodes the entry of any value (the compatibility path)."""
     quick: str
-    """The expression of the entry, as source; VALUE stands for the value."""
+    """Source of the expression that encodes common values; VALUE is replaced by the value."""
     words: Mapping[str, Any]
-    """The names in it; their ``#`` stands for the number of the column."""
+    """The names in ``quick``; ``#`` is replaced by the column's number."""
 
 
 class RecordEncoder:
-    """``encode(record)`` gives the bytes of one record, ready to stand in a list of records."""
+    """Encoder of a table's records.
+
+    ``encode(record)`` returns the bytes of one record as an item of a list of records.
+    """
 
     def __init__(self, table: TableId, columns: Sequence[SourceColumn], source: StreamSpec) -> None:
         self._source = source
@@ -178,20 +181,20 @@ class RecordEncoder:
         self.encode: RecordBodyEncoder = self._compiled()
 
     def careful(self, record: Record) -> bytes:
-        """Encode a record of whatever values.
+        """Encode a record with any values, on the compatibility path.
 
         Raises:
-            DataError: a value does not fit its column, or a key is missing.
+            DataError: A value does not match its column, or a key is missing.
         """
         if self._deletes and record.get(DELETED_AT) is not None:
             return self.of_type(RecordType.DELETE, record)
         return self.of_type(RecordType.UPSERT, record)
 
     def of_type(self, kind: RecordType, record: Record) -> bytes:
-        """Encode what becomes of a row: an UPDATE has only what the record has.
+        """Encode a record of a record type; an UPDATE has only the properties of the record.
 
         Raises:
-            DataError: as `careful` does.
+            DataError: A value does not match its column, or a key is missing.
         """
         coded = self._identity if kind == RecordType.DELETE else self._coded
         if kind == RecordType.UPDATE:
@@ -202,14 +205,14 @@ class RecordEncoder:
         return self._frames[kind][len(data)] + data
 
     def body(self, record: Record) -> bytes:
-        """Encode a record, the quick way where that is possible."""
+        """Encode a record on the fast path, or on the compatibility path if that fails."""
         try:
             return self.encode(record)
         except ENCODING_ERRORS:
             return self.careful(record)
 
     def _framing(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
-        """Return what makes the bytes before a record's data, which has so many bytes."""
+        """Return a function from the length of a record's data to the bytes before the data."""
         schema = (
             b"" if table.schema is None else encode_length_delimited(b"\x0a", utf8(table.schema))
         )
@@ -221,14 +224,14 @@ class RecordEncoder:
             if length > MAX_MESSAGE_BYTES:
                 raise DataError(
                     f"Stream '{self._source.name}': a record has {length:,} bytes, and Fivetran"
-                    " takes no message beyond 128 MB. Leave out the column with the large value."
+                    " accepts no message above 128 MB. Exclude the column with the large value."
                 )
             return _RECORD + encode_varint(len(head) + length) + head
 
         return frame
 
     def _compiled(self) -> RecordBodyEncoder:
-        """Write the function for what is met every day."""
+        """Generate and compile the fast path for common values."""
         names: dict[str, Any] = {
             "join": b"".join,
             "frames": self._frames[RecordType.UPSERT],
@@ -249,12 +252,12 @@ class RecordEncoder:
             lines.append(f" if len(r) > {known}: look(r)")
         lines += [f" data = join(({''.join(f'{entry},' for entry in entries)}))"]
         lines += [" return frames[len(data)] + data"]
-        exec("\n".join(lines), names)  # noqa: S102 - of literals and our own words
+        exec("\n".join(lines), names)  # noqa: S102 - only literals and fixed names
         encode: RecordBodyEncoder = names["encode"]
         return encode
 
     def _look(self, record: Record) -> None:
-        """Say of properties that nobody declares that they have no column."""
+        """Report the undeclared properties of a record, which have no column."""
         known = {*self._source.properties, *(column.name for column in self.columns)}
         self._source.unmapped(tuple(name for name in map(str, record) if name not in known))
 
@@ -263,7 +266,7 @@ def _value(column: SourceColumn, record: Record) -> Any:
     return record if column.is_whole else record.get(column.name)
 
 
-# How one column is encoded
+# Encoding of a column
 
 
 def _coded(column: SourceColumn, source: StreamSpec) -> _Coded:
@@ -284,7 +287,7 @@ def _coded(column: SourceColumn, source: StreamSpec) -> _Coded:
 def _quick(
     column: SourceColumn, entry: _Entry, source: StreamSpec, words: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield expressions for what is met every day, each with the condition that it is that."""
+    """Yield an expression for each common kind of value, and the condition that selects it."""
     kind, refuse = column.kind.type, _refusal(column, source)
     if kind in {DataType.STRING, DataType.XML}:
         words["h#"] = _Heads(entry.head)
@@ -309,7 +312,7 @@ def _quick(
 def _texts(
     read: Callable[[str], bytes], entry: _Entry, refuse: Callable[[Any], NoReturn]
 ) -> Callable[[str], bytes]:
-    """Return what makes the entry of a text that stands for a day or an instant."""
+    """Return a function that encodes the entry of a date or datetime string."""
     heads = _Heads(entry.head)
 
     def made(text: str) -> bytes:
@@ -323,7 +326,7 @@ def _texts(
 
 
 def _converter(column: SourceColumn, entry: _Entry, source: StreamSpec) -> Callable[[Any], bytes]:
-    """Return what makes the entry of any value."""
+    """Return a function that encodes the entry of any value."""
     read, heads = _reader(column, source), _Heads(entry.head)
     refuse, null = _refusal(column, source), entry.null
 
@@ -342,7 +345,7 @@ def _converter(column: SourceColumn, entry: _Entry, source: StreamSpec) -> Calla
 
 
 def _reader(column: SourceColumn, source: StreamSpec) -> Callable[[Any], bytes | None]:
-    """Return what makes of a value the bytes that it has on the wire."""
+    """Return a function that encodes a value, without its entry; None is a null."""
     kind = column.kind
     if kind.type == DataType.JSON:
         if column.is_whole:
@@ -366,14 +369,14 @@ def _within(value: int, limit: int) -> int:
 
 
 def _refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], NoReturn]:
-    """Return what raises the error for a value; the value is not in it."""
+    """Return a function that raises the error for a value, without showing the value."""
     start = f"Stream '{source.name}': "
 
     def refuse(value: Any) -> NoReturn:
         if value is None:
             raise DataError(
                 f"{start}a record has no value for its key '{column.name}'. Each record needs"
-                " one: give it in post_process, or say other primary_keys."
+                " one: set it in post_process, or declare other primary_keys."
             )
         kind = column.kind
         size = f"({kind.precision}, {kind.scale})" if kind.type == DataType.DECIMAL else ""

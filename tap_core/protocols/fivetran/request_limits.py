@@ -1,9 +1,9 @@
-"""Receiving requests: how much memory those of all calls may take, and whose turn it is.
+"""Reception of requests, with a limit on the memory of all requests together.
 
-gRPC reads a message only when it is asked to, and then reads all of it. So calls ask one after
-the other, and what their requests hold afterwards is counted until each call has ended. A client
-that opens calls and sends nothing holds up the others for a moment only. Source: gRPC core,
-"Flow control"; Protocol Buffers, "Encoding".
+gRPC reads a message only on request, and then completely. Therefore calls read one after the
+other, and the memory of each request is counted until its call has ended. A client that opens
+calls and sends nothing delays the others only briefly.
+Source: gRPC core, "Flow control"; Protocol Buffers, "Encoding".
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ __all__ = [
 ]
 
 MESSAGE_LIMIT: Final = 128 * 1024 * 1024
-"""Bytes of a message: Fivetran's limit, both ways."""
+"""Fivetran's maximum message size in bytes, for requests and responses."""
 
 _PATIENCE_SECONDS: Final = 0.2
-"""How long a message is received while other calls wait for their turn."""
+"""Maximum time to receive a message while other calls wait."""
 
 _SLOW_SECONDS: Final = 15.0
-"""How long one large or slow message is received beside the others."""
+"""Maximum time to receive one large or slow message concurrently with others."""
 
 _COPIES: Final = 4
-"""Copies of a text that are in memory at once: parsed, decoded, checked, repeated in an error."""
+"""Copies of a string in memory at once: parsed, decoded, checked, quoted in an error."""
 
 _VALUE_BYTES: Final = 1_000
-"""What a value of a message may take in memory, however short it is written."""
+"""Estimated memory of a value of a message, however short it is on the wire."""
 
 _JSON_BYTES: Final = 128
-"""The same of a value of JSON, of which a comma tells."""
+"""Estimated memory of a JSON value; values are counted by commas."""
 
-# How a value is written, in the lowest three bits of its tag.
+# Wire types, the lowest three bits of a tag.
 _VARINT: Final = 0
 _SIXTY_FOUR: Final = 1
 _DELIMITED: Final = 2
@@ -53,9 +53,9 @@ _THIRTY_TWO: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What the calls under way may take together.
+    """Limits of the active calls.
 
-    ``calls`` run at once; a request has at most ``message`` bytes, and the requests of all
+    At most ``calls`` run at once; a request has at most ``message`` bytes, and the requests of all
     calls hold at most ``held`` bytes of memory, as `estimate_memory` counts them.
     """
 
@@ -65,12 +65,12 @@ class RequestLimits:
 
 
 class RequestTooLargeError(Exception):
-    """A request is larger than what is left for it, in words for people."""
+    """A request needs more memory than is left, with a message for users."""
 
 
 @dataclass(eq=False, slots=True)
 class _Turn:
-    """A call whose request is being received, for so long as nobody else waits."""
+    """A call that is receiving its request, until ``until`` if other calls wait."""
 
     context: Any
     until: float = 0.0
@@ -78,7 +78,7 @@ class _Turn:
 
 
 class RequestReceiver:
-    """Receives the requests of one server."""
+    """Receiver of the requests of one server."""
 
     def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
@@ -89,14 +89,15 @@ class RequestReceiver:
 
     @contextmanager
     def request(self, requests: Iterator[bytes], context: Any, kind: Any) -> Iterator[Any]:
-        """Receive and read the request of a call; what it holds counts until the block ends.
+        """Receive and parse the request of a call; its memory is counted until the block ends.
 
-        ``kind`` is the class of its message. A client that sends nothing has sent an empty one;
-        a call whose request does not arrive while others wait is cancelled.
+        ``kind`` is the class of the message. A client that ends its stream without a message has
+        sent an
+        empty request. A call whose request does not arrive while others wait is cancelled.
 
         Raises:
-            TooLargeError: all calls together would hold too much.
-            ValueError, DecodeError: it is not such a message.
+            RequestTooLargeError: All calls together would hold too much memory.
+            ValueError, DecodeError: The bytes are not a valid message of this class.
         """
         turn = _Turn(context)
         self._await(turn)
@@ -105,7 +106,7 @@ class RequestReceiver:
             self._arrived(turn)
             size = estimate_memory(data, kind.DESCRIPTOR, self._limits.held)
             if (held := self._reserve(size)) is not None:
-                del data  # an error keeps alive what its frames have
+                del data  # the error's traceback would keep it in memory
                 raise self._too_large(size, held)
         finally:
             self._end(turn)
@@ -118,7 +119,7 @@ class RequestReceiver:
                 self._held -= size
 
     def _reserve(self, size: int) -> int | None:
-        """Count what a request holds; return None, or what is held where there is no room."""
+        """Count a request's memory; return the memory in use if the limit would be exceeded."""
         with self._changed:
             if self._held + size > self._limits.held:
                 return self._held
@@ -144,12 +145,12 @@ class RequestReceiver:
             self._now = turn
 
     def _arrived(self, turn: _Turn) -> None:
-        """Note that a request is here: its client holds nobody up any more."""
+        """Mark a request as received, so that its client no longer delays other calls."""
         with self._changed:
             turn.has_arrived = True
 
     def _put_aside(self, turn: _Turn) -> None:
-        """Let the next one have its turn: one goes on receiving beside it, any more are ended."""
+        """Let the next call receive; one slow call continues, further ones are cancelled."""
         self._now = None
         slow = self._slow
         if slow is not None and (slow.has_arrived or slow.until > time.monotonic()):
@@ -170,12 +171,12 @@ class RequestReceiver:
 
 
 def estimate_memory(request: bytes, kind: Any, most: int) -> int:
-    """Return how many bytes of memory a request may take when it is read and worked on.
+    """Return an estimate of the memory in bytes that parsing and handling a request may take.
 
-    It is exact enough up to ``most``, and above it only larger than that.
+    An estimate above ``most`` only means that the request is too large.
 
     Raises:
-        ValueError: it is not a message.
+        ValueError: The bytes are not a valid message.
     """
     values = count_values(request, kind, most // _VALUE_BYTES)
     json = len(request) + request.count(b",") * _JSON_BYTES
@@ -183,13 +184,13 @@ def estimate_memory(request: bytes, kind: Any, most: int) -> int:
 
 
 def count_values(data: bytes, kind: Any, most: int) -> int:
-    """Return how many values a message has, those of messages in it too; stop beyond ``most``.
+    """Return the number of values in a message and its nested messages; stop beyond ``most``.
 
     ``kind`` is the message's descriptor. A value takes two bytes on the wire and hundreds in
     memory.
 
     Raises:
-        ValueError: it is not a message.
+        ValueError: The bytes are not a valid message.
     """
     count = 0
     rest = [(kind, 0, len(data))]
@@ -212,7 +213,7 @@ def count_values(data: bytes, kind: Any, most: int) -> int:
 
 
 def _size(data: bytes, at: int, wire: int) -> tuple[int, int]:
-    """Return the bytes of a value and where it begins; the marks of groups have none."""
+    """Return the size of a value and the offset of its content; group markers have size 0."""
     if wire == _DELIMITED:
         return read_varint(data, at)
     if wire == _VARINT:

@@ -1,7 +1,7 @@
-"""A schema of settings taken apart: what an object has, and by which words it is completed.
+"""Flattening of a settings schema: merged ``allOf``, branches of unions, and conditional rules.
 
-Rules of the room: pure; what is given is never changed. The members of ``allOf`` are one schema,
-in which the schema's own words go first; an alternative to null alone is none.
+Input schemas are never changed. The members of ``allOf`` are merged, and the schema's own keywords
+take precedence. A union of one schema and null counts as that schema.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from tap_core.types import JsonSchema
 __all__ = ["FlattenedSchema", "Schema", "flatten_schema", "get_branches", "merge_subschemas"]
 
 Schema: TypeAlias = Mapping[str, Any]
-"""A JSON Schema that is an object, without references."""
+"""A JSON Schema without references."""
 
 _ALTERNATIVES: Final = ("oneOf", "anyOf")
 _DEPENDENT: Final = ("dependentRequired", "dependencies")
 _TOGETHER: Final = ("properties", *_DEPENDENT)
-"""Words whose values are joined where several parts have them."""
+"""Keywords whose values are merged if several parts have them."""
 
 
 @dataclass(frozen=True)
 class FlattenedSchema:
-    """An object: its properties, those that must be there, and what else is said of them.
+    """An object schema: its properties, its required properties, and its conditional parts.
 
-    ``branches`` are objects of which it is one as well, ``rules`` schemas with an ``if``;
-    ``dependents`` names properties that must be there where another one is.
+    ``branches`` are the alternatives of a union, ``rules`` are schemas with an ``if``;
+    ``dependents``
+    maps a property to the properties that it requires.
     """
 
     properties: Mapping[str, Schema]
@@ -39,7 +40,7 @@ class FlattenedSchema:
 
 
 def merge_subschemas(schema: Schema) -> JsonSchema:
-    """Return a schema whose ``allOf`` has rules only, and that has no lone alternative."""
+    """Return a schema with merged ``allOf`` (only rules remain) and merged single alternatives."""
     whole = _joined(schema)
     for word in _ALTERNATIVES:
         real = _real(whole.get(word))
@@ -50,7 +51,7 @@ def merge_subschemas(schema: Schema) -> JsonSchema:
 
 
 def get_branches(schema: Schema) -> tuple[Schema, ...]:
-    """Return the alternatives of a schema where each is an object with properties."""
+    """Return the alternatives of a schema if each of them is an object with properties."""
     for word in _ALTERNATIVES:
         real = _real(schema.get(word))
         if len(real) > 1 and all(isinstance(each.get("properties"), Mapping) for each in real):
@@ -59,7 +60,7 @@ def get_branches(schema: Schema) -> tuple[Schema, ...]:
 
 
 def flatten_schema(schema: Schema) -> FlattenedSchema:
-    """Return what an object consists of."""
+    """Return the flattened form of an object schema."""
     whole = merge_subschemas(schema)
     properties = whole.get("properties") or {}
     dependents = {
@@ -78,13 +79,13 @@ def flatten_schema(schema: Schema) -> FlattenedSchema:
 
 
 def _real(alternatives: Any) -> list[Schema]:
-    """Return the alternatives that are not just null."""
+    """Return the alternatives other than null."""
     found = alternatives if isinstance(alternatives, list) else []
     return [each for each in found if isinstance(each, Mapping) and each.get("type") != "null"]
 
 
 def _joined(schema: Schema) -> JsonSchema:
-    """Return a schema with the members of its ``allOf`` in it, but for those with rules."""
+    """Return a schema merged with the members of its ``allOf``, except those with rules."""
     members = list(_members(schema))
     if not members:
         return dict(schema)
@@ -107,7 +108,7 @@ def _members(schema: Schema) -> Iterator[Schema]:
 
 
 def _split(schema: JsonSchema) -> Iterator[Schema]:
-    """Yield a member of ``allOf`` and the rules within it apart."""
+    """Yield a member of ``allOf`` without its rules, and then each of its rules."""
     rules = schema.pop("allOf", ())
     yield schema
     yield from rules

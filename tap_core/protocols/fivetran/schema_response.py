@@ -1,7 +1,7 @@
-"""The answer to Schema, and a change of it: tables as messages.
+"""The SchemaResponse and the SchemaChange messages of a connector.
 
-Rules of the room: what is told is the same each time, in the order of the streams' names and of
-their properties. Source: Fivetran's Partner SDK, connector_sdk.proto, ``SchemaResponse``.
+Tables and columns keep a stable order: that of the streams' names and of their properties.
+Source: Fivetran's Partner SDK, connector_sdk.proto, ``SchemaResponse``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["schema_change", "schema_response"]
 
 
 def schema_response(tables: Sequence[SourceTable], *, can_select: bool = True) -> Any:
-    """Return what Schema answers; ``can_select``: tables and columns can be selected."""
+    """Return the SchemaResponse; ``can_select`` is True if tables and columns can be selected."""
     return proto_messages.SchemaResponse(selection_not_supported=not can_select, **_lists(tables))
 
 
 def schema_change(table: SourceTable) -> Any:
-    """Return the response of Update that tells how a table is from now on."""
+    """Return the UpdateResponse with the new schema of a table."""
     return proto_messages.UpdateResponse(
         schema_change=proto_messages.SchemaChange(**_lists([table]))
     )

@@ -1,11 +1,13 @@
-"""What Fivetran's user wants of a source, onto the catalog of a tap.
+"""Application of a Fivetran user's selection to the catalog of a tap.
 
-Rules of the room: keys are always wanted, of a table that is. What the user was never asked about
-(a new schema, table or column) is wanted as the selection says of new ones. No selection means
-what the tap itself selects. A replication key that is not wanted is read, for the state, and not
-sent. Where a stream map makes several tables of a stream, or renames columns, the stream is read
-whole and what is not wanted is left out on the way. Source: Fivetran's Partner SDK,
-connector_sdk.proto, ``Selection``.
+- Keys of a selected table are always selected.
+- New schemas, tables and columns are selected if the selection includes new ones. Without a
+  selection, the tap's own selection applies.
+- An unselected replication key is read for the state but not sent.
+- If a stream map splits a stream into several tables or renames columns, all of the stream is read
+  and the unselected parts are dropped before sending.
+
+Source: Fivetran's Partner SDK, connector_sdk.proto, ``Selection``.
 """
 
 from __future__ import annotations
@@ -24,17 +26,17 @@ __all__ = ["Selection", "TableSelection", "build_catalog"]
 
 @dataclass(frozen=True, slots=True)
 class TableSelection:
-    """What is wanted of a table: columns by name, and whether others are."""
+    """The selected columns of a table by name; ``others`` is True if other columns are selected."""
 
     columns: Mapping[str, bool] = field(default_factory=dict)
     others: bool = True
 
     def takes(self, column: SourceColumn) -> bool:
-        """Tell whether a column is wanted; a key always is."""
+        """Return True if a column is selected; a key always is."""
         return column.is_key or self.columns.get(column.name, self.others)
 
     def narrowed(self, table: SourceTable) -> SourceTable:
-        """Return a table with the columns that are wanted."""
+        """Return a table with only its selected columns."""
         return replace(table, columns=tuple(filter(self.takes, table.columns)))
 
 
@@ -43,18 +45,18 @@ _ALL = TableSelection()
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is wanted of a source; made by `of`."""
+    """The selection of a whole source; created by `of`."""
 
     tables: Mapping[TableId, TableSelection | None] = field(default_factory=dict)
-    """What is wanted of tables, None for nothing."""
+    """The selection of each table; None if it is not selected."""
     schemas: Mapping[str | None, bool] = field(default_factory=dict)
-    """Whether other tables of a schema are wanted."""
+    """By schema: True if its other tables are selected."""
     others: bool = True
-    """Whether tables of other schemas are."""
+    """True if tables of other schemas are selected."""
 
     @classmethod
     def of(cls, request: Any) -> Selection | None:
-        """Read the selection of an UpdateRequest, None where it has none."""
+        """Return the selection of an UpdateRequest, or None if it has none."""
         kind = request.selection.WhichOneof("selection") if request.HasField("selection") else None
         if kind is None:
             return None
@@ -72,7 +74,7 @@ class Selection:
         return cls(tables, new, others=found.include_new_schemas)
 
     def of_table(self, table: TableId) -> TableSelection | None:
-        """Return what is wanted of a table, None for nothing."""
+        """Return the selection of a table, or None if the table is not selected."""
         if table in self.tables:
             return self.tables[table]
         return _ALL if self.schemas.get(table.schema, self.others) else None
@@ -92,7 +94,7 @@ def build_catalog(
     tables: Iterable[SourceTable],
     wanted: Callable[[TableId], TableSelection | None],
 ) -> Catalog:
-    """Return the tap's catalog that reads what is wanted of its tables."""
+    """Return the tap's catalog that selects what the user selected of its tables."""
     by_stream: dict[str, list[SourceTable]] = {name: [] for name in streams}
     for table in tables:
         by_stream[table.stream].append(table)
@@ -106,7 +108,7 @@ def build_catalog(
 def _entry(
     stream: DiscoveredStream, choices: list[tuple[SourceTable, TableSelection]]
 ) -> CatalogEntry:
-    """Return the entry of a stream of which so much is wanted."""
+    """Return the catalog entry of a stream with the selection of its tables applied."""
     entry = catalog_entry(stream, is_wanted=bool(choices))
     declared = entry.schema.properties or {}
     for name in declared:
@@ -119,11 +121,11 @@ def _entry(
 def _is_wanted(
     name: str, declared: Mapping[str, Any], choices: list[tuple[SourceTable, TableSelection]]
 ) -> bool:
-    """Tell whether a property has to be read."""
+    """Return True if a property must be read."""
     if len(choices) != 1:
         return True
     [(table, choice)] = choices
     own = {column.name: column for column in table.columns}
     if table.is_mapped or not own.keys() <= declared.keys():
-        return True  # a map may make any column of it, and one column takes the whole record
+        return True  # a map may use it for any column, or a column holds the whole record
     return name in own and choice.takes(own[name])

@@ -1,9 +1,8 @@
-"""A tap's streams as Fivetran's tables: their names and columns.
+"""Names and columns of the Fivetran tables of a tap's streams.
 
-Rules of the room: without protobuf. Stream maps and flattening are part of what a stream is: the
-tables are those that go out, and Schema and Update tell the same ones. Schemas are told where
-every stream has one; else the tables have the tap's own names for its streams. No two tables
-have one name.
+Stream maps and flattening are applied first: the tables are those that are sent, and Schema and
+Update report the same ones. Schemas are used if every stream has a namespace; otherwise tables
+have the tap's stream names. Table names are unique.
 """
 
 from __future__ import annotations
@@ -34,28 +33,28 @@ _Inclusion = Metadata.InclusionType
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A table: ``name`` is what the tap calls it, ``stream`` the stream that it is made of."""
+    """A Fivetran table; ``name`` is the tap's name of it, ``stream`` that of its stream."""
 
     id: TableId
     columns: tuple[SourceColumn, ...]
     name: str
     stream: str
     is_mapped: bool = False
-    """Whether stream maps or flattening make it of the stream."""
+    """True if stream maps or flattening change the stream."""
 
     def differs_from(self, told: SourceTable) -> bool:
-        """Tell whether it has a column that was not told like that; fewer are no difference."""
+        """Return True if a column is new or changed since ``told``; fewer columns do not count."""
         return not set(self.columns) <= set(told.columns)
 
     def joined(self, told: SourceTable) -> SourceTable:
-        """Return what was told of it before, with the columns as they are now."""
+        """Return the table with the columns of ``told`` added; current definitions win."""
         own = {column.name: column for column in self.columns}
         before = {column.name: column for column in told.columns}
         return replace(self, columns=tuple({**before, **own}.values()))
 
 
 def identity_name(streams: Iterable[DiscoveredStream]) -> Catalog:
-    """Return the catalog that has selected what the tap does not leave out by itself."""
+    """Return the catalog with the tap's default selection of streams."""
     catalog = Catalog()
     for stream in streams:
         root = get_catalog_entry(stream).metadata.root
@@ -66,7 +65,7 @@ def identity_name(streams: Iterable[DiscoveredStream]) -> Catalog:
 
 
 def select_all(streams: Iterable[DiscoveredStream]) -> Catalog:
-    """Return the catalog that has all selected that can be."""
+    """Return the catalog that selects all streams and properties that can be selected."""
     catalog = Catalog()
     for stream in streams:
         entry = catalog_entry(stream, is_wanted=True)
@@ -77,7 +76,7 @@ def select_all(streams: Iterable[DiscoveredStream]) -> Catalog:
 
 
 def catalog_entry(stream: DiscoveredStream, *, is_wanted: bool) -> CatalogEntry:
-    """Return a copy of a stream's entry, wanted or not, with every word of its schema."""
+    """Return a copy of a stream's catalog entry with its complete schema, selected or not."""
     entry = deepcopy(get_catalog_entry(stream))
     root = entry.metadata.root
     if root.inclusion != _Inclusion.UNSUPPORTED:
@@ -87,30 +86,30 @@ def catalog_entry(stream: DiscoveredStream, *, is_wanted: bool) -> CatalogEntry:
 
 
 def add_column(catalog: Catalog, stream: DiscoveredStream, entry: CatalogEntry) -> None:
-    """Add an entry under the names by which a tap looks for it."""
+    """Add a stream's entry to a catalog under both names by which a tap looks it up."""
     for name in (stream.tap_stream_id, stream.name):
         catalog[name] = entry
 
 
 def _whole(schema: Any) -> Schema:
-    """Return a schema that keeps what a catalog leaves out, such as the digits of a decimal."""
+    """Return a schema with the keywords that a catalog omits, such as a decimal's precision."""
     made = Schema.from_dict(schema)
     told = made.to_dict()
     made.extras |= {word: deepcopy(value) for word, value in schema.items() if word not in told}
     for name, inner in (made.properties or {}).items():
         if isinstance(inner, Schema):
-            assert made.properties is not None  # noqa: S101  they are being walked
+            assert made.properties is not None  # noqa: S101  for the type checker
             made.properties[name] = _whole(schema["properties"][name])
     return made
 
 
 def build_tables(streams: Mapping[str, DiscoveredStream]) -> tuple[SourceTable, ...]:
-    """Return the tables of a tap's streams, with the columns that are selected of each.
+    """Return the tables of a tap's streams with their selected columns.
 
-    The stream maps must have been made.
+    The stream maps must have been created.
 
     Raises:
-        DiscoveryError: two of them have one name.
+        DiscoveryError: Two tables have the same name.
     """
     has_schemas = bool(streams) and all(stream.namespace for stream in streams.values())
     tables = [table for stream in streams.values() for table in _build_tables(stream, has_schemas)]
@@ -123,7 +122,7 @@ def build_tables(streams: Mapping[str, DiscoveredStream]) -> tuple[SourceTable, 
         if count > 1:
             raise DiscoveryError(
                 f"{count} tables are called '{known}': stream maps give streams the same name."
-                " Give each a name of its own."
+                " Give each stream a different name."
             )
     return tuple(told)
 

@@ -1,8 +1,8 @@
-"""Days and instants as protobuf's timestamps.
+"""Dates and datetimes as protobuf Timestamp messages.
 
-Rules of the room: seconds since 1970, and nanoseconds that are always added, so that what is
-before 1970 is exact too. Digits of a text beyond nanoseconds are cut. What says no zone is UTC,
-as everywhere in this project. Source: Protocol Buffers, ``google.protobuf.Timestamp``.
+A Timestamp has seconds since 1970 and nanoseconds that are always added, so that times before 1970
+are exact too. Digits beyond nanoseconds are truncated. A datetime without a time zone is UTC.
+Source: Protocol Buffers, ``google.protobuf.Timestamp``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tap_core.state.comparison import parse_instant
 
 __all__ = ["encode_date", "encode_datetime", "encode_datetime_text", "encode_timestamp"]
 
-_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  what is compared with it is of UTC
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  compared only with UTC values
 _EPOCH_UTC: Final = _EPOCH.replace(tzinfo=timezone.utc)
 _FIRST_DAY: Final = _EPOCH.toordinal()
 _DAY: Final = 86_400
@@ -28,7 +28,7 @@ _read = datetime.fromisoformat
 
 
 class _Hours(dict[int, bytes]):
-    """What stands behind the last fourteen bits of seconds, which is the same for hours."""
+    """Cache of the varint bytes after the lowest 14 bits of the seconds, which rarely change."""
 
     def __missing__(self, high: int) -> bytes:
         made = encode_varint(high)
@@ -43,11 +43,11 @@ _hours: Final = _Hours()
 _SECONDS: Final = tuple(b"\x08" + low for low in LOW_BYTES_TABLE)
 _NANOS: Final = tuple(b"\x10" + low for low in LOW_BYTES_TABLE)
 _LONG: Final = 1 << 28
-"""Nanoseconds from which they take five bytes."""
+"""Smallest number of nanoseconds whose varint takes five bytes."""
 
 
 def encode_timestamp(seconds: int, nanos: int = 0) -> bytes:
-    """Return the message of an instant; zeros are not written."""
+    """Return the bytes of a Timestamp message; zeros are omitted."""
     if seconds > LOW_BITS:
         made = _SECONDS[seconds & LOW_BITS] + _hours[seconds >> 14]
     else:
@@ -59,10 +59,10 @@ def encode_timestamp(seconds: int, nanos: int = 0) -> bytes:
 
 
 def encode_datetime_text(text: str) -> bytes:
-    """Return the instant that a text stands for.
+    """Return the Timestamp of a datetime string.
 
     Raises:
-        ValueError: it stands for none.
+        ValueError: The string is not a datetime.
     """
     plain = text
     if text[-1:] == "Z":
@@ -73,25 +73,25 @@ def encode_datetime_text(text: str) -> bytes:
         return _rare(text)
     try:
         since = _read(plain) - _EPOCH
-    except (ValueError, TypeError):  # the second: there is another zone
+    except (ValueError, TypeError):  # TypeError: it has another time zone
         return _rare(text)
     return encode_timestamp(since.days * _DAY + since.seconds, since.microseconds * 1_000)
 
 
 def encode_datetime(value: Any) -> bytes:
-    """Return the instant that a date-time, a date or a text stands for.
+    """Return the Timestamp of a datetime, a date or a string.
 
     Raises:
-        ValueError: it stands for none.
+        ValueError: The value is not a datetime.
     """
     return encode_datetime_text(value) if type(value) is str else _rare(value)
 
 
 def encode_date(value: Any) -> bytes:
-    """Return the midnight of UTC at which a day begins.
+    """Return the Timestamp of a date: its midnight in UTC.
 
     Raises:
-        ValueError: the value is no day, or is a time of one.
+        ValueError: The value is not a date, or has a time other than midnight UTC.
     """
     if isinstance(value, str) and len(value) == _DAY_LENGTH:
         value = date.fromisoformat(value)
@@ -99,18 +99,18 @@ def encode_date(value: Any) -> bytes:
         return encode_timestamp((value.toordinal() - _FIRST_DAY) * _DAY)
     found = parse_instant(value)
     if found is None:
-        raise ValueError("no day")
+        raise ValueError("not a date")
     moment, beyond = found
     offset = moment.utcoffset()
     if beyond or offset or moment.time() != datetime.min.time():
-        raise ValueError("a time of a day")
+        raise ValueError("a date with a time of day")
     return encode_timestamp((moment.toordinal() - _FIRST_DAY) * _DAY)
 
 
 def _rare(value: Any) -> bytes:
     found = parse_instant(value)
     if found is None:
-        raise ValueError("no instant")
+        raise ValueError("not a datetime")
     moment, beyond = found
     since: timedelta = moment - _EPOCH_UTC
     nanos = since.microseconds * 1_000 + int(beyond[:3].ljust(3, "0"))

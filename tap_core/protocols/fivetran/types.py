@@ -1,34 +1,34 @@
-"""JSON Schema to the types of Fivetran's columns.
+"""Conversion of JSON Schema types to the types of Fivetran's columns.
 
-Rules of the room: pure, and without protobuf. Only what a schema says counts, and a value of
-the schema always fits the column: what is left open becomes JSON, which holds any value. Null is
-no type. References are written out before a schema comes here; one that is left says nothing.
+The column type accepts every value that the schema allows; an open schema becomes JSON, which
+accepts any value. Null is not a type. References must be inlined before; a remaining one is
+ignored.
 
 ==============================================  ==============================================
-a schema says                                   the column is
+Schema                                          Column type
 ==============================================  ==============================================
 boolean                                         BOOLEAN
-integer                                         LONG; SHORT or INT where the bounds are those
-                                                of a machine (up to 32,767 or 2,147,483,647):
-                                                others are what an author expects, and
-                                                nothing holds values to them; DECIMAL where a
-                                                bound is beyond 64 bits
-number                                          DOUBLE, also of ``format: float``, as sources
-                                                that say so send more digits than a float has
-number with ``multipleOf``, and any             DECIMAL of so many places; without bounds or
-``x-singer.decimal``                            digits of 38 digits in all
-text, ``date-time``                             UTC_DATETIME; NAIVE_DATETIME where the schema
-                                                says that it has no zone (``airbyte_type``)
-text, ``date``                                  NAIVE_DATE
-text in base64 (``contentEncoding``)            BINARY
-text of XML (``contentMediaType``)              XML
-other text, times of day and durations too      STRING
-several types                                   their common number type, or STRING where all
-                                                are text, else JSON
-object, array, or no type at all                JSON
+integer                                         LONG; SHORT or INT if the bounds are machine
+                                                limits (maximum 32,767 or 2,147,483,647), as
+                                                other bounds are expectations that sources
+                                                may violate; DECIMAL if a bound is beyond 64
+                                                bits
+number                                          DOUBLE, also for ``format: float``, as sources
+                                                with it send more digits than a float has
+number with ``multipleOf``, and any             DECIMAL with that scale; with 38 digits if no
+``x-singer.decimal``                            bounds or digits are declared
+string, ``date-time``                           UTC_DATETIME; NAIVE_DATETIME if the schema
+                                                declares no time zone (``airbyte_type``)
+string, ``date``                                NAIVE_DATE
+string in base64 (``contentEncoding``)          BINARY
+string of XML (``contentMediaType``)            XML
+other strings, also times and durations         STRING
+several types                                   their common number type, or STRING if all
+                                                are strings, else JSON
+object, array, or no type                       JSON
 ==============================================  ==============================================
 
-A key is never JSON, which many destinations cannot compare: it is STRING then.
+A key of type JSON becomes STRING, because many destinations cannot compare JSON.
 Source: Fivetran's Partner SDK, common.proto, ``DataType``.
 """
 
@@ -59,7 +59,7 @@ _Schema = Mapping[str, Any]
 
 
 class ColumnType(NamedTuple):
-    """What a column holds; ``precision`` and ``scale`` are those of a DECIMAL, else 0."""
+    """Type of a column; ``precision`` and ``scale`` are those of a DECIMAL, else 0."""
 
     type: DataType
     precision: int = 0
@@ -69,12 +69,12 @@ class ColumnType(NamedTuple):
 _JSON: Final = ColumnType(DataType.JSON)
 _STRING: Final = ColumnType(DataType.STRING)
 _UNSIZED: Final = ColumnType(DataType.DECIMAL, MAX_DIGITS, 18)
-"""A decimal whose digits nobody declares."""
+"""The type of a decimal without declared digits."""
 
 _MOST_PLACES: Final = MAX_DIGITS - 1
 
 _WHOLE: Final = {DataType.SHORT: (5, -(2**15), 2**15 - 1), DataType.INT: (10, -(2**31), 2**31 - 1)}
-"""The digits, and the lowest and highest value, of the narrow whole numbers."""
+"""Digits, minimum and maximum of the narrow integer types."""
 
 _DIGITS_OF_LONG: Final = 19
 _RANKS: Final = (DataType.SHORT, DataType.INT, DataType.LONG)
@@ -83,7 +83,7 @@ _NO_ZONE: Final = "timestamp_without_timezone"
 
 
 def to_column_type(schema: Any) -> ColumnType:
-    """Return the type of the column of a property."""
+    """Return the column type of a property with a schema."""
     variants = list(split_variants(schema))
     found = {_one(kind, variant) for kind, variant in variants}
     if len(found) == 1:
@@ -94,13 +94,13 @@ def to_column_type(schema: Any) -> ColumnType:
 
 
 def to_key_type(schema: Any) -> ColumnType:
-    """Return the type of the column of a property that identifies a row."""
+    """Return the column type of a key property, which is never JSON."""
     found = to_column_type(schema)
     return _STRING if found == _JSON else found
 
 
 def _common(found: set[ColumnType]) -> ColumnType | None:
-    """Return the one type of numbers that takes the values of all, None where there is none."""
+    """Return the number type that accepts the values of all types, or None."""
     types = {each.type for each in found}
     if not types:
         return None
@@ -112,7 +112,7 @@ def _common(found: set[ColumnType]) -> ColumnType | None:
 
 
 def _one(kind: str, schema: _Schema) -> ColumnType:
-    """Return the type for values of one JSON type."""
+    """Return the column type for values of one JSON type."""
     if kind == "boolean":
         return ColumnType(DataType.BOOLEAN)
     if kind == "integer":
@@ -143,7 +143,7 @@ def _number(schema: _Schema) -> ColumnType:
 
 
 def _whole_digits(low: Decimal | None, high: Decimal | None) -> int | None:
-    """Return the digits before the point that bounds leave, None where one is missing."""
+    """Return the number of integer digits within both bounds, or None if a bound is missing."""
     if low is None or high is None:
         return None
     return max(get_integer_digits(low), get_integer_digits(high))
@@ -164,7 +164,7 @@ def _text(schema: _Schema) -> ColumnType:
 
 
 def _declared(schema: _Schema) -> ColumnType:
-    """Return the decimal of ``precision`` and ``scale``, where they are declared."""
+    """Return the decimal type of the declared ``precision`` and ``scale``."""
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
         return _UNSIZED
@@ -175,7 +175,7 @@ def _declared(schema: _Schema) -> ColumnType:
 
 
 def _sized(whole: int | None, places: int) -> ColumnType:
-    """Return the widest decimal of so many places, or the usual one where none is wide enough."""
+    """Return a 38-digit decimal with ``places`` as scale, limited to 18 if that is too wide."""
     wanted = MIN_INTEGER_DIGITS if whole is None else whole
     if wanted + places <= MAX_DIGITS:
         return ColumnType(DataType.DECIMAL, MAX_DIGITS, places)
@@ -183,7 +183,7 @@ def _sized(whole: int | None, places: int) -> ColumnType:
 
 
 def _common_decimal(types: Sequence[ColumnType]) -> ColumnType:
-    """Return the decimal that takes the values of all exactly; JSON beyond 38 digits."""
+    """Return the decimal type that accepts all values exactly, or JSON beyond 38 digits."""
     scale = max(each.scale for each in types)
     digits = max(map(_whole_digits_of_type, types)) + scale
     return ColumnType(DataType.DECIMAL, digits, scale) if digits <= MAX_DIGITS else _JSON

@@ -1,11 +1,14 @@
-"""One Update: a tap is synced in a thread of its own while its responses leave.
+"""One Update call: a tap syncs in a separate thread while its responses are sent.
 
-Rules of the room: the tap is made here, as Update needs no Schema before it. No state, an empty
-one and ``{}`` mean that nothing was synced. What is not wanted is not read, and its state stays
-as it is. Whoever made the call may leave at any time: the sync ends at its next record, and
-nothing of it hinders another. What a sync fails with is raised behind all that it has sent, a
-state included. Source: Fivetran's Partner SDK development guide, "Update", and
-connector_sdk.proto, ``UpdateRequest``.
+- The tap is created for the call, because Update requires no Schema call before it. A missing
+  state,
+  an empty one and ``{}`` mean that nothing was synced.
+- Unselected streams are not read, and their state is unchanged.
+- The client may end the call at any time; the sync then stops at its next record, without effect
+  on other calls. A sync's error is raised after all its responses, including a state, were sent.
+
+Source: Fivetran's Partner SDK development guide, "Update", and connector_sdk.proto,
+``UpdateRequest``.
 """
 
 from __future__ import annotations
@@ -33,23 +36,23 @@ __all__ = ["UpdateCall", "UpdateLog", "discover_tables", "parse_state", "update"
 _logger = logging.getLogger(__name__)
 
 UpdateLog: TypeAlias = Mapping[TableId, SourceTable]
-"""Tables as they were told before."""
+"""Tables that Fivetran already knows, by ID."""
 
 
 class UpdateCall(Protocol):
-    """The call that is answered: `server.Call`."""
+    """The call that is handled; `grpc_server.RpcCall` implements this interface."""
 
     def on_end(self, callback: Callable[[], None], /) -> None:
-        """Have something called when it ends."""
+        """Register a callback for the end of the call."""
 
     def note(self, text: str, /) -> None:
-        """Set what the log says of it."""
+        """Set the details in the log line of the call."""
 
 
 def discover_tables(tap: TapProtocol) -> tuple[SourceTable, ...]:
-    """Return all tables that a tap has, with all columns that can be selected.
+    """Return all tables of a tap with all selectable columns.
 
-    From then on the tap has everything selected.
+    As a side effect, everything in the tap's catalog is selected.
     """
     tap.use_catalog(select_all(tap.streams.values()))
     tap.setup_mapper()
@@ -57,10 +60,10 @@ def discover_tables(tap: TapProtocol) -> tuple[SourceTable, ...]:
 
 
 def parse_state(text: str) -> dict[str, Any]:
-    """Read the state that comes with a request.
+    """Parse the state of a request.
 
     Raises:
-        StateFileError: it is no JSON object.
+        StateFileError: The state is not a JSON object.
     """
     if not text.strip():
         return {}
@@ -68,13 +71,13 @@ def parse_state(text: str) -> dict[str, Any]:
         found = parse_json(text.encode())
     except ValueError as fault:
         raise StateFileError(
-            "The state that came with the call cannot be read: it is no JSON. It has to be one"
-            " that an earlier sync gave, or {} to begin anew."
+            "The state of the call cannot be read: it is not JSON. Send the state of an earlier"
+            " sync, or {} to sync from the beginning."
         ) from fault
     if not isinstance(found, dict | None):
         raise StateFileError(
-            "The state that came with the call is a JSON"
-            f" {'list' if isinstance(found, list) else 'value'} and has to be an object."
+            "The state of the call is a JSON"
+            f" {'list' if isinstance(found, list) else 'value'}, but must be an object."
         )
     return found or {}
 
@@ -85,14 +88,14 @@ def update(
     call: UpdateCall,
     told: UpdateLog | None = None,
 ) -> Iterator[bytes]:
-    """Yield the responses of an Update.
+    """Yield the responses of an Update call.
 
-    ``told`` is what Schema answered for these settings, where it was asked in this process.
+    ``told`` are the tables of the last Schema call with this configuration in this process, if any.
     """
     backlog = BoundedByteQueue()
     call.on_end(backlog.leave)
     job = _Job(make_tap, request, call, backlog, told)
-    work = copy_context().run  # the log knows the call by it
+    work = copy_context().run  # the log identifies the call by its context
     threading.Thread(target=work, args=(job.run,), name="fivetran-update", daemon=True).start()
     try:
         yield from backlog
@@ -101,7 +104,7 @@ def update(
 
 
 class _Job:
-    """The sync of one call, in its own thread."""
+    """The sync of one call, in a separate thread."""
 
     def __init__(
         self,
@@ -118,12 +121,12 @@ class _Job:
         self._told = told
 
     def run(self) -> None:
-        """Sync, and say at the end how that went."""
+        """Sync, and pass the end or the error to the response queue."""
         try:
             self._sync()
-        except BaseException as error:  # noqa: BLE001  SystemExit too: the server lives on
+        except BaseException as error:  # noqa: BLE001  SystemExit too: the server continues
             if self._backlog.is_left:
-                _logger.debug("The sync of a call that has ended is over: %r", error)
+                _logger.debug("The sync of an ended call has stopped: %r", error)
             self._backlog.end(error)
         else:
             self._backlog.end()
@@ -153,7 +156,7 @@ class _Job:
 def _chosen(
     tap: TapProtocol, selection: Selection | None
 ) -> tuple[Sequence[SourceTable], Callable[[TableId], TableSelection | None]]:
-    """Let a tap have selected what is wanted; return its tables and what is wanted of each."""
+    """Apply a selection to a tap; return its tables and a function from table to selection."""
     if selection is None:
         tap.use_catalog(identity_name(tap.streams.values()))
         tap.setup_mapper()
@@ -165,7 +168,7 @@ def _chosen(
 
 
 def _resume(tap: TapProtocol, state: dict[str, Any]) -> None:
-    """Take a state over; parents of what is wanted for the first time begin again."""
+    """Load a state; parent streams of newly selected child streams restart."""
     found = state.get("bookmarks")
     bookmarks: dict[str, Any] = found if isinstance(found, dict) else {}
     kept = retained_bookmarks(bookmarks, tap.streams, _begins)
@@ -175,6 +178,6 @@ def _resume(tap: TapProtocol, state: dict[str, Any]) -> None:
 
 
 def _begins(stream: Any, state: Any) -> bool:
-    """Tell whether a stream has nothing to go on from, or is truncated before it is read."""
+    """Return True if a stream has no state, or is truncated before each read."""
     truncates = stream.emit_activate_version_messages
     return state is None or (stream.replication_method == REPLICATION_FULL_TABLE and truncates)

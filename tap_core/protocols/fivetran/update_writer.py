@@ -1,11 +1,13 @@
-"""Events to the responses of Update, as bytes.
+"""Writer of events as the response messages of Update, as bytes.
 
-Rules of the room: rows are encoded when they are made, so an event of them is cut into messages
-and nothing more: at most a hundred records in each, and not too large. A table is truncated
-before its rows or not at all. A change of a table is told before the rows that have it. A state
-goes out behind what it covers; the last one once more where rows came after it and the state did
-not move, so that nothing stays without. Source: Fivetran's Partner SDK, connector_sdk.proto,
-``UpdateResponse``.
+- Rows are encoded when they are created, so that a chunk is only split into messages: at most a
+  hundred records and 4 MiB each.
+- A table is truncated before its first rows or not at all. A schema change is sent before the rows
+  that need it.
+- A state is sent after the rows that it covers. The last state is repeated if rows followed it, so
+  that a checkpoint follows all rows.
+
+Source: Fivetran's Partner SDK, connector_sdk.proto, ``UpdateResponse``.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ _logger = logging.getLogger("fivetran")
 
 @dataclass(slots=True)
 class _Traffic:
-    """What has gone out of one table."""
+    """Statistics of the rows sent to one table."""
 
     table: SourceTable
     rows: int = 0
@@ -74,20 +76,20 @@ class _Traffic:
 
 
 class UpdateWriter:
-    """Puts the responses of one Update into a backlog.
+    """Writes the responses of one Update into a queue.
 
-    ``tables`` are all tables of the tap, ``told`` what was told of them before, ``wanted``
-    what is to be sent of each.
+    ``tables`` are all tables of the tap, ``told`` the tables that Fivetran already knows, and
+    ``wanted`` returns the selection of a table.
     """
 
     takes_files = False
-    """No response names files: rows always go out as records."""
+    """False: no response names files, so rows are always sent as records."""
 
     chunk_bytes = 512 * 1024
-    """A chunk is cut into messages of so many records: the larger it is, the fuller they are."""
+    """Size of a chunk of rows; larger chunks fill more messages to their limit of records."""
 
     state_seconds = 60.0
-    """Fivetran asks for a state at least hourly."""
+    """Maximum seconds between states; Fivetran requires at least one per hour."""
 
     def __init__(
         self,
@@ -108,16 +110,16 @@ class UpdateWriter:
         self._clock = clock
         self._since = clock()
 
-    # What the engine asks for
+    # Interface to the engine
 
     def encode(self, record: Record) -> Any:
-        """Return a record of a message that an author writes by hand: its stream is not known."""
+        """Return a handwritten message's record unencoded, because its stream is not known here."""
         return record
 
     def make_encoder(
         self, described: SchemaEvent, level: TypeConformanceLevel, unmapped: UnmappedCallback
     ) -> TypedEncoder:
-        """Make what encodes the records of a stream under one of its names."""
+        """Return the record encoder of a stream under one of its names."""
         name = described.stream.name
         table = self._narrowed(self._table(described))
         source = StreamSpec(name, get_properties(described.schema), level, unmapped)
@@ -125,15 +127,15 @@ class UpdateWriter:
         return made
 
     def check(self) -> None:
-        """Raise an error when the call has ended."""
+        """Raise `CallEndedError` if the call has ended."""
         self._backlog.check()
 
     def emit(self, event: Event) -> None:
-        """Put one event into the backlog; wait while there is no room.
+        """Put one event into the queue; wait while the queue is full.
 
         Raises:
-            UnsupportedFeatureError: rows in files, which nobody would read.
-            CallEndedError: nobody takes the answer any more.
+            UnsupportedFeatureError: The rows are in batch files, which Fivetran does not support.
+            CallEndedError: The client has ended the call.
         """
         self.check()
         if isinstance(event, Rows):
@@ -153,21 +155,21 @@ class UpdateWriter:
                 " get_records()."
             )
 
-    # When all is done
+    # End of the sync
 
     def finish(self, state: bytes) -> None:
-        """Put the last state, unless nothing came since it went out."""
+        """Send the last state, unless it was sent and nothing followed it."""
         if self._is_owed or state != self._state:
             self._checkpoint(state)
 
     def break_off(self) -> None:
-        """Put the last state once more behind rows that came after it: they may be kept."""
+        """Send the last state again if rows followed it, so that those rows may be committed."""
         if self._is_owed:
             self._checkpoint(self._state)
 
     @property
     def summary(self) -> str:
-        """What went out, in a few words."""
+        """The number of tables and rows sent, as text."""
         sent = [each.rows for each in self._traffic.values() if each.rows or each.began]
         return f"{format_count(len(sent), 'table')}, {format_count(sum(sent), 'row')}"
 
@@ -192,7 +194,7 @@ class UpdateWriter:
             self._checkpoint(self._state)
 
     def _encoded(self, event: Rows) -> list[bytes]:
-        """Encode the rows of messages that an author wrote by hand."""
+        """Encode the rows of messages that an author's code created."""
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
             raise _undescribed(event.stream.name)
@@ -216,16 +218,16 @@ class UpdateWriter:
             changed = self._told[table.id] = table if told is None else table.joined(told)
             self._backlog.put(schema_change(changed).SerializeToString())
         encoder = self._encoders.get(event.stream.name)
-        if encoder is None or encoder.columns != table.columns:  # an author speaks by hand
+        if encoder is None or encoder.columns != table.columns:  # the author's code writes messages
             self.make_encoder(event, TypeConformanceLevel.NONE, lambda _names: None)
 
     def _table(self, described: SchemaEvent) -> SourceTable:
-        """Return the table of a stream with the columns that it is described with."""
+        """Return the table of a stream with the columns of its current schema."""
         name, columns = described.stream.name, build_columns(described)
         known = self._traffic.get(name)
         if known is not None:
             if not any(column.is_whole for column in known.table.columns):
-                # What declares nothing here had all of its properties deselected.
+                # A schema without properties here means that all of them were deselected.
                 columns = tuple(column for column in columns if not column.is_whole)
             return replace(known.table, columns=columns)
         schema = (described.stream.namespace or name) if self._has_schemas else None
@@ -241,15 +243,15 @@ class UpdateWriter:
         return self._traffic[name]
 
     def _truncate(self, event: ActivateVersion) -> None:
-        """Truncate a table before its first rows; behind them it would take them, too."""
+        """Truncate a table before its first rows; later a truncation would delete them too."""
         traffic = self._get_traffic(event.stream.name)
         if self._wanted(traffic.table.id) is None or traffic.version == event.version:
             return
         traffic.version = event.version
         if traffic.rows:
             text = (
-                f"Table {traffic.table.id}: what the source no longer has is not removed, because"
-                " that was told only behind the rows."
+                f"Table {traffic.table.id}: rows that the source no longer has are not removed,"
+                " because ACTIVATE_VERSION came after the rows."
             )
             warned = proto_messages.UpdateResponse(warning=proto_messages.Warning(message=text))
             self._backlog.put(warned.SerializeToString())
@@ -261,7 +263,7 @@ class UpdateWriter:
         self._is_owed = True
 
     def _status(self, event: StreamStatus) -> None:
-        """Note when a stream begins, and log what it brought when it is complete."""
+        """Record the start of a stream, and log its row count when it is complete."""
         for traffic in self._traffic.values():
             if traffic.table.stream != event.stream.name:
                 continue
@@ -287,7 +289,7 @@ class UpdateWriter:
 
 
 def _pieces(bodies: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the messages of a chunk."""
+    """Yield the messages of a chunk of encoded records."""
     if len(bodies) <= _RECORDS_AT_ONCE and sum(map(len, bodies)) <= _BYTES_AT_ONCE:
         yield _message(bodies)
         return
@@ -307,6 +309,6 @@ def _message(bodies: Sequence[bytes]) -> bytes:
 
 def _undescribed(name: str) -> RecordsWithoutSchemaException:
     return RecordsWithoutSchemaException(
-        f"Stream '{name}' has rows, and nothing has said which columns they have. Write its SCHEMA"
-        " before them, or return the stream in discover_streams."
+        f"Stream '{name}' has rows but no schema. Write its SCHEMA message before them, or return"
+        " the stream in discover_streams."
     )

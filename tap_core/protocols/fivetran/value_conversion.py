@@ -1,10 +1,9 @@
-"""Values of records as a column's type has them, whatever the source made of them.
+"""Conversion of record values of any Python type to the values of a column type.
 
-Rules of the room: the careful way, one function for each type; `encode` takes the quick way for
-what is met every day. A value is exact or refused, and never changed: whole numbers may come as
-``1.0`` or as text, booleans as 0 and 1 or as the words, date-times in any ISO 8601 spelling. The
-one type that rounds is DOUBLE, as JSON's numbers do. What is no text becomes its JSON in a
-column of text. None is returned for what JSON has no value for: it is null then.
+This is the compatibility path, with one function per type; `record_encoder` has the fast path for
+common values. Values are converted exactly or refused: integers may be ``1.0`` or strings,
+booleans 0, 1 or strings, datetimes any ISO 8601 form. Only DOUBLE rounds, as JSON numbers do. In a
+string column, other values become JSON. The result None means null, for values that JSON lacks.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re
 _NO_NUMBER: Final = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 _BLANKS: Final = re.compile(r"\s+", re.ASCII)
 _DIGITS_OF_A_DOUBLE: Final = 15
-"""Decimal digits that a double always keeps; what it says beyond may be noise."""
+"""Decimal digits that a double guarantees; further digits may be noise."""
 
 _LONGEST_EXPONENT: Final = 400
 _TRUE: Final = frozenset(("true", "1"))
@@ -54,14 +53,14 @@ _FALSE: Final = frozenset(("false", "0"))
 
 
 def to_bool(value: Any) -> bool:
-    """Return true or false: also for 0 and 1, bits, and the words as text.
+    """Return a boolean; 0, 1, bits and the strings "true", "false", "1" and "0" are accepted.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: The value has another form.
     """
     if isinstance(value, (int, float, Decimal)) and value in {0, 1}:
         return bool(value)
-    if isinstance(value, (bytes, bytearray)):  # a bit, as some databases give it
+    if isinstance(value, (bytes, bytearray)):  # a bit column of some databases
         return any(value)
     word = str(value).strip().lower()
     if word in _TRUE | _FALSE:
@@ -70,27 +69,27 @@ def to_bool(value: Any) -> bool:
 
 
 def to_int(value: Any) -> int:
-    """Return a whole number.
+    """Return an integer.
 
     Raises:
-        ValueError: it is none.
+        ValueError: The value is not an integer.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
     number = _number(value)
     if not number.is_finite() or number.adjusted() > _LONGEST_EXPONENT:
-        raise ValueError("no whole number")
+        raise ValueError("not an integer")
     whole = int(number)
     if whole != number:
-        raise ValueError("no whole number")
+        raise ValueError("not an integer")
     return whole
 
 
 def to_double(value: Any) -> float:
-    """Return the double next to a number; NaN and the infinities pass.
+    """Return the nearest double of a number; NaN and infinities are accepted.
 
     Raises:
-        ValueError: it is no number, or beyond all doubles.
+        ValueError: The value is not a number, or exceeds the range of doubles.
     """
     if isinstance(value, float):
         return float(value)
@@ -98,15 +97,15 @@ def to_double(value: Any) -> float:
         return float(value)
     found = float(_number(value))
     if math.isinf(found) and not (isinstance(value, Decimal) and value.is_infinite()):
-        raise ValueError("beyond all doubles")
+        raise ValueError("beyond the range of doubles")
     return found
 
 
 def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
-    """Return what writes a number plainly, with no more digits than a column has.
+    """Return a function that formats a number as a decimal of a precision and scale.
 
-    A double whose last digits do not fit is taken by the fifteen that it surely has. The
-    function raises ValueError for what is no number or has more digits.
+    A float with too many digits is rounded to the 15 digits that a double guarantees. The function
+    raises ValueError for values that are not numbers or have more digits.
     """
     context = Context(prec=precision + 1, traps=[])
     step, limit = Decimal(1).scaleb(-scale), Decimal(10) ** (precision - scale)
@@ -132,35 +131,35 @@ def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
 
 def _number(value: Any) -> Decimal:
     if isinstance(value, bool):
-        raise ValueError("no number")  # noqa: TRY004  what is wrong is the value
+        raise ValueError("not a number")  # noqa: TRY004  ValueError is documented
     if isinstance(value, float):
         return Decimal(repr(float(value)))
     if isinstance(value, (int, Decimal)):
         return Decimal(value)
-    text = str(value).strip()  # also of numbers that other packages have types for
+    text = str(value).strip()  # also for number types of other packages
     if not _NUMBER.fullmatch(text):
-        raise ValueError("no number")
+        raise ValueError("not a number")
     return Decimal(text)
 
 
 def to_bytes(value: Any) -> bytes:
-    """Return bytes, or those that a text in base64 stands for.
+    """Return a binary value, or the decoded bytes of a base64 string.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: The value is neither.
     """
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     if not isinstance(value, str):
-        raise ValueError("no bytes")  # noqa: TRY004  the same
+        raise ValueError("not binary")  # noqa: TRY004  ValueError is documented
     try:
         return base64.b64decode(_BLANKS.sub("", value), validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError("no base64") from None
+        raise ValueError("not base64") from None
 
 
 def to_text(value: Any) -> bytes | None:
-    """Return a text, or the text that a value has in JSON."""
+    """Return a string as UTF-8, or another value as JSON; None for null."""
     if isinstance(value, str):
         return utf8(value)
     plain = to_json_compatible(conform_primitive(value, {}))
@@ -170,16 +169,16 @@ def to_text(value: Any) -> bytes | None:
 
 
 def utf8(text: str) -> bytes:
-    """Return a text's bytes; half of a letter becomes a question mark."""
+    """Return a string as UTF-8; a lone surrogate becomes a question mark."""
     return str.encode(text, "utf-8", "replace")
 
 
 def make_json_encoder(
     name: str, definition: JsonSchema, level: TypeConformanceLevel, unmapped: UnmappedCallback
 ) -> Callable[[Any], bytes | None]:
-    """Return what writes the values of a property as JSON, conformed to its schema.
+    """Return a function that encodes a property's values as JSON conformed to its schema.
 
-    Numbers keep all of their digits. ``unmapped`` is told of properties that nobody declares.
+    Numbers keep all their digits. ``unmapped`` is called with the names of undeclared properties.
     """
     is_fine = make_value_check(definition, level)
     conform = compile_conformer({"properties": {name: definition}}, level, unmapped)

@@ -1,7 +1,7 @@
-"""Numbers and lengths as protobuf writes them: seven bits to a byte, the lowest first.
+"""Protobuf varints and length-delimited fields.
 
-Rules of the room: pure, and fast, as it runs for every value of every record. Two bytes at a
-time come out of tables. Source: Protocol Buffers, "Encoding", base 128 varints.
+The functions run for every value of every record, so two bytes at a time come from tables.
+Source: Protocol Buffers, "Encoding", base 128 varints.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _THREE: Final = 1 << 3 * _HALF
 _WORD: Final = 1 << 64
 
 LOW_BYTES_TABLE: Final = tuple(bytes((n & 0x7F | 0x80, n >> 7 | 0x80)) for n in range(1 << _HALF))
-"""The lowest fourteen bits of a number that has more: two bytes that others follow."""
+"""The lowest fourteen bits of a longer number: two bytes with the continuation bit."""
 
 _LAST: Final = tuple(
     bytes((n,)) if n < 1 << 7 else bytes((n & 0x7F | 0x80, n >> 7)) for n in range(1 << _HALF)
 )
-"""The last byte, or the last two."""
+"""The last one or two bytes of a varint."""
 
 
 def encode_varint(value: int) -> bytes:
-    """Return a number of 64 bits; below zero it takes ten bytes."""
+    """Return a 64-bit integer as a varint; a negative number takes ten bytes."""
     if 0 <= value <= LOW_BITS:
         return _LAST[value]
     value %= _WORD
@@ -46,5 +46,5 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_length_delimited(tag: bytes, content: bytes) -> bytes:
-    """Return a field whose content has a length: text, bytes, or a message."""
+    """Return a length-delimited field: a string, bytes, or a message."""
     return tag + encode_varint(len(content)) + content

@@ -1,1 +1,1 @@
-"""The doors, one folder each."""
+"""The Singer protocol: command line, message reader and message writer."""

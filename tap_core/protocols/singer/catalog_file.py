@@ -1,9 +1,9 @@
-"""The file of ``--catalog``: read, and compared with what the tap has.
+"""The ``--catalog`` file: parsing, validation and comparison with the tap's streams.
 
-Rules of the room: a file that holds no catalog is refused with its name and place; a
-catalog that speaks of what the tap does not have is used, and each stranger is named. No
-schema is asked for here that an author's code computes: it may send requests, and a catalog
-is given so that a sync need not discover.
+An invalid file raises an error with the file's name and the position of the fault. Streams and
+properties that the tap does not have only cause a warning. Schemas that the author's code
+computes are not evaluated here: that may send requests, and users pass a catalog so that a sync
+needs no discovery.
 """
 
 from __future__ import annotations
@@ -22,23 +22,27 @@ __all__ = ["CatalogStream", "find_unknown_streams", "parse_catalog"]
 
 
 class CatalogStream(Protocol):
-    """A stream, as far as a catalog can be compared with it."""
+    """A stream with the attributes that are compared with a catalog entry."""
 
     @property
     def tap_stream_id(self) -> str:
-        """What the catalog calls it."""
+        """The stream's ID in the catalog."""
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """Its JSON Schema, as the tap has it."""
+        """The stream's JSON Schema according to the tap."""
 
 
 def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
-    """Read a catalog; ``source`` is its name for messages. A lone surrogate becomes U+FFFD.
+    """Parse and validate a Singer catalog. A lone surrogate becomes U+FFFD.
+
+    Args:
+        text: The content of the file.
+        source: The file's name for error messages.
 
     Raises:
-        CatalogFileError: it is not JSON, not an object with a list of ``streams``, or one of
-            these cannot be read.
+        CatalogFileError: The content is not UTF-8, not JSON or not an object with a list of
+            ``streams``, or one of the streams is invalid.
     """
     content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     try:
@@ -62,11 +66,11 @@ _TEXTS: Final = ("tap_stream_id", "stream", "replication_key", "replication_meth
 
 
 def _check_entry(entry: Mapping[str, Any], place: str) -> None:
-    """Raise CatalogFileError unless an entry can be read as a stream's."""
+    """Raise CatalogFileError unless a catalog entry is valid."""
     _check_keys(entry, place)
     for name in _TEXTS:
         if not isinstance(entry.get(name), str | None):
-            raise CatalogFileError(f"{place}: '{name}' is not a text")
+            raise CatalogFileError(f"{place}: '{name}' is not a string")
     try:
         CatalogEntry.from_dict(entry)
         _check_schema(entry.get("schema"), place)
@@ -80,7 +84,7 @@ def _check_entry(entry: Mapping[str, Any], place: str) -> None:
 
 
 def _check_keys(entry: Mapping[str, Any], place: str) -> None:
-    """Raise CatalogFileError for several replication keys, and for keys that are no names."""
+    """Raise CatalogFileError for several replication keys or key properties other than strings."""
     metadata = entry.get("metadata")
     listed = metadata if isinstance(metadata, list) else []
     roots = [one for one in listed if isinstance(one, Mapping) and not one.get("breadcrumb")]
@@ -88,19 +92,19 @@ def _check_keys(entry: Mapping[str, Any], place: str) -> None:
     in_metadata = about.get("replication-key") if isinstance(about, Mapping) else None
     for key in (entry.get("replication_key"), in_metadata):
         if isinstance(key, list):
-            told = f"{str(key)[:100]} as the replication key; a stream has one, which is a text"
+            told = f"the replication key {str(key)[:100]} is a list; a stream has one, a string"
             raise CatalogFileError(f"{place}: {told}")
     keys = entry.get("key_properties") or []
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise CatalogFileError(f"{place}: 'key_properties' is not a list of texts")
+        raise CatalogFileError(f"{place}: 'key_properties' is not a list of strings")
 
 
 _DEEPEST: Final = 500
-"""Names that a breadcrumb may have: twice the depth of a schema that Python can walk through."""
+"""Maximum length of a breadcrumb: twice the schema depth that Python's recursion allows."""
 
 
 def _check_breadcrumbs(metadata: Iterable[Any], place: str) -> None:
-    """Raise CatalogFileError if metadata names its property by something else than a list."""
+    """Raise CatalogFileError if a breadcrumb in the metadata is not a list, or is too long."""
     for each in metadata:
         breadcrumb = each.get("breadcrumb") or []
         if not isinstance(breadcrumb, list) or len(breadcrumb) > _DEEPEST:
@@ -114,15 +118,17 @@ _LISTED_SCHEMAS: Final = ("anyOf", "oneOf", "allOf")
 
 
 def _check_schema(schema: Any, place: str) -> None:
-    """Raise CatalogFileError if a type or format, here or in an inner schema, is not a text."""
+    """Raise CatalogFileError if a type or format in a schema, at any depth, is not a string."""
     if not isinstance(schema, Mapping):
         return
     types = schema.get("type", [])
     names = types if isinstance(types, list) else [] if types is None else [types]
     if not all(isinstance(name, str) for name in names):
-        raise CatalogFileError(f"{place}: a 'type' in the schema is not a text or a list of texts")
+        raise CatalogFileError(
+            f"{place}: a 'type' in the schema is not a string or a list of strings"
+        )
     if not isinstance(schema.get("format"), str | None):
-        raise CatalogFileError(f"{place}: a 'format' in the schema is not a text")
+        raise CatalogFileError(f"{place}: a 'format' in the schema is not a string")
     for one in _inner_schemas(schema):
         _check_schema(one, place)
 
@@ -139,7 +145,10 @@ def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
 def find_unknown_streams(
     catalog: Mapping[str, Any], streams: Mapping[str, CatalogStream]
 ) -> Iterator[str]:
-    """Say, in a sentence each, what a catalog has that the tap's streams (by name) have not."""
+    """Yield a warning for each stream or property of a catalog that the tap does not have.
+
+    ``streams`` maps stream names to the tap's streams. Unknown streams share one warning.
+    """
     known = {stream.tap_stream_id: stream for stream in streams.values()}
     unknown = []
     for entry in catalog["streams"]:
@@ -157,7 +166,7 @@ def find_unknown_streams(
 
 
 def _at_hand(stream: CatalogStream) -> Mapping[str, Any] | None:
-    """Return the schema of a stream that was given one, None where an author computes it."""
+    """Return a stream's schema if no code of the author computes it, or None otherwise."""
     found = getattr_static(stream, "schema", None)
     if isinstance(found, Mapping):
         return found

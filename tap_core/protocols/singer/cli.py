@@ -1,11 +1,11 @@
-"""The Singer command line of a tap, target or mapper: arguments in, an exit code out.
+"""The Singer command line of a tap, target or mapper.
 
-Rules of the room: the only one that knows typer; plugins are handed in and never
-imported. Flags, outputs and exit codes are singer_sdk's: a fault of the configuration
-is one line on standard error and exit code 1, any other exception its traceback and 1,
-a wrong flag 2. A reader that has gone away is no fault of ours: exit code 1 without a
-traceback. Only standard error carries logs; ``--discover``, ``--about`` and
-``--version`` do no more than they need.
+This is the only module that imports typer; plugin classes are passed in, never imported. Flags,
+output and exit codes are those of singer_sdk: a configuration error is one line on standard
+error and exit code 1, any other exception its traceback and exit code 1, an invalid flag exit
+code 2. If the reader of the output has closed the pipe, the exit code is 1 without a traceback.
+Logs go to standard error only. ``--discover``, ``--about`` and ``--version`` do only the work
+that they need.
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ __all__ = [
 ]
 
 
-# What is handed in
+# Plugin interfaces
 
 
 class Plugin(Protocol):
-    """A tap or target, as far as both commands use it."""
+    """A tap or target with the methods that every command uses."""
 
     name: str
 
     @classmethod
     def print_version(cls, print_fn: Callable[[Any], None] = ...) -> None:
-        """Say the versions."""
+        """Print the versions of the plugin and the SDK."""
 
     @classmethod
     def print_about(cls, output_format: str | None = None) -> None:
-        """Say what it is."""
+        """Print the plugin's description and settings."""
 
 
 class TapPlugin(Plugin, Protocol):
-    """A tap; its class is called with these keywords."""
+    """A tap whose class accepts these keyword arguments."""
 
     dynamic_catalog: bool
     config_file: Path | None
@@ -90,23 +90,23 @@ class TapPlugin(Plugin, Protocol):
 
     @property
     def streams(self) -> Mapping[str, CatalogStream]:
-        """Its streams by name."""
+        """The tap's streams by name."""
 
     def sync_all(self) -> None:
-        """Sync what is selected."""
+        """Sync the selected streams."""
 
     def run_discovery(self) -> str:
         """Print the catalog."""
 
     def run_connection_test(self) -> bool:
-        """Sync a record of each stream."""
+        """Sync one record of each stream."""
 
     def write_schemas(self) -> None:
         """Write the schema of each stream."""
 
 
 class TargetPlugin(Plugin, Protocol):
-    """A target, or a mapper; its class is called with these keywords."""
+    """A target or mapper whose class accepts these keyword arguments."""
 
     config_args: tuple[str, ...]
 
@@ -119,7 +119,7 @@ class TargetPlugin(Plugin, Protocol):
     ) -> None: ...
 
     def listen(self, source: BinaryIO) -> int:
-        """Fold the messages of the input; return the exit code."""
+        """Process the messages of the input and return the exit code."""
 
 
 # Flags
@@ -180,16 +180,17 @@ _Input = Annotated[
 
 
 class SingerCommand(TyperCommand):
-    """A command whose flags are all switches or plain texts.
+    """A command whose flags are all switches or plain strings.
 
-    typer turns the text of every flag into its type by way of pydantic, whose import
-    takes longer than a whole discovery; for these flags there is nothing to turn.
+    typer converts flag values with pydantic, whose import takes longer than a whole discovery.
+    These
+    flags need no conversion, so this class parses them without pydantic.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take the flags as they are; help and completion stay typer's."""
+        """Parse the flags without type conversion; typer still handles help and completion."""
         if ctx.resilient_parsing or "--help" in args:
-            # click's own options cannot be shown by the click that typer carries
+            # the click that typer bundles cannot print options of the click package
             self.params = [param for param in self.params if _is_ours(param)]
             return super().parse_args(ctx, args)
         found, rest, _ = self.make_parser(ctx).parse_args(args=_spelled_out(args))
@@ -210,16 +211,19 @@ def _is_ours(param: Any) -> bool:
 
 
 def _take_foreign(ctx: Any, param: Any, found: Mapping[str, Any]) -> None:
-    """Give an option of click that a plugin added to its command's own callback.
+    """Call the callback of a click option that a plugin added to its command.
 
-    Its value goes no further: the command takes no arguments that it does not know.
+    The value is not passed to the command, which accepts only its own arguments.
     """
     if param.name in found and param.callback is not None:
         param.callback(ctx, param, found[param.name])
 
 
 def _spelled_out(args: Sequence[str]) -> list[str]:
-    """Give ``--test`` its value: it may stand alone, or before a word that is one."""
+    """Return the arguments with ``--test`` in the form ``--test=VALUE``.
+
+    The value may follow as a separate argument; without a value it is "all".
+    """
     spelled: list[str] = []
     for arg in args:
         if spelled and spelled[-1] == "--test" and arg in _TRIALS:
@@ -255,14 +259,14 @@ def _logger(plugin: type[Plugin]) -> logging.Logger:
 
 
 def tap_command(tap_class: type[TapPlugin]) -> CliCommand:
-    """Make the Singer command of a tap; it is run by ``main(args=…, prog_name=…)``."""
+    """Return the Singer command of a tap; run it with ``main(args=…, prog_name=…)``."""
 
     def invoke(
         *,
         version: _Version = False,
         about: _About = False,
         about_format: _Format = "text",
-        config: _Config = [],  # noqa: B006  typer reads it, nobody changes it
+        config: _Config = [],  # noqa: B006  never modified
         discover: _Discover = False,
         test: _Test = "disabled",
         catalog: _Catalog = "",
@@ -282,29 +286,29 @@ def tap_command(tap_class: type[TapPlugin]) -> CliCommand:
 
 
 def target_command(target_class: type[TargetPlugin], epilog: str = "") -> CliCommand:
-    """Make the Singer command of a target; it is run by ``main(args=…, prog_name=…)``.
+    """Return the Singer command of a target; run it with ``main(args=…, prog_name=…)``.
 
-    ``epilog`` stands at the end of its help.
+    ``epilog`` is printed at the end of the help text.
     """
     return _listening_command(target_class, "Execute the Singer target.", epilog)
 
 
 def mapper_command(mapper_class: type[TargetPlugin]) -> CliCommand:
-    """Make the Singer command of a mapper; it is run by ``main(args=…, prog_name=…)``."""
+    """Return the Singer command of a mapper; run it with ``main(args=…, prog_name=…)``."""
     return _listening_command(mapper_class, "Execute the Singer mapper.")
 
 
 def _listening_command(
     plugin: type[TargetPlugin], description: str, epilog: str = ""
 ) -> CliCommand:
-    """Make the command of a plugin that reads messages."""
+    """Return the command of a plugin that reads messages."""
 
     def invoke(
         *,
         version: _Version = False,
         about: _About = False,
         about_format: _Format = "text",
-        config: _Config = [],  # noqa: B006  typer reads it, nobody changes it
+        config: _Config = [],  # noqa: B006  never modified
         file_input: _Input = "",
     ) -> None:
         with _guarded(plugin):
@@ -316,7 +320,7 @@ def _listening_command(
     return _command(plugin, description, invoke, epilog)
 
 
-# What they do
+# Actions
 
 
 def _introduce(plugin: type[Plugin], *, version: bool, about_format: str) -> None:
@@ -340,7 +344,7 @@ def _discover(tap_class: type[TapPlugin], config: Sequence[str]) -> None:
 
 def _try_out(tap_class: type[TapPlugin], config: Sequence[str], test: str, catalog: str) -> None:
     given = ConfigInput.from_cli_args(*config)
-    # singer_sdk passes no catalog here; taps without discovery cannot be tried without.
+    # singer_sdk passes no catalog here, but taps without discovery cannot be tested without one.
     tap = tap_class(
         config=given.config,
         catalog=parse_catalog(_text(catalog), catalog) if catalog else None,
@@ -372,7 +376,7 @@ def _sync(tap_class: type[TapPlugin], config: Sequence[str], catalog: str, state
 
 
 def _log_version(plugin: type[Plugin]) -> None:
-    """Log the versions where somebody wants every detail: to look them up costs start-up time."""
+    """Log the versions at DEBUG level only, because looking them up slows down the start."""
     logger = _logger(plugin)
     if logger.isEnabledFor(logging.DEBUG):
         plugin.print_version(print_fn=logger.debug)
@@ -394,7 +398,7 @@ def _listen(target_class: type[TargetPlugin], config: Sequence[str], file_input:
 def _text(
     path: str, error: type[ConfigurationError] = CatalogFileError, what: str = "Catalog"
 ) -> bytes:
-    """Read a file, or standard input for ``-``."""
+    """Return the content of a file, or of standard input for ``-``."""
     try:
         return read_at_most(sys.stdin.buffer if path == "-" else Path(path), STATE_BYTES)
     except InputTooLargeError as reason:
@@ -416,12 +420,12 @@ def _opened(path: str) -> Iterator[BinaryIO]:
         yield source
 
 
-# What may go wrong
+# Error handling
 
 
 @contextlib.contextmanager
 def _guarded(plugin: type[Plugin]) -> Iterator[None]:
-    """Turn what goes wrong into lines of the log and an exit code."""
+    """Turn warnings and exceptions of the block into log lines and an exit code."""
     logging.captureWarnings(capture=True)
     sys.excepthook = _excepthook(_logger(plugin))
     try:
@@ -429,11 +433,11 @@ def _guarded(plugin: type[Plugin]) -> Iterator[None]:
             warnings.filterwarnings("once", category=DeprecationWarning)
             yield
             sys.stdout.flush()
-    except ConfigValidationError as error:  # a user's fault has no traceback
+    except ConfigValidationError as error:  # a user's error needs no traceback
         faults = error.errors or [str(error)]
         for sentence in faults:
             _logger(plugin).error(sentence)
-        # All of them again: of a failed test, Meltano shows the last line alone.
+        # Repeat all of them, because Meltano shows only the last line of a failed test.
         _logger(plugin).error("Config validation failed: %s", "; ".join(faults))
         raise typer.Exit(1) from None
     except ConfigurationError as error:
@@ -441,20 +445,23 @@ def _guarded(plugin: type[Plugin]) -> Iterator[None]:
         raise typer.Exit(1) from None
     except BrokenPipeError:
         _forget_output()
-        _logger(plugin).error("Nobody reads the output any more.")
+        _logger(plugin).error("The output was closed by its reader.")
         raise typer.Exit(1) from None
     finally:
         logging.captureWarnings(capture=False)
 
 
 _FAULTS_OF_THE_INPUT: Final = (BatchFileError, InvalidRecord, SingerReadError)
-"""What is wrong with the input is said in a sentence; where our code noticed it helps nobody."""
+"""Errors in the input, logged without a traceback: only the message helps the user."""
 
 
 def _excepthook(
     logger: logging.Logger,
 ) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
-    """Make the last resort: the message and the traceback in the log's own form."""
+    """Return an excepthook that logs the message and the traceback of an uncaught exception.
+
+    Errors in the input are logged without a traceback.
+    """
 
     def log(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
@@ -468,7 +475,7 @@ def _excepthook(
 
 
 def _forget_output() -> None:
-    """Let what is still buffered for a reader that is gone go nowhere, without a word."""
+    """Redirect standard output to the null device, so that flushing it at exit raises no error."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,7 +1,7 @@
-"""Singer messages that an author makes, to events and back.
+"""Conversion between an author's Singer message objects and the engine's events.
 
-Rules of the room: for authors only. Rows of a stream are shaped and encoded without
-ever being message objects.
+Only messages that an author's code creates pass through here. Rows of a stream are encoded
+without becoming message objects.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ __all__ = ["to_event", "to_messages"]
 
 
 def to_event(message: Message, encode: Callable[[Any], Any] = encode_body) -> Event:
-    """Return the event that a message stands for; ``encode`` makes the body of its record.
+    """Convert a Singer message to an event; ``encode`` encodes the body of a record.
 
     Raises:
-        TypeError: there is no such event.
+        TypeError: No event corresponds to the message's type.
     """
     if isinstance(message, RecordMessage):
         extracted = message.time_extracted
@@ -66,7 +66,7 @@ def to_event(message: Message, encode: Callable[[Any], Any] = encode_body) -> Ev
 
 
 def to_messages(event: Event) -> Iterator[Message]:
-    """Yield the messages of an event whose rows are dicts."""
+    """Yield the Singer messages of an event whose rows are dicts."""
     if isinstance(event, Rows):
         at = event.extracted_at
         extracted = datetime.fromisoformat(at) if isinstance(at, str) else None

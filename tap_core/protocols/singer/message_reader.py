@@ -1,8 +1,8 @@
-"""Readers of single messages, for authors who bring a wire of their own.
+"""Base class and readers of Singer messages, for authors with a custom input format.
 
-Rules of the room: names, signatures and errors are those of singer_sdk's readers. A
-target whose reader is one of these as it stands reads by `decode.Decoder`; a subclass
-reads line by line, and its messages go through the target's callbacks.
+Names, signatures and errors are those of singer_sdk's readers. A target with one of these readers
+unmodified reads with the faster `SingerReader`; a subclass reads line by line, and its messages
+go through the target's callbacks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 class GenericSingerReader(abc.ABC, Generic[_Line]):
-    """Reads messages line by line; subclass it for another wire."""
+    """Abstract reader of messages, one per line. Subclass it for another input format."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,11 +47,11 @@ class GenericSingerReader(abc.ABC, Generic[_Line]):
         file_input: IO[_Line] | None,
         callbacks: Mapping[str, Callable[[dict[str, Any]], None]],
     ) -> Counter[str]:
-        """Give each message to the callback of its type; return how many there were of each.
+        """Pass each message to the callback for its type and return the number of each type.
 
         Raises:
-            InvalidInputLine: a line is no message.
-            ValueError: nobody knows its type.
+            InvalidInputLine: A line is not a message.
+            ValueError: A message's type is unknown.
         """
         counts: Counter[str] = Counter()
         for line in file_input or self.default_input:
@@ -66,14 +66,14 @@ class GenericSingerReader(abc.ABC, Generic[_Line]):
     @property
     @abc.abstractmethod
     def default_input(self) -> IO[_Line]:
-        """What is read when nothing was given."""
+        """The stream that is read if ``process_lines`` receives no input."""
 
     @staticmethod
     def assert_line_requires(line_dict: dict[str, Any], requires: set[str]) -> None:
-        """Check that a message has these keys.
+        """Check that a message has the required keys.
 
         Raises:
-            InvalidInputLine: it has not.
+            InvalidInputLine: A key is missing.
         """
         missing = requires - line_dict.keys()
         if missing:
@@ -84,14 +84,14 @@ class GenericSingerReader(abc.ABC, Generic[_Line]):
 
     @abc.abstractmethod
     def deserialize_json(self, line: _Line) -> dict[str, Any]:
-        """Read one line."""
+        """Parse one line."""
 
     def _process_unknown_message(self, message_dict: dict[str, Any]) -> None:
         raise ValueError(f"Unknown message type '{message_dict['type']}' in message.")
 
 
 class SimpleSingerReader(GenericSingerReader[str]):
-    """Reads lines of text; fractions become `Decimal`."""
+    """Reader of text lines; numbers with a fraction become `Decimal`."""
 
     @property
     def default_input(self) -> IO[str]:
@@ -99,10 +99,10 @@ class SimpleSingerReader(GenericSingerReader[str]):
         return sys.stdin
 
     def deserialize_json(self, line: str) -> dict[str, Any]:
-        """Read one line.
+        """Parse one line.
 
         Raises:
-            InvalidInputLine: it is no JSON.
+            InvalidInputLine: The line is not JSON.
         """
         try:
             found: dict[str, Any] = load_json(line)
@@ -112,7 +112,7 @@ class SimpleSingerReader(GenericSingerReader[str]):
 
 
 def dec_hook(type: type, obj: Any) -> Any:  # noqa: ARG001  msgspec's signature
-    """Say in text what msgspec does not know."""
+    """Return the string form of a value whose type msgspec does not support."""
     return str(obj)
 
 
@@ -120,7 +120,7 @@ decoder = msgspec.json.Decoder(dec_hook=dec_hook, float_hook=Decimal)
 
 
 class MsgSpecReader(GenericSingerReader[str]):
-    """Reads lines of text by msgspec; fractions become `Decimal`."""
+    """Reader of text lines with msgspec; numbers with a fraction become `Decimal`."""
 
     @property
     def default_input(self) -> IO[str]:
@@ -128,10 +128,10 @@ class MsgSpecReader(GenericSingerReader[str]):
         return sys.stdin
 
     def deserialize_json(self, line: str) -> dict[str, Any]:
-        """Read one line.
+        """Parse one line.
 
         Raises:
-            InvalidInputLine: it is no JSON.
+            InvalidInputLine: The line is not JSON.
         """
         try:
             found: dict[str, Any] = decoder.decode(line)
@@ -147,7 +147,7 @@ def _complaint(line: str) -> InvalidInputLine:
 
 
 def is_default_reader(reader: Any) -> bool:
-    """Tell whether a reader does nothing that the SDK's own decoder does not."""
+    """Return True if a reader is an unmodified SDK reader, which `SingerReader` can replace."""
     return type(reader) in {SimpleSingerReader, MsgSpecReader} and vars(reader).keys() <= {
         "_current_message"
     }

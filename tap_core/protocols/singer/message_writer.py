@@ -1,8 +1,8 @@
-"""Writers of single messages, for authors who write by hand or bring a wire of their own.
+"""Base class and writers of Singer messages, for authors who write messages or use another format.
 
-Rules of the room: names, signatures and bytes are those of singer_sdk's writers. A tap
-whose writer is one of these as it stands writes by `SingerWriter`, whose lines are the
-same and cost a tenth; a subclass gets every message as an object.
+Names, signatures and bytes are those of singer_sdk's writers. A tap with one of these writers
+unmodified writes with `SingerWriter`, whose lines are identical and cost a tenth; a subclass
+receives every message as an object.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _Message = TypeVar("_Message")
 
 
 class GenericSingerWriter(abc.ABC, Generic[_Text, _Message]):
-    """Writes messages one by one; subclass it for another wire."""
+    """Abstract writer of single messages. Subclass it for another output format."""
 
     def format_message(self, message: _Message) -> _Text:
-        """Return a message as it goes on the wire."""
+        """Return a message in the form in which it is written."""
         return self.serialize_message(message)
 
     @abc.abstractmethod
@@ -55,20 +55,20 @@ class GenericSingerWriter(abc.ABC, Generic[_Text, _Message]):
 
 
 class SimpleSingerWriter(GenericSingerWriter[str, Message]):
-    """Writes lines of text to standard output."""
+    """Writer of text lines to standard output."""
 
     def serialize_message(self, message: Message) -> str:
         """Return a message as JSON, without a line end."""
         return format_message(message)
 
     def write_message(self, message: Message) -> None:
-        """Write a message, at once."""
+        """Write a message and flush standard output."""
         sys.stdout.write(f"{self.format_message(message)}\n")
         sys.stdout.flush()
 
 
 def enc_hook(obj: Any) -> Any:
-    """Say in text what JSON does not have: date-times in ISO 8601."""
+    """Return the string form of a value that JSON cannot represent; datetimes in ISO 8601."""
     return obj.isoformat(sep="T") if isinstance(obj, datetime) else str(obj)
 
 
@@ -76,7 +76,7 @@ encoder = msgspec.json.Encoder(enc_hook=enc_hook, decimal_format="number")
 
 
 def serialize_jsonl(obj: object, **_kwargs: Any) -> bytearray:
-    """Return a value as a line of JSON, line end included; each call gives a buffer of its own."""
+    """Return a value as a line of JSON with its line end, in a new buffer."""
     line = bytearray()
     encoder.encode_into(obj, line)
     line += b"\n"
@@ -84,29 +84,29 @@ def serialize_jsonl(obj: object, **_kwargs: Any) -> bytearray:
 
 
 class MsgSpecWriter(GenericSingerWriter[bytearray, Message]):
-    """Writes lines of bytes to standard output, encoded by msgspec."""
+    """Writer of byte lines to standard output, encoded with msgspec."""
 
     def serialize_message(self, message: Message) -> bytearray:
         """Return a message as a line of JSON."""
         return serialize_jsonl(message.to_dict())
 
     def write_message(self, message: Message) -> None:
-        """Write a message, at once."""
+        """Write a message and flush standard output."""
         sys.stdout.buffer.write(self.format_message(message))
         sys.stdout.flush()
 
 
 class MessageWriterAdapter:
-    """Gives events as message objects to a writer that an author brought."""
+    """Event writer that passes events as message objects to an author's custom writer."""
 
     takes_files = True
 
     def __init__(self, writer: Any) -> None:
-        """Write by ``writer``, any object with ``write_message(message)``."""
+        """Write with ``writer``, any object with a method ``write_message(message)``."""
         self._writer = writer
 
     def encode(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Keep a copy of the record: its author may use the object again."""
+        """Return a copy of the record, because the author's code may reuse the object."""
         copied: dict[str, Any] = to_json_compatible(record)
         return copied
 
@@ -117,22 +117,22 @@ class MessageWriterAdapter:
 
 
 class EventForwardingWriter(SimpleSingerWriter):
-    """Hands messages on where another protocol writes them, which is not standard output."""
+    """Singer writer that passes messages to a function, for protocols other than Singer."""
 
     def __init__(self, take: Callable[[Message], None]) -> None:
-        """Hand each message to ``take``."""
+        """Pass each message to ``take``."""
         self._take = take
 
     def write_message(self, message: Message) -> None:
-        """Hand a message on, at once."""
+        """Pass a message to the function immediately."""
         self._take(message)
 
 
 def is_default_writer(writer: Any) -> bool:
-    """Tell whether a writer does nothing that the SDK's own encoder does not."""
+    """Return True if a writer is an unmodified SDK writer, which `SingerWriter` can replace."""
     return type(writer) in {SimpleSingerWriter, MsgSpecWriter} and not vars(writer)
 
 
 def make_event_writer(writer: Any) -> SingerWriter | MessageWriterAdapter:
-    """Return the way out that writes what ``writer`` would."""
+    """Return the event writer that produces the same output as ``writer``."""
     return SingerWriter() if is_default_writer(writer) else MessageWriterAdapter(writer)

@@ -1,24 +1,17 @@
-r"""Singer's wire -> events: bytes in, events out, no I/O in the middle.
+r"""Reader of Singer messages: blocks of bytes in, events out, without I/O.
 
-Rules of the room:
+- One line is one message. Only its envelope is decoded; a record's body stays bytes, so no number
+  is rounded here.
+- Consecutive records of one stream and version become one `Rows` event. The division of the input
+  into ``feed()`` calls affects only the size of these chunks.
+- Events before an invalid line are yielded before the error is raised. The reader cannot be used
+  after an error.
+- A record with a lone surrogate (such as ``\ud83d`` without its other half) or nested some hundred
+  levels deep is passed on as a JSON string of its text, so that the consumer must quarantine it.
+- Blank lines, a byte order mark at the start and carriage returns are accepted. NaN and infinities
+  become null with one warning. Any other invalid line is an error, as later lines are suspect.
 
-- One line is one message. A record's own bytes are never decoded: the envelope is read,
-  the body goes on as it came, so no number is ever rounded here.
-- How the input is cut into ``feed()`` calls changes how rows are gathered into chunks and
-  nothing else. Consecutive records of one stream and version are one `Rows`.
-- Whatever stood before a line that is no message is yielded before the error is raised;
-  after the error the decoder is spent.
-- Half of a letter (an escape such as ``\ud83d`` without its other half) can stand in no
-  text, and nothing reads what is nested some hundred levels deep. A record that has either
-  goes on as a JSON text of itself, so that whoever reads it as an object must set it aside;
-  nobody replaces the half by a question mark.
-- Blank lines, a byte order mark at the start and carriage returns at line ends are
-  forgiven. NaN and the infinities, which JSON does not know and Python's ``json``
-  writes, become null with one warning. All else that is not a message is an error:
-  the writer is broken, and what follows cannot be trusted.
-
-Source of the message types: the Singer specification, and `singer_sdk` for
-ACTIVATE_VERSION and BATCH.
+Source: the Singer specification; `singer_sdk` for ACTIVATE_VERSION and BATCH.
 """
 
 from __future__ import annotations
@@ -71,7 +64,7 @@ _Version: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
-    """One row; `record` stays the bytes that came."""
+    """A RECORD message; ``record`` keeps the bytes of the input."""
 
     stream: str
     record: msgspec.Raw
@@ -80,11 +73,11 @@ class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
 
 
 class _TextRecord(_Record, tag="RECORD", tag_field="type"):
-    """A row that no reader can take; `record` is the JSON text of what came."""
+    """A RECORD message that cannot be parsed safely; ``record`` is the input as a JSON string."""
 
 
 class _Schema(msgspec.Struct, tag="SCHEMA", tag_field="type"):
-    """What the rows of a stream look like; its size is looked at before the schema is read."""
+    """A SCHEMA message; ``schema`` stays bytes until its size has been checked."""
 
     stream: str
     schema: msgspec.Raw
@@ -93,20 +86,20 @@ class _Schema(msgspec.Struct, tag="SCHEMA", tag_field="type"):
 
 
 class _State(msgspec.Struct, tag="STATE", tag_field="type"):
-    """A state document; `value` stays the bytes that came."""
+    """A STATE message; ``value`` keeps the bytes of the input."""
 
     value: msgspec.Raw
 
 
 class _ActivateVersion(msgspec.Struct, tag="ACTIVATE_VERSION", tag_field="type"):
-    """Only rows of this version remain valid."""
+    """An ACTIVATE_VERSION message: only rows of this version remain valid."""
 
     stream: str
     version: _Version
 
 
 class _Batch(msgspec.Struct, tag="BATCH", tag_field="type"):
-    """Rows that stand in files; how many is looked at before the manifest is read."""
+    """A BATCH message; ``manifest`` stays bytes until the number of its files has been checked."""
 
     stream: str
     encoding: msgspec.Raw
@@ -119,18 +112,18 @@ _KNOWN_TYPES: Final = ("RECORD", "SCHEMA", "STATE", "ACTIVATE_VERSION", "BATCH")
 _decode: Final[Callable[[bytes], _Message]] = msgspec.json.Decoder(_Message).decode
 _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _SCHEMA_SHARE: Final = 4
-"""A schema may have a quarter of a line's bytes: what it becomes takes several times as much."""
+"""A schema may take a quarter of a line's maximum: decoded, it takes several times the memory."""
 
 _STATE_SHARE: Final = 2
 """A state may have half of them: it is copied several times, and read as a whole once."""
 
 _ENCODING_BYTES: Final = 1 << 16
-"""Far more than the names of a format and of a compression."""
+"""Maximum size of a batch encoding; the names of a format and a compression need far less."""
 
 
 @dataclass(slots=True)
 class _Chunk:
-    """Rows of one stream and version that stand together in the input."""
+    """Consecutive rows of one stream and version."""
 
     stream: str
     version: int | None
@@ -139,17 +132,26 @@ class _Chunk:
 
 
 class SingerReader:
-    """Turns the bytes of a Singer stream into events.
+    """Converts the bytes of a Singer stream to events.
 
-    Call `feed` with each block of bytes and `close` at the end of the input, and take
-    every event from both. Raises `InvalidInputLine` (`TruncatedInputLine` where the input
-    ends within a message, `UnknownMessageType`) naming the line, `UndeclaredRecordError` for a
-    record in which ``check`` finds a fault, and `BatchFileError` for a BATCH message that names
-    more files than ``limits`` (the defaults unless given) allow.
+    Call `feed` with each block of bytes and `close` at the end of the input, and consume every
+    event
+    of both.
+
+    Args:
+        check: A check of each record; BATCH messages are then refused.
+        limits: Limits on the files of a BATCH message, by default those of `FileLimits`.
+
+    Raises:
+        InvalidInputLine: A line is not a message. Subclasses: `TruncatedInputLine` if the input
+        ends
+            within a message, `UnknownMessageType` for an unknown type.
+        UndeclaredRecordError: ``check`` rejects a record.
+        BatchFileError: A BATCH message names more files than ``limits`` allow.
     """
 
     def __init__(self, check: RecordCheck | None = None, limits: FileLimits | None = None) -> None:
-        """Start at line 1 with nothing pending."""
+        """Start at line 1."""
         self._check = check
         self._limits = limits or FileLimits()
         self._described: dict[str, SchemaEvent] = {}
@@ -163,7 +165,7 @@ class SingerReader:
         yield from self._events(self._lines.feed(data))
 
     def close(self) -> Iterator[Event]:
-        """Yield the event of a last line without a line end; raise if it is torn."""
+        """Yield the events of a last line without a line end; raise if the line is incomplete."""
         rest = self._lines.rest()
         if not rest.strip():
             return
@@ -176,11 +178,11 @@ class SingerReader:
             raise TruncatedInputLine(message) from error
 
     def remarks(self) -> Iterator[str]:
-        """Yield what is to be known of the input as a whole: nothing, as all of it counts."""
+        """Yield warnings about the input as a whole; Singer input has none."""
         yield from ()
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
-        """Yield the events of whole lines, rows gathered into chunks."""
+        """Yield the events of complete lines, with consecutive rows gathered into chunks."""
         chunk = _Chunk("", None)
         message: _Message | None
         try:
@@ -201,14 +203,14 @@ class SingerReader:
                     check_record(self._check, self._lines_read, name, known, body)
                 chunk.rows.append(body)
                 chunk.times.append(message.time_extracted)
-            message = None  # else it would hold a line that may be long while its row is written
+            message = None  # do not keep a long line in memory while its row is written
         except (InvalidInputLine, UndeclaredRecordError):
             yield from self._finished(chunk)
             raise
         yield from self._finished(chunk)
 
     def _finished(self, chunk: _Chunk) -> Iterator[Event]:
-        """Yield what the chunk holds and leave it empty, ready for more of the same."""
+        """Yield the chunk's rows as an event, if it has any, and empty the chunk."""
         if chunk.rows:
             rows, times = chunk.rows, chunk.times
             chunk.rows, chunk.times = [], []
@@ -216,10 +218,10 @@ class SingerReader:
             yield Rows(stream, rows, extracted_at=times, version=chunk.version)
 
     def _messages(self, lines: list[bytes]) -> Iterator[_Message]:
-        """Yield one message a line: the loop that everything passes through."""
+        """Yield the message of each line. This is the hot loop of the reader."""
         lines.reverse()
         while lines:
-            line = lines.pop()  # so that nothing holds a line longer than needed
+            line = lines.pop()  # the list must not keep the line in memory
             self._lines_read += 1
             try:
                 message = _decode(line)
@@ -230,11 +232,11 @@ class SingerReader:
                 if second is None:
                     continue
                 message = second
-            del line  # it may be long, and its message holds what is needed of it
+            del line  # free a long line; its message holds all that is needed
             yield message
 
     def _second_look(self, line: bytes, error: Exception) -> _Message | None:
-        """Read a line that the strict reader refused; None for a blank one."""
+        """Parse a line that the strict decoder rejected; return None for a blank line."""
         whole = strip_line(line, self._lines_read)
         if not whole:
             return None
@@ -252,14 +254,14 @@ class SingerReader:
         raise _complaint(self._lines_read, line, why, UnknownMessageType)
 
     def _stream(self, name: str) -> StreamId:
-        """Return the one identity of a name."""
+        """Return the `StreamId` of a stream's name, the same object on each call."""
         known = self._streams.get(name)
         if known is None:
             known = self._streams[name] = StreamId(name)
         return known
 
     def _event(self, message: _Schema | _State | _ActivateVersion | _Batch) -> Event:
-        """Translate a message that is no record."""
+        """Convert a message other than a record to an event."""
         if isinstance(message, _State):
             return Checkpoint(self._state(message))
         stream = self._stream(message.stream)
@@ -276,8 +278,8 @@ class SingerReader:
         if self._check is not None:
             raise UndeclaredRecordError(
                 f"Line {self._lines_read} is a BATCH message of stream {stream}: the records in its"
-                " files cannot be checked as those in messages are. Let the tap write records (take"
-                " batch_config out of its settings), or set strict to false."
+                " files cannot be checked like those in messages. Let the tap write records (remove"
+                " batch_config from its settings), or set strict to false."
             )
         return self._files(stream, message)
 
@@ -320,9 +322,9 @@ class SingerReader:
 
 
 def _cursor(bookmark_properties: Any) -> str | None:
-    """Return the replication key; the specification allows a list, takes its first.
+    """Return the first bookmark property as the replication key, or None.
 
-    Taps without one write an empty list, null, or a list with null in it.
+    Taps without a replication key write an empty list, null, or a list that contains null.
     """
     listed = isinstance(bookmark_properties, list)
     first = next(iter(bookmark_properties), None) if listed else bookmark_properties
@@ -330,7 +332,7 @@ def _cursor(bookmark_properties: Any) -> str | None:
 
 
 def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:
-    """Give a message its own bytes back, found by their place in a line of equal length."""
+    """Restore the input's bytes in a message parsed from a repaired line of equal length."""
     if isinstance(message, _State):
         return _State(msgspec.Raw(slice_at_same_offset(message.value, mended, line)))
     if not isinstance(message, _Record) or bytes(message.record)[0] != _OPEN_BRACE:
@@ -345,5 +347,5 @@ def _complaint(
     why: str,
     kind: type[InvalidInputLine] = InvalidInputLine,
 ) -> InvalidInputLine:
-    """Return the error for a line, with its number and how it begins."""
+    """Return the error for an invalid line, with its number and beginning."""
     return kind(f"Line {number} is not a Singer message ({why}): {excerpt(line)}")

@@ -1,9 +1,9 @@
-"""Events to Singer lines on a file descriptor.
+"""Writer of events as Singer messages to a file descriptor.
 
-Rules of the room: one message a line, and only whole lines; what is constant in a
-message is encoded once per stream. A chunk of rows is one write, so nothing waits here:
-how long rows may wait is the outbox's business. Once a write has failed nothing more is
-written. Source of the form of each line: the Singer specification, section "Output".
+Only complete lines are written, one message per line. The constant parts of RECORD messages are
+encoded once per chunk, and a chunk of rows is one write without buffering; the run's outbox
+decides how long rows may wait. After a failed write nothing more is written.
+Source of the message formats: the Singer specification, section "Output".
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ encode_json: Callable[[Any], bytes] = _encoder.encode
 
 
 class SingerWriter:
-    """Writes events as Singer messages with ``write``, a function that takes all bytes."""
+    """Writes events as Singer messages with ``write``, a function that must accept all bytes."""
 
     takes_files = True
-    """BATCH messages name them."""
+    """True: BATCH messages name the files."""
 
     def __init__(self, write: Callable[[bytes], None] | None = None) -> None:
-        """Write to ``write``, or to standard output as it is at each call."""
+        """Write with ``write``, or to the current ``sys.stdout`` at each call."""
         self._write = write or _to_stdout
         self._broken = False
         self._names: dict[str, bytes] = {}
@@ -46,17 +46,17 @@ class SingerWriter:
     encode = staticmethod(encode_body)
 
     def emit(self, event: Event) -> None:
-        """Write one event. Events that Singer has no message for are left out.
+        """Write one event. Events without a Singer message are ignored.
 
         Raises:
-            OSError: the reader of the output is gone, or the disk is full.
+            OSError: The reader of the output has closed it, or the disk is full.
         """
         lines = self._lines(event)
         if lines:
             self.write(lines)
 
     def write(self, lines: bytes) -> None:
-        """Write whole lines; raises as `emit` does."""
+        """Write complete lines; raises the same errors as `emit`."""
         if self._broken:
             msg = "The output is closed: nothing more can be written."
             raise BrokenPipeError(msg)
@@ -67,7 +67,7 @@ class SingerWriter:
             raise
 
     def _lines(self, event: Event) -> bytes:
-        """Return the whole lines of an event."""
+        """Return the lines of an event."""
         if isinstance(event, Rows):
             return self._records(event)
         if isinstance(event, Checkpoint):
@@ -84,10 +84,12 @@ class SingerWriter:
         return b""
 
     def _records(self, event: Rows) -> bytes:
-        """Return the RECORD lines of a chunk: its bodies between constant bytes.
+        """Return the RECORD lines of a chunk: the bodies of its rows between constant bytes.
 
-        One join makes them: each further copy of a chunk would cost more than all the
-        rest, since memory of that size is fetched from the system and given back.
+        The lines are built with one join. Each further copy of a chunk would cost more than all
+        other
+        steps, because memory of that size is requested from the operating system and returned to
+        it.
         """
         if not event.rows:
             return b""
@@ -124,7 +126,7 @@ class SingerWriter:
         return encode_json(message) + b"\n"
 
     def _name(self, name: str) -> bytes:
-        """Return a stream's name as JSON text."""
+        """Return a stream's name as a JSON string."""
         if name not in self._names:
             self._names[name] = encode_json(name)
         return self._names[name]
@@ -133,7 +135,7 @@ class SingerWriter:
 def stdout_writer(stream: TextIO) -> Callable[[bytes], None]:
     """Return a function that writes all bytes to a stream's file descriptor, unbuffered.
 
-    A stream without one (a test's ``StringIO``) gets text.
+    If the stream has no file descriptor (a ``StringIO`` in a test), the function writes text.
     """
     try:
         fd = stream.fileno()
@@ -154,5 +156,5 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _to_stdout(data: bytes) -> None:
-    """Write to whatever ``sys.stdout`` is now: callers may have redirected it."""
+    """Write to the current ``sys.stdout``, which the caller may have redirected."""
     stdout_writer(sys.stdout)(data)

@@ -1,4 +1,4 @@
-"""The import path of singer_sdk for readers and writers of messages."""
+"""Compatibility import path of singer_sdk for readers and writers of messages."""
 
 from __future__ import annotations
 

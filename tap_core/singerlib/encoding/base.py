@@ -1,4 +1,4 @@
-"""The import path of singer_sdk for what readers and writers of messages have in common."""
+"""Compatibility import path of singer_sdk for the base classes of message readers and writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The import path of singer_sdk for messages and what reads and writes them as text."""
+"""Compatibility import path of singer_sdk for messages and their JSON readers and writers."""
 
 # ruff: noqa: I001  one list reads better than one statement per name
 

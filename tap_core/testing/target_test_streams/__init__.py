@@ -1,1 +1,1 @@
-"""Input of the tests that every target should pass: one file of messages for each."""
+"""Message files for the standard target tests, one file per test."""

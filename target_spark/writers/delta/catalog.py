@@ -1,8 +1,8 @@
-"""Delta tables as a catalog knows them: found, made with their database, and dropped.
+"""Delta tables by path or catalog name: find, create with their database, and drop.
 
-Rules of the room: a table has a name in a catalog. Where an address is given as well, its
-files lie there and the catalog refers to them; a Delta table that lies there already is
-made known to a catalog that does not have it. What a catalog says of a table's files wins.
+A table has a name in a catalog. If it has a path too, its files are there and the catalog refers to
+them; a Delta table that already exists at the path is registered in the catalog. If the catalog
+has another location for the name, the catalog's location is used.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ __all__ = [
 ]
 
 _PROPERTIES: Final = {"delta.setTransactionRetentionDuration": "interval 14 days"}
-"""Of every new table: else an entry for each run would stay in it for ever."""
+"""Properties of every new table: without them, the transaction id of each run stays forever."""
 
 _NO_CATALOG = {"REQUIRES_SINGLE_PART_NAMESPACE", "CATALOG_NOT_FOUND"}
 
 
 def get_types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-    """Return each column's type as DDL, in order; None where there is no table.
+    """Return each column's type as DDL, in column order, or None if there is no table.
 
     Raises:
-        TableError: there are files or a name, but no Delta table.
+        TableError: there are files or a catalog entry, but no Delta table.
         UnsupportedError: Spark does not know the catalog.
     """
     by_path = Table(table.path, table.name)
@@ -79,9 +79,10 @@ def create_catalog_table(
     *,
     through_spark: bool,
 ) -> None:
-    """Make an empty table, and its database in a catalog that does not have it.
+    """Create an empty table, and its database if the catalog does not have it.
 
-    A plain table in a local folder is made without Spark, unless ``through_spark`` is set.
+    A table in a local folder without partitions or clusters is created without Spark, unless
+    ``through_spark`` is set.
     """
     words, properties = build_layout_ddl(layout, design)
     properties |= _PROPERTIES | build_properties(layout)
@@ -103,10 +104,10 @@ def create_catalog_table(
 
 
 def get_schema(spark: SparkSession, table: Table) -> T.StructType:
-    """Return the columns that a table has now.
+    """Return the current schema of a table.
 
     Raises:
-        AnalysisException: there is none.
+        AnalysisException: there is no table.
     """
     snapshot = _read_snapshot(table)
     if snapshot is None:
@@ -115,13 +116,13 @@ def get_schema(spark: SparkSession, table: Table) -> T.StructType:
 
 
 def properties_of_table(spark: SparkSession, table: Table) -> Mapping[str, str]:
-    """Return the properties that a table has now."""
+    """Return the current properties of a table."""
     snapshot = _read_snapshot(table)
     return properties_in(spark, delta_ref(table)) if snapshot is None else snapshot.properties
 
 
 def get_table_id(spark: SparkSession, table: Table) -> str | None:
-    """Return the id that Delta gave to a table when it was made; None where there is no table."""
+    """Return the Delta id of a table, or None if there is no table."""
     snapshot = _read_snapshot(table)
     if snapshot is not None:
         return snapshot.id
@@ -137,13 +138,13 @@ def get_table_id(spark: SparkSession, table: Table) -> str | None:
 
 
 def has_files(spark: SparkSession, table: Table) -> bool:
-    """Tell whether a table has any file of rows."""
+    """Return True if a table has data files."""
     snapshot = _read_snapshot(table)
     return bool(_detail(spark, table)["numFiles"]) if snapshot is None else snapshot.has_files()
 
 
 def _read_snapshot(table: Table) -> DeltaSnapshot | None:
-    """Return the newest version of a table in a local folder, where deltalake can read it."""
+    """Return the newest version of a table in a local folder, if deltalake can read it."""
     folder = None if table.identifier else to_local_folder(table.path)
     return None if folder is None else read_snapshot(folder)
 
@@ -161,7 +162,7 @@ def drop_table(spark: SparkSession, table: Table) -> None:
 def describe_layout_mismatch(
     spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
 ) -> str | None:
-    """Say how a table is laid out, if it is not as it would be made now."""
+    """Return a description of the table's layout if it differs from ``design``, else None."""
     if not design.partition_by and not design.cluster_by:
         return None
     parts, clusters = get_layout(spark, table)
@@ -178,18 +179,18 @@ def describe_layout_mismatch(
 
 
 def get_layout(spark: SparkSession, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the columns by which a table is partitioned, and those by which it is clustered."""
+    """Return the partition columns and the clustering columns of a table."""
     detail = _detail(spark, table)
     return tuple(detail["partitionColumns"]), _unquoted(detail["clusteringColumns"])
 
 
 def _unquoted(names: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the columns of which Delta quotes those that have odd names."""
+    """Return column names without the backticks that Delta puts around unusual names."""
     return tuple(name.strip("`").replace("``", "`") for name in names or ())
 
 
 def _may_be_there(table: Table) -> bool:
-    """Tell whether there may be a table in a folder, which on this machine costs no job."""
+    """Return False if a local folder is certainly no table; needs no Spark job."""
     folder = to_local_folder(table.path)
     if folder is None or (folder / "_delta_log").is_dir():
         return True
@@ -205,7 +206,7 @@ def _types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
             catalog = table.identifier[0]
             raise UnsupportedError(
                 f"Spark does not know the catalog {catalog!r} of table {table.name}. Put"
-                f" spark.sql.catalog.{catalog} and what belongs to it into the setting spark."
+                f" spark.sql.catalog.{catalog} and its options into the setting spark."
             ) from error
         if error.getCondition() not in NO_TABLE:
             raise
@@ -222,7 +223,7 @@ def _check_format(spark: SparkSession, table: Table) -> None:
         found = "a view"
     if found != "delta":
         raise TableError(
-            f"{table.key} is no Delta table but {found}. Set table, table_prefix or database"
+            f"{table.key} is not a Delta table but {found}. Set table, table_prefix or database"
             " to another name, or move it away."
         )
 

@@ -1,10 +1,11 @@
-"""Parquet files of a Delta table in a local folder: written by Spark, checked, and synced to disk.
+"""Parquet files of a Delta table in a local folder: written by Spark, checked and synced to disk.
 
-Invariant: files of others are never removed. Spark writes a batch to a hidden staging folder that
-is named by the job, and its files are moved beside the table's others before the commit that names
-them. A staging folder that a killed run left is removed by the next run of the same job, which
-holds the job's lock. Files that were moved and never committed are left to VACUUM, because a commit
-whose answer was lost may name them. Source: the Delta protocol, "Add File and Remove File".
+Files of other writers are never removed. Spark writes a batch to a hidden staging folder named
+after
+the job, and its files are moved to the table's folder before the commit that names them. The next
+run of the same job, which holds the job's lock, removes the staging folders of killed runs. Files
+that were moved but never committed are removed by VACUUM only, because a commit whose response was
+lost may name them. Source: the Delta protocol, "Add File and Remove File".
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ __all__ = [
 ]
 
 _WITH_BOUNDS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-"""Parquet keeps no bounds of Spark's other way to write points in time."""
+"""Write timestamps as TIMESTAMP_MICROS: Parquet has no bounds for Spark's default, INT96."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file: its rows, bytes, time of change (ms since 1970) and Delta's statistics."""
+    """A Parquet file: its rows, bytes, modification time (ms since 1970) and Delta statistics."""
 
     path: Path
     rows: int
@@ -56,12 +57,12 @@ class DataFile:
 def write_files(
     df: DataFrame, table: Table, folder: Path, job: str, count: Count
 ) -> list[DataFile]:
-    """Let Spark write rows into a table's folder as files that no commit names yet.
+    """Write rows with Spark as files in a table's folder, which no commit names yet.
 
-    ``count`` returns how many rows the files must have.
+    ``count`` returns the number of rows that the files must have.
 
     Raises:
-        CountError: the files do not have as many rows as expected; none of them is left.
+        RowCountError: the files have more or fewer rows; all of them are removed.
     """
     staging = folder / f"{_staging_prefix(job)}{uuid.uuid4().hex}"
     try:
@@ -84,10 +85,10 @@ def remove_stale_staging(folder: Path, job: str) -> None:
 
 
 def check_commit(table: Table, folder: Path, version: int) -> int:
-    """Check the files that a commit adds, sync them and the commit, and return their rows.
+    """Check the files that a commit adds, sync them and the log, and return their row count.
 
     Raises:
-        CommitLostError: a file is not there, or is not the one that the commit names.
+        CommitLostError: a file is missing or differs from the one that the commit names.
     """
     log = folder / "_delta_log" / f"{version:020}.json"
     rows, files = 0, [log]
@@ -100,7 +101,7 @@ def check_commit(table: Table, folder: Path, version: int) -> int:
         if fault:
             raise CommitLostError(
                 f"Commit {version} of table {table.name} names the file {path.name}, which"
-                f" {fault}. No state that covers its rows leaves; restore the file, or start"
+                f" {fault}. No state that covers its rows is emitted; restore the file, or start"
                 " again from a state before this commit."
             )
         rows += said or 0
@@ -110,7 +111,7 @@ def check_commit(table: Table, folder: Path, version: int) -> int:
 
 
 def remove_files(files: Iterable[DataFile]) -> None:
-    """Remove files that no commit names and none can name any more."""
+    """Remove files that no commit names and no pending commit can name."""
     for file in files:
         file.path.unlink(missing_ok=True)
 
@@ -138,7 +139,7 @@ def _added(log: Path) -> Iterator[dict[str, Any]]:
 
 
 def _local_path(folder: Path, path: str) -> Path | None:
-    """Return where a file that a commit names lies; None where it is not in a local folder."""
+    """Return the local path of a file that a commit names, or None if it is not local."""
     address = urlsplit(path)
     if address.scheme not in {"", "file"}:
         return None

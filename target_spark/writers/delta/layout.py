@@ -1,13 +1,12 @@
-"""How a Delta table is laid out when it is made, as SQL.
+"""Layout of a Delta table at its creation (partitions, clusters, statistics) as SQL.
 
-Rules of the room: pure. A design names properties of the stream; what stands here are the
-columns that they feed. A property that the stream does not have is left out.
+Pure functions. A `TableLayout` names properties of the stream, the SQL names the columns that hold
+them. A property that the stream does not have is ignored.
 
-Delta divides files by columns alone, so the part of a date or of an instant is a column
-of the table's own, which Delta computes. It is told how in UTC whatever zone a session
-has: Delta would else leave out files that hold what a reader in another zone asks for.
-Such columns are no columns of the stream: nothing is written to them, and no schema
-changes them.
+Delta partitions by columns only, so a part of a date or timestamp (year, month, day, hour) is a
+generated column of the table. Its expression is in UTC for every session time zone: otherwise Delta
+would skip files that have matching rows for a reader in another zone. The stream never writes
+generated columns, and schema changes do not touch them.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ _TYPES: Final[Mapping[str, str]] = {
 _OURS: Final = re.compile(r"_part_(year|month|day|hour)_(.+)", re.DOTALL)
 
 _COUNTED: Final = 32
-"""Of so many leading columns Delta keeps the least and the greatest value of each file."""
+"""Number of leading columns for which Delta keeps the minimum and maximum of each file."""
 
 _COMPARED: Final = (Integer, Decimal, Double, Text, Timestamp, Date)
-"""Types of which it does."""
+"""Column types for which Delta keeps bounds."""
 
 
 class PartitionSpec(NamedTuple):
-    """A column by which files are divided; ``made_by`` says how Delta computes it."""
+    """A partition column; ``made_by`` is the expression of a generated column, else None."""
 
     name: str
     ddl: str
@@ -62,12 +61,12 @@ class PartitionSpec(NamedTuple):
 
 
 def build_partition_specs(layout: TableSchema, design: TableLayout) -> tuple[PartitionSpec, ...]:
-    """Return the columns by which the files of a stream's table are divided."""
+    """Return the partition columns of a stream's table."""
     return tuple(_parts(layout, design))
 
 
 def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
-    """Return what follows the stream's columns in CREATE TABLE."""
+    """Return the generated columns for the column list of CREATE TABLE."""
     return "".join(
         f", {quote(part.name)} {part.ddl} GENERATED ALWAYS AS ({part.made_by})"
         for part in parts
@@ -76,7 +75,7 @@ def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
 
 
 def build_layout_ddl(layout: TableSchema, design: TableLayout) -> tuple[str, dict[str, str]]:
-    """Return what follows ``USING delta`` in CREATE TABLE, and the properties it needs."""
+    """Return the clauses after ``USING delta`` in CREATE TABLE, and the properties they need."""
     parts = ", ".join(quote(part.name) for part in build_partition_specs(layout, design))
     clustered = get_clustering(layout, design)
     if parts or not clustered:
@@ -86,13 +85,13 @@ def build_layout_ddl(layout: TableSchema, design: TableLayout) -> tuple[str, dic
 
 
 def get_clustering(layout: TableSchema, design: TableLayout) -> tuple[str, ...]:
-    """Return the columns by which a stream's table is clustered."""
+    """Return the clustering columns of a stream's table."""
     fed = (layout.column_fed_by(source) for source in design.cluster_by)
     return tuple(column.name for column in fed if column is not None)
 
 
 def generated_columns(types: Mapping[str, str]) -> dict[str, str]:
-    """Return the columns of a table without those that Delta computes for `parts_of`."""
+    """Return the columns of a table without the generated ones of `build_partition_specs`."""
     return {name: ddl for name, ddl in types.items() if not _is_part(name, ddl, types)}
 
 
@@ -139,7 +138,7 @@ def _hour(name: str) -> str:
 
 
 def _statistics(layout: TableSchema, clustered: tuple[str, ...]) -> dict[str, str]:
-    """Return the property that has Delta compare these columns, where it would not."""
+    """Return the property that makes Delta collect bounds of these columns, if it is needed."""
     if len(layout.columns) <= _COUNTED and all(
         isinstance(column.type, _COMPARED) for column in layout.columns
     ):

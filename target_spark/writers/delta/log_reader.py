@@ -1,9 +1,9 @@
-"""A Delta table's commits, newest first: their versions, what they say of themselves and did.
+"""The commits of a Delta table, newest first: versions, commit metadata and metrics.
 
-Rules of the room: reading only. The log of a table on this machine is read as files
-(the Delta protocol: one `<20 digits>.json` per version, with one `commitInfo`), which
-costs no Spark job; any other through `DESCRIBE HISTORY`. Old versions may have been
-removed from the log, and commits of others carry anything or nothing.
+This module only reads. The log of a table in a local folder is read as files (the Delta protocol:
+one `<20 digits>.json` per version, with one `commitInfo`), without a Spark job; any other log
+through `DESCRIBE HISTORY`. Old versions may have been removed from the log, and commits of other
+writers may have any content.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ NO_TABLE = {
     "SCHEMA_NOT_FOUND",
     "TABLE_OR_VIEW_NOT_FOUND",
 }
-"""The names of Spark's errors for an address, or a name, without a table."""
+"""Names of the Spark errors for a path or name without a table."""
 
 _FIRST_LOOKS = (10, 1000)
 _OF_HISTORY = ("version", "userMetadata", "operationMetrics")
 
 
 def delta_ref(table: Table) -> str:
-    """Return what SQL calls a table: its name in a catalog, or its address."""
+    """Return the SQL name of a table: its catalog name, or ``delta.`` and its path."""
     if table.identifier:
         return quote(*table.identifier)
     return f"delta.{quote(to_spark_uri(table.path))}"
 
 
 class Commit(NamedTuple):
-    """One commit: ``metrics`` are Delta's own counts of what it did, as text."""
+    """A commit; ``metrics`` are Delta's operation metrics, as text."""
 
     version: int
     marker: CommitMetadata | None = None
@@ -62,7 +62,7 @@ class Commit(NamedTuple):
 
     @property
     def effect(self) -> CommitStats:
-        """What it did, whatever the operation was."""
+        """The statistics of the commit, for every kind of operation."""
         return CommitStats(
             inserted=self._count("numTargetRowsInserted", "numOutputRows"),
             updated=self._count("numTargetRowsUpdated", "numUpdatedRows"),
@@ -85,17 +85,17 @@ def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
 
 
 def latest_marker(spark: SparkSession, table: Table) -> CommitMetadata | None:
-    """Return the marker of the newest commit that has one."""
+    """Return the commit metadata of the newest commit that has some."""
     return _newest(commits(spark, table))
 
 
 def latest_commit(folder: Path) -> CommitMetadata | None:
-    """Return the same for a table on this machine, without Spark."""
+    """Return the newest commit metadata of a table in a local folder, without Spark."""
     return _newest(_by_files(folder))
 
 
 def has_had_rows(folder: Path) -> bool:
-    """Tell whether any commit that is left in the log of a table on this machine added files."""
+    """Return True if a commit in the log of a table in a local folder added files."""
     log = folder / "_delta_log"
     if any(log.glob("*.checkpoint*.parquet")):
         return True
@@ -137,7 +137,7 @@ def _in_file(folder: Path, version: int) -> Mapping[str, Any]:
                 if '"commitInfo"' in line[:20]:
                     info: dict[str, Any] = json.loads(line)["commitInfo"]
                     return info
-    except FileNotFoundError:  # removed by Delta's own cleaning since it was listed
+    except FileNotFoundError:  # Delta's log cleanup removed the file after it was listed
         pass
     return {}
 

@@ -1,7 +1,7 @@
-"""What is done for a Delta table after a run: few large files, and none that nobody needs.
+"""Maintenance of a Delta table after a run: OPTIMIZE and VACUUM.
 
-Rules of the room: the settings of the session give every commit of this the table's newest
-marker. Files are removed only when they have been out of the table for longer than asked.
+Session settings repeat the table's newest commit metadata in each of these commits. VACUUM removes
+only files that left the table longer ago than the configured retention.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SIZES: Final = (
     "spark.databricks.delta.optimize.maxFileSize",
 )
 _LISTING: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "16"}
-"""VACUUM lists a table in ten times so many tasks, and Spark would have it 10,000."""
+"""VACUUM lists a table in ten times this many tasks; Spark's default is 10,000."""
 
 _RETENTION: Final = "delta.deletedFileRetentionDuration"
 
@@ -29,7 +29,7 @@ _RETENTION: Final = "delta.deletedFileRetentionDuration"
 def optimize_and_vacuum(
     spark: SparkSession, ref: str, care: MaintenanceOptions, settings: Mapping[str, str]
 ) -> None:
-    """Compact the table that SQL calls ``ref``, and remove what it no longer holds."""
+    """Compact the table with the SQL name ``ref``, and remove its old files."""
     sizes = {} if care.file_bytes is None else dict.fromkeys(_SIZES, str(care.file_bytes))
     with spark_conf(spark, {**settings, **sizes, **_LISTING}):
         if care.compact:
@@ -40,7 +40,7 @@ def optimize_and_vacuum(
 
 
 def _keep(spark: SparkSession, ref: str, how_long: str) -> None:
-    """Let the table say how long its old files are kept; VACUUM asks nobody else."""
+    """Set the table's retention of deleted files, the only one that VACUUM uses."""
     properties = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
     if (_RETENTION, how_long) not in {(row.key, row.value) for row in properties}:
         kept = format_properties({_RETENTION: how_long})

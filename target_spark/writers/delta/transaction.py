@@ -1,9 +1,10 @@
 """Transactions on a Delta table in a local folder, made by deltalake (delta-rs) without a JVM.
 
-They create a table, and commit Parquet files that Spark has written. Planning and committing the
-same append in Spark's Delta costs more than a small batch itself. A table whose rows need more than
-files (partitions, clusters, constraints, column mapping, generated columns) is left to Spark.
-Invariant: a commit follows exactly the version that was read, or is not made.
+They create a table, and commit Parquet files that Spark has written. For a small batch, planning
+and
+committing the same append in Spark's Delta takes longer than writing the batch. A table that needs
+more than files (partitions, clusters, constraints, column mapping, generated columns) is written by
+Spark. Invariant: a commit is made exactly after the version that was read, or not at all.
 Source: the Delta protocol, "Actions" and "Requirements for Writers".
 """
 
@@ -29,10 +30,10 @@ __all__ = ["DeltaSnapshot", "commit_files", "create_table", "read_snapshot"]
 _WRITABLE_FEATURES: Final = frozenset(
     {"appendOnly", "changeDataFeed", "deletionVectors", "invariants", "timestampNtz"}
 )
-"""Features of a table that ask nothing of a commit that only adds files."""
+"""Table features that have no requirement for a commit that only adds files."""
 
 _LEGACY_WRITER: Final = 2
-"""The newest writer version whose features are appendOnly and invariants alone."""
+"""The newest writer version whose only features are appendOnly and invariants."""
 
 _FEATURES_WRITER: Final = 7
 _LEFT_TO_SPARK: Final = (
@@ -50,7 +51,7 @@ _LEFT_TO_SPARK: Final = (
     "delta.tuneFileSizes",
     "delta.universalFormat.",
 )
-"""Beginnings of table properties that say how rows, files or statistics are written."""
+"""Prefixes of table properties that control how rows, files or statistics are written."""
 
 _LEFT_TO_SPARK_FIELDS: Final = (
     '"delta.generationExpression"',
@@ -61,14 +62,14 @@ _LEFT_TO_SPARK_FIELDS: Final = (
     '"containsNull":false',
     '"valueContainsNull":false',
 )
-"""Words in the schema of a table of which Spark computes or checks values."""
+"""Strings in the schema of a table whose values Spark computes or checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaSnapshot:
-    """One version of a table: its id, its columns, and its properties.
+    """One version of a table: its id, columns and properties.
 
-    ``takes_files`` says that a commit of plain Parquet files adds rows to it correctly.
+    ``takes_files`` is True if a commit of plain Parquet files adds rows to it correctly.
     """
 
     folder: Path
@@ -80,16 +81,16 @@ class DeltaSnapshot:
     takes_files: bool
 
     def has_files(self) -> bool:
-        """Tell whether the version has any file of rows."""
+        """Return True if the version has data files."""
         return bool(self.table.file_uris())
 
     def has_batch(self, app_id: str, batch: int) -> bool:
-        """Tell whether a transaction is in the table."""
+        """Return True if the table has this transaction."""
         return self.table.transaction_version(app_id) == batch
 
 
 def read_snapshot(folder: Path) -> DeltaSnapshot | None:
-    """Return the newest version of a table; None where deltalake finds or understands none."""
+    """Return the newest version of a table, or None if deltalake cannot read one."""
     if not (folder / "_delta_log").is_dir():
         return None
     from deltalake import DeltaTable
@@ -117,9 +118,9 @@ def read_snapshot(folder: Path) -> DeltaSnapshot | None:
 
 
 def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> None:
-    """Create an empty table with a schema in Delta's JSON.
+    """Create an empty table with a schema in Delta's JSON format.
 
-    Where another writer has created one meanwhile, that one is left as it is.
+    A table that another writer has created meanwhile is not changed.
     """
     from deltalake import DeltaTable, Schema
     from deltalake.exceptions import DeltaError
@@ -141,10 +142,11 @@ def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> No
 def commit_files(
     snapshot: DeltaSnapshot, files: Sequence[DataFile], marker: CommitMetadata, app_id: str
 ) -> bool:
-    """Commit files, or none, as the version after a snapshot, with a marker and its transaction.
+    """Commit files (possibly none) after a snapshot, with commit metadata and transaction id.
 
-    Return False where another writer has committed that version. After an error the commit may
-    have been made.
+    Return False if another writer has committed that version. After an error the commit may have
+    been
+    made.
     """
     from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import CommitFailedError

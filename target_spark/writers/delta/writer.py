@@ -1,15 +1,16 @@
-"""Delta Lake tables, by their path or by their name in a catalog.
+"""Writer of Delta Lake tables, by their path or by their name in a catalog.
 
-A write and its marker are one commit, in its ``userMetadata``. The transaction id is new for each
-run and table, its version is the batch number. After each write the commit is read back: it must be
-ours, follow the table that was looked at, and name files that exist and have the rows that were
-written. In a local folder, rows that meet no others are committed through deltalake
-(`delta_transaction`), everything else through Spark's Delta, whose session carries id and marker
-into MERGE and ALTER: each writing thread has a session of its own.
-
-Tables are made for the oldest readers that can have them; type widening is switched on with the
-first column that widens. Names that would need column mapping never get here (see
-`target_spark.tables.identifiers`), so readers without it can read every table.
+- A batch and its commit metadata are one commit; the metadata is in ``userMetadata``. Each run and
+  table has a new transaction id, whose version is the batch number.
+- After each write the commit is read back. It must have this batch's metadata, belong to the table
+  that was read, and name files that exist and have the rows that were written.
+- In a local folder, rows that match no others are committed through deltalake
+  (`target_spark.writers.delta.transaction`), everything else through Spark's Delta. Session
+  settings
+  pass transaction id and metadata to MERGE and ALTER, so each writer thread has a session.
+- Tables are created for the oldest possible reader version; type widening is enabled with the first
+  column that widens. `target_spark.tables.identifiers` produces no names that need column mapping,
+  so readers without it can read every table.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ __all__ = ["MATERIALIZE_SOURCE_CONF", "DeltaWriter", "insert_first"]
 
 _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
 MATERIALIZE_SOURCE_CONF = {"spark.databricks.delta.merge.materializeSource": "all"}
-"""A MERGE reads its batch twice, and keeps it on disk in between."""
+"""Settings of a MERGE: it reads its batch twice, so Spark stores the batch on disk."""
 
 _METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
 _APP_ID: Final = "spark.databricks.delta.write.txnAppId"
@@ -101,11 +102,11 @@ _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
 @dataclass
 class _Known:
-    """What a run knows of one table.
+    """State of one table during a run.
 
-    ``id`` is Delta's, of the table that was first looked at. ``newest`` is the newest marker in it,
-    once it was ``looked_for``. ``version`` and ``batch`` are those of the run's last commit, and
-    ``effect`` what that commit did. ``is_empty`` is None where it is not known.
+    ``id`` is the Delta id at first sight. ``newest`` is the newest commit metadata, once it was
+    ``looked_for``. ``version``, ``batch`` and ``effect`` (statistics) are those of the run's last
+    commit. An unknown ``is_empty`` is None.
     """
 
     id: str | None = None
@@ -121,7 +122,7 @@ class _Known:
 
 
 class DeltaWriter:
-    """Writes Delta tables; remembers of each what it found and did in this run."""
+    """Writer of Delta tables; remembers the state of each table during the run."""
 
     keeps_batch = True
 
@@ -130,14 +131,14 @@ class DeltaWriter:
         self._has_own_settings: bool | None = None
 
     def can_widen(self, old: str, new: str) -> bool:
-        """Tell whether a column's type, as DDL, can be changed in place."""
+        """Return True if Delta can change a column's type (as DDL) in place."""
         return delta_widens(old, new)
 
     def table_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return each column's type as DDL, in order; None where there is no table.
+        """Return each column's type as DDL, in column order, or None if there is no table.
 
         Raises:
-            TableError: there are files, but no Delta table; or another table than before.
+            TableError: there are files but no Delta table, or the table was replaced.
         """
         self._check_same(spark, table)
         return get_types(spark, table)
@@ -151,7 +152,7 @@ class DeltaWriter:
         *,
         has_rows: bool = False,  # noqa: ARG002  (an empty table is made in any case)
     ) -> None:
-        """Make an empty table."""
+        """Create an empty table."""
         create_catalog_table(
             spark, table, layout, design, through_spark=self._uses_spark_alone(spark)
         )
@@ -160,24 +161,24 @@ class DeltaWriter:
         self._check_same(spark, table)
 
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[SchemaChange]) -> None:
-        """Add columns and fields, and widen types; the newest marker is repeated."""
+        """Add columns and fields, and widen types; repeat the newest commit metadata."""
         self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return what the table remembers of `Layout.sources`; None if it is none of ours."""
+        """Return the stored `TableSchema.sources`; None for a table of another writer."""
         return read_sources(properties_of_table(spark, table))
 
     def annotate(self, spark: SparkSession, table: Table, layout: TableSchema) -> None:
-        """Let the table remember the layout's sources, and have its comments."""
+        """Store the schema's sources in the table, and set its column comments."""
         properties, schema = properties_of_table(spark, table), get_schema(spark, table)
         self._alter(spark, table, build_annotations(properties, schema, layout))
 
     def allow_nulls(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
-        """Let all columns of the table take nulls but those to ``keep``."""
+        """Drop NOT NULL from all columns of the table except those in ``keep``."""
         self._alter(spark, table, nullable_columns(get_schema(spark, table), keep))
 
     def _alter(self, spark: SparkSession, table: Table, alterations: Iterable[str]) -> None:
-        """Make alterations, each a commit; the newest marker is repeated in it."""
+        """Run ALTER TABLE clauses, each a commit that repeats the newest metadata."""
         for words in alterations:
             self._check_same(spark, table)
             before = self._before(spark, table)
@@ -203,11 +204,11 @@ class DeltaWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Put these rows in the place of all others; readers see the old until then."""
+        """Replace all rows by these rows; readers see the old rows until the commit."""
         return self._save(spark, table, df, commit, "overwrite", rows)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Commit a marker without rows."""
+        """Commit metadata without rows."""
         with self._committing(spark, table, commit, _no_rows) as marker:
             if marker is not None and not self._append_files(spark, table, None, marker, _no_rows):
                 nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
@@ -221,9 +222,9 @@ class DeltaWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Replace the rows that have the batch's keys, and add those that are new."""
+        """Replace the rows that have the batch's keys, and add the rows with new keys."""
         newest = latest_by_key(df, keys)
-        if self.is_empty(spark, table):  # no rows to meet: an append costs a quarter
+        if self.is_empty(spark, table):  # no rows to match: an append takes a quarter of the time
             return self._fill(spark, table, as_initial_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
         how = build_upsert(delta_ref(table), columns, keys)
@@ -238,7 +239,7 @@ class DeltaWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Keep the versions of each row: what differs ends the current one and begins another."""
+        """Add a version for each row that changed, and end the version that was current (SCD2)."""
         if self.is_empty(spark, table):
             return self._fill(spark, table, initial_versions(df, keys), commit)
         self._adopt(spark, table, keys.deleted, commit)
@@ -250,11 +251,11 @@ class DeltaWriter:
     def retire(
         self, spark: SparkSession, table: Table, retirement: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
-        """End the rows of other versions, in one commit."""
+        """Delete the rows of other table versions, in one commit; see `VersionDelete`."""
         if retirement.history:
             self._adopt(spark, table, retirement.deleted, commit)
         if self.rows(spark, table).where(version_delete_condition(retirement)).isEmpty():
-            self.commit_empty(spark, table, commit)  # Delta makes none of an empty DELETE
+            self.commit_empty(spark, table, commit)  # Delta makes no commit for an empty DELETE
             return CommitStats()
         words = build_version_delete(delta_ref(table), retirement)
         with self._committing(spark, table, commit, None) as marker:
@@ -264,13 +265,13 @@ class DeltaWriter:
         return self._tables[table.key].effect
 
     def last_marker(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest marker in the table; None where no table or no marker is."""
+        """Return the newest commit metadata in the table, or None if it has none."""
         known = self._tables[table.key]
         known.newest, known.looked_for = latest_marker(spark, table), True
         return known.newest
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
-        """Return the rows that the table has now."""
+        """Return the current rows of the table."""
         return spark.table(delta_ref(table))
 
     def drop(self, spark: SparkSession, table: Table) -> None:
@@ -280,18 +281,18 @@ class DeltaWriter:
     def arranged_otherwise(
         self, spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
     ) -> str | None:
-        """Say how a table is laid out, if it is not as it would be made now."""
+        """Return a description of the table's layout if it differs from ``design``, else None."""
         return describe_layout_mismatch(spark, table, layout, design)
 
     def care(self, spark: SparkSession, table: Table, care: MaintenanceOptions) -> None:
-        """Tidy the table; the newest marker is repeated in every commit that this makes."""
+        """Optimize and vacuum the table; each commit repeats the newest metadata."""
         self._check_same(spark, table)
         before = self._before(spark, table)
         metadata = {} if before is None else {_METADATA: before.to_json()}
         optimize_and_vacuum(spark, delta_ref(table), care, metadata)
 
     def is_empty(self, spark: SparkSession, table: Table) -> bool:
-        """Tell whether a table had no file of rows when it was last looked at."""
+        """Return True if the table had no data files at this run's last look."""
         known = self._tables[table.key]
         if known.is_empty is None:
             known.is_empty = not has_files(spark, table)
@@ -300,7 +301,7 @@ class DeltaWriter:
     def _adopt(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Make versions of rows that were written before the table had any, from this run on."""
+        """Turn rows without version columns into versions that begin with this run."""
         known = self._tables[table.key]
         if known.adopted:
             return
@@ -337,8 +338,9 @@ class DeltaWriter:
         """Append the first rows of a table.
 
         Raises:
-            ConflictError: another writer has put some into it; nothing was written. The next try
-                looks at the table, and whose it is, anew.
+            ConflictError: another writer has added the first rows, and nothing was written. The
+            next
+                attempt reads the table and its commit metadata again.
         """
         df, count = counted(df, None)
         known = self._tables[table.key]
@@ -360,10 +362,9 @@ class DeltaWriter:
         *,
         first: bool = False,
     ) -> bool:
-        """Commit rows, or none, through deltalake; False where Spark's Delta must do it.
+        """Commit rows (or none) through deltalake; return False if Spark's Delta must do it.
 
-        With ``first`` they are the first rows of the table: the commit follows a version without
-        any, or is not made.
+        With ``first``, the commit is made only after a version without data files.
         """
         folder = _folder(table)
         snapshot = None if folder is None else read_snapshot(folder)
@@ -375,7 +376,7 @@ class DeltaWriter:
         try:
             while not self._commit_files(spark, table, df, files, marker, first=first):
                 pass
-        except TargetSparkError:  # no commit names the files, and none can any more
+        except TargetSparkError:  # no commit names the files, and no pending one can
             remove_files(files)
             raise
         return True
@@ -390,7 +391,7 @@ class DeltaWriter:
         *,
         first: bool,
     ) -> bool:
-        """Commit files to the newest version of a table; False where another commit was faster."""
+        """Commit files after a table's newest version; False if another commit was faster."""
         folder, known = _folder(table), self._tables[table.key]
         snapshot = None if folder is None else read_snapshot(folder)
         same_table(table, known.id, None if snapshot is None else snapshot.id)
@@ -398,7 +399,7 @@ class DeltaWriter:
             raise table_removed_error(table)
         app_id = txn_app_id(marker.job, table.name, marker.run)
         if snapshot.has_batch(app_id, marker.batch):
-            remove_files(files)  # an earlier try has made the commit, with files of its own
+            remove_files(files)  # an earlier attempt has made the commit with other files
             return True
         if first and snapshot.has_files():
             raise _filled_meanwhile(table)
@@ -415,7 +416,7 @@ class DeltaWriter:
         how: Merge,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Let a MERGE make the commit."""
+        """Commit a batch by MERGE."""
         batch, count = counted(batch, None)
         with self._committing(spark, table, commit, None, source=count) as marker:
             if marker is not None:
@@ -433,10 +434,11 @@ class DeltaWriter:
         *,
         source: Count | None = None,
     ) -> Iterator[CommitMetadata | None]:
-        """Give the marker to write, and hold the commit that follows against it.
+        """Yield the commit metadata to write, and check the commit that the block makes.
 
-        None says that the table has the batch already: its answer was lost. ``rows`` are those
-        that the commit adds, ``source`` those that its MERGE reads, where they are known.
+        Yield None if the table has the batch already: the response to its commit was lost. ``rows``
+        is the
+        number of rows that the commit adds, ``source`` the number that its MERGE reads, if known.
         """
         self._check_same(spark, table)
         known = self._tables[table.key]
@@ -450,33 +452,37 @@ class DeltaWriter:
             found = self._verify(spark, table, commit)
             if not is_made:
                 _check_counts(table, found, rows, source)
-        except BaseException as error:  # the commit may be in the table all the same
+        except BaseException as error:  # the commit may be in the table in spite of the error
             known.looked_for, known.is_empty = False, None
             if isinstance(error, Exception) and not isinstance(error, TargetSparkError):
-                self._check_same(spark, table)  # which may be why
+                self._check_same(spark, table)  # the table may have been replaced
             raise
         known.newest = known.acknowledged = marker
         known.effect, known.is_empty = found.effect, False
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
-        """Check that the table is the one that was first looked at.
+        """Check that the table is the one that this run saw first.
 
         Raises:
-            TableError: it was removed, or another stands in its place.
+            TableError: the table was removed or replaced.
         """
         known = self._tables[table.key]
         known.id = same_table(table, known.id, get_table_id(spark, table))
 
     def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> Commit:
-        """Read the log: the newest commit of this run must be the batch just written."""
+        """Return the newest commit of this run, and check that it has the batch just written.
+
+        Raises:
+            CommitLostError: it has another batch, or there is no commit of this run.
+        """
         of_run = (found for found in commits(spark, table) if commit.is_same_run(found.marker))
         newest = next(of_run, Commit(0))
         if not commit.same_batch(newest.marker):
             raise CommitLostError(
                 f"Batch {commit.batch} of table {table.name} was written without an error,"
-                " but no commit in the table says that it is this batch: Delta took it for"
-                " one that it has seen, or another writer's word stands in its place. No"
-                " state that covers its rows leaves."
+                " but no commit in the table has this batch's metadata: Delta skipped it as a"
+                " transaction that it had already, or another writer replaced it. No state that"
+                " covers its rows is emitted."
             )
         known = self._tables[table.key]
         if known.version is not None and commit.batch != known.batch:
@@ -502,7 +508,7 @@ class DeltaWriter:
             known.is_staging_clean = True
 
     def _takes(self, spark: SparkSession, snapshot: DeltaSnapshot, df: DataFrame | None) -> bool:
-        """Tell whether rows can be committed as files: the table and Spark's settings allow it."""
+        """Return True if the table and Spark's settings allow a commit of plain files."""
         if not snapshot.takes_files or self._uses_spark_alone(spark):
             return False
         types = {field.name: column_ddl(field) for field in snapshot.fields}
@@ -510,8 +516,8 @@ class DeltaWriter:
         return all(types.get(field.name) == column_ddl(field) for field in fields)
 
     def _uses_spark_alone(self, spark: SparkSession) -> bool:
-        """Tell whether the user's settings of Spark say how Delta makes and writes tables."""
-        if self._has_own_settings is None:  # asked once: it is hundreds of answers
+        """Return True if the user's Spark settings configure how Delta creates or writes tables."""
+        if self._has_own_settings is None:  # read once: Spark returns hundreds of settings
             self._has_own_settings = any(
                 key.startswith(_DELTA_SETTINGS) and key not in _OUR_SETTINGS
                 for key in spark.conf.getAll
@@ -520,12 +526,12 @@ class DeltaWriter:
 
 
 def insert_first(spark: SparkSession, table: Table, rows: DataFrame) -> None:
-    """Let Spark append the first rows of a table in a transaction that fails where it has some.
+    """Append the first rows of a table with Spark, in a transaction that fails if it has rows.
 
-    Delta takes another writer's rows that come in between for a conflict.
+    Delta reports a conflict if another writer adds rows meanwhile.
 
     Raises:
-        ConflictError: another writer has put some into it; nothing was written.
+        ConflictError: another writer has added the first rows, and nothing was written.
     """
     ref, names = delta_ref(table), ", ".join(map(quote, rows.columns))
     words = (
@@ -544,7 +550,7 @@ def insert_first(spark: SparkSession, table: Table, rows: DataFrame) -> None:
 
 
 def _filled_meanwhile(table: Table) -> ConflictError:
-    return ConflictError(f"Another writer has put the first rows into table {table.name}.")
+    return ConflictError(f"Another writer has added the first rows to table {table.name}.")
 
 
 def _no_rows(_found: int) -> int:
@@ -552,23 +558,23 @@ def _no_rows(_found: int) -> int:
 
 
 def _folder(table: Table) -> Path | None:
-    """Return the folder of a table on this machine; None for any other."""
+    """Return the local folder of a table, or None if it is elsewhere."""
     return None if table.identifier else to_local_folder(table.path)
 
 
 def _check_counts(table: Table, found: Commit, rows: Count | None, source: Count | None) -> None:
-    """Compare a commit's own numbers with the rows that were given to it.
+    """Check a commit's row counts against the rows that were written.
 
     Raises:
-        CountError: they differ.
+        RowCountError: the counts differ.
     """
     inserted, read = found.effect.inserted, int(found.metrics.get("numSourceRows", 0))
     for count, there, words in ((rows, inserted, "has"), (source, read, "was made from")):
         if count is not None and found.metrics and count(there) != there:
             raise RowCountError(
                 f"Table {table.name}: {count(there)} rows were to be written, but commit"
-                f" {found.version} {words} {there}. No state that covers these rows leaves; restore"
-                f" the table to version {found.version - 1} and start again."
+                f" {found.version} {words} {there}. No state that covers these rows is emitted;"
+                f" restore the table to version {found.version - 1} and start again."
             )
 
 

@@ -1,11 +1,11 @@
-"""What Spark calls an Iceberg table, and the catalogs that the target makes by itself.
+"""SQL names of Iceberg tables, and the Hadoop catalogs that target-spark configures.
 
-Rules of the room: a table is in a catalog of the user's, by its whole name, or a folder.
-The folder is a table of a Hadoop catalog of ours, which every session is told of when it
-first needs it: its warehouse is two folders up, so the folder above the table is the
-database. (A catalog takes a table that lies right below its warehouse and is called
-``files`` or ``history`` for its own.) A catalog caches nothing, since each session has
-its own, and several of them write; one of the user's neither, unless the user says so.
+A table is in the user's catalog, by its full name, or in a folder. For a folder, target-spark
+configures a Hadoop catalog in each session when it first needs it: the warehouse is two folders up,
+so the folder above the table is the database. (A catalog treats a table named ``files`` or
+``history`` directly below its warehouse as a metadata table.) Catalog caching is off, also for
+user catalogs without an explicit setting: each session has its own cache, and several of them
+write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from target_spark.tables.model import Table
 __all__ = ["DEFAULT_CATALOG", "IcebergTableRef", "catalog_table_exists", "load", "resolve_table"]
 
 DEFAULT_CATALOG = "target_spark"
-"""What the names of our catalogs begin with. Settings of Spark that begin with
+"""Prefix of the names of target-spark's catalogs. Spark settings that begin with
 ``spark.sql.catalog.target_spark.`` are options of all of them."""
 
 _CATALOGS = "spark.sql.catalog."
@@ -32,7 +32,7 @@ _CLASS = "org.apache.iceberg.spark.SparkCatalog"
 
 
 class IcebergTableRef(NamedTuple):
-    """Where a table is: a catalog, the names of its database, and its own."""
+    """Catalog, database names and name of an Iceberg table."""
 
     catalog: str
     database: tuple[str, ...]
@@ -40,30 +40,30 @@ class IcebergTableRef(NamedTuple):
 
     @property
     def ref(self) -> str:
-        """The table, as SQL calls it."""
+        """The quoted SQL name of the table."""
         return quote(self.catalog, *self.database, self.name)
 
     @property
     def procedures(self) -> str:
-        """Where the catalog has its procedures."""
+        """The namespace of the catalog's procedures."""
         return f"{quote(self.catalog)}.system"
 
 
 def resolve_table(spark: SparkSession, table: Table) -> IcebergTableRef:
-    """Return where a table is, in a catalog that this session knows from now on.
+    """Return the reference of a table, and configure its catalog in this session.
 
     Raises:
-        UnsupportedError: the catalog is the user's, and no setting says what it is.
+        UnsupportedError: Spark has no configuration for the user's catalog.
     """
     if not table.identifier:
         return _of_folder(spark, table.path)
     catalog, *database, name = table.identifier
     if spark.conf.get(f"{_CATALOGS}{catalog}", None) is None:
         raise UnsupportedError(
-            f"Spark does not know the catalog {catalog!r} of table {table.name}. Say in the"
-            f" setting spark what it is: {_CATALOGS}{catalog} = {_CLASS}, and"
-            f" {_CATALOGS}{catalog}.type = rest, jdbc, hive, hadoop or glue with what each"
-            " of these needs; or take the setting catalog away, and tables lie below path."
+            f"Spark does not know the catalog {catalog!r} of table {table.name}. Configure it in"
+            f" the setting spark: {_CATALOGS}{catalog} = {_CLASS}, and"
+            f" {_CATALOGS}{catalog}.type = rest, jdbc, hive, hadoop or glue with the options that"
+            " the type needs; or remove the setting catalog to write tables below path."
         )
     cache = f"{_CATALOGS}{catalog}.cache-enabled"
     if spark.conf.get(cache, None) is None:
@@ -72,16 +72,16 @@ def resolve_table(spark: SparkSession, table: Table) -> IcebergTableRef:
 
 
 def catalog_table_exists(spark: SparkSession, place: IcebergTableRef) -> bool:
-    """Tell whether a catalog has a table."""
+    """Return True if a catalog has a table."""
     try:
         return spark.catalog.tableExists(place.ref)
     except UnsupportedOperationException:
-        # What a JDBC catalog that has no views answers, where it finds no table either.
+        # A JDBC catalog without views raises this if it finds no table either.
         return False
 
 
 def load(spark: SparkSession, place: IcebergTableRef) -> Any:
-    """Return Iceberg's own object of a table, in the JVM, as its catalog has it now."""
+    """Return Iceberg's Java object of a table, loaded from its catalog."""
     known: Any = spark
     jvm = known._jvm  # noqa: SLF001
     catalogs = known._jsparkSession.sessionState().catalogManager()  # noqa: SLF001
@@ -105,7 +105,7 @@ def _of_folder(spark: SparkSession, path: str) -> IcebergTableRef:
 
 
 def _make_known(spark: SparkSession, catalog: str, warehouse: str) -> None:
-    """Tell the session of a catalog; what the user sets for all of ours wins."""
+    """Configure a catalog in the session; options of `DEFAULT_CATALOG` take precedence."""
     key = f"{_CATALOGS}{catalog}"
     if spark.conf.get(key, None) is not None:
         return

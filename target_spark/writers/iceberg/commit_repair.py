@@ -1,9 +1,9 @@
-"""Commits to an Iceberg table that Iceberg took for failed, though the storage had made them.
+"""Repair of Iceberg commits that succeeded in the storage although Iceberg took them for failed.
 
-A file system can do a rename and still report that it failed. Iceberg then removes the files of the
-commit, which the table names by now, and nobody can read or write the table any more. Such a
-snapshot is taken back to the one before it, unless another commit followed; no rows of others are
-lost, because the table is only changed if it still is what was looked at.
+A file system can complete a rename and still report a failure. Iceberg then removes the files of
+the commit, which the table already references, and the table becomes unreadable. This module rolls
+such a snapshot back to its parent, unless another commit followed. No rows of other writers are
+lost, because the rollback only commits if the table has not changed since it was read.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _MAIN = "main"
 
 
 def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> str | None:
-    """Return a file that a snapshot added and that is not there; None where all are.
+    """Return a file that a snapshot added and that does not exist, or None if all exist.
 
-    Through Spark Connect an error is raised instead, where the snapshot's own files are gone.
+    Through Spark Connect, missing metadata files of the snapshot raise an error instead.
     """
     place = resolve_table(spark, table)
     if is_remote_session(spark):
@@ -47,7 +47,7 @@ def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapsh
 
 
 def take_back(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> bool:
-    """Make the snapshot before a table's newest one the newest; False where others followed it."""
+    """Roll the table back to the parent of its newest snapshot; False if others committed."""
     known: Any = spark
     jvm = known._jvm  # noqa: SLF001
     operations = load(spark, resolve_table(spark, table)).operations()

@@ -1,7 +1,7 @@
-"""How an Iceberg table is asked to be laid out, as SQL.
+"""Layout of an Iceberg table (partitions, sort order, properties) as SQL.
 
-Rules of the room: pure. A design names properties of the stream; what stands here are the
-columns that they feed. A property that the stream does not have is left out.
+Pure functions. A `TableLayout` names properties of the stream, the SQL names the columns that hold
+them. A property that the stream does not have is ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FUNCTIONS: Final[Mapping[Transform, str]] = {
 
 
 def build_layout_ddl(layout: TableSchema, design: TableLayout) -> str:
-    """Return what follows the columns in CREATE TABLE: partitions and properties."""
+    """Return the partition and property clauses of CREATE TABLE."""
     parts = ", ".join(_parts(layout, design.partition_by))
     words = f" PARTITIONED BY ({parts})" if parts else ""
     properties = build_properties(layout) | dict(design.properties)
@@ -40,10 +40,10 @@ def build_layout_ddl(layout: TableSchema, design: TableLayout) -> str:
 
 
 def build_sort_order(layout: TableSchema, design: TableLayout) -> str:
-    """Return what follows ALTER TABLE so that the rows of each file are sorted; or nothing.
+    """Return the ALTER TABLE clause that sorts the rows of each file, or "" without sorting.
 
-    Rows of one partition still come together in one task: else each task would write a
-    file for each partition.
+    Rows of a partition still go to one task. Otherwise each task would write a file for each
+    partition.
     """
     order = ", ".join(quote(name) for name in _columns(layout, design.sort_by))
     if not order:
@@ -55,7 +55,7 @@ def build_sort_order(layout: TableSchema, design: TableLayout) -> str:
 def describe_partition_mismatch(
     statement: str, layout: TableSchema, design: TableLayout
 ) -> str | None:
-    """Say how a table that a CREATE TABLE describes is partitioned, if not as designed."""
+    """Return a table's partitioning, from its CREATE TABLE, if it differs from ``design``."""
     parts = get_partitions(statement).replace("`", "")
     if parts == ", ".join(_parts(layout, design.partition_by)).replace("`", ""):
         return None
@@ -63,7 +63,7 @@ def describe_partition_mismatch(
 
 
 def get_partitions(statement: str) -> str:
-    """Return by what a table is partitioned that a CREATE TABLE describes; or nothing."""
+    """Return the partition list of a CREATE TABLE statement, or "" without partitions."""
     found = _PARTED.search(statement)
     return found[1] if found else ""
 

@@ -1,8 +1,8 @@
-"""What is done for an Iceberg table after a run: few large files, and no old snapshots.
+"""Maintenance of an Iceberg table after a run: compaction, snapshot expiry, orphan file removal.
 
-Rules of the room: nothing is removed that a reader of the last days may need. Files that
-belong to no snapshot are looked for only where nobody but the table writes: in the folder
-of its data, when the table's folder is ours and no other table lies in it.
+No file that a reader may need within the retention period is removed. Orphan files are removed only
+where no one else writes: in the data folder of a table that is a folder, not in a catalog, and that
+contains no other table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["compact", "expire_snapshots", "remove_orphan_files"]
 
 
 def compact(spark: SparkSession, place: IcebergTableRef) -> None:
-    """Make few large files of many small ones, sorted where the table is."""
+    """Merge small files into large ones, sorted if the table has a sort order."""
     properties = spark.sql(f"SHOW TBLPROPERTIES {place.ref}").collect()
     is_sorted = any(row[0] == "sort-order" for row in properties)
     strategy = "sort" if is_sorted else "binpack"
@@ -32,7 +32,7 @@ def compact(spark: SparkSession, place: IcebergTableRef) -> None:
 
 
 def expire_snapshots(spark: SparkSession, place: IcebergTableRef, days: float) -> None:
-    """Remove snapshots older than this, but never the newest, and the files of no other."""
+    """Remove snapshots older than ``days`` and their files, but keep the newest snapshot."""
     spark.sql(
         f"CALL {place.procedures}.expire_snapshots(table => {sql_literal(place.ref)},"
         f" {_older(days)}, retain_last => 1)"
@@ -42,7 +42,7 @@ def expire_snapshots(spark: SparkSession, place: IcebergTableRef, days: float) -
 def remove_orphan_files(
     spark: SparkSession, table: Table, place: IcebergTableRef, days: float
 ) -> None:
-    """Remove files of data older than this that belong to no snapshot, where that is safe."""
+    """Remove data files older than ``days`` that no snapshot names, where that is safe."""
     data = f"{table.path.rstrip('/')}/data"
     if table.identifier or "metadata" in list_folders(spark, data):
         return

@@ -1,10 +1,9 @@
-"""An Iceberg table's snapshots, newest first, and what they say of themselves.
+"""The snapshots of an Iceberg table, newest first, and the commit metadata in their summaries.
 
-Rules of the room: nothing is changed; files that a snapshot names are read and synced. What
-counts are the current snapshot and those it came from: one that was rolled back says nothing
-any more. Older ones may have been expired, and snapshots of others carry anything or nothing.
-A table in a folder of this machine is read from its metadata file (Iceberg's table
-specification, "Table Metadata"), which costs no Spark job; any other through its metadata tables.
+The table is not changed; files of a snapshot are read and synced. Only the current snapshot and its
+ancestors count, not one that was rolled back. Older ones may be expired, and snapshots of other
+writers may have any summary. A table in a local folder is read from its metadata file (Iceberg
+table specification, "Table Metadata"), without a Spark job; others through their metadata tables.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ __all__ = [
 ]
 
 PROPERTY = "target-spark"
-"""The property of a snapshot that holds the marker."""
+"""Summary property of a snapshot that holds the commit metadata."""
 
 _LONG = 4096
 _PACKED = "zlib:"
 
 _METADATA = re.compile(r"v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _OF_CATALOGS = re.compile(r"\d{5}-.*metadata\.json")
-"""Metadata files that a catalog points to, and no version in their name."""
+"""Names of metadata files that only a catalog points to: they have no `v<number>`."""
 
 _ISOLATION = "write.merge.isolation-level"
 _SERIALIZABLE = "serializable"
@@ -65,7 +64,7 @@ _MERGED = "spark.merge-into.num-target-rows-"
 
 @dataclass(frozen=True, slots=True)
 class IcebergSnapshot:
-    """One commit of a table: what its summary says, and the commit before it."""
+    """A commit of a table: its id, its parent's id and its summary."""
 
     id: int
     parent: int | None
@@ -73,7 +72,7 @@ class IcebergSnapshot:
 
     @property
     def marker(self) -> CommitMetadata | None:
-        """What we said in it; None in everybody else's."""
+        """The commit metadata that target-spark wrote, or None for other writers' commits."""
         said = self.summary.get(PROPERTY)
         if said is None or not said.startswith(_PACKED):
             return CommitMetadata.from_json(said)
@@ -85,22 +84,21 @@ class IcebergSnapshot:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether it added or removed rows; one that only packs files anew does not."""
+        """True if the commit added or removed rows; a compaction does not."""
         changed = ("added-data-files", "deleted-data-files", "added-delete-files")
         of_rows = any(int(self.summary.get(name, "0")) for name in changed)
         return of_rows and self.summary.get("operation") != "replace"
 
     @property
     def counts_merged(self) -> bool:
-        """Whether it says how many rows a MERGE inserted and updated, which Spark 4.1 knows."""
+        """True if the summary counts the rows that a MERGE inserted and updated (Spark 4.1)."""
         return f"{_MERGED}inserted" in self.summary
 
 
 def snapshot_properties(marker: CommitMetadata) -> str:
-    """Return a marker as a snapshot holds it: a long one packed.
+    """Return commit metadata as text for a snapshot's summary, compressed if it is long.
 
-    A table's metadata hold the summaries of all its snapshots, and are written anew with
-    every commit.
+    A table's metadata file has the summaries of all snapshots, and every commit writes it again.
     """
     said = marker.to_json()
     if len(said) < _LONG:
@@ -117,7 +115,7 @@ class _Written(msgspec.Struct, rename="kebab"):
 
 
 class _Metadata(msgspec.Struct, rename="kebab"):
-    """What is read of a metadata file; -1 stands for no snapshot in old ones."""
+    """The fields read from a metadata file; old files have -1 if there is no snapshot."""
 
     table_uuid: str | None = None
     current_snapshot_id: int | None = None
@@ -125,40 +123,40 @@ class _Metadata(msgspec.Struct, rename="kebab"):
 
 
 def table_folder(table: Table) -> Path | None:
-    """Return the folder of a table that can be read as files here."""
+    """Return the local folder of a table, or None if it cannot be read as local files."""
     return None if table.identifier else to_local_folder(table.path)
 
 
 def table_exists(folder: Path) -> bool:
-    """Tell whether a folder of this machine is a table."""
+    """Return True if a local folder is an Iceberg table."""
     return _newest_metadata(folder) is not None
 
 
 def check_is_iceberg(folder: Path) -> None:
-    """Refuse a folder that has what is no table of ours.
+    """Check that a folder without a table can become one.
 
-    A run that died while it made the table leaves its folders, without a metadata file.
+    A run that was killed while it created the table may have made folders without a metadata file.
 
     Raises:
-        TableError: there are files, or a table of another catalog.
+        TableError: the folder has files, or a table of another catalog.
     """
     metadata = folder / "metadata"
     if metadata.is_dir() and any(_OF_CATALOGS.match(file.name) for file in metadata.iterdir()):
         raise TableError(
-            f"{folder} is an Iceberg table of a catalog, which alone may change it. Name that"
-            " catalog in the settings catalog and database, or set path to another folder."
+            f"{folder} is an Iceberg table of a catalog, and only the catalog may change it. Set"
+            " catalog and database to that catalog, or set path to another folder."
         )
     check_folder_is_table(folder, "Iceberg", but={"metadata", "data"})
 
 
 def snapshots(spark: SparkSession, table: Table) -> Iterator[IcebergSnapshot]:
-    """Yield the current snapshot and those it came from, newest first."""
+    """Yield the current snapshot and its ancestors, newest first."""
     folder = table_folder(table)
     yield from is_path_table(folder) if folder is not None else _line(*_by_query(spark, table))
 
 
 def is_path_table(folder: Path) -> Iterator[IcebergSnapshot]:
-    """Yield the same of a table in a folder of this machine, without Spark."""
+    """Yield the snapshots of a table in a local folder, newest first, without Spark."""
     yield from _line(*_in_files(folder))
 
 
@@ -169,9 +167,9 @@ def _line(current: int | None, known: Mapping[int, IcebergSnapshot]) -> Iterator
 
 
 def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
-    """Return the id that a table was given when it was made; None where there is no table.
+    """Return the uuid of a table, or None if there is no table.
 
-    A Spark Connect server does not tell that of a table in a catalog: it is empty then.
+    It is empty for a catalog table behind a Spark Connect server, which does not provide it.
     """
     folder = table_folder(table)
     if folder is not None:
@@ -184,10 +182,10 @@ def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
 
 
 def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> None:
-    """Check the files that a snapshot adds to a table in a folder of this machine, and sync them.
+    """Check and sync the files that a snapshot adds to a table in a local folder.
 
     Raises:
-        CommitLostError: one is not there, or is not the one that the snapshot names.
+        CommitLostError: a file is missing or differs from the one that the snapshot names.
     """
     folder = table_folder(table)
     if folder is None or is_remote_session(spark):
@@ -207,7 +205,7 @@ def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) ->
         if fault:
             raise CommitLostError(
                 f"Snapshot {snapshot.id} of table {table.name} names the file {path}, which"
-                f" {fault}. No state that covers its rows leaves; restore the file, or start"
+                f" {fault}. No state that covers its rows is emitted; restore the file, or start"
                 " again from a state before this commit."
             )
         paths.append(file.location())
@@ -216,31 +214,32 @@ def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) ->
 
 
 def check_isolation(spark: SparkSession, ref: str) -> None:
-    """Check that rows which others add during a MERGE are a conflict for it, as by default.
+    """Check that MERGE conflicts with rows that others add meanwhile, as it does by default.
 
     Raises:
-        TableError: they are none, and a key could be in the table twice.
+        TableError: the table allows such rows, and a key could be in the table twice.
     """
     level = properties_in(spark, ref).get(_ISOLATION, _SERIALIZABLE)
     if level.lower() != _SERIALIZABLE:
         raise TableError(
             f"Table {ref} has the property {_ISOLATION} = {level!r}: a MERGE would not see the rows"
             " that another writer adds meanwhile, and keys could be in the table twice. Nothing was"
-            f" written. Set the property to {_SERIALIZABLE!r}, or take it away."
+            f" written. Set the property to {_SERIALIZABLE!r}, or remove it."
         )
 
 
 def latest_marker(spark: SparkSession, table: Table) -> CommitMetadata | None:
-    """Return the marker of the newest snapshot that has one."""
+    """Return the commit metadata of the newest snapshot that has some."""
     markers = (snapshot.marker for snapshot in snapshots(spark, table))
     return next((marker for marker in markers if marker is not None), None)
 
 
 def parse_summary(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
-    """Return what a commit did, as its summary says.
+    """Return the statistics of a commit from its summary.
 
-    A MERGE writes untouched rows of the files that it changes anew. Spark 4.1 counts them
-    apart; before it only the growth of the table is known.
+    A MERGE rewrites the unchanged rows of the files that it changes. Spark 4.1 counts them
+    separately;
+    before Spark 4.1 only the growth of the table is known.
     """
     added, removed = _number(snapshot, "added-records"), _number(snapshot, "deleted-records")
     updated = 0
@@ -264,7 +263,7 @@ def _number(snapshot: IcebergSnapshot, name: str) -> int:
 
 
 def _newest_metadata(folder: Path) -> Path | None:
-    """Return the metadata file with the highest version; `version-hint.text` may be behind."""
+    """Return the metadata file with the highest version; `version-hint.text` may be outdated."""
     versions: dict[int, Path] = {}
     try:
         for file in (folder / "metadata").iterdir():

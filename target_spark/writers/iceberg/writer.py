@@ -1,18 +1,17 @@
-"""Apache Iceberg tables, by their folder or by their name in a catalog.
+"""Writer of Apache Iceberg tables, by their folder or by their name in a catalog.
 
-A write and its marker are one snapshot, in its summary. Iceberg has no transaction ids: a batch
-that is repeated because its answer was lost is found by reading the newest snapshots before the
-write. A catalog or a file system may make the first commit even later, and Iceberg would put the
-second one on top. So an empty commit goes before that look: each commit names the snapshot that it
-follows, and the first one comes too late from then on. A commit whose files Iceberg removed, since
-it took it for failed, is taken back. Before each commit the table must be the one that was first
-looked at; after it the snapshot is read back, and must have the rows and files that were written.
-What changes rows goes through MERGE, never DELETE or UPDATE, because a DELETE that only takes whole
-files away forgets the marker. Settings of the session carry it into MERGE, which is why each
-writing thread has a session of its own.
-
-A change of columns makes no snapshot, so it hides no marker. The property
-``write.spark.accept-any-schema`` is never set: it breaks every later MERGE.
+- A batch and its commit metadata are one snapshot; the metadata is in its summary.
+- Iceberg has no transaction ids. A batch whose commit got no response is found in the newest
+  snapshots before it is written again. The first commit may still arrive later, so an empty commit
+  is made before that search: each commit names its parent, and the first one then conflicts.
+- A commit whose files Iceberg removed, because it took the commit for failed, is rolled back.
+- Before each commit, the table must be the one that this run saw first. After it, the snapshot is
+  read back and must have the rows and files that were written.
+- Rows change through MERGE, never through DELETE or UPDATE: a DELETE that only removes whole files
+  drops the commit metadata. Session settings pass the metadata to MERGE, so each writer thread has
+  a session.
+- A change of columns makes no snapshot and hides no metadata. The property
+  ``write.spark.accept-any-schema`` is never set, because it breaks later MERGEs.
 """
 
 from __future__ import annotations
@@ -101,25 +100,28 @@ __all__ = ["FANOUT_OPTIONS", "IcebergWriter", "emptiness", "insert_first"]
 _SETTING = f"spark.sql.iceberg.snapshot-property.{PROPERTY}"
 _OPTION = f"snapshot-property.{PROPERTY}"
 FANOUT_OPTIONS = {"distribution-mode": "hash"}
-"""Rows of a sorted table would be divided by ranges, for which Spark makes all of them twice."""
+"""Write options: hash distribution, since Spark computes all rows twice for range distribution."""
 
 _UNSURE = {FailureKind.PASSING, FailureKind.AWAY}
 """Failures after which a catalog may still make the commit."""
 
 _TABLE_MAY_BE_WHY: Final = {FailureKind.LASTING, FailureKind.STALE, FailureKind.CONFLICT}
-"""Failures that a table which was removed or replaced can cause."""
+"""Failures that a removed or replaced table can cause."""
 
 _REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException")
 
 
 @dataclass
 class _Known:
-    """What a run knows of one table.
+    """State of one table during a run.
 
-    ``uuid`` is Iceberg's, of the table that was first looked at. ``newest`` is the newest marker in
-    it, once it was ``looked_for``. ``snapshot`` is the id of the run's last commit. ``is_empty`` is
-    None where it is not known; ``empty_at`` is the snapshot without rows, None where none was.
-    ``is_unsure`` says that a commit which failed may still be made.
+    ``uuid`` is the Iceberg uuid at first sight. ``newest`` is the newest commit metadata, once it
+    was
+    ``looked_for``. ``snapshot`` is the id of the run's last commit. An unknown ``is_empty`` is
+    None.
+    ``empty_at`` is the snapshot without rows; without a snapshot it is None. ``is_unsure`` is True
+    if a
+    commit that failed may still be made.
     """
 
     uuid: str | None = None
@@ -134,7 +136,7 @@ class _Known:
 
 
 class IcebergWriter:
-    """Writes Iceberg tables; remembers of each what it found and did in this run."""
+    """Writer of Iceberg tables; remembers the state of each table during the run."""
 
     keeps_batch = False
 
@@ -142,14 +144,14 @@ class IcebergWriter:
         self._tables: defaultdict[str, _Known] = defaultdict(_Known)
 
     def can_widen(self, old: str, new: str) -> bool:
-        """Tell whether a column's type, as DDL, can be changed in place."""
+        """Return True if Iceberg can change a column's type (as DDL) in place."""
         return iceberg_widens(old, new)
 
     def table_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return each column's type as DDL, in order; None where there is no table.
+        """Return each column's type as DDL, in column order, or None if there is no table.
 
         Raises:
-            TableError: there are files, but no Iceberg table; or another table than before.
+            TableError: there are files but no Iceberg table, or the table was replaced.
         """
         self._check_same(spark, table)
         folder = table_folder(table)
@@ -169,12 +171,12 @@ class IcebergWriter:
         layout: TableSchema,
         design: TableLayout,
         *,
-        has_rows: bool = False,  # noqa: ARG002  (a snapshot needs a table that is there)
+        has_rows: bool = False,  # noqa: ARG002  (a snapshot needs an existing table)
     ) -> None:
-        """Make an empty table, and its database in a catalog that does not have it.
+        """Create an empty table, and its database if the catalog does not have it.
 
         Raises:
-            TableError: Iceberg refuses the columns or the design.
+            TableError: Iceberg refuses the columns or the layout.
         """
         with _refusals(table):
             _make(spark, table, layout, design)
@@ -192,17 +194,17 @@ class IcebergWriter:
             self._alter(spark, table, build_alter_statements(changes))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return what the table remembers of `Layout.sources`; None if it is none of ours."""
+        """Return the stored `TableSchema.sources`; None for a table of another writer."""
         return read_sources(properties_in(spark, resolve_table(spark, table).ref))
 
     def annotate(self, spark: SparkSession, table: Table, layout: TableSchema) -> None:
-        """Let the table remember the layout's sources, and have its comments."""
+        """Store the schema's sources in the table, and set its column comments."""
         ref = resolve_table(spark, table).ref
         found = build_annotations(properties_in(spark, ref), spark.table(ref).schema, layout)
         self._alter(spark, table, found)
 
     def allow_nulls(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
-        """Let all columns of the table take nulls but those to ``keep``."""
+        """Drop NOT NULL from all columns of the table except those in ``keep``."""
         schema = spark.table(resolve_table(spark, table).ref).schema
         self._alter(spark, table, nullable_columns(schema, keep))
 
@@ -235,7 +237,7 @@ class IcebergWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Put these rows in the place of all others; readers see the old until then."""
+        """Replace all rows by these rows; readers see the old rows until the commit."""
         df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
@@ -245,7 +247,7 @@ class IcebergWriter:
         return self._commit(spark, table, commit, write, rows=count)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Commit a marker without rows."""
+        """Commit metadata without rows."""
 
         def write(ref: str, marker: str) -> None:
             _append_nothing(spark, ref, marker)
@@ -260,7 +262,7 @@ class IcebergWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Replace the rows that have the batch's keys, and add those that are new."""
+        """Replace the rows that have the batch's keys, and add the rows with new keys."""
         newest = latest_by_key(df, keys)
         if self.is_empty(spark, table):  # nothing to meet: an append costs less
             return self._fill(spark, table, as_initial_rows(newest, keys), commit)
@@ -277,7 +279,7 @@ class IcebergWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Keep the versions of each row: what differs ends the current one and begins another."""
+        """Add a version for each row that changed, and end the version that was current (SCD2)."""
         if self.is_empty(spark, table):
             return self._fill(spark, table, initial_versions(df, keys), commit)
         self._adopt(spark, table, keys.deleted, commit)
@@ -290,7 +292,7 @@ class IcebergWriter:
     def retire(
         self, spark: SparkSession, table: Table, retirement: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
-        """End the rows of other versions, in one commit."""
+        """Delete the rows of other table versions, in one commit; see `VersionDelete`."""
         if retirement.history:
             self._adopt(spark, table, retirement.deleted, commit)
 
@@ -306,14 +308,14 @@ class IcebergWriter:
     def arranged_otherwise(
         self, spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
     ) -> str | None:
-        """Say how a table is laid out, if it is not as it would be made now."""
+        """Return a description of the table's layout if it differs from ``design``, else None."""
         if not design.partition_by:
             return None
         (told,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
         return describe_partition_mismatch(told[0], layout, design)
 
     def care(self, spark: SparkSession, table: Table, care: MaintenanceOptions) -> None:
-        """Tidy the table; the newest snapshot has the newest marker before any is expired."""
+        """Compact the table and expire snapshots; the newest one keeps the commit metadata."""
         self._check_same(spark, table)
         place = resolve_table(spark, table)
         if care.compact:
@@ -327,11 +329,11 @@ class IcebergWriter:
             remove_orphan_files(spark, table, place, care.retain_days)
 
     def last_marker(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest marker in the table; None where no table or no marker is."""
+        """Return the newest commit metadata in the table, or None if it has none."""
         return latest_marker(spark, table)
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
-        """Return the rows that the table has now."""
+        """Return the current rows of the table."""
         return spark.table(resolve_table(spark, table).ref)
 
     def drop(self, spark: SparkSession, table: Table) -> None:
@@ -343,7 +345,7 @@ class IcebergWriter:
         self._tables.pop(table.key, None)
 
     def is_empty(self, spark: SparkSession, table: Table) -> bool:
-        """Tell whether a table had no rows when it was last looked at."""
+        """Return True if the table had no rows at this run's last look."""
         known = self._tables[table.key]
         if known.is_empty is None:
             known.is_empty, known.empty_at = emptiness(spark, table)
@@ -352,7 +354,7 @@ class IcebergWriter:
     def _adopt(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Make versions of rows that were written before the table had any, from this run on."""
+        """Turn rows without version columns into versions that begin with this run."""
         known = self._tables[table.key]
         if known.adopted:
             return
@@ -368,7 +370,7 @@ class IcebergWriter:
     def _fill(
         self, spark: SparkSession, table: Table, df: DataFrame, commit: CommitMetadata
     ) -> CommitStats:
-        """Append the first rows of a table, unless others have added some since a look at it."""
+        """Append the first rows of a table; conflicts with rows that others add meanwhile."""
         df, count = counted(df, None)
         empty_at = self._tables[table.key].empty_at
 
@@ -388,9 +390,10 @@ class IcebergWriter:
         counts: bool = True,
         read_at: IcebergSnapshot | None = None,
     ) -> CommitStats:
-        """Let a MERGE make the commit; with ``counts`` each row inserts or updates one.
+        """Commit a batch by MERGE; with ``counts`` each row inserts or updates one row.
 
-        ``read_at`` is the snapshot of which the batch was made, where it was made of one.
+        ``read_at`` is the snapshot from which the batch was computed, if it was computed from the
+        table.
         """
         batch, count = counted(batch, None)
 
@@ -414,10 +417,11 @@ class IcebergWriter:
         source: Count | None = None,
         merged: bool = False,
     ) -> CommitStats:
-        """Write a batch unless the table has it, and hold the snapshot against it.
+        """Write a batch unless the table has it already, and check the resulting snapshot.
 
-        ``rows`` are those that the commit adds, ``source`` those of which its MERGE inserts or
-        updates one each, where they are known.
+        ``rows`` is the number of rows that the commit adds, ``source`` the number of rows of which
+        its
+        MERGE inserts or updates one each, if they are known.
         """
         self._check_same(spark, table)
         known = self._tables[table.key]
@@ -438,7 +442,7 @@ class IcebergWriter:
             if not is_made:
                 _check_counts(table, snapshot, effect, rows, source)
             check_files(spark, table, snapshot)
-        except BaseException as error:  # the commit may be in the table all the same, or be made
+        except BaseException as error:  # the commit may be in the table, or may still be made
             known.looked_for, known.is_empty = False, None
             fault = classify_failure(error)
             known.is_unsure |= fault in _UNSURE
@@ -451,11 +455,11 @@ class IcebergWriter:
         return effect
 
     def _take_back(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Take a batch out of the table whose files Iceberg removed, since its commit had failed.
+        """Roll back this batch's commit if Iceberg took it for failed and removed its files.
 
         Raises:
-            ConflictError: it was taken out, and is to be written again from the beginning.
-            CommitLostError: another writer's commit came after it.
+            ConflictError: the commit was rolled back, and the batch must be written again.
+            CommitLostError: another writer's commit followed it.
         """
         if self._tables[table.key].looked_for:
             return
@@ -469,23 +473,23 @@ class IcebergWriter:
             raise _files_lost(table, found, missing)
         raise ConflictError(
             f"Snapshot {found.id} of table {table.name} was made, but Iceberg took its commit for"
-            f" failed and removed {missing}; it was taken back"
+            f" failed and removed {missing}; the snapshot was rolled back"
         )
 
     def _overtake(self, spark: SparkSession, table: Table) -> None:
-        """Let a commit that may still be on its way come too late."""
+        """Make an empty commit if an earlier commit may still arrive, so that it conflicts."""
         known = self._tables[table.key]
         if known.is_unsure:
             _nothing(spark, resolve_table(spark, table).ref).append()
             known.is_unsure = False
-            self._check_same(spark, table)  # right before the write
+            self._check_same(spark, table)  # directly before the write
 
     def _look(
         self, spark: SparkSession, table: Table, commit: CommitMetadata
     ) -> tuple[CommitMetadata | None, bool]:
-        """Return the newest marker, and whether an earlier try has made this commit.
+        """Return the newest metadata, and True if an earlier attempt has committed this batch.
 
-        Commits of others may lie on top of that.
+        Commits of other writers may follow that commit.
         """
         known = self._tables[table.key]
         if known.looked_for:
@@ -496,16 +500,20 @@ class IcebergWriter:
         return known.newest, _newest_of_run(found, commit) is not None
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
-        """Check that the table is the one that was first looked at.
+        """Check that the table is the one that this run saw first.
 
         Raises:
-            TableError: it was removed, or another stands in its place.
+            TableError: the table was removed or replaced.
         """
         known = self._tables[table.key]
         known.uuid = same_table(table, known.uuid, get_table_uuid(spark, table))
 
     def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> IcebergSnapshot:
-        """Read the snapshots: the newest of this run must be the batch just written."""
+        """Return the newest snapshot of this run, and check that it has the batch just written.
+
+        Raises:
+            CommitLostError: it has another batch, or there is no snapshot of this run.
+        """
         _check_line(spark, table, self._tables[table.key].snapshot)
         found = _newest_of_run(snapshots(spark, table), commit)
         if found is None:
@@ -516,7 +524,7 @@ class IcebergWriter:
 def _newest_of_run(
     found: Iterable[IcebergSnapshot], commit: CommitMetadata
 ) -> IcebergSnapshot | None:
-    """Return the newest snapshot of a commit's run, if it is that commit's."""
+    """Return the newest snapshot of the commit's run if it has this commit's batch, else None."""
     for snapshot in found:
         if commit.is_same_run(snapshot.marker):
             return snapshot if commit.same_batch(snapshot.marker) else None
@@ -537,10 +545,10 @@ def _make(spark: SparkSession, table: Table, layout: TableSchema, design: TableL
 
 
 def _check_line(spark: SparkSession, table: Table, last: int | None) -> None:
-    """Check that a table's history has the run's last commit, as far as it goes back.
+    """Check that a table's history contains the run's last commit, as far back as it reaches.
 
     Raises:
-        TableError: it has not: the table was made anew under the same uuid, or rolled back.
+        TableError: it does not: the table was created again with the same uuid, or rolled back.
     """
     oldest = None
     if last is None:
@@ -556,38 +564,38 @@ def _check_line(spark: SparkSession, table: Table, last: int | None) -> None:
 def _check_unchanged(
     spark: SparkSession, table: Table, read_at: IcebergSnapshot, commit: CommitMetadata
 ) -> None:
-    """Check that no rows changed between a look at the table and the commit that followed.
+    """Check that no other writer changed rows between reading the table and this commit.
 
-    From Spark 4.1 on a query reads the table as its MERGE finds it.
+    From Spark 4.1 on, the query that computes the batch reads the same snapshot as its MERGE.
 
     Raises:
-        TableError: another writer changed some, of which the commit knows nothing.
+        TableError: another writer changed rows that the commit did not see.
     """
     between = list(itertools.takewhile(lambda s: s.id != read_at.id, snapshots(spark, table)))
     others = [found for found in between if not commit.same_batch(found.marker)]
     if any(found.changes_rows for found in others):
         raise TableError(
-            f"Another writer changed table {table.name} ({table.key}) when the versions of"
-            f" batch {commit.batch} were made: keys may have two current ones. No state that"
-            f" covers its rows leaves. Roll the table back to snapshot {read_at.id} and start"
-            " again."
+            f"Another writer changed table {table.name} ({table.key}) while the versions of"
+            f" batch {commit.batch} were written: keys may have two current versions. No state"
+            f" that covers its rows is emitted. Roll the table back to snapshot {read_at.id} and"
+            " start again."
         )
 
 
 def _lost(table: Table, commit: CommitMetadata) -> CommitLostError:
     return CommitLostError(
         f"Batch {commit.batch} of table {table.name} was written without an error, but no"
-        " snapshot of the table says that it is this batch: another writer's word stands"
-        " in its place, or the table was rolled back. No state that covers its rows leaves."
+        " snapshot of the table has this batch's metadata: another writer replaced it, or the"
+        " table was rolled back. No state that covers its rows is emitted."
     )
 
 
 def _files_lost(table: Table, snapshot: IcebergSnapshot, missing: str) -> CommitLostError:
     return CommitLostError(
-        f"Snapshot {snapshot.id} of table {table.name} names the file {missing}, which is not"
-        " there: the storage reported that its commit failed, and Iceberg removed its files. Others"
-        " have committed since. No state that covers its rows leaves; roll the table back to"
-        f" snapshot {snapshot.parent}, or make it anew, and start again."
+        f"Snapshot {snapshot.id} of table {table.name} names the file {missing}, which does not"
+        " exist: the storage reported that its commit failed, and Iceberg removed its files."
+        " Others have committed since. No state that covers its rows is emitted; roll the table"
+        f" back to snapshot {snapshot.parent}, or create it again, and restart."
     )
 
 
@@ -598,12 +606,12 @@ def _check_counts(
     rows: Count | None,
     source: Count | None,
 ) -> None:
-    """Compare a snapshot's own numbers with the rows that were given to it.
+    """Check a snapshot's row counts against the rows that were written.
 
-    A row of a MERGE can update several where the table has its key more than once.
+    A row of a MERGE can update several rows if the table has its key more than once.
 
     Raises:
-        CountError: they differ.
+        RowCountError: the counts differ.
     """
     added, met = effect.inserted, effect.inserted + effect.updated
     if rows is not None and (given := rows(added)) != added:
@@ -616,22 +624,23 @@ def _miscounted(table: Table, snapshot: IcebergSnapshot, given: int, found: str)
     back = "" if snapshot.parent is None else f"; roll the table back to snapshot {snapshot.parent}"
     return RowCountError(
         f"Table {table.name}: {given} rows were to be written, but snapshot {snapshot.id} {found}."
-        f" No state that covers these rows leaves{back} and start again."
+        f" No state that covers these rows is emitted{back} and start again."
     )
 
 
 def emptiness(spark: SparkSession, table: Table) -> tuple[bool, int | None]:
-    """Tell whether a table has no rows, and the snapshot that says so, where it has one."""
+    """Return True if a table has no rows, and the id of its newest snapshot, if any."""
     newest = next(snapshots(spark, table), None)
     is_empty = newest is None or newest.summary.get("total-records") == "0"
     return is_empty, None if newest is None else newest.id
 
 
 def insert_first(rows: DataFrameWriterV2, empty_at: int | None) -> None:
-    """Append the first rows of a table that has none in the snapshot ``empty_at``, or has none.
+    """Append the first rows of a table that was empty in the snapshot ``empty_at``, if any.
 
-    An overwrite of no rows is an append that Iceberg validates: files that were added after
-    the snapshot which had no rows are a conflict. Without such a snapshot all files are.
+    An overwrite of no rows is an append that Iceberg validates: it conflicts with files that were
+    added
+    after that snapshot, or with any file if there is no such snapshot.
     """
     options = {"isolation-level": "serializable", **FANOUT_OPTIONS}
     if empty_at is not None:
@@ -649,7 +658,7 @@ def _nothing(spark: SparkSession, ref: str) -> DataFrameWriterV2:
 
 @contextmanager
 def _refusals(table: Table) -> Iterator[None]:
-    """Say what Iceberg does not want, without the stack of the JVM."""
+    """Raise Iceberg's refusals as TableError, without the stack trace of the JVM."""
     try:
         yield
     except Exception as error:
