@@ -40,7 +40,7 @@ def fivetran_test(argv: Sequence[str]) -> int:
     try:
         return _walked(asked, command, findings)
     except (NotStartedError, ValueError, OSError) as error:
-        _say(f"Cannot start: {error}")
+        _print_line(f"Cannot start: {error}")
         return _CANNOT
 
 
@@ -50,20 +50,20 @@ def _walked(asked: argparse.Namespace, command: list[str], findings: Findings) -
     servers = Servers(service, findings, command, asked.address, asked.seconds)
     walk: DestinationTester | ConnectorTester
     if asked.destination:
-        walk = DestinationTester(servers, settings, _say)
+        walk = DestinationTester(servers, settings, _print_line)
     else:
         state = asked.state.read_text("utf-8") if _document(asked.state) else FIRST_STATE
-        walk = ConnectorTester(servers, settings, _say, state, asked.resumes)
+        walk = ConnectorTester(servers, settings, _print_line, state, asked.resumes)
     stopped = False
     try:
         with _ends_in_order(servers):
             walk.run()
     except StoppedError as error:
-        _say(f"The walk ends here. {error}")
+        _print_line(f"The walk ends here. {error}")
         stopped = True
     for line in findings.lines():
-        _say(line)
-    _say("No rule is broken." if not findings and not stopped else "Not all is well.")
+        _print_line(line)
+    _print_line("No rule is broken." if not findings and not stopped else "Not all is well.")
     return int(bool(findings) or stopped)
 
 
@@ -91,7 +91,7 @@ def _document(path: Path | None) -> dict[str, Any]:
     return found
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     print(text, flush=True)  # noqa: T201  (the command's output)
 
 

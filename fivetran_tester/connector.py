@@ -88,7 +88,9 @@ class ConnectorTester:
     # Form, tests, schema
 
     def _form(self, client: Client) -> None:
-        form = self._called(client, "ConfigurationForm", proto_messages.ConfigurationFormRequest())
+        form = self._call_rpc(
+            client, "ConfigurationForm", proto_messages.ConfigurationFormRequest()
+        )
         for line in form_lines(form):
             self.say(line)
         check_form(form, self.findings)
@@ -117,7 +119,7 @@ class ConnectorTester:
 
     def _schema(self, client: Client) -> None:
         request = proto_messages.SchemaRequest(configuration=self.configuration)
-        told = [self._called(client, "Schema", request) for _ in range(2)]
+        told = [self._call_rpc(client, "Schema", request) for _ in range(2)]
         pairs = [list(iterate_tables(one)) for one in told]
         if pairs[0] != pairs[1]:
             self.findings.broke(10, "two calls of Schema have different responses")
@@ -163,10 +165,10 @@ class ConnectorTester:
         """Cancel one Update and kill the next; a third Update must deliver the remaining rows."""
         half = max(1, sum(whole.operations.values()) // 2)
         with self.servers.open() as server:
-            self._read_some(server.client, self.state, self._reading(whole.choice), half)
+            self._read_partial_update(server.client, self.state, self._reading(whole.choice), half)
             second = self._after(whole, Model())
             if isinstance(server, ServerProcess):
-                self._read_some(server.client, self.state, second, half)
+                self._read_partial_update(server.client, self.state, second, half)
                 server.kill()
             else:
                 self._read(server.client, self.state, second)
@@ -235,25 +237,27 @@ class ConnectorTester:
         )
 
     def _read(self, client: Client, state: str, reading: UpdateReader) -> None:
-        with self._told_refusals():
+        with self._reported_refusals():
             reading.read(client.stream("Update", self._request(state, reading)))
         reading.end()
         if reading.task is not None:
             raise StoppedError(f"Update ends with a task: {reading.task}")
 
-    def _read_some(self, client: Client, state: str, reading: UpdateReader, count: int) -> None:
+    def _read_partial_update(
+        self, client: Client, state: str, reading: UpdateReader, count: int
+    ) -> None:
         """Read ``count`` messages of an Update and cancel the call."""
-        with self._told_refusals():
+        with self._reported_refusals():
             stream = client.stream("Update", self._request(state, reading))
             reading.read(islice(iter(stream), count))
             stream.cancel()
 
-    def _called(self, client: Client, rpc: str, request: Any) -> Any:
-        with self._told_refusals():
+    def _call_rpc(self, client: Client, rpc: str, request: Any) -> Any:
+        with self._reported_refusals():
             return client.call(rpc, request)
 
     @contextmanager
-    def _told_refusals(self) -> Iterator[None]:
+    def _reported_refusals(self) -> Iterator[None]:
         try:
             yield
         except RefusedError as refusal:

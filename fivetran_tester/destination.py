@@ -97,14 +97,14 @@ class DestinationTester:
     # Form, tests, capabilities
 
     def _form(self) -> None:
-        form = self._called("ConfigurationForm", proto_messages.ConfigurationFormRequest())
+        form = self._call_rpc("ConfigurationForm", proto_messages.ConfigurationFormRequest())
         for line in form_lines(form):
             self.say(line)
         check_form(form, self.findings)
         self.configuration = to_text_map(self.settings, form)
         self.servers.secrets[:] = collect_secrets(self.configuration, form)
         self.named_tests = [(test.name, test.label) for test in form.tests]
-        told = self._called("Capabilities", proto_messages.CapabilitiesRequest())
+        told = self._call_rpc("Capabilities", proto_messages.CapabilitiesRequest())
         if told.batch_file_format != BatchFileFormat.CSV:
             self.findings.broke(30, "the destination does not take CSV")
 
@@ -147,7 +147,7 @@ class DestinationTester:
             if column.name not in found:
                 self.findings.broke(rule, f"column {column.name} of {name} is not described")
             elif found[column.name] != column:
-                was, now = _told(column), _told(found[column.name])
+                was, now = _describe_column(column), _describe_column(found[column.name])
                 self.findings.broke(rule, f"column {column.name} of {name} is {now} and was {was}")
         for extra in found.keys() - {column.name for column in sample.columns}:
             self.findings.broke(rule, f"{name} is described with an unknown column {extra}")
@@ -297,7 +297,7 @@ class DestinationTester:
         request = proto_messages.DescribeTableRequest(
             configuration=self.configuration, schema_name=self.schema, table_name=name
         )
-        return self._called("DescribeTable", request)
+        return self._call_rpc("DescribeTable", request)
 
     def _table(self, name: str, sample: Sample, schema: str = "", kind: Any = None) -> Any:
         """Return a CreateTableRequest, or a request of the class ``kind``."""
@@ -328,7 +328,7 @@ class DestinationTester:
             file_params=files.params(),
         )
 
-    def _called(self, rpc: str, request: Any) -> Any:
+    def _call_rpc(self, rpc: str, request: Any) -> Any:
         try:
             return self.client.call(rpc, request)
         except RefusedError as refusal:
@@ -366,5 +366,5 @@ def _cells(row: Mapping[str, Cell], names: Sequence[str]) -> list[Cell]:
     return [row.get(name, NULL) for name in names]
 
 
-def _told(column: KnownColumn) -> str:
-    return f"{column.told_type}{', a key' if column.is_key else ''}"
+def _describe_column(column: KnownColumn) -> str:
+    return f"{column.type_name}{', a key' if column.is_key else ''}"

@@ -41,7 +41,7 @@ class KnownColumn:
     digits: tuple[int, int] | None = None
 
     @property
-    def told_type(self) -> str:
+    def type_name(self) -> str:
         """The name of the column's type, with precision and scale."""
         return (
             f"{self.type.name}({self.digits[0]},{self.digits[1]})"
@@ -153,10 +153,10 @@ def parse_column(told: Any) -> KnownColumn:
 
 def to_message(name: str, columns: Iterable[KnownColumn]) -> Any:
     """Return a table as the Table message of a destination's requests."""
-    return proto_messages.Table(name=name, columns=map(_told_column, columns))
+    return proto_messages.Table(name=name, columns=map(_to_proto_column, columns))
 
 
-def _told_column(column: KnownColumn) -> Any:
+def _to_proto_column(column: KnownColumn) -> Any:
     told = proto_messages.Column(name=column.name, type=int(column.type), primary_key=column.is_key)
     if column.digits:
         told.params.decimal.precision, told.params.decimal.scale = column.digits

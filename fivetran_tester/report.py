@@ -53,7 +53,7 @@ def _columns(name: Name, table: KnownTable, reading: UpdateReader) -> Iterator[S
         if column.name in chosen or column.is_key:
             key = "key" if column.is_key else ""
             example = reading.examples.get((name, column.name), "")
-            yield "    " + column.name, column.told_type, key, example
+            yield "    " + column.name, column.type_name, key, example
 
 
 def _fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:

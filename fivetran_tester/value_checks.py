@@ -35,7 +35,7 @@ def find_fault(column: KnownColumn, value: Any) -> str | None:
     if kind == "null" or column.type == DataType.UNSPECIFIED:
         return None
     if kind != column.type.name.lower().replace("boolean", "bool"):
-        return f"is of the kind {kind}, and the column is {column.told_type}"
+        return f"is of the kind {kind}, and the column is {column.type_name}"
     check = _CHECKS.get(column.type)
     return check(getattr(value, kind), column) if check else None
 
@@ -69,7 +69,7 @@ def _decimal(text: str, column: KnownColumn) -> str | None:
     before, after = len(found[1]), len(found[2] or "")
     precision, scale = column.digits or (38, 37)
     if after > scale or before > precision - (scale if column.digits else 0):
-        return f"has more digits than {column.told_type}"
+        return f"has more digits than {column.type_name}"
     return None
 
 

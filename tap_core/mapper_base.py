@@ -160,7 +160,7 @@ class InlineMapper(SignalHandler, abc.ABC):
         counts: Counter[str] = Counter()
         try:
             if self.message_reader is not None:
-                return self._read_by(self.message_reader, file_input)
+                return self._run_custom_reader(self.message_reader, file_input)
             decoder = SingerReader(limits=FileLimits.from_config(self.config))
             with self._heeding_signals() as wake_up:
                 for block in read_blocks(open_binary(file_input), wake_up, _BEAT_SECONDS):
@@ -267,7 +267,7 @@ class InlineMapper(SignalHandler, abc.ABC):
                 f"Line is missing required {names} key(s): {show_value(message_dict)}"
             )
 
-    def _read_by(self, reader: Any, file_input: Any | None) -> Counter[str]:
+    def _run_custom_reader(self, reader: Any, file_input: Any | None) -> Counter[str]:
         """Read with an author's custom reader, which may be stopped between messages."""
         callbacks = {
             "SCHEMA": self._process_schema_message,

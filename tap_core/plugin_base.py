@@ -194,7 +194,7 @@ class PluginBase(abc.ABC):
             ConfigValidationError: The settings are invalid; the error lists all faults.
             TypeError: The configuration is neither a mapping nor a path.
         """
-        given = _given(config)
+        given = _load_config(config)
         found = EnvironmentConfig({}, {})
         if parse_env_config:
             found = read_environment(self._full_schema(), self._env_var_prefix)
@@ -446,10 +446,10 @@ class PluginBase(abc.ABC):
     def _setup_signal_handlers(self) -> None:
         # Python delivers signals to the main thread, and only there may handlers be set.
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._heed)
-            signal.signal(signal.SIGTERM, self._heed)
+            signal.signal(signal.SIGINT, self._handle_signal)
+            signal.signal(signal.SIGTERM, self._handle_signal)
 
-    def _heed(self, signum: int, frame: FrameType | None) -> None:
+    def _handle_signal(self, signum: int, frame: FrameType | None) -> None:
         """Handle a signal, unless it repeats the previous request.
 
         Ctrl-C reaches every process of a terminal, and an orchestrator among them then sends
@@ -472,7 +472,7 @@ class PluginBase(abc.ABC):
         sys.exit(0)
 
 
-def _given(
+def _load_config(
     config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None,
 ) -> dict[str, Any]:
     """Return a copy of the configuration, or read it from paths, which is deprecated."""

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 __all__ = ["StateWriter", "Tap"]
 
 
-class _Voice(PluginBase):
+class _TapOutput(PluginBase):
     """Output side of a tap: rows, states, estimates and the messages that authors write."""
 
     document: StateDocument
@@ -115,7 +115,7 @@ class _Voice(PluginBase):
                 "The tap overrides write_message. Messages that it passes to Tap.write_message"
                 " are sent; text that it prints goes to standard error."
             )
-        self._message_writer = EventForwardingWriter(partial(_Voice.write_message, self))
+        self._message_writer = EventForwardingWriter(partial(_TapOutput.write_message, self))
         self.outlet = outlet
         self.__dict__.pop("run", None)
 
@@ -196,7 +196,7 @@ class _Voice(PluginBase):
             leave(signum, frame)
 
 
-class Tap(_Voice):
+class Tap(_TapOutput):
     """Base class of a tap.
 
     Define ``name`` and ``config_jsonschema``, and override `discover_streams`. Run the tap with the
@@ -599,7 +599,7 @@ Tap._HOOKS = {name: get_member(Tap, name) for name in ("catalog", "write_message
 class StateWriter:
     """Writer of states that the author provides; equal consecutive states are written once."""
 
-    def __init__(self, tap: _Voice) -> None:
+    def __init__(self, tap: _TapOutput) -> None:
         """Write states with the run of ``tap``."""
         self._tap = tap
         self._last = b""

@@ -153,7 +153,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
                 self.drain_all()
                 raise
             if not self._is_stopping:
-                self.logger.info("End of input: %s.", _told(counts))
+                self.logger.info("End of input: %s.", _format_counts(counts))
                 self.process_endofpipe()
             if self._is_stopping:
                 self._wind_up()
@@ -163,34 +163,34 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
     def process_lines(self, file_input: Any | None = None) -> Counter[str]:
         """Process messages until the end of the input and return their number by type."""
         if not is_default_reader(self.message_reader):
-            return self._read_by(self.message_reader, file_input)
+            return self._run_custom_reader(self.message_reader, file_input)
         counts: Counter[str] = Counter()
         decoder = SingerReader(limits=FileLimits.from_config(self.config))
         with self._heeding_signals() as wake_up:
-            for block in read_blocks(open_binary(file_input), wake_up, self._beat_seconds):
-                self._fold_all(decoder.feed(block) if block else (), counts)
+            for block in read_blocks(open_binary(file_input), wake_up, self._heartbeat_seconds):
+                self._process_events(decoder.feed(block) if block else (), counts)
                 if self._is_stopping:
                     return counts
                 self._handle_max_record_age()
-            self._fold_all(decoder.close(), counts)
+            self._process_events(decoder.close(), counts)
         return counts
 
-    def _fold_all(self, events: Iterable[Event], counts: Counter[str]) -> None:
+    def _process_events(self, events: Iterable[Event], counts: Counter[str]) -> None:
         for event in events:
-            self._fold(event, counts)
+            self._process_event(event, counts)
             if self._is_stopping:
                 return
 
-    def _fold(self, event: Event, counts: Counter[str]) -> None:
+    def _process_event(self, event: Event, counts: Counter[str]) -> None:
         if isinstance(event, Rows):
             counts["RECORD"] += len(event.rows)
-            self._fold_rows(event)
+            self._process_rows(event)
         elif isinstance(event, Checkpoint):
             counts["STATE"] += 1
-            self._fold_state(event)
+            self._process_state_event(event)
         elif isinstance(event, SchemaEvent):
             counts["SCHEMA"] += 1
-            self._fold_schema(event)
+            self._process_schema_event(event)
         elif isinstance(event, ActivateVersion):
             counts["ACTIVATE_VERSION"] += 1
             self._process_activate_version_message(version_message(event))
@@ -198,7 +198,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
             counts["BATCH"] += 1
             self._process_batch_message(batch_message(event))
 
-    def _read_by(self, reader: Any, file_input: Any | None) -> Counter[str]:
+    def _run_custom_reader(self, reader: Any, file_input: Any | None) -> Counter[str]:
         """Read with an author's custom reader."""
         callbacks = {
             "SCHEMA": self._process_schema_message,
@@ -226,7 +226,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
         return found
 
     @property
-    def _beat_seconds(self) -> float:
+    def _heartbeat_seconds(self) -> float:
         return min(_LONGEST_BEAT, max(0.01, self._MAX_RECORD_AGE_IN_MINUTES * 60 / 4))
 
     def _overrides(self, hook: str) -> bool:
@@ -241,15 +241,15 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
 
     # Records
 
-    def _fold_rows(self, rows: Rows) -> None:
+    def _process_rows(self, rows: Rows) -> None:
         times = cast(Sequence[str | None], rows.extracted_at)
         if self._overrides("_process_record_message"):
-            self._fold_rows_by_hook(rows, times)
+            self._process_rows_by_hook(rows, times)
             return
         routes = self._get_routes(rows.stream.name)
         plain = len(routes) == 1 and routes[0].transform is None
         if plain and not self._overrides("get_sink"):
-            self._fold_plain_rows(self._sinks_active[routes[0].alias], rows, times)
+            self._process_rows_directly(self._sinks_active[routes[0].alias], rows, times)
             return
         for body, extracted in zip(rows.rows, times, strict=True):
             if self._signals:
@@ -262,7 +262,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
             self._deliver(routes, record, extracted, rows.version, len(body))
             self._handle_max_record_age()
 
-    def _fold_plain_rows(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
+    def _process_rows_directly(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
         """Add rows to one sink on the fast path, with all checks done once for all rows."""
         lane = self._get_pipeline(sink)
         take, weighs, version = lane.take, lane.weighs, rows.version
@@ -290,7 +290,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
         finally:
             sink.record_counter_metric.increment(count)
 
-    def _fold_rows_by_hook(self, rows: Rows, times: Sequence[str | None]) -> None:
+    def _process_rows_by_hook(self, rows: Rows, times: Sequence[str | None]) -> None:
         for body, extracted in zip(rows.rows, times, strict=True):
             if self._signals:
                 return
@@ -310,7 +310,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
 
     # Schemas
 
-    def _fold_schema(self, event: SchemaEvent) -> None:
+    def _process_schema_event(self, event: SchemaEvent) -> None:
         name = event.stream.name
         own = self._overrides("_process_schema_message")
         if not own and self._described.get(name) == event:
@@ -337,7 +337,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
 
     # States
 
-    def _fold_state(self, event: Checkpoint) -> None:
+    def _process_state_event(self, event: Checkpoint) -> None:
         if self._overrides("_process_state_message"):
             self._process_state_message({"type": "STATE", "value": decode_state(event.state)})
         else:
@@ -432,7 +432,7 @@ def _reads_files(sink: Sink) -> bool:
     return hook in vars(sink) or getattr(type(sink), hook) is not getattr(Sink, hook)
 
 
-def _told(counts: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     return json.dumps(counts).strip("{}").replace('"', "") or "no messages"
 
 

@@ -165,7 +165,7 @@ class TargetSpark(PluginBase):
 
     def load(self, source: BinaryIO, conversation: ProtocolBinding) -> list[BaseException]:
         """Load all messages from ``source``; return the errors."""
-        return self.work(conversation, partial(self._fold_all, source, conversation))
+        return self.work(conversation, partial(self._process_events, source, conversation))
 
     def work(
         self,
@@ -196,7 +196,7 @@ class TargetSpark(PluginBase):
         for remark in conversation.decoder.remarks():
             self.logger.warning("%s", remark)
             report.remark(remark)
-        self._say(report, faults)
+        self._report_outcome(report, faults)
         return faults
 
     # The run
@@ -222,7 +222,7 @@ class TargetSpark(PluginBase):
             asked = settings.spark_settings(self.config, str(folder.path.absolute()))
             engine = LeasedSpark(asked.patient() if patient else asked, place, run)
             self._engine = stack.enter_context(contextlib.closing(engine))
-            stack.callback(_tell_spark, engine, report)
+            stack.callback(_record_spark, engine, report)
             commits = partial(_commits, engine, options, run, folder, self._is_stopping)
             loader = Loader(
                 options,
@@ -259,7 +259,7 @@ class TargetSpark(PluginBase):
                 faults.append(error)
         return faults
 
-    def _fold_all(
+    def _process_events(
         self, source: BinaryIO, conversation: ProtocolBinding, opened: LoadSession
     ) -> None:
         decoder, mapped = conversation.decoder, self.mapped(conversation.renamed)
@@ -316,7 +316,7 @@ class TargetSpark(PluginBase):
 
     # The report
 
-    def _say(self, report: Report, faults: Sequence[BaseException]) -> None:
+    def _report_outcome(self, report: Report, faults: Sequence[BaseException]) -> None:
         """Log the errors and write the report, as text and as JSON."""
         hide = make_redactor(self.config)
         for fault in faults:
@@ -346,7 +346,7 @@ class TargetSpark(PluginBase):
                 self.logger.warning("The report could not be written: %s", error)
 
 
-def _tell_spark(engine: LeasedSpark, report: Report) -> None:
+def _record_spark(engine: LeasedSpark, report: Report) -> None:
     if engine.application is not None:
         report.about(application=engine.application, spark=engine.version)
 

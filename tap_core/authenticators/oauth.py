@@ -234,7 +234,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         if used is not None and used != token:
             tokens.replaced(used, token)
             self._config = {**tokens.renewed(self._config), "refresh_token": token}
-            tokens.hand_back(self._tap, token, self.logger)
+            tokens.save_token(self._tap, token, self.logger)
 
     def _keep(self, token: TokenResponse) -> None:
         """Store a token; ``last_refreshed`` is set last, so that an old token never looks new."""

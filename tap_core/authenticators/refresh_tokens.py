@@ -55,7 +55,7 @@ class RefreshTokens:
             return self.newest(value)
         return value
 
-    def hand_back(self, tap: Any, token: str, logger: logging.Logger) -> None:
+    def save_token(self, tap: Any, token: str, logger: logging.Logger) -> None:
         """Write a new token to the tap's configuration file; if that fails, log a warning once.
 
         If the tap has a ``config_listener``, call it too, so that the process that started the tap

@@ -259,10 +259,12 @@ def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | Non
     except (ValueError, RecursionError):
         return None, None
     said = document if isinstance(document, dict) else {}
-    return _shown(said.get("error"), secrets), _shown(said.get("error_description"), secrets)
+    return _format_description(said.get("error"), secrets), _format_description(
+        said.get("error_description"), secrets
+    )
 
 
-def _shown(value: Any, secrets: Secrets) -> str | None:
+def _format_description(value: Any, secrets: Secrets) -> str | None:
     if not isinstance(value, str) or not value.strip():
         return None
     text = " ".join(secrets.hide(value).split())

@@ -79,15 +79,15 @@ def replace_token(text: str, used: Collection[str], token: str) -> str:
     """
 
     def member(match: re.Match[str]) -> str:
-        if match["name"] is None or not is_refresh_token_name(_read(match["name"])):
+        if match["name"] is None or not is_refresh_token_name(_decode_text(match["name"])):
             return match[0]
-        value = json.dumps(token) if _read(match["value"]) in used else match["value"]
+        value = json.dumps(token) if _decode_text(match["value"]) in used else match["value"]
         return f"{match['name']}{match['colon']}{value}"
 
     return _MEMBER.sub(member, text)
 
 
-def _read(text: str) -> str:
+def _decode_text(text: str) -> str:
     return str(json.loads(text))
 
 

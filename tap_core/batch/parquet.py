@@ -27,7 +27,7 @@ from tap_core.batch.parquet_limits import (
     text_columns,
 )
 from tap_core.batch.parquet_pages import check_pages
-from tap_core.limits.memory import Bound, InputTooLargeError, shown
+from tap_core.limits.memory import Bound, InputTooLargeError, format_size
 from tap_core.types import JsonSchema, Record
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
         )
         if _at_most(source, path) > most and ("." in path or _copied(source, path) > most):
             raise InputTooLargeError(
-                f"column {path!r} repeats its texts to more than {shown(most)}; raise"
+                f"column {path!r} repeats its texts to more than {format_size(most)}; raise"
                 f" {bound.setting} to read it"
             )
 

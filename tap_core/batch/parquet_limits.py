@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, Final
 
-from tap_core.limits.memory import Bound, InputTooLargeError, shown
+from tap_core.limits.memory import Bound, InputTooLargeError, format_size
 
 __all__ = [
     "check_parquet",
@@ -49,8 +49,8 @@ def check_parquet(metadata: Any, bound: Bound) -> None:
             repeats = texts > _MEMORY_FACTOR * bound.most and repeated * 4 > _RATIO * size
             if is_odd or repeats or _dictionary_size(column) > bound.most:
                 raise InputTooLargeError(
-                    f"column {column.path_in_schema!r} unpacks {shown(size)} to more than"
-                    f" {shown(bound.most)} at once; raise {bound.setting} to read it"
+                    f"column {column.path_in_schema!r} unpacks {format_size(size)} to more than"
+                    f" {format_size(bound.most)} at once; raise {bound.setting} to read it"
                 )
 
 

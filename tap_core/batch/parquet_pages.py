@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, Any, Final
 
-from tap_core.limits.memory import Bound, InputTooLargeError, shown
+from tap_core.limits.memory import Bound, InputTooLargeError, format_size
 from tap_core.parsing.varints import read_varint
 
 __all__ = ["check_pages"]
@@ -70,7 +70,7 @@ def check_pages(
                 if size > most:
                     raise InputTooLargeError(
                         f"column {column.path_in_schema!r} has a page that unpacks to"
-                        f" {size:,} bytes, more than {shown(most)}; raise {bound.setting} to"
+                        f" {size:,} bytes, more than {format_size(most)}; raise {bound.setting} to"
                         " read it, or let the writer make smaller pages"
                     )
 

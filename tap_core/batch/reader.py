@@ -109,7 +109,7 @@ def _unpacked(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack
 def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO[bytes]:
     """Open a file in its storage; a local file only if it is a regular file."""
     if storage is not None:
-        address = _found_in(storage, address)
+        address = _resolve_address(storage, address)
     check_url(address, limits.schemes, [storage.root] if storage is not None else ())
     path = to_local_path(address)
     if path is not None:
@@ -117,7 +117,7 @@ def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO
     return (storage or StorageTarget(address)).at(address)
 
 
-def _found_in(storage: StorageTarget, address: str) -> str:
+def _resolve_address(storage: StorageTarget, address: str) -> str:
     """Return the address of a file in a storage, always below the storage's folder."""
     if address.startswith((f"{storage.root.rstrip('/')}/", storage.get_url(""))):
         path = to_local_path(address)
@@ -145,7 +145,7 @@ def _record(line: bytes, number: int) -> Record:
     try:
         found = _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidOperation):
-        found = _read_with_care(line, number)
+        found = _parse_leniently(line, number)
     if not isinstance(found, dict):
         raise ValueError(f"line {number} is no JSON object")  # noqa: TRY004  as other faults
     if number == 1 and found.get("type") == "RECORD" and isinstance(found.get("record"), dict):
@@ -153,7 +153,7 @@ def _record(line: bytes, number: int) -> Record:
     return found
 
 
-def _read_with_care(line: bytes, number: int) -> Any:
+def _parse_leniently(line: bytes, number: int) -> Any:
     """Decode JSON that only Python's own parser accepts: NaN, or lone surrogates."""
     try:
         return load_json(line)

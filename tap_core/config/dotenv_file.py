@@ -36,7 +36,7 @@ def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
     environment or of the file.
     """
     for file in [Path(path)] if path else _candidates():
-        text = _read(file)
+        text = _read_file(file)
         if text is not None:
             return _variables(text, prefix)
     return {}
@@ -55,7 +55,7 @@ def _is_project_root(folder: Path) -> bool:
     return any(os.access(folder / mark, os.F_OK) for mark in _ROOT_MARKS)
 
 
-def _read(file: Path) -> str | None:
+def _read_file(file: Path) -> str | None:
     """Return the text of a file, or None if it does not exist or is skipped with a warning."""
     try:
         return _read_trusted(file)

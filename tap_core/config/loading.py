@@ -93,7 +93,7 @@ def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
     faults: list[str] = []
     for path in paths:
         try:
-            merged.update(_read(Path(path)))
+            merged.update(_read_file(Path(path)))
         except ConfigFileError as error:  # noqa: PERF203  a handful of files, once
             faults.append(str(error))
     if faults:
@@ -101,7 +101,7 @@ def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
     return merged
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_file(path: Path) -> dict[str, Any]:
     try:
         found = load_json(read_at_most(path, DOCUMENT_BYTES).decode("utf-8-sig"))
     except FileNotFoundError:

@@ -105,14 +105,14 @@ def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
         return False  # these name settings, and show no value
     if isinstance(error.schema, Mapping) and is_secret("", error.schema):
         return True
-    if not is_showable(error.instance) or _stands_for_settings(error):
+    if not is_showable(error.instance) or _is_structured_text(error):
         return True
     return _secret_path(list(error.absolute_path), schema) or _holds_secret(
         error.instance, _schema_at(list(error.absolute_path), schema)
     )
 
 
-def _stands_for_settings(error: _Fault) -> bool:
+def _is_structured_text(error: _Fault) -> bool:
     """Return True if a string was passed for an object or a list; it may contain settings."""
     allowed = get_json_types(error.schema) if isinstance(error.schema, Mapping) else set()
     is_structured = bool({"object", "array"} & allowed)

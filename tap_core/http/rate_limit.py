@@ -130,7 +130,7 @@ def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
     exceed it. With shared counters, also wait for a Retry-After that another process received.
     """
     if limit is not None or get_counters(owner).is_shared:
-        get_shared_limiter(owner, _named(stream)).take(math.inf if limit is None else limit)
+        get_shared_limiter(owner, _format_stream(stream)).take(math.inf if limit is None else limit)
     if of_all := getattr(owner, "rate_limit", None):
         get_shared_limiter(owner).take(of_all)
 
@@ -148,8 +148,8 @@ def report_retry_after(owner: object, stream: str, response: Any) -> None:
 
     seconds = retry_after(SimpleNamespace(response=response))
     if seconds is not None:
-        counters.lower(_named(stream), _even(math.inf), 0, seconds)
+        counters.lower(_format_stream(stream), _even(math.inf), 0, seconds)
 
 
-def _named(stream: str) -> str:
+def _format_stream(stream: str) -> str:
     return f"stream {stream}"

@@ -170,7 +170,9 @@ class SlidingWindowCounter:
             return
         with self._lock:
             now = time.monotonic()
-            free = min(limit - self._sent_within(length, now) for limit, length in terms.rates)
+            free = min(
+                limit - self._count_requests_within(length, now) for limit, length in terms.rates
+            )
             self._add(terms, max(0, int(free)), now)
 
     def _until_free(self, rate: tuple[float, float], weight: int, now: float) -> float:
@@ -179,7 +181,7 @@ class SlidingWindowCounter:
         blocking = len(self._moments) - (int(limit) - weight) - 1
         return self._moments[blocking] + length - now if blocking >= 0 else 0.0
 
-    def _sent_within(self, length: float, now: float) -> int:
+    def _count_requests_within(self, length: float, now: float) -> int:
         return sum(moment > now - length for moment in self._moments)
 
     def _add(self, terms: RateLimits, count: int, now: float) -> None:

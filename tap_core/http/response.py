@@ -122,7 +122,7 @@ class JSONResponse(requests.Response):
             RecursionError,
             InvalidOperation,
         ):  # a value that Python cannot represent
-            raise NotJSONError(_words_of_the_body(self, self.content, Secrets()), self) from None
+            raise NotJSONError(_describe_non_json(self, self.content, Secrets()), self) from None
 
     def read(self, secrets: Callable[[], Secrets], noting: str | None = None) -> Any:
         """Decode the document and keep it for `parse_json`, which raises the same errors.
@@ -132,7 +132,7 @@ class JSONResponse(requests.Response):
         integer or absent, since the document's consumer may have changed the document by then.
         """
         if self._document is _UNREAD:
-            self._document = _read(self, secrets)
+            self._document = _parse_body(self, secrets)
             if noting:
                 found = next(extract_jsonpath(noting, self._document), None)
                 if found is None or type(found) in {str, int}:
@@ -172,7 +172,7 @@ def parse_json(response: requests.Response, secrets: Callable[[], Secrets] = Sec
         NotJSONError: the body is not JSON.
     """
     document = response.take() if isinstance(response, JSONResponse) else _UNREAD
-    return _read(response, secrets) if document is _UNREAD else document
+    return _parse_body(response, secrets) if document is _UNREAD else document
 
 
 def check_content_length(response: requests.Response) -> None:
@@ -191,7 +191,7 @@ def check_content_length(response: requests.Response) -> None:
         _PLAIN.decode(body)
     except _REFUSED as refused:
         if _is_cut_off(response, body, refused):
-            raise TruncatedBodyError(_words_of_the_end(response, body), response) from None
+            raise TruncatedBodyError(_describe_truncation(response, body), response) from None
 
 
 def is_empty_body(response: requests.Response) -> bool:
@@ -239,7 +239,7 @@ def _check_memory(response: requests.Response, format: str, size: int) -> None:
         )
 
 
-def _read(response: requests.Response, secrets: Callable[[], Secrets]) -> Any:
+def _parse_body(response: requests.Response, secrets: Callable[[], Secrets]) -> Any:
     body = response.content or b""
     check_json_size(response, body)
     refused: Exception
@@ -256,8 +256,8 @@ def _read(response: requests.Response, secrets: Callable[[], Secrets]) -> Any:
     except (ValueError, RecursionError, InvalidOperation):
         pass
     if _is_cut_off(response, body, refused):
-        raise TruncatedBodyError(_words_of_the_end(response, body), response)
-    raise NotJSONError(_words_of_the_body(response, body, secrets()), response)
+        raise TruncatedBodyError(_describe_truncation(response, body), response)
+    raise NotJSONError(_describe_non_json(response, body, secrets()), response)
 
 
 def _may_be_utf_8(response: requests.Response) -> bool:
@@ -295,14 +295,14 @@ def _is_cut_off(response: requests.Response, body: bytes, refused: Exception) ->
     return "truncated" in text or text.endswith(f"invalid number (byte {len(body)})")
 
 
-def _words_of_the_end(response: requests.Response, body: bytes) -> str:
+def _describe_truncation(response: requests.Response, body: bytes) -> str:
     if not body.strip():
         return "The answer is empty where JSON was expected, and nothing says that it is complete"
     kind = content_type(response) or "no content type"
     return f"The answer was cut off: its JSON ends too early, after {len(body):,} bytes ({kind})"
 
 
-def _words_of_the_body(response: requests.Response, body: bytes, secrets: Secrets) -> str:
+def _describe_non_json(response: requests.Response, body: bytes, secrets: Secrets) -> str:
     kind = content_type(response) or "of no content type"
     message = (
         f"The answer is not JSON but {kind}, {len(body):,} bytes, status {response.status_code}"

@@ -26,7 +26,7 @@ __all__ = ["SpooledResponse", "open_response_body", "spool_to_file"]
 class SpooledResponse(JSONResponse):
     """A response whose body is in a temporary file."""
 
-    kept: _Kept
+    kept: _SharedFile
 
     @property
     def content(self) -> bytes:
@@ -45,7 +45,7 @@ class SpooledResponse(JSONResponse):
         return cast("IO[bytes]", io.BufferedReader(_Reader(self.kept)))
 
 
-class _Kept:
+class _SharedFile:
     """A temporary file that is closed when its last reader is garbage-collected."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class _Kept:
 class _Reader(io.RawIOBase):
     """A reader of a file shared with other readers; closing it does not close the file."""
 
-    def __init__(self, kept: _Kept) -> None:
+    def __init__(self, kept: _SharedFile) -> None:
         self._kept = kept
         self._file = kept.file
         self._at = 0
@@ -96,7 +96,7 @@ def spool_to_file(
     if type(response) is not requests.Response:
         return response
     answer = SpooledResponse()
-    answer.kept, limits = _Kept(), limits or ResponseLimits()
+    answer.kept, limits = _SharedFile(), limits or ResponseLimits()
     with response:
         if vars(response)["_content"] is not False:  # a redirect that is not followed
             answer.kept.file.write(response.content or b"")

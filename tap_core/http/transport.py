@@ -155,7 +155,7 @@ class _Trip:
 
     def answer(self, request: requests.PreparedRequest, *, follows: bool) -> requests.Response:
         """Send a request, follow its redirects and return the final response with its body read."""
-        response = self._sent(request)
+        response = self._send_limited(request)
         if not follows or getattr(response, "next", None) is None:
             return response
         history: list[requests.Response] = []
@@ -168,11 +168,11 @@ class _Trip:
             is_bare = self._route.redirected(request, response, following, is_bare=is_bare)
             history.append(response)
             self._deadline.end()
-            response = self._sent(following)
+            response = self._send_limited(following)
         response.history = history
         return response
 
-    def _sent(self, request: requests.PreparedRequest) -> requests.Response:
+    def _send_limited(self, request: requests.PreparedRequest) -> requests.Response:
         """Send one request and read its response within the limits.
 
         The reading hook runs before the hooks of authors, and again after them for a response that

@@ -55,9 +55,9 @@ class MinMaxDatetime:
         if self.datetime_format:
             read = _reader((get_format(self.datetime_format),))
         found = _instant(self.datetime, config, read, now)
-        if floor := _given(self.min_datetime, config):
+        if floor := _resolve_setting(self.min_datetime, config):
             found = max(found, _instant(floor, config, read, now))
-        if ceiling := _given(self.max_datetime, config):
+        if ceiling := _resolve_setting(self.max_datetime, config):
             found = min(found, _instant(ceiling, config, read, now))
         return found
 
@@ -299,7 +299,7 @@ def _reader(
     return read
 
 
-def _given(given: Any, config: Mapping[str, Any]) -> Any:
+def _resolve_setting(given: Any, config: Mapping[str, Any]) -> Any:
     return given(config) if callable(given) else given
 
 
@@ -307,7 +307,7 @@ def _instant(
     given: Any, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
 ) -> dt.datetime:
     """Return the datetime of a string, a datetime, a settings function, "now" or None (now)."""
-    given = _given(given, config)
+    given = _resolve_setting(given, config)
     if given is None or given == "now":
         return now
     return read(given)

@@ -90,7 +90,7 @@ def get_format(text: str) -> DatetimeFormat:
     if text == _FLOAT:
         return DatetimeFormat(text, _read_seconds, _write_seconds, is_count=True)
     _check(text)
-    slow, form = partial(_read_slowly, text), _ISO.fullmatch(text)
+    slow, form = partial(_parse_with_strptime, text), _ISO.fullmatch(text)
     if form is None:
         made = DatetimeFormat(text, slow, partial(_write, text))
     else:
@@ -183,7 +183,7 @@ def _spelled(text: str, instant: datetime) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _read_slowly(text: str, value: str) -> datetime:
+def _parse_with_strptime(text: str, value: str) -> datetime:
     form = _DIRECTIVE.sub(lambda found: "%f" if found[0] == "%_ms" else found[0], text)
     moment = datetime.strptime(value, form)  # noqa: DTZ007  made aware below
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)

@@ -55,10 +55,10 @@ class CursorComparator(ReplicationKeyComparator):
         """Return True if a value can be a bookmark."""
         return self.instant(value) is not None
 
-    def tell_unusable(self, value: Any) -> None:
+    def warn_unusable(self, value: Any) -> None:
         """Warn about a value that cannot be a bookmark, once per stream."""
         shown = "is missing or null" if value is None else f"is {value!r:.80}"
-        self.tell_once(
+        self.warn_once(
             "unusable",
             "Stream '%s': the cursor '%s' of a record %s, which is no date-time in the formats"
             " of the cursor (%s). The record is sent, and does not move the bookmark.",

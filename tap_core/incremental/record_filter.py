@@ -55,7 +55,7 @@ class CursorRecordFilter:
         found = self._order.instant(value)
         if found is None:
             self.is_past = False
-            self._order.tell_unusable(value)
+            self._order.warn_unusable(value)
             return True
         is_passed = found == self._passed
         if self._is_feed:
@@ -68,7 +68,7 @@ class CursorRecordFilter:
         if before is None or found <= before:
             return
         self._order.ranks.misplaced += 1
-        self._order.tell_once(
+        self._order.warn_once(
             "rank",
             "Stream '%s': a feed should come newest first (is_data_feed), and a record of"
             " %s came after one of %s. Records may be missed: read the stream without"

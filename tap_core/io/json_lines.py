@@ -18,7 +18,7 @@ import msgspec
 from tap_core.events import SchemaEvent
 from tap_core.exceptions import InvalidInputLine, UndeclaredRecordError
 from tap_core.limits.environment import Limit
-from tap_core.limits.memory import MIB, shown
+from tap_core.limits.memory import MIB, format_size
 from tap_core.redaction.row_values import are_rows_shown, describe_value
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "check_text",
     "describe_decode_error",
     "excerpt",
-    "read_kind",
+    "read_message_type",
     "repair_surrogates",
     "slice_at_same_offset",
     "strip_line",
@@ -66,13 +66,13 @@ _DEPTH: Final = 64
 """Nesting depth to which a too deep line is cut: far more than a message's envelope has."""
 
 
-class _Kind(msgspec.Struct):
+class _MessageType(msgspec.Struct):
     """The type of a message, without its other fields."""
 
     type: msgspec.Raw = _NULL
 
 
-_decode_kind: Final = msgspec.json.Decoder(_Kind).decode
+_decode_kind: Final = msgspec.json.Decoder(_MessageType).decode
 
 
 LINE_BYTES: Final = Limit("TAP_CORE_LINE_BYTES", 64 * MIB)
@@ -100,7 +100,7 @@ class LineSplitter:
         if self._waiting > self._most:
             self._pending.clear()
             raise InvalidInputLine(
-                f"Line {self._ended + 1} is longer than {shown(self._most)}. Let the tap send"
+                f"Line {self._ended + 1} is longer than {format_size(self._most)}. Let the tap send"
                 f" smaller records or states, or raise {LINE_BYTES.variable} (bytes)."
             )
         if first_end < 0:
@@ -184,7 +184,7 @@ def repair_surrogates(line: bytes) -> bytes:
     return bytes(whole)
 
 
-def read_kind(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
+def read_message_type(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
     """Return a readable form of the line and the ``type`` of its message, None if missing.
 
     If a message of type ``may_be_deep`` is nested too deeply to be decoded, the returned line has

@@ -66,9 +66,9 @@ class StdoutWriter:
         number = _number(output) if number is None else number
         if number is None:  # a test runner has replaced sys.stdout
             with contextlib.redirect_stdout(sys.stderr):
-                yield cls(partial(_put_text, output))
+                yield cls(partial(_write_text, output))
             return
-        descriptor = _kept(number)
+        descriptor = _duplicate_descriptor(number)
         _redirect(number)
         wire = cls(partial(os.write, descriptor), partial(_await, descriptor))
         try:
@@ -160,18 +160,18 @@ def _number(stream: Any) -> int | None:
     return number
 
 
-def _kept(number: int) -> int:
+def _duplicate_descriptor(number: int) -> int:
     """Return a duplicate of a descriptor with a number above those of the standard streams."""
     descriptor = os.dup(number)
     if descriptor > _ERRORS:
         return descriptor
     try:
-        return _kept(number)
+        return _duplicate_descriptor(number)
     finally:
         os.close(descriptor)
 
 
-def _put_text(stream: Any, data: memoryview) -> int:
+def _write_text(stream: Any, data: memoryview) -> int:
     if stream is None:
         raise BrokenPipeError("The standard output is closed.")
     stream.write(bytes(data).decode())

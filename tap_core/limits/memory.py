@@ -21,9 +21,9 @@ __all__ = [
     "Bound",
     "InputTooLargeError",
     "RowBound",
+    "format_size",
     "open_regular",
     "read_at_most",
-    "shown",
     "weight",
 ]
 
@@ -120,7 +120,7 @@ class Bound:
         if size > _MEMORY_FACTOR * self.most:
             raise InputTooLargeError(
                 f"{what} has too many values: it may take {size // MIB:,} MiB of memory,"
-                f" more than {_MEMORY_FACTOR} times the {shown(self.most)} of {self.setting};"
+                f" more than {_MEMORY_FACTOR} times the {format_size(self.most)} of {self.setting};"
                 " raise that to read it"
             )
 
@@ -140,7 +140,7 @@ class Bound:
     def error(self, what: str) -> InputTooLargeError:
         """Return the error for a text that is too long."""
         return InputTooLargeError(
-            f"{what} is longer than {shown(self.most)}; raise {self.setting} to read it"
+            f"{what} is longer than {format_size(self.most)}; raise {self.setting} to read it"
         )
 
 
@@ -196,7 +196,7 @@ def weight(text: bytes | str, separator: str = ",") -> int:
     )
 
 
-def shown(size: int) -> str:
+def format_size(size: int) -> str:
     """Return a number of bytes as text."""
     return f"{size // MIB:,} MiB" if size >= MIB and not size % MIB else f"{size:,} bytes"
 
@@ -241,5 +241,5 @@ def read_at_most(source: Path | IO[bytes], most: int) -> bytes:
         blocks.append(block)
         left -= len(block)
     if left < 0:
-        raise InputTooLargeError(f"it is longer than {shown(most)}, the most that is read")
+        raise InputTooLargeError(f"it is longer than {format_size(most)}, the most that is read")
     return b"".join(blocks)

@@ -85,7 +85,7 @@ def _check(run: SyncRun) -> None:
         raise run.outbox.failure
 
 
-class _Asking(Protocol):
+class _RequestStream(Protocol):
     """A stream that sends its requests through one requester."""
 
     def answer(self) -> requests.Response:
@@ -95,7 +95,7 @@ class _Asking(Protocol):
         """Send the requests for all pages, and yield the records."""
 
 
-class _Asks(Protocol):
+class _JobStream(Protocol):
     """The stream that a job belongs to, as this module uses it."""
 
     def log(self, message: str, *args: Any, level: int = ..., **kwargs: Any) -> None:
@@ -103,12 +103,12 @@ class _Asks(Protocol):
 
     def asking(
         self, retriever: SimpleRetriever, scope: TemplateScope, *, into_file: bool = False
-    ) -> _Asking:
+    ) -> _RequestStream:
         """Return a copy of the stream that sends only the requests of the retriever."""
 
 
 @dataclass(slots=True)
-class _Job:
+class _JobResponses:
     """A job as interpolation sees it: the API's responses about it."""
 
     known: dict[str, Any]
@@ -121,7 +121,7 @@ class _Job:
 class AsyncJobReader:
     """Reader of one stream slice through an asynchronous job."""
 
-    stream: _Asks
+    stream: _JobStream
     retriever: AsyncRetriever
     scope: TemplateScope
     """The interpolation scope of the slice."""
@@ -149,7 +149,7 @@ class AsyncJobReader:
 
     # Creation and polling
 
-    def _done(self) -> _Job | None:
+    def _done(self) -> _JobResponses | None:
         """Return the completed job, or None if the API skipped it (no result)."""
         for left in reversed(range(_TRIES)):
             job = self._created(is_last=not left)
@@ -162,7 +162,7 @@ class AsyncJobReader:
                 self._before_the_next(job, status)
         raise self._failed(f"its job ended {_TRIES} times with status '{status}'")
 
-    def _before_the_next(self, job: _Job | None, status: JobStatus) -> None:
+    def _before_the_next(self, job: _JobResponses | None, status: JobStatus) -> None:
         """Log the failed attempt and wait before the next one."""
         wait = None
         if job is not None:
@@ -172,7 +172,7 @@ class AsyncJobReader:
                 wait = self.retriever.failed_retry_wait_time_in_seconds
         poll_sleep(self.run, wait or _USUAL_WAIT)
 
-    def _created(self, *, is_last: bool) -> _Job | None:
+    def _created(self, *, is_last: bool) -> _JobResponses | None:
         """Create a job; return None if the creation failed and must be tried again."""
         try:
             response = self.stream.asking(self.retriever.creation, self.scope).answer()
@@ -189,9 +189,9 @@ class AsyncJobReader:
             self.stream.log(message, self.place, error, level=logging.WARNING)
             return None
         context = _build_template_context(response, self.retriever.creation)
-        return _Job({"creation_response": context}, {"create_job_response": response})
+        return _JobResponses({"creation_response": context}, {"create_job_response": response})
 
-    def _followed(self, job: _Job) -> JobStatus:
+    def _followed(self, job: _JobResponses) -> JobStatus:
         """Poll a job until it ends and return its status; abort it on a timeout or an error."""
         try:
             status = self._polled(job)
@@ -203,7 +203,7 @@ class AsyncJobReader:
             self._ask_kindly(self.retriever.abortion, job, "aborted")
         return status
 
-    def _polled(self, job: _Job) -> JobStatus:
+    def _polled(self, job: _JobResponses) -> JobStatus:
         until = time.monotonic() + self.retriever.seconds
         for wait in chain(_WAITS, repeat(_USUAL_WAIT)):
             response = self.stream.asking(self.retriever.polling, self._seen(job)).answer()
@@ -222,7 +222,7 @@ class AsyncJobReader:
 
     def _status(self, response: requests.Response) -> JobStatus:
         asked = self.retriever
-        found = _found(asked.status_extractor, response, asked.polling, self.scope)
+        found = _extract_values(asked.status_extractor, response, asked.polling, self.scope)
         word = next(found, None)
         if word is None:
             raise self._failed("the polling response has no status at the path of status_extractor")
@@ -233,7 +233,7 @@ class AsyncJobReader:
 
     # Download targets
 
-    def _targets(self, job: _Job) -> Iterable[Any]:
+    def _targets(self, job: _JobResponses) -> Iterable[Any]:
         """Return the download targets of the job, one for each download request."""
         asked, response = self.retriever, cast("requests.Response", job.polled)
         extractor, said = asked.target_extractor, asked.targets
@@ -241,13 +241,13 @@ class AsyncJobReader:
             return ("",)
         if said is not None:
             response = self.stream.asking(said, self._seen(job)).answer()
-        return _found(extractor, response, said or asked.polling, self.scope)
+        return _extract_values(extractor, response, said or asked.polling, self.scope)
 
     # Interpolation and errors
 
     def _seen(
         self,
-        job: _Job,
+        job: _JobResponses,
         more: Mapping[str, Any] | None = None,
         in_slice: Mapping[str, Any] | None = None,
     ) -> TemplateScope:
@@ -260,7 +260,7 @@ class AsyncJobReader:
         slices = dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], whole)
         return {**self.scope, **known, **slices}
 
-    def _ask_kindly(self, retriever: SimpleRetriever | None, job: _Job, done: str) -> None:
+    def _ask_kindly(self, retriever: SimpleRetriever | None, job: _JobResponses, done: str) -> None:
         """Send an optional request (abortion, deletion); log its failure as a warning."""
         if retriever is None:
             return
@@ -289,7 +289,7 @@ def _build_template_context(
     return {"headers": response.headers, "request": response.request, **known}
 
 
-def _found(
+def _extract_values(
     extractor: Extractor,
     response: requests.Response,
     retriever: SimpleRetriever,

@@ -56,7 +56,7 @@ _CHOICES: Final = {
 
 
 @dataclass
-class _Given:
+class _ParsedArguments:
     """The command's own flags and the remaining arguments."""
 
     own: dict[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments[:1] == ["lint"]:
             return _lint(arguments[1:])
-        given = _taken(arguments)
+        given = _split_arguments(arguments)
         if given.rest[:1] == ["install"]:
             return _install(given)
         if not given.own.get("--manifest"):
@@ -93,9 +93,9 @@ def _failed(message: str) -> int:
     return 1
 
 
-def _taken(arguments: Sequence[str]) -> _Given:
+def _split_arguments(arguments: Sequence[str]) -> _ParsedArguments:
     """Split this command's flags from the arguments; environment variables fill missing flags."""
-    given = _Given()
+    given = _ParsedArguments()
     rest = iter(arguments)
     for argument in rest:
         name, is_joined, value = argument.partition("=")
@@ -116,7 +116,7 @@ def _taken(arguments: Sequence[str]) -> _Given:
     return given
 
 
-def _run(given: _Given) -> int:
+def _run(given: _ParsedArguments) -> int:
     from tap_core.manifest.tap import make_tap_class
 
     changes = {
@@ -166,7 +166,7 @@ def _lint(arguments: Sequence[str]) -> int:
     return int(is_bad)
 
 
-def _install(given: _Given) -> int:
+def _install(given: _ParsedArguments) -> int:
     """Write an executable that runs the manifest with the flags of this command."""
     if len(given.rest) != 2 or not given.own.get("--manifest"):  # noqa: PLR2004  (install NAME)
         raise ConfigurationError("Usage: tap-manifest install NAME --manifest FILE")

@@ -54,14 +54,14 @@ def _scalar(shape: FieldType, value: Any) -> Any:
         return float(value)
     if str in wanted and isinstance(value, (bool, int, float)):
         return str(value)
-    raise ValueError(f"{_said(value)} is not {describe_expected_type(shape)}.")
+    raise ValueError(f"{_format_value(value)} is not {describe_expected_type(shape)}.")
 
 
 def _is_hashable(value: Any) -> bool:
     return not isinstance(value, (list, dict))
 
 
-def _said(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):

@@ -40,7 +40,7 @@ from tap_core.manifest.interfaces import (
     StateMigration,
     TemplateScope,
 )
-from tap_core.manifest.interpolation import named_settings
+from tap_core.manifest.interpolation import find_config_keys
 from tap_core.manifest.page_loop import PageToken
 from tap_core.manifest.partitions import PartitionCache, cartesian_product
 from tap_core.manifest.state_translation import (
@@ -195,7 +195,7 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
         manifest, warn = self._host.manifest, self._warnings.append
         return build_component(manifest, node, kind, self.config, parameters, warn)
 
-    def _tell_warnings(self) -> None:
+    def _log_warnings(self) -> None:
         """Log the warnings about this stream's manifest part, each text once per tap."""
         sentences, self._warnings[:] = list(self._warnings), []
         for sentence in sentences:
@@ -295,7 +295,7 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
         node = self._incremental_node.get("incremental_sync") or {}
         given = node.get(f"{name}_datetime")
         texts = given.values() if isinstance(given, Mapping) else [given]
-        named = {one for text in texts if isinstance(text, str) for one in named_settings(text)}
+        named = {one for text in texts if isinstance(text, str) for one in find_config_keys(text)}
         if named:
             settings = " and ".join(f"'{one}'" for one in sorted(named))
             word = "setting" if len(named) == 1 else "settings"
@@ -412,7 +412,7 @@ class PartitionedStream(DeclarativeStreamBase):
             ]
             coming = cartesian_product(parts)
             if self.replication_key:
-                coming = self._each_once(coming)
+                coming = self._iterate_distinct(coming)
             entries = self.state_manager.get_state_partitions() or ()
             before = frozenset(
                 freeze_context(one["context"]) for one in entries if "context" in one
@@ -421,7 +421,7 @@ class PartitionedStream(DeclarativeStreamBase):
             known.update(before=before, begun=time.monotonic())
         return cast("list[dict[str, Any]]", known["slices"])  # callers only iterate
 
-    def _each_once(self, contexts: Iterable[Context]) -> Iterator[Context]:
+    def _iterate_distinct(self, contexts: Iterable[Context]) -> Iterator[Context]:
         """Yield each slice once: repeated slices would share one bookmark."""
         seen: set[Any] = set()
         repeated = 0
@@ -489,7 +489,7 @@ class PartitionedStream(DeclarativeStreamBase):
         """The position reached by a parent stream, for `resumed`; None if none is tracked."""
         return None if self._follows is None else self._follows.stream_state(self.name)
 
-    def remembered(self, parent: str) -> Any:
+    def find_parent_state(self, parent: str) -> Any:
         """Return a parent's position after the last sync of all children of its records.
 
         Several partition routers give None, so all parents are read in full, as in airbyte-cdk: a

@@ -24,7 +24,7 @@ from tap_core.exceptions import FatalAPIError
 from tap_core.http.response import get_reading_time
 from tap_core.http.response_limits import ReadingTime
 from tap_core.http.spooled_response import open_response_body
-from tap_core.limits.memory import MIB, Bound, InputTooLargeError, shown
+from tap_core.limits.memory import MIB, Bound, InputTooLargeError, format_size
 from tap_core.manifest.errors import ManifestError
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class _Total:
         self._size += size
         if self._size > self.bound.most and self._size > RATIO * self._packed():
             raise InputTooLargeError(
-                f"it decompresses to more than {shown(self.bound.most)} and {RATIO} times its"
+                f"it decompresses to more than {format_size(self.bound.most)} and {RATIO} times its"
                 f" size; raise {self.bound.setting} to read it"
             )
 
@@ -215,10 +215,14 @@ class _Archive:
 
     def read(self, size: int = -1) -> bytes:
         if size > _DIRECTORY_BYTES:
-            raise InputTooLargeError(f"its list of files is longer than {shown(_DIRECTORY_BYTES)}")
+            raise InputTooLargeError(
+                f"its list of files is longer than {format_size(_DIRECTORY_BYTES)}"
+            )
         found = self._file.read(_DIRECTORY_BYTES + 1 if size < 0 else size)
         if len(found) > _DIRECTORY_BYTES:
-            raise InputTooLargeError(f"its list of files is longer than {shown(_DIRECTORY_BYTES)}")
+            raise InputTooLargeError(
+                f"its list of files is longer than {format_size(_DIRECTORY_BYTES)}"
+            )
         return found
 
 

@@ -131,7 +131,7 @@ def set_at(document: Any, path: Sequence[str], value: Any) -> None:
     """
     steps = tuple(path)
     for step, following in pairwise(steps):
-        document = _opened(document, step, [] if following.isdecimal() else {})
+        document = _get_or_create(document, step, [] if following.isdecimal() else {})
     _set(document, steps[-1], value)
 
 
@@ -142,7 +142,7 @@ def delete_at(place: _Place) -> None:
         _remove(holder, name)
 
 
-def _opened(holder: Any, step: str, empty: Any) -> Any:
+def _get_or_create(holder: Any, step: str, empty: Any) -> Any:
     """Return the container at a step; create it if it is missing or null."""
     below = _below(holder, step)
     if below is MISSING or below is None:

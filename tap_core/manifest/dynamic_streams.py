@@ -45,7 +45,7 @@ class _Host(ManifestTapProtocol, Protocol):
         """Cache the responses of these parent streams while the tap's streams are not known yet."""
 
 
-class _Described(ManifestStream):
+class _DescriptionStream(ManifestStream):
     """An internal stream that reads an API's description of its streams, without changes."""
 
     _is_kept = True
@@ -173,7 +173,7 @@ def _records(
     """
     node = MappingNode({"type": "DeclarativeStream", "name": called, "retriever": retriever})
     node.path = str(getattr(retriever, "path", "")).removesuffix(".retriever")
-    asked = _Described(tap, node)
+    asked = _DescriptionStream(tap, node)
     try:
         with host.keeping(asked.parent_names):
             for context in asked.slices():

@@ -34,7 +34,7 @@ __all__ = [
     "BoundTemplate",
     "Template",
     "compile_template",
-    "named_settings",
+    "find_config_keys",
 ]
 
 _USUAL: Final = (
@@ -103,7 +103,7 @@ class Template:
             ) or _through_jinja(tree)
         except (RecursionError, SyntaxError, MemoryError, TemplateError) as error:
             raise ManifestError(
-                f"the template {_shown(text)} cannot be compiled: {_said(error)}."
+                f"the template {_format_template(text)} cannot be compiled: {_format_error(error)}."
             ) from None
 
     @property
@@ -150,7 +150,9 @@ class Template:
         except (UndefinedError, TypeError):
             raise
         except LimitExceededError as error:  # its message shows no values
-            raise ManifestError(f"the template {_shown(self.text)} fails: {error}") from None
+            raise ManifestError(
+                f"the template {_format_template(self.text)} fails: {error}"
+            ) from None
         except Exception as error:  # noqa: BLE001  (a function of a template may raise any error)
             raise ManifestError(f"the template {self.text!r} fails: {self.why(error)}") from None
 
@@ -165,7 +167,7 @@ class Template:
     def why(self, error: Exception) -> str:
         """Return the text of an error, or only its type if the text may show a secret or row."""
         is_hidden = _CONFIG in self.names or not are_rows_shown()
-        return type(error).__name__ if is_hidden else _said(error)
+        return type(error).__name__ if is_hidden else _format_error(error)
 
     def _check_names(self) -> None:
         unknown = sorted(self.names - NAMES - {STATE})
@@ -264,7 +266,7 @@ def compile_template(text: str) -> Template:
     return Template(text)
 
 
-def named_settings(text: str) -> frozenset[str]:
+def find_config_keys(text: str) -> frozenset[str]:
     """Return the config keys that a template looks up by a fixed name.
 
     The result is empty for a text that is not a valid template.
@@ -298,7 +300,8 @@ def _parsed(text: str) -> tuple[nodes.Template, frozenset[str]]:
     """Return the syntax tree of a template and the names that it uses."""
     if len(text) > _LONGEST:
         raise ManifestError(
-            f"the template {_shown(text)} has {len(text):,} characters; {_LONGEST:,} are allowed."
+            f"the template {_format_template(text)} has {len(text):,} characters;"
+            f" {_LONGEST:,} are allowed."
         )
     try:
         with warnings.catch_warnings():
@@ -307,18 +310,20 @@ def _parsed(text: str) -> tuple[nodes.Template, frozenset[str]]:
             tree = _JINJA.parse(text)
             return tree, frozenset(meta.find_undeclared_variables(tree))
     except TemplateError as error:
-        raise ManifestError(f"the template {text!r} does not parse: {_said(error)}") from None
+        raise ManifestError(
+            f"the template {text!r} does not parse: {_format_error(error)}"
+        ) from None
     except RecursionError:
         raise ManifestError(
-            f"the template {_shown(text)} is nested too deeply: simplify it."
+            f"the template {_format_template(text)} is nested too deeply: simplify it."
         ) from None
 
 
-def _shown(text: str) -> str:
+def _format_template(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
-def _said(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     if isinstance(error, TemplateError):
         return error.message or type(error).__name__
     return f"{type(error).__name__}: {error}"
@@ -347,12 +352,12 @@ def _through_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
     return bounded(lambda scope: join(root(Context(_JINJA, {**known, **scope}, None, {}))))
 
 
-def _told(value: Any) -> str:
+def _mark_text(value: Any) -> str:
     """Return a value as text, marked as the manifest's own text or as data."""
-    return str(value) if value.__class__ is OwnText else _Told(decimals_to_floats(value))
+    return str(value) if value.__class__ is OwnText else _DataOutput(decimals_to_floats(value))
 
 
-class _Told(str):
+class _DataOutput(str):
     """A piece of output that is data; it keeps this type when Jinja converts it to text."""
 
     __slots__ = ()
@@ -361,7 +366,7 @@ class _Told(str):
         return self
 
 
-_TELLING: Final = Sandbox(_told)
+_TELLING: Final = Sandbox(_mark_text)
 """Environment whose output marks data, so that it differs from the manifest's text."""
 
 
@@ -373,7 +378,7 @@ def _in_pieces(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
     def render(scope: Mapping[str, Any]) -> list[str]:
         with running():
             made = list(root(Context(_TELLING, {**_TELLING.globals, **scope}, None, {})))
-            return [DataText(one) if one.__class__ is _Told else one for one in made]
+            return [DataText(one) if one.__class__ is _DataOutput else one for one in made]
 
     return render
 
@@ -389,7 +394,7 @@ def _quick(
         return None
     parts: list[str | _Part] = []
     for node in tree.body[0].nodes:
-        part = node.data if isinstance(node, nodes.TemplateData) else _looked_up(node, names)
+        part = node.data if isinstance(node, nodes.TemplateData) else _compile_lookup(node, names)
         if part is None:
             return None
         parts.append(part)
@@ -401,16 +406,16 @@ def _quick(
     )
 
 
-def _looked_up(node: nodes.Node, names: frozenset[str]) -> _Part | None:
+def _compile_lookup(node: nodes.Node, names: frozenset[str]) -> _Part | None:
     """Return a function for a chain of look-ups such as ``config['a'].b``, or None."""
     if isinstance(node, nodes.Name):
         name = node.name
         return (lambda scope: scope[name]) if name in names else None
     if isinstance(node, nodes.Getattr):
-        inner, attribute = _looked_up(node.node, names), node.attr
+        inner, attribute = _compile_lookup(node.node, names), node.attr
         return None if inner is None else _attribute(inner, attribute)
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
-        inner, key = _looked_up(node.node, names), node.arg.value
+        inner, key = _compile_lookup(node.node, names), node.arg.value
         return None if inner is None else _item(inner, key)
     return None
 

@@ -41,14 +41,14 @@ def misleading_names(manifest: Manifest) -> Iterator[ManifestProblem]:
 
 
 def _unknown_settings(manifest: Manifest) -> Iterator[ManifestProblem]:
-    from tap_core.manifest.interpolation import named_settings
+    from tap_core.manifest.interpolation import find_config_keys
 
     declared = config_jsonschema(manifest)
     known = set(declared["properties"])
     if not known or any(word in declared for word in _COMBINED):
         return
     for text, line, path in _texts(manifest):
-        for name in sorted(named_settings(text) - known):
+        for name in sorted(find_config_keys(text) - known):
             if not name.startswith("__"):  # platforms add these
                 message = f"the spec has no setting '{name}'.{suggest(name, map(str, known))}"
                 yield ManifestProblem(line, path, message, is_error=False)

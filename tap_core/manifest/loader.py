@@ -31,7 +31,7 @@ from tap_core.schema.yaml_nodes import (
     too_many_nodes,
 )
 
-__all__ = ["Manifest", "get_template_names", "read_manifest", "read_value"]
+__all__ = ["Manifest", "get_template_names", "parse_value", "read_manifest"]
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG: Final = "tag:yaml.org,2002:"
@@ -154,12 +154,12 @@ def read_manifest(source: Path | str) -> Manifest:
         ManifestError: the source cannot be read, is not YAML, or is not a mapping.
     """
     if isinstance(source, str):
-        return _read(source, "manifest", Path())
+        return _parse_manifest(source, "manifest", Path())
     try:
         text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError, InputTooLargeError) as error:
         raise ManifestError(f"The manifest '{source}' cannot be read: {error}") from None
-    return _read(text, source.name, source.resolve().parent)
+    return _parse_manifest(text, source.name, source.resolve().parent)
 
 
 def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -170,20 +170,20 @@ def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str
     ]
 
 
-def read_value(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """Return a text parsed as YAML, or the text itself if it is not valid YAML."""
     try:
-        return to_plain(_made(text, []))
+        return to_plain(_parse_document(text, []))
     except LimitExceededError as error:
         raise ManifestError(str(error)) from None
     except (yaml.YAMLError, ValueError, RecursionError):
         return text
 
 
-def _read(text: str, name: str, folder: Path) -> Manifest:
+def _parse_manifest(text: str, name: str, folder: Path) -> Manifest:
     twice: list[tuple[int, str]] = []
     try:
-        made = _made(text, twice)
+        made = _parse_document(text, twice)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 0
@@ -199,7 +199,7 @@ def _read(text: str, name: str, folder: Path) -> Manifest:
     return Manifest(name, folder, made, twice)
 
 
-def _made(text: str, twice: list[tuple[int, str]]) -> Any:
+def _parse_document(text: str, twice: list[tuple[int, str]]) -> Any:
     try:
         document = _composed(text)
     except yaml.YAMLError:
@@ -254,7 +254,7 @@ class _Reader:
         return ListNode([self.made(item) for item in items], lines=lines)
 
     def _mapping(self, node: yaml.MappingNode) -> MappingNode:
-        self._tell_twice(node.value)
+        self._record_duplicate_keys(node.value)
         if any(key.tag == f"{_TAG}merge" for key, _ in node.value):
             self._words.flatten_mapping(node)
         result = MappingNode(line=node.start_mark.line + 1)
@@ -264,7 +264,7 @@ class _Reader:
             result.lines[key] = key_node.start_mark.line + 1
         return result
 
-    def _tell_twice(self, pairs: list[tuple[yaml.Node, yaml.Node]]) -> None:
+    def _record_duplicate_keys(self, pairs: list[tuple[yaml.Node, yaml.Node]]) -> None:
         seen: set[str] = set()
         for key, _ in pairs:
             if not isinstance(key, yaml.ScalarNode):

@@ -104,7 +104,7 @@ def _format_datetime(
 ) -> str:
     check_time_format(format)
     check_time_format(input_format)
-    instant = _given_instant(dt, input_format)
+    instant = _to_instant(dt, input_format)
     if format in _COUNTS:
         aware = instant if isinstance(instant, datetime) else _parse_datetime(instant.isoformat())
         return get_format(format).write(aware)
@@ -113,7 +113,7 @@ def _format_datetime(
     return instant.strftime(format)
 
 
-def _given_instant(dt: str | date | int, input_format: str | None) -> date:
+def _to_instant(dt: str | date | int, input_format: str | None) -> date:
     if isinstance(dt, date):
         return dt
     if isinstance(dt, int):

@@ -128,7 +128,7 @@ def expand_component(
     made["type"] = kind
     filled = {key: value for key, value in parameters.items() if not made.get(key)}
     made.update(filled)
-    made.filled = node.filled.union(filled, _given_by(own, made))
+    made.filled = node.filled.union(filled, _find_inherited_options(own, made))
     for key, value in made.items():
         if isinstance(value, (MappingNode, ListNode)):
             below = {name: one for name, one in parameters.items() if name != key}
@@ -145,7 +145,7 @@ def _joined(own: Any, given: Mapping[str, Any], *, parents_win: bool) -> Mapping
     return {**own, **given} if parents_win else {**given, **own}
 
 
-def _given_by(own: Any, made: MappingNode) -> list[Any]:
+def _find_inherited_options(own: Any, made: MappingNode) -> list[Any]:
     """Return the options whose values equal the component's own parameters.
 
     An earlier expansion may have filled them in.

@@ -68,13 +68,13 @@ class References:
             return None
         self._open.append(reference)
         try:
-            found = self.resolved(self._looked_up(reference, line), line)
+            found = self.resolved(self._find_target(reference, line), line)
         finally:
             self._open.pop()
         self._known[reference] = found
         return found
 
-    def _looked_up(self, reference: str, line: int) -> Any:
+    def _find_target(self, reference: str, line: int) -> Any:
         """Return the target of a reference; a key may contain slashes, the longest match wins."""
         node: Any = self._root
         rest = reference.removeprefix(_BEGIN)

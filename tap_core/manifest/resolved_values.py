@@ -15,7 +15,7 @@ from tap_core.manifest.document import DataText, OwnText, as_data
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope
 from tap_core.manifest.literals import has_template, parse_plain
-from tap_core.manifest.loader import read_value
+from tap_core.manifest.loader import parse_value
 
 if TYPE_CHECKING:
     from tap_core.manifest.interpolation import BoundTemplate
@@ -36,7 +36,7 @@ def insert_value(given: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
         ManifestError: a template of the value fails, or data would become part of a template.
     """
     if callable(given):
-        return _read(given, scope, reads_yaml=reads_yaml)
+        return _resolve_value(given, scope, reads_yaml=reads_yaml)
     if isinstance(given, dict):
         return {
             insert_value(key, scope, reads_yaml=False): insert_value(one, scope, reads_yaml=False)
@@ -44,7 +44,7 @@ def insert_value(given: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
         }
     if isinstance(given, list):
         return [insert_value(one, scope, reads_yaml=False) for one in given]
-    return read_value(given) if isinstance(given, str) and reads_yaml else given
+    return parse_value(given) if isinstance(given, str) and reads_yaml else given
 
 
 def split_template_text(value: Any) -> Any:
@@ -56,7 +56,7 @@ def split_template_text(value: Any) -> Any:
     return OwnText(value) if value.__class__ is str else value
 
 
-def _read(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bool) -> Any:
+def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bool) -> Any:
     pieces = bound.pieces(scope)
     own = "".join(one for one in pieces if not isinstance(one, DataText))
     has_data = any(one and isinstance(one, DataText) for one in pieces)
@@ -66,10 +66,10 @@ def _read(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bool) -> An
             for number, one in enumerate(pieces)
         ]
         text = "".join(marked)
-        return _restored(read_value(text) if reads_yaml else text, pieces, reads_yaml=reads_yaml)
+        return _restored(parse_value(text) if reads_yaml else text, pieces, reads_yaml=reads_yaml)
     value = parse_plain("".join(pieces), bound.kind, bound.types, bound.empty)
     if isinstance(value, str) and reads_yaml:
-        value = read_value(value)
+        value = parse_value(value)
     return as_data(value) if has_data else value
 
 
@@ -90,7 +90,7 @@ def _restored(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any:
     if has_template("".join(one for one in parts if not isinstance(one, DataText))):
         return _embedded(parts)
     text = "".join(parts)
-    return as_data(read_value(text) if reads_yaml and _PLACE.fullmatch(value) else text)
+    return as_data(parse_value(text) if reads_yaml and _PLACE.fullmatch(value) else text)
 
 
 def _embedded(parts: Sequence[str]) -> str:

@@ -33,11 +33,11 @@ class _Entry:
     """A request with its cached response; the sending thread holds the lock ``turn``."""
 
     turn: threading.Lock = field(default_factory=threading.Lock)
-    kept: _Kept | None = None
+    kept: _CachedResponse | None = None
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _CachedResponse:
     """A cached response: the position of its body in the file, and its other attributes."""
 
     offset: int
@@ -93,7 +93,7 @@ class ResponseCache:
                 self._file.close()
             self._file, self._end = None, 0
 
-    def _keep(self, response: requests.Response) -> _Kept:
+    def _keep(self, response: requests.Response) -> _CachedResponse:
         body = response.content or b""
         with self._guard:
             if self._file is None:
@@ -103,7 +103,7 @@ class ResponseCache:
             self._file.seek(offset)
             self._file.write(body)
             self._end += len(body)
-        return _Kept(
+        return _CachedResponse(
             offset,
             len(body),
             response.status_code,
@@ -113,7 +113,9 @@ class ResponseCache:
             dict(response.headers),
         )
 
-    def _answer(self, request: requests.PreparedRequest, kept: _Kept) -> requests.Response:
+    def _answer(
+        self, request: requests.PreparedRequest, kept: _CachedResponse
+    ) -> requests.Response:
         made = JSONResponse()
         made.status_code, made.reason = kept.status_code, kept.reason
         made.url, made.encoding = kept.url, kept.encoding
@@ -124,7 +126,7 @@ class ResponseCache:
         made.raw = io.BytesIO(body)
         return made
 
-    def _body(self, kept: _Kept) -> bytes:
+    def _body(self, kept: _CachedResponse) -> bytes:
         with self._guard:
             if self._file is None:
                 raise RuntimeError("The response cache of this run is closed.")

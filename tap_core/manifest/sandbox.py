@@ -113,7 +113,7 @@ def _step() -> Bounds:
     return run.bounds
 
 
-def _taken(value: Any) -> Any:
+def _count_size(value: Any) -> Any:
     """Return a value unchanged after adding its size to the rendering's total."""
     run: _Run | None = getattr(_present, "run", None)
     if run is not None and isinstance(value, (str, bytes, *_HOLDERS)):
@@ -127,7 +127,7 @@ def _join(parts: Iterable[str]) -> str:
     """Return the joined output of a template."""
     items = list(parts)
     _step().check(sum(map(len, items)))
-    text: str = _taken("".join(items))
+    text: str = _count_size("".join(items))
     return text
 
 
@@ -138,10 +138,10 @@ class Sandbox(SandboxedEnvironment):
     concat = staticmethod(_join)
 
     def __init__(self, finalize: Callable[[Any], Any] = decimals_to_floats) -> None:
-        super().__init__(finalize=lambda value: finalize(_finished(value)))
+        super().__init__(finalize=lambda value: finalize(_check_output(value)))
         self.filters.update(FILTERS)
         self.filters = {name: _bounded_filter(name, one) for name, one in self.filters.items()}
-        self.filters[_EACH] = _each
+        self.filters[_EACH] = _iterate_counted
         self.filters[_JOINED] = _joined
         self.globals.update(MACROS)
         for name in ("range", "lipsum"):
@@ -170,8 +170,8 @@ class Sandbox(SandboxedEnvironment):
         if isinstance(obj, (BuiltinFunctionType, MethodType)) and self.is_safe_callable(obj):
             for name in ("_loop_vars", "_block_vars"):  # set by Jinja
                 kwargs.pop(name, None)
-            return as_float(_taken(bounds.call(obj, *args, **kwargs)))
-        return as_float(_taken(super().call(context, obj, *args, **kwargs)))
+            return as_float(_count_size(bounds.call(obj, *args, **kwargs)))
+        return as_float(_count_size(super().call(context, obj, *args, **kwargs)))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Return a bounded replacement of ``str.format``; None if the value is another object."""
@@ -191,11 +191,11 @@ class Sandbox(SandboxedEnvironment):
         """Return the result of a binary operator."""
         bounds = _step()
         if operator == "+":
-            return _taken(bounds.add(left, right))
+            return _count_size(bounds.add(left, right))
         if operator == "*":
-            return _taken(bounds.multiply(left, right))
+            return _count_size(bounds.multiply(left, right))
         if operator == "%":
-            return _taken(bounds.modulo(left, right))
+            return _count_size(bounds.modulo(left, right))
         if operator == "**":
             return bounds.power(left, right)
         return super().call_binop(context, operator, left, right)
@@ -226,7 +226,7 @@ def _filtered(name: str, node: Any) -> Any:
 
 
 @pass_context
-def _each(_context: Any, items: Iterable[Any]) -> Iterator[Any]:
+def _iterate_counted(_context: Any, items: Iterable[Any]) -> Iterator[Any]:
     for one in items:
         _step()
         yield one
@@ -234,10 +234,10 @@ def _each(_context: Any, items: Iterable[Any]) -> Iterator[Any]:
 
 @pass_context
 def _joined(_context: Any, parts: list[Any]) -> str:
-    return _join(str(_finished(one)) for one in parts)
+    return _join(str(_check_output(one)) for one in parts)
 
 
-def _finished(value: Any) -> Any:
+def _check_output(value: Any) -> Any:
     """Return a value that is about to be written as text, after a check of its size."""
     if isinstance(value, _HOLDERS):
         bounds = _step()
@@ -257,7 +257,7 @@ def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., An
         first = {"context": context, "environment": context.environment}.get(
             passed, context.eval_ctx
         )
-        return _taken(function(*([first] if passed else []), value, *args, **kwargs))
+        return _count_size(function(*([first] if passed else []), value, *args, **kwargs))
 
     return run
 

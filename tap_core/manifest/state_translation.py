@@ -251,11 +251,11 @@ def _get_cursor_value(cursor: Any, cursor_field: str) -> Any:
     if not isinstance(cursor, Mapping):
         return None
     if isinstance(cursor.get("slices"), Sequence):
-        return _closed(cursor["slices"])
+        return _get_contiguous_end(cursor["slices"])
     return cursor.get(cursor_field)
 
 
-def _closed(slices: Iterable[Any]) -> Any:
+def _get_contiguous_end(slices: Iterable[Any]) -> Any:
     """Return the end of the first unbroken run of windows: all data before it was read."""
     first = min(
         (one for one in slices if isinstance(one, Mapping)),

@@ -65,7 +65,7 @@ _INTERRUPTS: Final[Mapping[ResponseAction, type[RestartPagination]]] = {
 """Actions that restart the pagination of a slice, with the exceptions that signal them."""
 
 
-class _Sending(ManifestOriginStream):
+class _RequestingStream(ManifestOriginStream):
     """A manifest stream's requests: sending, signing, caching and error handling."""
 
     _walking: PageLoop
@@ -278,7 +278,7 @@ class _Sending(ManifestOriginStream):
         return self.retriever.decoder or JsonDecoder()
 
 
-class ManifestStream(_Sending):
+class ManifestStream(_RequestingStream):
     """A stream of a manifest; ``node`` is its part of the document."""
 
     def _prepare_for_threads(self, threads: int) -> None:
@@ -333,7 +333,7 @@ class ManifestStream(_Sending):
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of all pages of a slice, or of one window of it."""
-        self._tell_warnings()
+        self._log_warnings()
         retriever = self.declared.retriever
         if isinstance(retriever, CustomRetriever):
             yield from retriever.records(self._seen(context), self.schema, self._read_pages)
@@ -470,17 +470,17 @@ class ManifestStream(_Sending):
             return finalize_request(request)
         for router in retriever.routers:
             router.put(request, scope)
-        self._put_slice(request, scope)
+        self._add_slice_options(request, scope)
         return finalize_request(request)
 
-    def _put_slice(self, request: HTTPRequest, scope: TemplateScope) -> None:
+    def _add_slice_options(self, request: HTTPRequest, scope: TemplateScope) -> None:
         """Add the cursor's current window or slice to a request."""
         if self._in_hand is None:
-            super()._put_window(request)
+            super()._add_window_options(request)
         else:
             self._in_hand.reading.put(request, scope, self._in_hand.one)
 
-    def _put_window(self, asked: HTTPRequest) -> None:
+    def _add_window_options(self, asked: HTTPRequest) -> None:
         """Do nothing: `_put_slice` has added the window already."""
 
     # Record selection

@@ -18,7 +18,7 @@ from tap_core.manifest.document import UNKNOWN, ListNode, MappingNode, to_nodes,
 from tap_core.manifest.dpath import find_locations, set_at
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope, resolve
-from tap_core.manifest.loader import read_value
+from tap_core.manifest.loader import parse_value
 from tap_core.manifest.parameters import expand_component, expand_parameters
 from tap_core.manifest.resolved_values import insert_value, split_template_text
 
@@ -117,7 +117,7 @@ class StreamTemplate:
         if self.known is None and brings_data:
             return insert_value(mapping.value, scope, reads_yaml=reads_yaml)
         value = self._value(mapping.value, scope)
-        return read_value(value) if isinstance(value, str) and reads_yaml else value
+        return parse_value(value) if isinstance(value, str) and reads_yaml else value
 
     def _value(self, given: Any, scope: TemplateScope) -> Any:
         if self.known is not None and not find_template_names(given) <= set(self.known):
@@ -127,7 +127,7 @@ class StreamTemplate:
     def _steps(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> list[Any]:
         found = [self._value(one, scope) for one in mapping.field_path]
         if any(one is None or one == "" for one in found):
-            raise ManifestError(f"a step of field_path {_shown(found)} is empty.")
+            raise ManifestError(f"a step of field_path {_format_steps(found)} is empty.")
         return [one if one is UNKNOWN else str(one) for one in found]
 
     def _put(
@@ -160,7 +160,7 @@ def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> N
     try:
         set_at(document, steps, value)
     except (TypeError, ValueError) as error:
-        raise ManifestError(f"field_path {_shown(steps)} leads nowhere: {error}.") from None
+        raise ManifestError(f"field_path {_format_steps(steps)} leads nowhere: {error}.") from None
     holder: Any = document
     for step in steps:
         if isinstance(holder, MappingNode) and step not in holder.lines:
@@ -203,5 +203,5 @@ def _is_unknown_at(document: Any, steps: list[Any]) -> bool:
     )
 
 
-def _shown(steps: Sequence[Any]) -> str:
+def _format_steps(steps: Sequence[Any]) -> str:
     return f"[{', '.join(map(str, steps))}]"

@@ -53,7 +53,7 @@ class _Left:
     limit: int
     is_counted: bool = True
 
-    def put_right(
+    def update_quota(
         self, remaining: int | None, ends: datetime | None, limit: int | None, *, is_spent: bool
     ) -> None:
         """Apply a response's quota: all values of a new window, only lower ones of this window."""
@@ -244,7 +244,7 @@ class TokenRotator:
                 remaining = 0
             ends = _instant(response.headers, quota.reset_header)
             limit = _number(response.headers, quota.limit_header)
-            left.put_right(remaining, ends, limit, is_spent=is_spent)
+            left.update_quota(remaining, ends, limit, is_spent=is_spent)
 
     def has_other(self, request: requests.PreparedRequest) -> bool:
         """Return True if a refused request can be sent at once with another token."""

@@ -47,7 +47,7 @@ class _Compiler:
         made = self._descents.get(id(schema))
         if made is None:
             steps: list[_Convert] = []
-            made = self._descents[id(schema)] = lambda value: _each(steps, value)
+            made = self._descents[id(schema)] = lambda value: _apply_steps(steps, value)
             properties = schema.get("properties")
             if isinstance(properties, Mapping):
                 steps.append(self._within_object(cast(Mapping[str, Any], properties)))
@@ -107,7 +107,7 @@ class _Compiler:
         return cast(Mapping[str, Any], schema) if isinstance(schema, Mapping) else {}
 
 
-def _each(steps: list[_Convert], value: Any) -> None:
+def _apply_steps(steps: list[_Convert], value: Any) -> None:
     for step in steps:
         step(value)
 

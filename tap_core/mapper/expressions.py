@@ -331,7 +331,7 @@ def _function_called(writer: _Writer, node: ast.Call) -> ast.expr:
     return writer.bind(writer.words.functions[name])
 
 
-def _called(writer: _Writer, node: ast.Call) -> ast.expr:
+def _write_call(writer: _Writer, node: ast.Call) -> ast.expr:
     if any(one.arg is None for one in node.keywords):
         raise NotAllowedError("** is not available in calls")
     if isinstance(node.func, ast.Attribute) and node.func.attr not in PLAIN_METHODS:
@@ -396,12 +396,12 @@ def _comprehension(
     with writer.inner():
         generators = [_generator(writer, one) for one in node.generators]
         if isinstance(node, ast.DictComp):
-            key, value = _kept(writer, node.key), _kept(writer, node.value)
+            key, value = _write_counted(writer, node.key), _write_counted(writer, node.value)
             return ast.DictComp(key, value, generators)
-        return ast.ListComp(_kept(writer, node.elt), generators)
+        return ast.ListComp(_write_counted(writer, node.elt), generators)
 
 
-def _kept(writer: _Writer, node: ast.expr) -> ast.expr:
+def _write_counted(writer: _Writer, node: ast.expr) -> ast.expr:
     """Translate the element of a comprehension so that its size counts towards the limit."""
     made = writer.write(node)
     is_small = isinstance(node, (ast.Constant, ast.Compare))
@@ -421,7 +421,7 @@ _NODES: dict[type[ast.AST], _Write] = {
     ast.Attribute: _attribute,
     ast.BinOp: _binary,
     ast.BoolOp: lambda writer, node: ast.BoolOp(node.op, writer.all(node.values)),
-    ast.Call: _called,
+    ast.Call: _write_call,
     ast.Compare: _compare,
     ast.Constant: _constant,
     ast.Dict: _dict,

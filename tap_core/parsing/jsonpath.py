@@ -140,7 +140,7 @@ def _everyday(expression: str) -> _Path | None:
         "$"
     )  # a bare [*] is not the end of a path
     of_arrays = expression.endswith(_ELEMENTS) and not alone
-    return _Path(_walk(steps[:-1] if of_arrays else steps), of_arrays)
+    return _Path(_compile_steps(steps[:-1] if of_arrays else steps), of_arrays)
 
 
 def _parse_steps(expression: str) -> list[_Step] | None:
@@ -164,10 +164,10 @@ def _step(match: re.Match[str]) -> _Step:
         return _at(int(match[kind]))
     if kind == "elements":
         return _elements
-    return _members if kind == "members" else _named(match[kind])
+    return _members if kind == "members" else _make_name_step(match[kind])
 
 
-def _walk(steps: list[_Step]) -> _Find:
+def _compile_steps(steps: list[_Step]) -> _Find:
     def find(document: Any) -> list[Any]:
         values = [document]
         for step in steps:
@@ -177,7 +177,7 @@ def _walk(steps: list[_Step]) -> _Find:
     return find
 
 
-def _named(name: str) -> _Step:
+def _make_name_step(name: str) -> _Step:
     def step(values: list[Any]) -> list[Any]:
         return [found for value in values if (found := _member(value, name)) is not _ABSENT]
 

@@ -71,7 +71,7 @@ def summarize_error(error: BaseException, said: str | None = None) -> str:
     if kind == TRANSIENT:
         return f"The source is temporarily unavailable: try again later. {text}"
     if kind == SYSTEM:
-        return f"Internal error, not caused by the configuration: {_named(error, said)}"
+        return f"Internal error, not caused by the configuration: {_format_error(error, said)}"
     return text
 
 
@@ -80,7 +80,7 @@ def failure_type(error: BaseException) -> str:
     return next(filter(None, map(_verdict, iterate_causes(error))), SYSTEM)
 
 
-def _named(error: BaseException, said: str) -> str:
+def _format_error(error: BaseException, said: str) -> str:
     name = type(error).__qualname__
     return f"{name}: {said}" if said else name
 

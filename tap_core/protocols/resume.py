@@ -32,7 +32,7 @@ def retained_bookmarks(
 
     The streams named in ``in_full`` restart in any case, even if they are not selected.
     """
-    begun = _begun(bookmarks, streams, begins, in_full)
+    begun = _find_restarted(bookmarks, streams, begins, in_full)
     fresh = begun | _parents(begun, streams).keys()
     return {name: deepcopy(state) for name, state in bookmarks.items() if name not in fresh}
 
@@ -47,7 +47,7 @@ def find_previously_sent(
 
     Each of these streams is logged with the child that causes it.
     """
-    begun = _begun(bookmarks, streams, begins, in_full)
+    begun = _find_restarted(bookmarks, streams, begins, in_full)
     again = {
         name: child
         for name, child in _parents(begun, streams).items()
@@ -58,7 +58,7 @@ def find_previously_sent(
     return {name: deepcopy(bookmarks[name]) for name in again}
 
 
-def _begun(
+def _find_restarted(
     bookmarks: Mapping[str, Any],
     streams: Mapping[str, ResumableStream],
     begins: RestartedStreams,

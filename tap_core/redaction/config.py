@@ -107,11 +107,11 @@ def _config_values(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iter
     for name, value in config.items():
         about = _as_schema(property_schema(schema, name))
         is_named = is_secret_parameter(str(name)) and about.get("secret") is not False
-        place = _Place(about, str(name), is_secret("", about), is_named)
+        place = _ValueLocation(about, str(name), is_secret("", about), is_named)
         yield from _values(value, place)
 
 
-class _Place(NamedTuple):
+class _ValueLocation(NamedTuple):
     """Schema and name of a value in the configuration, and the reason for which it is secret.
 
     A secret value makes all values inside it secret.
@@ -122,22 +122,22 @@ class _Place(NamedTuple):
     is_marked: bool = False
     is_named: bool = False
 
-    def inside(self, name: str) -> _Place:
+    def inside(self, name: str) -> _ValueLocation:
         about = _as_schema(property_schema(self.schema, name))
         names_settings = _NAMED_BY_USERS.search(self.name) is None
-        return _Place(
+        return _ValueLocation(
             about,
             name,
             self.is_marked or is_secret("", about),
             self.is_named or (names_settings and is_secret(name, about)),
         )
 
-    def item(self) -> _Place:
+    def item(self) -> _ValueLocation:
         about = _as_schema(self.schema.get("items"))
         return self._replace(schema=about, is_marked=self.is_marked or is_secret("", about))
 
 
-def _values(value: Any, place: _Place) -> Iterator[str]:
+def _values(value: Any, place: _ValueLocation) -> Iterator[str]:
     """Yield the secret strings in a value."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
@@ -152,7 +152,7 @@ def _values(value: Any, place: _Place) -> Iterator[str]:
         yield str(value)
 
 
-def _is_secret_number(value: Any, place: _Place) -> bool:
+def _is_secret_number(value: Any, place: _ValueLocation) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return False
     is_long = len(str(value)) >= _SHORTEST_UNMARKED_NUMBER
@@ -166,7 +166,7 @@ def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
         yield unquote(value)
         yield from (part for part in map(str.strip, value.split(",")) if len(part) >= _LONG_PART)
     if value.lstrip()[:1] == "{" and (document := _json_object(value)):
-        yield from _values(document, _Place({}, ""))
+        yield from _values(document, _ValueLocation({}, ""))
         return
     for inner in find_embedded_secrets(value):
         yield from {inner, unquote(inner), unquote_plus(inner)}

@@ -193,14 +193,14 @@ def _shortened(name: re.Match[str]) -> str:
 def _replace_named(text: str, is_hidden: _Rule) -> str:
     parts: list[str] = []
     done = 0
-    for start, end in _named_values(text, is_hidden):
+    for start, end in _iterate_named_values(text, is_hidden):
         is_json = text[start - 1] != '"' and _JSON_NAME.search(text, max(0, start - 20), start)
         parts += (text[done:start], f'"{HIDDEN}"' if is_json else HIDDEN)
         done = end
     return "".join((*parts, text[done:])) if parts else text
 
 
-def _named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, int]]:
+def _iterate_named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, int]]:
     """Yield the start and end of values with secret names, without their quotes."""
     place = 0
     while (found := _NAME.search(text, place)) is not None:
@@ -264,7 +264,7 @@ def find_embedded_secrets(text: str) -> Iterator[str]:
             yield user
     for found in _ORACLE_LOGIN.finditer(text):
         yield found[0][:-1].partition("/")[2]
-    for start, end in _named_values(text, _is_secret_in_text):
+    for start, end in _iterate_named_values(text, _is_secret_in_text):
         yield text[start:end]
 
 

@@ -46,7 +46,7 @@ def write(project: Project, folder: Path) -> list[Path]:
 
 
 def _files(project: Project) -> Iterator[_File]:
-    words = _words(project)
+    words = _make_placeholders(project)
     for layer in (project.what, f"{project.what}_{project.kind}"):
         root = _TEMPLATES / layer
         for template in sorted(root.rglob("*.txt")):
@@ -58,7 +58,7 @@ def _filled(text: str, words: Mapping[str, str]) -> str:
     return _WORD.sub(lambda found: words[found.group(1)], text)
 
 
-def _words(project: Project) -> dict[str, str]:
+def _make_placeholders(project: Project) -> dict[str, str]:
     auth, pages = AUTHENTICATION[project.auth], PAGINATION[project.pagination]
     return {
         "name": project.name,

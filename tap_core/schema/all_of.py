@@ -50,7 +50,7 @@ def _both(one: Any, other: Any) -> Any:
     return other
 
 
-def _named(one: Any, other: Any) -> Any:
+def _merge_by_name(one: Any, other: Any) -> Any:
     """Merge two objects that map names to schemas."""
     if not isinstance(one, Mapping) or not isinstance(other, Mapping):
         return other
@@ -104,10 +104,10 @@ _HIGHER: Final = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minPr
 _LOWER: Final = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
 
 _JOINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "properties": _named,
-    "patternProperties": _named,
-    "$defs": _named,
-    "definitions": _named,
+    "properties": _merge_by_name,
+    "patternProperties": _merge_by_name,
+    "$defs": _merge_by_name,
+    "definitions": _merge_by_name,
     "required": _all,
     "allOf": _all,
     "anyOf": _all,

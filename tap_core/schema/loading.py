@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from tap_core.exceptions import UnsupportedSchemaFormatError
 from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
-from tap_core.limits.memory import shown as shown_size
+from tap_core.limits.memory import format_size as shown_size
 from tap_core.singerlib.json import load_json
 
 if TYPE_CHECKING:

@@ -22,20 +22,20 @@ _CHOICES: Final = ("oneOf", "anyOf")
 
 def to_json_schema(schema: JsonSchema) -> None:
     """Convert one schema to JSON Schema, except for ``nullable``, which the caller handles."""
-    _say_nullable_once(schema)
-    _say_type(schema)
-    _say_bounds_as_numbers(schema)
+    _normalize_nullable(schema)
+    _normalize_type(schema)
+    _normalize_bounds(schema)
     _keep_lists_only(schema)
 
 
-def _say_nullable_once(schema: JsonSchema) -> None:
+def _normalize_nullable(schema: JsonSchema) -> None:
     """Rename ``x-nullable`` of OpenAPI 2.0 documents to ``nullable`` if that is absent."""
     vendor = schema.pop("x-nullable", None)
     if vendor is not None:
         schema.setdefault("nullable", vendor)
 
 
-def _say_type(schema: JsonSchema) -> None:
+def _normalize_type(schema: JsonSchema) -> None:
     """Set the type: files become text; properties, items and enums imply a type."""
     if schema.get("type") == "file":
         schema["type"] = "string"
@@ -51,10 +51,10 @@ def _say_type(schema: JsonSchema) -> None:
     elif isinstance(schema.get("items"), Mapping):
         schema["type"] = "array"
     elif isinstance(schema.get("enum"), list):
-        _say_type_of_values(schema)
+        _infer_enum_type(schema)
 
 
-def _say_type_of_values(schema: JsonSchema) -> None:
+def _infer_enum_type(schema: JsonSchema) -> None:
     kinds = list(dict.fromkeys(_get_type(value) for value in schema["enum"]))
     if "number" in kinds and "integer" in kinds:
         kinds.remove("integer")
@@ -69,7 +69,7 @@ def _get_type(value: Any) -> str:
     return _NULL if value is None else _TYPES.get(type(value), "object")
 
 
-def _say_bounds_as_numbers(schema: JsonSchema) -> None:
+def _normalize_bounds(schema: JsonSchema) -> None:
     """Merge a bound and its exclusive flag (OpenAPI 3.0) into one number."""
     for flag, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(schema.get(flag), bool):

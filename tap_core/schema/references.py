@@ -95,7 +95,9 @@ def resolve_schema_references(
     if not has_reference(schema):
         return deepcopy(dict(schema))
     documents = {"": dict(schema), **(refs or {})}
-    return _written_out(dict(schema), _make_scope(documents, retrieve, cut_circles=cut_circles))
+    return _expand_references(
+        dict(schema), _make_scope(documents, retrieve, cut_circles=cut_circles)
+    )
 
 
 def normalize(schema: Mapping[str, Any]) -> JsonSchema:
@@ -210,7 +212,7 @@ def has_reference(value: Any) -> bool:
     return isinstance(value, list) and any(map(has_reference, value))
 
 
-def _written_out(schema: JsonSchema, scope: _Scope) -> JsonSchema:
+def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
     """Resolve all references, or, if there are too many, only to a limited depth.
 
     Schemas that reference each other have as many paths through them as there are orders.

@@ -56,7 +56,7 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
         if schema is not False:
             yield ANY_SCHEMA, {}
         return
-    plain, parts = _taken_apart(schema)
+    plain, parts = _split_combinators(schema)
     for number, variant in enumerate(_expanded(plain, parts)):
         if number == _MOST_VARIANTS:
             raise SchemaNotValidError(
@@ -69,18 +69,18 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
 def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[str, _Schema]]:
     """Yield the variants of a plain schema combined with one alternative of each part."""
     while parts and len(parts[0]) == 1:  # allOf may have thousands of members
-        own, inner = _taken_apart(parts[0][0])
+        own, inner = _split_combinators(parts[0][0])
         plain, parts = _both(plain, own), [*inner, *parts[1:]]
     if not parts:
         for kind in _kinds(plain):
             yield kind, plain
         return
     for alternative in parts[0]:
-        own, inner = _taken_apart(alternative)
+        own, inner = _split_combinators(alternative)
         yield from _expanded(_both(plain, own), [*inner, *parts[1:]])
 
 
-def _taken_apart(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
+def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
     """Return a schema without its combining keywords, and those as lists of alternatives."""
     plain = {word: value for word, value in schema.items() if _says_something(word, value)}
     parts: list[_Alternatives] = []

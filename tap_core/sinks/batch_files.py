@@ -68,7 +68,7 @@ class BatchFileReader:
 
 def _conform(stream: str, schema: JsonSchema) -> Callable[[Record], Record]:
     """Return a function that converts a record to its schema and keeps undeclared properties."""
-    opened = _opened(schema)
+    opened = _allow_extra_properties(schema)
     shape = compile_conformer_only(
         schema=opened,
         effective_schema=opened,
@@ -85,16 +85,18 @@ def _conform(stream: str, schema: JsonSchema) -> Callable[[Record], Record]:
     return conform
 
 
-def _opened(schema: Any) -> Any:
+def _allow_extra_properties(schema: Any) -> Any:
     """Return a copy of a schema whose objects allow additional properties."""
     if not isinstance(schema, dict):
         return schema
     made = dict(schema)
     if isinstance(schema.get("properties"), dict):
-        made["properties"] = {name: _opened(each) for name, each in schema["properties"].items()}
+        made["properties"] = {
+            name: _allow_extra_properties(each) for name, each in schema["properties"].items()
+        }
         made["additionalProperties"] = True
     if isinstance(schema.get("items"), dict):
-        made["items"] = _opened(schema["items"])
+        made["items"] = _allow_extra_properties(schema["items"])
     return made
 
 

@@ -77,10 +77,10 @@ def parse_datetimes_lenient(
         field = by_name.get(name)
         if field is None or value is None or isinstance(value, (date, time)):
             continue
-        record[name] = _read(record, field, value, treatment, logger)
+        record[name] = _parse_field(record, field, value, treatment, logger)
 
 
-def _read(
+def _parse_field(
     record: Record,
     field: DatetimeField,
     value: Any,

@@ -51,13 +51,13 @@ def decode_record(body: bytes) -> Record:
         if record.__class__ is str:  # a lone surrogate, which only Python's own parser accepts
             record = load_json(record)
     except (msgspec.MsgspecError, RecursionError, InvalidOperation):
-        record = _read_with_care(body)
+        record = _parse_leniently(body)
     except ValueError as error:
         raise _unreadable(error) from None
     return cast(Record, record)
 
 
-def _read_with_care(body: bytes) -> Any:
+def _parse_leniently(body: bytes) -> Any:
     """Decode JSON that only Python's own parser accepts, or raise an error with the reason."""
     try:
         return load_json(body)

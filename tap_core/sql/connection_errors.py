@@ -45,7 +45,7 @@ class DatabaseUnreachableError(ConfigurationError, exc.OperationalError):
 def install_error_translation(engine: sa.Engine) -> sa.Engine:
     """Make an engine raise `DatabaseUnreachableError` for refused connections, and return it."""
     if isinstance(engine, sa.Engine):  # an author may return any similar object
-        event.listen(engine, "handle_error", _say_where)
+        event.listen(engine, "handle_error", _make_connection_error)
     return engine
 
 
@@ -86,7 +86,7 @@ def _unreadable_url() -> ConfigurationError:
     )
 
 
-def _say_where(context: sa.engine.ExceptionContext) -> BaseException | None:
+def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException | None:
     """Return the error to raise for a refused connection; None keeps any other error."""
     original, engine = context.original_exception, context.engine
     if engine is None or context.connection is not None:

@@ -49,7 +49,7 @@ class BulkInsert:
         if self.native is None:
             named = [dict(zip(self.columns, row, strict=True)) for row in rows]
             return connection.execute(self.statement, named).rowcount
-        _speak(self.native, rows)
+        _convert_values(self.native, rows)
         return connection.exec_driver_sql(self.native.text, _parameters(self.native, rows)).rowcount
 
 
@@ -101,7 +101,7 @@ def _native(statement: sa.Insert, columns: Sequence[str], dialect: Dialect) -> _
     return _Native(compiled.string, keys, tuple(words), tuple(processors))
 
 
-def _speak(native: _Native, rows: Iterable[_Row]) -> None:
+def _convert_values(native: _Native, rows: Iterable[_Row]) -> None:
     """Convert, in place, the values that the driver does not accept."""
     for place, words in native.words:
         word_of = words.get

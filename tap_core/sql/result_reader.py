@@ -143,7 +143,7 @@ def compile_row_reader(
         value = f"v{number}" if process is None else f"p{number}(v{number})"
         if text is not None:
             known[f"t{number}"] = text.kinds
-            value = _written(text, number, value)
+            value = _make_value_expression(text, number, value)
         items.append(f"{name!r}: {value}")
     targets = "".join(f"v{number}, " for number in range(len(names)))
     source = f"lambda rows: [{{{', '.join(items)}}} for ({targets}) in rows]"
@@ -151,7 +151,7 @@ def compile_row_reader(
     return reader
 
 
-def _written(text: DriverText, number: int, value: str) -> str:
+def _make_value_expression(text: DriverText, number: int, value: str) -> str:
     """Return the expression that converts a value to text if its type requires it."""
     name = value if value == f"v{number}" else f"w{number}"
     asked = value if name == value else f"({name} := {value})"

@@ -278,10 +278,10 @@ class SQLSink(BatchSink, Generic[_C]):
         """Return the cached plan if table and schema are unchanged, else a new one."""
         table, plan = str(full_table_name), self._plan
         if plan is None or plan.table != table or plan.schema is not schema:
-            plan = self._plan = self._made_plan(full_table_name, schema)
+            plan = self._plan = self._make_plan(full_table_name, schema)
         return plan
 
-    def _made_plan(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
+    def _make_plan(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
         statement = self.generate_insert_statement(full_table_name, schema)
         if isinstance(statement, str):
             warnings.warn(

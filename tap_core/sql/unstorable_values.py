@@ -66,7 +66,9 @@ def unstorable(
     """Return the error that names the unstorable value's stream and column and the remedy."""
     name = type(reason).__name__
     said = f"{name}: {' '.join(str(reason).split())}" if are_rows_shown() else name
-    where = f"its column '{cell.column}': {_shown(cell.value)}" if cell else "one of its columns"
+    where = (
+        f"its column '{cell.column}': {_format_value(cell.value)}" if cell else "one of its columns"
+    )
     return UnstorableValueError(
         f"A record of stream '{stream}' has a value that the database ({dialect}) cannot store in"
         f" {where} ({said}). Correct the value in the tap or with a stream map, or give the"
@@ -115,7 +117,7 @@ def _find_row(
     return rows[0]
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if not are_rows_shown():
         return describe_value(value)
     try:

@@ -200,7 +200,7 @@ class BookmarkCursor:
         if not self._is_open:
             self._open()
         if not self._order.is_usable(value):
-            self._order.tell_unusable(value)
+            self._order.warn_unusable(value)
         elif self._is_next(value):
             self._take(value)
         elif self._is_sorted:

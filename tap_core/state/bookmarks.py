@@ -198,16 +198,16 @@ def increment_state(
     progress = stream_or_partition_state
     if not is_sorted:
         progress = open_progress_markers(
-            stream_or_partition_state, partial(_tell, order, ASSUMED_UNSORTED)
+            stream_or_partition_state, partial(_warn_once, order, ASSUMED_UNSORTED)
         )
     old = progress.get("replication_key_value")
     if progress.get("replication_key") != replication_key:
         old = None  # a value of another key cannot be compared
     new = (order or _PLAIN).kept(latest_record[replication_key])
     if order is not None and not order.is_usable(new):
-        order.tell_unusable(new)
+        order.warn_unusable(new)
     elif is_missing(new):
-        _tell(order, NULL_VALUE)
+        _warn_once(order, NULL_VALUE)
     elif old is None or not check_sorted or (order or _PLAIN).newer_or_equal(new, old):
         progress["replication_key"] = replication_key
         progress["replication_key_value"] = new
@@ -249,7 +249,7 @@ def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
     )
 
 
-def _tell(order: ReplicationKeyComparator | None, sentence: str) -> None:
+def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
     """Log a warning, once per comparator, or every time if there is no comparator.
 
     Nothing is logged for streams with a declared cursor, which resume from their windows.
@@ -257,7 +257,7 @@ def _tell(order: ReplicationKeyComparator | None, sentence: str) -> None:
     if order is None:
         logger.warning(sentence)
     elif not order.is_declared:
-        order.tell_once(sentence, sentence)
+        order.warn_once(sentence, sentence)
 
 
 # End of a stream or partition

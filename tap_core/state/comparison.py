@@ -73,9 +73,9 @@ class ReplicationKeyComparator:
         """Return True if a value can be a bookmark."""
         return not is_missing(value)
 
-    def tell_unusable(self, value: Any) -> None:  # noqa: ARG002  for orders that read values
+    def warn_unusable(self, value: Any) -> None:  # noqa: ARG002  for orders that read values
         """Warn once about a value that cannot be a bookmark."""
-        self.tell_once(NULL_VALUE, NULL_VALUE)
+        self.warn_once(NULL_VALUE, NULL_VALUE)
 
     def is_plain(self, value: Any) -> bool:  # noqa: ARG002  for orders that read values
         """Return True if values of this value's type and format sort correctly without parsing."""
@@ -93,7 +93,7 @@ class ReplicationKeyComparator:
         """Return the later of two values, unchanged; ``first`` if they are equal."""
         return first if self.newer_or_equal(first, second) else second
 
-    def tell_once(self, topic: str, message: str, *args: Any) -> None:
+    def warn_once(self, topic: str, message: str, *args: Any) -> None:
         """Log a warning once per topic, for all users of this comparator."""
         if topic not in self._told:
             self._told.add(topic)
@@ -105,11 +105,11 @@ class ReplicationKeyComparator:
             if left is not None and right is not None:
                 return _of_one_kind(left, right)
         if not (self.kind is ValueKind.TEXT and isinstance(new, str) and isinstance(old, str)):
-            self._tell_of_text(new, old)
+            self._warn_text_comparison(new, old)
         return _to_text(new), _to_text(old)
 
-    def _tell_of_text(self, new: Any, old: Any) -> None:
-        self.tell_once(
+    def _warn_text_comparison(self, new: Any, old: Any) -> None:
+        self.warn_once(
             "text",
             "The replication key values %r and %r cannot both be read as %s. "
             "They are compared as text.",

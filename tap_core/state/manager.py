@@ -148,7 +148,7 @@ class StreamStateManager:
                 value = state.get("replication_key_value")
                 self._limit_of_run.reads_everything = not value and self.reads_everything
             value = _later_start(value, config.get("start_date"), compare_start_date_fn)
-            self._tell_start(value)
+            self._log_start(value)
         bookmarks.write_starting_replication_value(state, value)
 
     def get_starting_replication_value(
@@ -197,7 +197,7 @@ class StreamStateManager:
             is_sorted=self.is_sorted,
             check_sorted=self._check_sorted,
             order=self.order,
-            on_first_marker=on_first_marker or self._tell_unsorted,
+            on_first_marker=on_first_marker or self._warn_unsorted,
         )
 
     @_at_once
@@ -379,11 +379,11 @@ class StreamStateManager:
         if not bookmarks.is_final(self.get_context_state(context)):
             self.finalize_state(self._change(context))
 
-    def _tell_unsorted(self) -> None:
+    def _warn_unsorted(self) -> None:
         if not self.order.is_declared:  # a declared stream resumes from its windows
-            self.order.tell_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)
+            self.order.warn_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)
 
-    def _tell_start(self, value: Any) -> None:
+    def _log_start(self, value: Any) -> None:
         """Log the starting value; for contexts after the first, at DEBUG level."""
         if value is None:
             return

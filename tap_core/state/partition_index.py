@@ -97,7 +97,7 @@ class PartitionIndex:
         key = freeze_context(context)
         self._catch_up()
         position = self._positions.get(key)
-        if position is None or (position != _TWICE and self._stands(position, key, context)):
+        if position is None or (position != _TWICE and self._is_match(position, key, context)):
             return position
         self._reset()  # a moved entry may look like a duplicate
         self._catch_up()
@@ -139,7 +139,7 @@ class PartitionIndex:
         self._positions[key] = _TWICE if twice else position
         return twice
 
-    def _stands(self, position: int, key: Hashable, context: Context) -> bool:
+    def _is_match(self, position: int, key: Hashable, context: Context) -> bool:
         found = _get_context(self.entries[position])
         return found is not None and (found == context or freeze_context(found) == key)
 

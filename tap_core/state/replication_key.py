@@ -19,15 +19,15 @@ __all__ = ["copy_path", "get_definition", "make_getter", "parse_path"]
 
 def parse_path(key: str, schema: Any) -> tuple[str, ...]:
     """Return the property names on the path to a key; only the key if the schema has no path."""
-    return _way(key, schema) or (key,)
+    return _find_path(key, schema) or (key,)
 
 
-def _way(key: str, schema: Any) -> tuple[str, ...]:
+def _find_path(key: str, schema: Any) -> tuple[str, ...]:
     properties = _properties(schema)
     if key in properties:
         return (key,)
     for name, definition in properties.items():
-        if key.startswith(f"{name}.") and (way := _way(key[len(name) + 1 :], definition)):
+        if key.startswith(f"{name}.") and (way := _find_path(key[len(name) + 1 :], definition)):
             return (name, *way)
     return ()
 

@@ -224,11 +224,11 @@ class StreamDeclarations:
         ``meta.at`` means the property ``at`` of the object ``meta``, unless a property has the name
         ``meta.at`` itself. The path of a top-level property has one name.
         """
-        key = self._one_replication_key
+        key = self._single_replication_key
         return parse_path(key, self.effective_schema) if key else ()
 
     @property
-    def _one_replication_key(self) -> str | None:
+    def _single_replication_key(self) -> str | None:
         """Replication key of the stream.
 
         Raises:
@@ -251,7 +251,7 @@ class StreamDeclarations:
         The method is the forced one, else INCREMENTAL if the stream has a replication key, else
         FULL_TABLE.
         """
-        key = self._one_replication_key
+        key = self._single_replication_key
         if self.forced_replication_method:
             return str(self.forced_replication_method)
         return REPLICATION_INCREMENTAL if key else REPLICATION_FULL_TABLE
@@ -295,7 +295,7 @@ class StreamDeclarations:
 
     def _standard_metadata(self) -> MetadataMapping:
         """Return the metadata of a stream that is not in the input catalog."""
-        key = self._one_replication_key
+        key = self._single_replication_key
         metadata = MetadataMapping.get_standard_metadata(
             schema=self.schema,
             replication_method=self.forced_replication_method,

@@ -22,7 +22,7 @@ __all__ = ["GraphQLStream"]
 _LONGEST_MESSAGES = 500
 
 
-class _Asking(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
+class _GraphQLBase(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
     """Properties of a GraphQL stream, in a base class that type checkers see as attributes."""
 
     @property
@@ -52,7 +52,7 @@ class _Asking(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
         raise NotImplementedError("GraphQLStream `query` is not defined.")
 
 
-class GraphQLStream(GraphQLStreamOverrides, _Asking[_TToken], abc.ABC, Generic[_TToken]):
+class GraphQLStream(GraphQLStreamOverrides, _GraphQLBase[_TToken], abc.ABC, Generic[_TToken]):
     """Base class of a stream of a GraphQL API.
 
     Define ``url_base``, ``schema`` and `query`; `get_url_params` returns the query's variables.

@@ -342,12 +342,12 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         data = self.prepare_request_payload(context, next_page_token)
         url, headers, method = self.get_url(context), self.http_headers, self.http_method
         asked = HTTPRequest(url, method, params, headers, data)
-        self._put_window(asked)
+        self._add_window_options(asked)
         return self._built(
             method, asked.url, asked.params, asked.headers, asked.data, asked.as_json
         )
 
-    def _put_window(self, asked: HTTPRequest) -> None:
+    def _add_window_options(self, asked: HTTPRequest) -> None:
         """Add the bounds of the current window to a request, if the cursor has request options."""
         if self.incremental_sync is not None and self.stream_interval is not None:
             self.incremental_sync.put(asked, self.stream_interval)
@@ -359,7 +359,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         asked = self.get_http_request(
             page=PageContext(stream_context=context, next_page_token=page.current_value)
         )
-        self._put_window(asked)
+        self._add_window_options(asked)
         params, as_json = asked.encode_params(), asked.as_json
         return self._built(asked.method, asked.url, params, asked.headers, asked.data, as_json)
 

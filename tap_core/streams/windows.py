@@ -43,7 +43,7 @@ __all__ = ["WindowedStream"]
 
 
 @dataclass(slots=True)
-class _Round:
+class _WindowPass:
     """One pass over one context, from its lower bound to its end."""
 
     cursor: DatetimeBasedCursor
@@ -81,7 +81,7 @@ class WindowedStream(Stream, abc.ABC):
     """Number of threads that may read windows. Set it above 1 only if this stream, and the code it
     uses, is thread-safe. Contexts that are synced in threads read one window at a time."""
 
-    _round: _Round | None = None
+    _round: _WindowPass | None = None
     _gate: CursorRecordFilter | None = None
     _only: ReadInterval | None = None
 
@@ -173,7 +173,7 @@ class WindowedStream(Stream, abc.ABC):
         """True if records of the current context were skipped, so that no window may be closed."""
         return False
 
-    def _parts(self, current: _Round) -> Iterator[tuple[TimeWindow, Iterable[Record]]]:
+    def _parts(self, current: _WindowPass) -> Iterator[tuple[TimeWindow, Iterable[Record]]]:
         """Yield each window with its records, which must be consumed before the next window."""
         windows = self._windows(current)
         size, run = self._get_thread_count(current), self._tap.run
@@ -193,12 +193,12 @@ class WindowedStream(Stream, abc.ABC):
             yield window, made._read_window(window, current)
             self._sync_costs = made._sync_costs
 
-    def _windows(self, current: _Round) -> Iterable[TimeWindow]:
+    def _windows(self, current: _WindowPass) -> Iterable[TimeWindow]:
         if self._only is not None:
             return [self._only.window]
         return current.cursor.windows(current.lower, current.end)
 
-    def _get_thread_count(self, current: _Round) -> int:
+    def _get_thread_count(self, current: _WindowPass) -> int:
         if (
             current.is_one
             or not current.in_sync
@@ -208,7 +208,7 @@ class WindowedStream(Stream, abc.ABC):
             return 1
         return self.max_parallel_windows
 
-    def _read_window(self, window: TimeWindow, current: _Round) -> Iterable[Record]:
+    def _read_window(self, window: TimeWindow, current: _WindowPass) -> Iterable[Record]:
         """Return the records of one window; this stream object reads only that window."""
         self.stream_interval, self._gate = window, current.gate
         return self.request_records(current.context)
@@ -258,7 +258,7 @@ class WindowedStream(Stream, abc.ABC):
         if current is not None:
             current.threads.__exit__(*sys.exc_info())
 
-    def _take_round(self, cursor: DatetimeBasedCursor, context: Context | None) -> _Round:
+    def _take_round(self, cursor: DatetimeBasedCursor, context: Context | None) -> _WindowPass:
         """Return the pass that the engine started, or start one outside of a sync."""
         current = self._round
         if current is None or current.is_taken or current.context != context:
@@ -266,7 +266,7 @@ class WindowedStream(Stream, abc.ABC):
         current.is_taken = True
         return current
 
-    def _new_round(self, cursor: DatetimeBasedCursor, context: Context | None) -> _Round:
+    def _new_round(self, cursor: DatetimeBasedCursor, context: Context | None) -> _WindowPass:
         if self.state_manager.is_sorted and (cursor.lookback_window or cursor.is_data_feed):
             raise ConfigurationError(
                 f"Stream '{self.name}' is declared sorted, but its cursor reads older records"
@@ -278,7 +278,7 @@ class WindowedStream(Stream, abc.ABC):
         if self._only is not None:
             lower, end = self._only.lower, self._only.end
         if lower > end:
-            self.state_manager.order.tell_once(
+            self.state_manager.order.warn_once(
                 "nothing",
                 "Stream '%s': nothing to read, since the interval would start at %s, after its"
                 " end %s.",
@@ -286,7 +286,7 @@ class WindowedStream(Stream, abc.ABC):
                 cursor.format.write(lower),
                 cursor.format.write(end),
             )
-        return _Round(cursor, context, lower, end, self._new_gate(cursor, lower, end, stored))
+        return _WindowPass(cursor, context, lower, end, self._new_gate(cursor, lower, end, stored))
 
     def _edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
         """Return the configured start and end of the data to read."""

@@ -26,7 +26,7 @@ def emit_activate_version(stream: SyncStream, run: SyncRun) -> None:
         and stream._stream_version is None
     ):
         version = stream._stream_version = stream._initialized_at // 1000
-        run.outbox.say_once(
+        run.outbox.call_on_change(
             ("version", stream.name),
             version,
             lambda: stream._write_activate_version_message(version),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchFileOutput", "BatchFolder"]
 
 
-class _WayOut(Protocol):
+class _EventWriter(Protocol):
     """An object that accepts events, for example a `ProtocolWriter`."""
 
     def emit(self, event: Event, /) -> None: ...
@@ -106,7 +106,7 @@ class BatchFolder:
 class BatchFileOutput:
     """Batch file output of one run; call its methods under the lock of the output queue."""
 
-    def __init__(self, outlet: _WayOut) -> None:
+    def __init__(self, outlet: _EventWriter) -> None:
         """Pass events that do not go into files, and the `BatchFiles` events, to ``outlet``."""
         self._outlet = outlet
         self._sources: dict[str, tuple[BatchFolder, ...]] = {}

@@ -26,7 +26,7 @@ from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.sync.distribution import make_pool
 from tap_core.sync.override_detection import is_overridden
 from tap_core.sync.plan import get_plan
-from tap_core.sync.worker_pool import Job
+from tap_core.sync.worker_pool import SyncJob
 
 if TYPE_CHECKING:
     from tap_core.state.bookmark_cursor import BookmarkCursor
@@ -126,7 +126,7 @@ class ChildSyncPool:
             with self._lock:
                 pending[0] -= 1
 
-        self.crew.submit(Job(child, own, lambda made: _sync_child(made, own), done))
+        self.crew.submit(SyncJob(child, own, lambda made: _sync_child(made, own), done))
 
     def hold(self, bookmark: DeferredBookmark | None) -> None:
         """Set the parent's bookmark that waits for the children; None removes it."""

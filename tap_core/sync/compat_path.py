@@ -55,7 +55,7 @@ def sync_records_with_hooks(
             with lock_context(stream, run, current):
                 bookmark = begin_partition(stream, current, signpost)
                 try:
-                    lane = _Lane(stream, tally, done, write_messages=write_messages)
+                    lane = _PartitionSync(stream, tally, done, write_messages=write_messages)
                     yield from lane.records(current, bookmark)
                 finally:
                     run.settle()
@@ -64,7 +64,7 @@ def sync_records_with_hooks(
     end_records(stream, context, write=write_messages)
 
 
-class _Lane:
+class _PartitionSync:
     """Sync of one partition through the hooks; ``done`` counts the records of the whole sync."""
 
     def __init__(

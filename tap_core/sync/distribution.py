@@ -18,7 +18,7 @@ from tap_core.state.partition_index import freeze_context
 from tap_core.sync.activate_version import emit_activate_version
 from tap_core.sync.plan import get_plan
 from tap_core.sync.work_units import WorkDistributor, WorkResult, WorkUnit
-from tap_core.sync.worker_pool import Job, WorkerPool
+from tap_core.sync.worker_pool import SyncJob, WorkerPool
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -57,8 +57,8 @@ class DistributedPool:
         self.owner = owner
         self._spreader = spreader
         self._in_order = in_order
-        self._jobs: list[tuple[Job, WorkUnit]] = []
-        self._failed: list[tuple[Job, str]] = []
+        self._jobs: list[tuple[SyncJob, WorkUnit]] = []
+        self._failed: list[tuple[SyncJob, str]] = []
         self._below = _Below()
         self._begun: set[str] = set()
 
@@ -73,7 +73,7 @@ class DistributedPool:
     ) -> None:
         """Discard the contexts that were not sent; `drain` sends them on success."""
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: SyncJob) -> None:
         """Queue a context; the queue is sent when it is full."""
         self._begin(job.stream)
         self._jobs.append((job, _build_work_unit(job, len(self._jobs), self._below)))
@@ -119,7 +119,7 @@ class DistributedPool:
         for stream in {job.stream.name: job.stream for job, _ in jobs}.values():
             stream._write_state_message()
 
-    def _take(self, job: Job, part: WorkUnit, result: WorkResult) -> None:
+    def _take(self, job: SyncJob, part: WorkUnit, result: WorkResult) -> None:
         """Merge the state of a work unit; for windows, only up to the first that failed."""
         if result.error is not None:
             self._failed.append((job, result.error))
@@ -134,7 +134,7 @@ class DistributedPool:
         job.done()
 
 
-def _build_work_unit(job: Job, number: int, below: _Below) -> WorkUnit:
+def _build_work_unit(job: SyncJob, number: int, below: _Below) -> WorkUnit:
     """Return the work unit of a context, with its state and the states of its descendants."""
     stream, context = job.stream, job.context
     family = (stream, *stream.descendent_streams)
@@ -231,9 +231,9 @@ def _count(run: SyncRun, stream: SyncStream, counts: Mapping[str, int]) -> None:
         tally.count(sum(counts.get(name, 0) for name in names))
 
 
-def _failure(failed: Sequence[tuple[Job, str]]) -> PartitionsFailedError:
+def _failure(failed: Sequence[tuple[SyncJob, str]]) -> PartitionsFailedError:
     """Return an error that names the failed contexts, each with its reason."""
-    told = [f"{_named(job)}: {reason}" for job, reason in failed[:_NAMED]]
+    told = [f"{_describe_job(job)}: {reason}" for job, reason in failed[:_NAMED]]
     more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
     names = sorted({job.stream.name for job, _ in failed})
     return PartitionsFailedError(
@@ -242,6 +242,6 @@ def _failure(failed: Sequence[tuple[Job, str]]) -> PartitionsFailedError:
     )
 
 
-def _named(job: Job) -> str:
+def _describe_job(job: SyncJob) -> str:
     where = "" if job.interval is None else f", {job.interval.window.start_time}"
     return f"{job.stream.name} {dict(job.context) if job.context else 'without a context'}{where}"

@@ -47,7 +47,7 @@ from tap_core.sync.replication_errors import (
     require_replication_key,
 )
 from tap_core.sync.resend_filter import make_resend_filter
-from tap_core.sync.worker_pool import Job
+from tap_core.sync.worker_pool import SyncJob
 
 if TYPE_CHECKING:
     from tap_core.state.bookmark_cursor import BookmarkCursor
@@ -180,7 +180,7 @@ def _share_out(
     ):
         for current in contexts:
             work = partial(sync_context, context=current, signpost=signpost)
-            crew.submit(Job(stream, current, failures.noting(work)))
+            crew.submit(SyncJob(stream, current, failures.noting(work)))
         crew.drain()
     failures.tell()
     if failure is not None:
@@ -204,7 +204,7 @@ def _spread_intervals(stream: SyncStream, run: SyncRun, context: Context | None)
         make_pool(run, 1, [stream], spreads=True, in_order=True) as crew,
     ):
         for interval in intervals:
-            crew.submit(Job(stream, context, bool, interval=interval))
+            crew.submit(SyncJob(stream, context, bool, interval=interval))
         crew.drain()
     end_partition(stream, context, bookmark)
     end_records(stream, None)

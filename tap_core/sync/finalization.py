@@ -36,14 +36,14 @@ class StreamFinalizer:
         for stream, last in self._last_root.items():
             if last is root and stream.selected:
                 stream._complete_state(saw_all=self._saw_all(stream))
-                _tell(stream, Progress.COMPLETE)
+                _emit_progress(stream, Progress.COMPLETE)
 
     def begin(self, root: SyncStream) -> None:
         """Emit the start of ``root`` and its descendants, for the streams that are selected."""
         for stream in dict.fromkeys((root, *root.descendent_streams)):
             if stream.selected and stream not in self._begun:
                 self._begun.add(stream)
-                _tell(stream, Progress.STARTED)
+                _emit_progress(stream, Progress.STARTED)
                 estimate_stream(stream)
 
     def _note(self, stream: SyncStream, root: SyncStream) -> None:
@@ -60,6 +60,6 @@ class StreamFinalizer:
         )
 
 
-def _tell(stream: SyncStream, progress: Progress) -> None:
+def _emit_progress(stream: SyncStream, progress: Progress) -> None:
     """Emit the progress of a stream after all of its rows so far."""
     stream._tap.run.emit(StreamStatus(get_stream_id(stream), progress))

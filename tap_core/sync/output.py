@@ -210,7 +210,7 @@ class OutputQueue:
             self.attended.state_seconds
         )
 
-    def say_once(self, about: Hashable, what: Any, say: Callable[[], None]) -> None:
+    def call_on_change(self, about: Hashable, what: Any, say: Callable[[], None]) -> None:
         """Call ``say`` unless the last value for ``about`` equals ``what``; other threads wait."""
         with self.lock:
             if self._said.get(about) != what:
@@ -219,7 +219,7 @@ class OutputQueue:
 
     def describe(self, event: SchemaEvent, emit: Callable[[Event], None]) -> None:
         """Emit the schema of a stream, unless it is the schema sent last."""
-        self.say_once(event.stream.name, event, lambda: emit(event))
+        self.call_on_change(event.stream.name, event, lambda: emit(event))
 
     @contextmanager
     def visiting(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tap_core.sync.worker_pool import Job, WorkerPool, WorkerStopped
+from tap_core.sync.worker_pool import SyncJob, WorkerPool, WorkerStopped
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
@@ -54,7 +54,7 @@ def _begin(
     crew: WorkerPool, stream: SyncStream, part: _Part, pull: Callable[[Any, _Part], Iterable[Any]]
 ) -> _Pipe:
     pipe = _Pipe(crew)
-    crew.submit(Job(stream, None, lambda made: pipe.fill(pull(made, part))))
+    crew.submit(SyncJob(stream, None, lambda made: pipe.fill(pull(made, part))))
     return pipe
 
 
@@ -76,7 +76,7 @@ class _Pipe:
             for record in self._crew.until_stopped(records):
                 batch.append(record)
                 if self._is_awaited or len(batch) >= _BATCH:
-                    self._hand(batch)
+                    self._push_batch(batch)
                     batch = []
         except Exception as error:  # noqa: BLE001  the consumer raises it
             self._error = error
@@ -85,7 +85,7 @@ class _Pipe:
             self._has_ended = True
             self._turn.notify_all()
 
-    def _hand(self, batch: list[Any]) -> None:
+    def _push_batch(self, batch: list[Any]) -> None:
         with self._turn:
             self._batches.append(batch)
             self._is_awaited = False

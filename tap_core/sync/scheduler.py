@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.sync.concurrency import get_thread_count
 from tap_core.sync.finalization import StreamFinalizer
-from tap_core.sync.worker_pool import Job, WorkerPool
+from tap_core.sync.worker_pool import SyncJob, WorkerPool
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
@@ -119,7 +119,7 @@ class StreamScheduler:
         self._unfinished = [stream.name for stream in streams]
         with WorkerPool(run, min(self._threads, len(streams)), streams, leads=True) as crew:
             for stream in streams:
-                crew.submit(Job(stream, None, self._sync_beside))
+                crew.submit(SyncJob(stream, None, self._sync_beside))
             crew.drain()
 
     def _sync_beside(self, stream: SyncStream) -> None:

@@ -68,11 +68,11 @@ def mapped_schemas(maps: Sequence[StreamMap], cursor: str | None) -> tuple[Schem
             tuple(one.transformed_key_properties or ()),
             cursor,
         )
-        for one in _sent(maps)
+        for one in _select_emitting_maps(maps)
     )
 
 
-def _sent(maps: Sequence[StreamMap]) -> list[StreamMap]:
+def _select_emitting_maps(maps: Sequence[StreamMap]) -> list[StreamMap]:
     return [one for one in maps if not isinstance(one, RemoveRecordTransform)]
 
 
@@ -83,19 +83,19 @@ def map_records(
 
     ``encoders`` encode the mapped records with any values, one encoder for each output name.
     """
-    sent = _sent(maps)
+    sent = _select_emitting_maps(maps)
     transforms = [one.quick_transform for one in sent]
     names = [StreamId(one.stream_alias) for one in sent]
     if len(sent) == 1:
         return MappedOutput(
-            _one(transforms[0], shape, encoders[0]),
+            _make_single_mapper(transforms[0], shape, encoders[0]),
             lambda bodies: len(bodies[0]) if bodies else 0,
             lambda rows: [(names[0], rows)],
         )
     return MappedOutput(_several(transforms, shape, encoders), _size_of_pairs, _sorter(names))
 
 
-def _one(
+def _make_single_mapper(
     transform: Callable[[Record], Record | None], shape: RecordSerializer, encode: RecordBodyEncoder
 ) -> Callable[[Record], Sequence[Any]]:
     def bodies(record: Record) -> Sequence[Any]:

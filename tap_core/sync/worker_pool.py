@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tap_core.sync.sync_run import SyncRun
     from tap_core.types import Context
 
-__all__ = ["GRACE_SECONDS", "Job", "WorkerPool", "WorkerStopped"]
+__all__ = ["GRACE_SECONDS", "SyncJob", "WorkerPool", "WorkerStopped"]
 
 GRACE_SECONDS = 2.0
 """Seconds to wait for workers when a signal ends the tap."""
@@ -44,7 +44,7 @@ class WorkerStopped(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SyncJob:
     """Unit of work of one worker: ``work`` is called with the worker's copy of ``stream``."""
 
     stream: SyncStream
@@ -70,7 +70,7 @@ class WorkerPool:
         self._size = size
         self._streams = streams
         self._turn = threading.Condition()
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[SyncJob] = deque()
         self._outstanding = 0
         self._idle = 0
         self._threads: list[threading.Thread] = []
@@ -85,7 +85,7 @@ class WorkerPool:
             _prepare(stream, self._size)
         return self
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: SyncJob) -> None:
         """Queue a job; block while too many jobs are outstanding.
 
         Raises:
@@ -220,7 +220,7 @@ class WorkerPool:
             except BaseException as error:  # noqa: BLE001  the owner raises it
                 self._fail(error, None)
 
-    def _next(self) -> Job | None:
+    def _next(self) -> SyncJob | None:
         """Wait for a job and return it, or None if there will be no more."""
         with self._turn:
             self._idle += 1
@@ -231,7 +231,7 @@ class WorkerPool:
             finally:
                 self._idle -= 1
 
-    def _fail(self, error: BaseException, job: Job | None) -> None:
+    def _fail(self, error: BaseException, job: SyncJob | None) -> None:
         with self._turn:
             is_first = not self.is_stopped
             if is_first and not isinstance(error, WorkerStopped):

@@ -73,7 +73,7 @@ class StringType(JSONTypeHelper[str]):
     def type_dict(self) -> JsonSchema:
         """The JSON Schema of the type."""
         format_ = {"format": self.string_format} if self.string_format else {}
-        bounds = _given(
+        bounds = _build_keywords(
             maxLength=self.max_length,
             minLength=self.min_length,
             pattern=self.pattern,
@@ -236,7 +236,7 @@ class _NumericType(JSONTypeHelper[T]):
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
         """The JSON Schema of the type."""
-        bounds = _given(
+        bounds = _build_keywords(
             minimum=self.minimum,
             maximum=self.maximum,
             exclusiveMinimum=self.exclusive_minimum,
@@ -312,5 +312,5 @@ class CustomType(JSONTypeHelper[Any]):
         return self._jsonschema_type_dict
 
 
-def _given(**keywords: Any) -> JsonSchema:
+def _build_keywords(**keywords: Any) -> JsonSchema:
     return {keyword: value for keyword, value in keywords.items() if value is not None}

@@ -94,7 +94,7 @@ class DestinationCommand:
 
     def _run(self, words: Sequence[str]) -> int:
         with StdoutWriter.open() as wire:
-            job = _Job(self._plugin, wire)
+            job = _CommandState(self._plugin, wire)
             with redirect_logging(MessageHandler(wire.write, job.hide)):
                 try:
                     faults = _COMMANDS[self._word](job, _FLAGS[self._word].files(words))
@@ -105,7 +105,7 @@ class DestinationCommand:
         return 1 if faults else 0
 
 
-class _Job:
+class _CommandState:
     """State of a running command: its output, and the redaction of secrets."""
 
     def __init__(self, plugin: type[Destination], wire: StdoutWriter) -> None:
@@ -154,7 +154,7 @@ class _Job:
 # The commands
 
 
-def _spec(job: _Job, _: Mapping[str, str]) -> list[BaseException]:
+def _spec(job: _CommandState, _: Mapping[str, str]) -> list[BaseException]:
     from tap_core.protocols.airbyte.spec import specification
     from target_spark.airbyte.configured_catalog import MODES
 
@@ -169,7 +169,7 @@ def _spec(job: _Job, _: Mapping[str, str]) -> list[BaseException]:
     return []
 
 
-def _check(job: _Job, given: Mapping[str, str]) -> list[BaseException]:
+def _check(job: _CommandState, given: Mapping[str, str]) -> list[BaseException]:
     from target_spark.cli.doctor import checks
 
     def get_settings(found: ConfigInput) -> Mapping[str, Any]:
@@ -186,7 +186,7 @@ def _check(job: _Job, given: Mapping[str, str]) -> list[BaseException]:
     return []
 
 
-def _write(job: _Job, files: Mapping[str, str]) -> list[BaseException]:
+def _write(job: _CommandState, files: Mapping[str, str]) -> list[BaseException]:
     from tap_core.protocols.airbyte.catalog import parse_configured_catalog
     from tap_core.protocols.airbyte.reader import AirbyteReader
     from target_spark.airbyte.configured_catalog import build_options, parse_catalog
@@ -213,7 +213,9 @@ def _write(job: _Job, files: Mapping[str, str]) -> list[BaseException]:
     return target.load(open_binary(None), conversation)
 
 
-_COMMANDS: Final[Mapping[str, Callable[[_Job, Mapping[str, str]], list[BaseException]]]] = {
+_COMMANDS: Final[
+    Mapping[str, Callable[[_CommandState, Mapping[str, str]], list[BaseException]]]
+] = {
     "spec": _spec,
     "check": _check,
     "write": _write,

@@ -109,9 +109,9 @@ class SubCommand:
             return runs[self._word](plugin, given)
         except (ConfigurationError, TargetSparkError) as error:
             for sentence in getattr(error, "errors", None) or [str(error)]:
-                _say(redact_line(hide(sentence)))
+                _print_line(redact_line(hide(sentence)))
         except Exception as error:  # noqa: BLE001  so that no message can contain a secret
-            _say(hide(format_error(error, redact)))
+            _print_line(hide(format_error(error, redact)))
         return 1
 
     def _made(self, found: ConfigInput) -> CommandTarget:
@@ -152,7 +152,7 @@ def _parser(word: str, program: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     write_to_stderr(f"{text}\n")
 
 
@@ -181,19 +181,19 @@ def _last_state(plugin: CommandTarget, given: argparse.Namespace) -> int:
     finally:
         for session in sessions:
             session.stop()
-    _say_unknown([each.table for each in found if each.unknown])
+    _print_unknown([each.table for each in found if each.unknown])
     last = get_last_marker(jobs, found)
     if last is None or last.state is None:
-        _say(_nothing_found(jobs, found))
+        _print_line(_nothing_found(jobs, found))
         return 1
-    _say(_origin(jobs, last, found))
+    _print_line(_origin(jobs, last, found))
     print(last.state)  # noqa: T201  (the result)
     return 0
 
 
-def _say_unknown(tables: Sequence[str]) -> None:
+def _print_unknown(tables: Sequence[str]) -> None:
     if tables:
-        _say(
+        _print_line(
             f"Unknown: {_some(tables)} have rows but no commit metadata of target-spark."
             " No state covers them."
         )
@@ -232,7 +232,7 @@ def _replay(plugin: CommandTarget, given: argparse.Namespace) -> int:
         source = open_binary(sys.stdin) if given.schema == "-" else Path(given.schema)
         text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError, InputTooLargeError) as error:
-        _say(f"The schema cannot be read: {error}")
+        _print_line(f"The schema cannot be read: {error}")
         return 1
     described = select_one(plugin.mapped()(parse_schemas(text)), given.stream)
     outcome = replay(plugin.config, described, overwrite=given.overwrite)

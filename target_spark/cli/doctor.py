@@ -145,7 +145,7 @@ def preflight_checks(config: Mapping[str, Any]) -> Iterator[Check]:
     if not config.get("remote"):  # a server's jars are checked later
         yield _tried("jars", lambda: _jars(config))
     yield _staging(config)
-    yield from _place(config)
+    yield from _check_path(config)
 
 
 def _programs(config: Mapping[str, Any]) -> Iterator[Check]:
@@ -214,7 +214,7 @@ def _staging(config: Mapping[str, Any]) -> Check:
     return Check("staging", "ok", f"{folder} ({_size(free)} free)")
 
 
-def _place(config: Mapping[str, Any]) -> Iterator[Check]:
+def _check_path(config: Mapping[str, Any]) -> Iterator[Check]:
     folder = to_local_folder(settings.get_path(config)) if settings.get_path(config) else None
     if folder is None:
         return
@@ -349,7 +349,7 @@ def _storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
     place = ".".join(table.identifier[:-1]) or table.path.rpartition("/")[0]
     steps: list[str] = []
     try:
-        with _gone_after(spark, table):
+        with _removed_afterwards(spark, table):
             for step in _a_life(options, spark, table):
                 steps.append(step)  # noqa: PERF402  (the completed steps are reported)
     except Exception as error:  # noqa: BLE001  any storage error is reported
@@ -375,7 +375,7 @@ def _a_life(options: LoadOptions, spark: SparkSession, table: Table) -> Iterator
         marker = CommitMetadata(_PROBE, uuid.uuid4().hex, int(time.time() * 1000), 1, 0)
         writer.append(spark, table, spark.range(1).selectExpr("id"), marker)
         yield "written"
-        _read_back([tuple(row) for row in writer.rows(spark, table).collect()])
+        _check_read_rows([tuple(row) for row in writer.rows(spark, table).collect()])
         yield "read"
     except Exception:
         with contextlib.suppress(Exception):  # the first error is reported
@@ -385,13 +385,13 @@ def _a_life(options: LoadOptions, spark: SparkSession, table: Table) -> Iterator
     yield "removed"
 
 
-def _read_back(rows: Sequence[tuple[Any, ...]]) -> None:
+def _check_read_rows(rows: Sequence[tuple[Any, ...]]) -> None:
     if rows != [(0,)]:
         raise TargetSparkError(f"one row was written, and {len(rows)} were read: {rows[:2]}")
 
 
 @contextlib.contextmanager
-def _gone_after(spark: SparkSession, table: Table) -> Iterator[None]:
+def _removed_afterwards(spark: SparkSession, table: Table) -> Iterator[None]:
     """Afterwards remove the tables' database and folder if they did not exist before."""
     database = quote(*table.identifier[:-1])
     fresh_database = bool(database) and not spark.catalog.databaseExists(database)

@@ -63,7 +63,7 @@ def find_recoverable_tables(
         TargetSparkError: Spark cannot start, or a table cannot be read.
     """
     found: list[RecoveredTable] = []
-    for catalog, database in _places(options):
+    for catalog, database in _get_catalog_databases(options):
         levels = split_identifier(catalog, database)
         if uses_paths(options.format, catalog) or not levels:
             found += _below(options, "/".join((options.path.rstrip("/"), *levels)), spark)
@@ -72,7 +72,7 @@ def find_recoverable_tables(
     return found
 
 
-def _places(options: LoadOptions) -> list[tuple[str | None, str | None]]:
+def _get_catalog_databases(options: LoadOptions) -> list[tuple[str | None, str | None]]:
     """Return each catalog and database in which a stream may have its table; both may be None."""
     asked = [options.every, *(own.over(options.every) for own in options.streams.values())]
     return list(dict.fromkeys((each.catalog, each.database) for each in asked))

@@ -115,7 +115,7 @@ def _merged(
     columns: tuple[Column, ...], new: TableSchema, can_widen: CanWiden, *, remembers: bool = False
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
     merge = _Merge(columns, _Rules(can_widen, remembers))
-    merge.place_all(new.columns)
+    merge.match_all(new.columns)
     layout = replace(new, columns=_settled(_without_whole(merge.columns, new.key_sources)))
     keys = tuple(_get_name(layout, source) for source in new.key_sources)
     return replace(layout, keys=keys), tuple(merge.changes)
@@ -186,12 +186,12 @@ class _Merge:
             if column.feed in {ColumnSource.PROPERTY, ColumnSource.NOTHING, ColumnSource.EMPTIED}
         }
 
-    def place_all(self, wanted: Iterable[Column]) -> None:
+    def match_all(self, wanted: Iterable[Column]) -> None:
         """Match each wanted column with a column of the table, best match first."""
         known = list(wanted)
         rest = [column for column in known if column.is_fed]
         self._wanted = {column.source for column in rest if column.feed is ColumnSource.PROPERTY}
-        for find in (self._fed_already, self._first_of_source, self._named_as_wanted):
+        for find in (self._fed_already, self._first_of_source, self._find_by_name):
             rest = [column for column in rest if not self._try(find(column), column)]
         waiting = {column.name for column in rest}
         for column in known:
@@ -207,7 +207,7 @@ class _Merge:
         # Columns of other types come after the one that a property had first.
         return self._by_source.get(wanted.source) if wanted.feed is ColumnSource.PROPERTY else None
 
-    def _named_as_wanted(self, wanted: Column) -> int | None:
+    def _find_by_name(self, wanted: Column) -> int | None:
         at = self._by_name.get(fold_case(wanted.name))
         return at if at is not None and self.columns[at].name == wanted.name else None
 
@@ -307,7 +307,7 @@ def _joined(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _Jo
         return old, []
     if isinstance(old, Struct) and isinstance(new, Struct):
         merge = _Merge(old.fields, rules, path)
-        merge.place_all(new.fields)
+        merge.match_all(new.fields)
         return Struct(tuple(merge.columns)), merge.changes
     if isinstance(old, Array) and isinstance(new, Array):
         inner = _joined(old.element, new.element, rules, (*path, "element"))

@@ -334,7 +334,7 @@ SCHEMA: Final[JsonSchema] = {
 }
 
 
-def _given(name: str, **more: Any) -> JsonSchema:
+def _require_text(name: str, **more: Any) -> JsonSchema:
     """Return a schema of configurations with a setting that is a non-empty string."""
     return {
         "required": [name],
@@ -353,15 +353,20 @@ _PLACES: Final = ("path", "warehouse", "catalog", "database")
 """Settings for the location of tables; at least one is required."""
 
 REQUIREMENTS: Final[JsonSchema] = {
-    "anyOf": [_given(name) for name in _PLACES],
+    "anyOf": [_require_text(name) for name in _PLACES],
     "allOf": [
-        {"not": {"allOf": [_given("path"), _given("warehouse")]}},
+        {"not": {"allOf": [_require_text("path"), _require_text("warehouse")]}},
         {
-            "if": {"anyOf": [_given("remote"), _given("master", **{"not": {"pattern": "^local"}})]},
-            "then": _given("staging"),
+            "if": {
+                "anyOf": [
+                    _require_text("remote"),
+                    _require_text("master", **{"not": {"pattern": "^local"}}),
+                ]
+            },
+            "then": _require_text("staging"),
         },
         {
-            "if": _given("remote"),
+            "if": _require_text("remote"),
             "then": {"properties": {"master": {"enum": ["local[*]", "", None]}}},
         },
         {

@@ -44,7 +44,7 @@ _Settings = Mapping[str, Any]
 def validate_combinations(config: _Settings) -> Iterator[str]:
     """Yield a sentence for each invalid combination of settings, over all streams."""
     table_format = config.get("format") or "delta"
-    for prefix, asked in _asked(config):
+    for prefix, asked in _iterate_settings(config):
         yield from _of_format(table_format, prefix, asked)
         yield from _of_place(config, prefix, asked)
     for prefix, merged in _merged(config):
@@ -64,7 +64,7 @@ def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
             yield name, asked
 
 
-def _asked(config: _Settings) -> Iterator[tuple[str, _Settings]]:
+def _iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
     """Yield the settings for all streams and of each stream, with the prefix for messages."""
     yield "", config
     for name, asked in _streams(config):

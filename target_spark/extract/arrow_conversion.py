@@ -247,7 +247,7 @@ class ArrowConverter:
         )
 
     def _value(self, value: Any, type_: ColumnType, path: _Path) -> Any:
-        text = _written(value) if isinstance(type_, Boolean) else _text(value)
+        text = _encode_json(value) if isinstance(type_, Boolean) else _text(value)
         if text is None:
             return None
         try:
@@ -282,7 +282,7 @@ def _inside(values: list[Any], name: str) -> list[Any]:
     return [None if value is None else getattr(value, name) for value in values]
 
 
-def _written(value: Any) -> str | None:
+def _encode_json(value: Any) -> str | None:
     """Return a value's JSON text, or None for null."""
     raw = bytes(value) if value is not None else _NULL
     return None if raw == _NULL else raw.decode()
@@ -291,7 +291,7 @@ def _written(value: Any) -> str | None:
 def _text(value: Any) -> str | None:
     """Return a string without its quotes, or the JSON text of any other value."""
     if isinstance(value, msgspec.Raw):
-        written = _written(value)
+        written = _encode_json(value)
         if written is None or written[0] != '"':
             return written
         return msgspec.json.decode(written, type=str)

@@ -53,7 +53,7 @@ __all__ = ["ExtractTarget", "RunCommand"]
 _BEAT_SECONDS: Final = 0.5
 
 
-class _Opened(Protocol):
+class _RunParts(Protocol):
     """The parts of an opened run that this command uses."""
 
     @property
@@ -149,7 +149,7 @@ class RunCommand:
                 "strict checks the messages of standard input, and `run` reads no standard input:"
                 " set strict to false, or pipe the tap into target-spark."
             )
-        reading = _Reading(target, tap, source, options, given.here, state)
+        reading = _TapSync(target, tap, source, options, given.here, state)
         faults = target.work(ProtocolBinding(SingerReader(), options), reading, patient=True)
         return 1 if faults else 0
 
@@ -159,7 +159,7 @@ class RunCommand:
         return frozenset(self._plugin._full_schema()["properties"])  # noqa: SLF001
 
 
-class _Reading:
+class _TapSync:
     """One sync of a tap into an opened run of the target."""
 
     def __init__(
@@ -178,7 +178,7 @@ class _Reading:
         self._here = here
         self._state = state
 
-    def __call__(self, opened: _Opened) -> None:
+    def __call__(self, opened: _RunParts) -> None:
         """Sync the tap to its end, from the given state or the last state in the tables.
 
         Raises:
@@ -202,7 +202,7 @@ class _Reading:
         finally:
             target.interrupted_by(None)
 
-    def _count(self, opened: _Opened) -> None:
+    def _count(self, opened: _RunParts) -> None:
         """Count the requests of this process and of all executors in this process."""
         issuer = RateLimitServer.of(opened.engine.spark())
         if issuer is not None:
@@ -218,7 +218,7 @@ class _Reading:
             self._tap.logger.error("The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
-    def _last(self, opened: _Opened) -> Mapping[str, Any]:
+    def _last(self, opened: _RunParts) -> Mapping[str, Any]:
         """Return the last state in the tables, or an empty one."""
         from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
 
@@ -234,7 +234,7 @@ class _Reading:
         self._tap.logger.info("The run continues from the last state in the tables.")
         return found
 
-    def _spreader(self, opened: _Opened) -> SparkDistributor | None:
+    def _spreader(self, opened: _RunParts) -> SparkDistributor | None:
         """Return the distributor of partitions, or None if this process reads everything."""
         from target_spark.extract.spark_distributor import SparkDistributor
         from target_spark.storage.staging_upload import StagingArea
@@ -288,7 +288,9 @@ class _Outlet:
     def beating(self) -> Iterator[None]:
         """Emit states and close old batches during the block, also while the source is silent."""
         ended = threading.Event()
-        thread = threading.Thread(target=self._beat, args=(ended,), name="beat", daemon=True)
+        thread = threading.Thread(
+            target=self._run_heartbeat, args=(ended,), name="beat", daemon=True
+        )
         thread.start()
         try:
             yield
@@ -296,7 +298,7 @@ class _Outlet:
             ended.set()
             thread.join()
 
-    def _beat(self, ended: threading.Event) -> None:
+    def _run_heartbeat(self, ended: threading.Event) -> None:
         while not ended.wait(_BEAT_SECONDS):
             with suppress(Exception), self._lock:  # the next event raises the error again
                 self._loader.beat()

@@ -45,7 +45,9 @@ def run_in_fork(work: Callable[[], _T]) -> _T:
         _, status = os.waitpid(pid, 0)
         code = os.waitstatus_to_exitcode(status)
         if code:
-            raise ProcessDiedError(f"the process that read the partition died ({_named(code)})")
+            raise ProcessDiedError(
+                f"the process that read the partition died ({_describe_exit_code(code)})"
+            )
         answer.seek(0)
         is_done, found = pickle.load(answer)  # noqa: S301  (of our own child)
     if not is_done:
@@ -79,7 +81,7 @@ def _answer(work: Callable[[], object]) -> bytes:
         return pickle.dumps((False, words))
 
 
-def _named(code: int) -> str:
+def _describe_exit_code(code: int) -> str:
     """Return a description of an exit code."""
     if code > 0:
         return f"exit code {code}"

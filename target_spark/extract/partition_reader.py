@@ -130,13 +130,15 @@ def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.Rec
     conversion = ArrowConverter(request.layout, nulls=request.nulls)
     for part in group.parts:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
-            if _read(request, group, part, _Sink(request.name, conversion, file)):
+            if _read_context(request, group, part, _Sink(request.name, conversion, file)):
                 file.seek(0)
                 with closing(pa.ipc.open_stream(file)) as found:
                     yield from found
 
 
-def _read(request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _Sink) -> bool:
+def _read_context(
+    request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _Sink
+) -> bool:
     """Read a context with retries; return True if it has rows."""
 
     def once() -> bool:
@@ -145,9 +147,9 @@ def _read(request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, si
         return sink.end()
 
     def told(error: BaseException) -> str:
-        return _told(request, error)
+        return _describe_error(request, error)
 
-    where = _named(request, part)
+    where = _describe_part(request, part)
     try:
         return with_retries(once, request.tries, where, told, (ConversionError,))
     except RetriesExhaustedError as error:
@@ -167,14 +169,14 @@ def _sync(request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, si
     sink.flush()
 
 
-def _told(request: ReadOptions, error: BaseException) -> str:
+def _describe_error(request: ReadOptions, error: BaseException) -> str:
     if not isinstance(error, ConversionError):
         return request.told(error)
     hint = "With the option misfits=null the value becomes null"
     return f"record {error.row + 1} does not fit: {error}. {hint}."
 
 
-def _named(request: ReadOptions, part: WorkUnit | None) -> str:
+def _describe_part(request: ReadOptions, part: WorkUnit | None) -> str:
     if part is None or not part.context:
         where = "read as a whole" if part is None else "without a context"
     else:

@@ -78,7 +78,7 @@ def use_job_rate_limit(tap: object, permits: RateLimitBackend | None) -> None:
         use_shared_counters(tap, permits.counters())
 
 
-class _Asked(msgspec.Struct, frozen=True, array_like=True):
+class _RateLimitMessage(msgspec.Struct, frozen=True, array_like=True):
     """A message to the server: a request for a slot, or a limit report (``left``, ``seconds``)."""
 
     name: str
@@ -219,7 +219,7 @@ class RateLimitServer:
         return hmac.compare_digest(proof.strip(), _proof(self._key, challenge))
 
     def _answer(self, line: bytes) -> bytes:
-        asked = msgspec.json.decode(line, type=_Asked)
+        asked = msgspec.json.decode(line, type=_RateLimitMessage)
         if asked.weight:
             place = self._counters.ask(asked.name, _whole(asked.terms), asked.weight)
             return msgspec.json.encode(place) + b"\n"
@@ -298,7 +298,7 @@ class _Client:
         Raises:
             RateLimitServerError: the driver does not respond.
         """
-        return self._call(_Asked(name, _portable(terms), weight))
+        return self._call(_RateLimitMessage(name, _portable(terms), weight))
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
@@ -308,9 +308,9 @@ class _Client:
         Raises:
             RateLimitServerError: the driver does not respond.
         """
-        self._call(_Asked(name, _portable(terms), 0, left, seconds))
+        self._call(_RateLimitMessage(name, _portable(terms), 0, left, seconds))
 
-    def _call(self, asked: _Asked) -> Reservation:
+    def _call(self, asked: _RateLimitMessage) -> Reservation:
         line = msgspec.json.encode(asked) + b"\n"
         with self._lock:
             return _tried(lambda: self._answer_to(line), self._reason)

@@ -75,7 +75,7 @@ class ReadOptions:
 
     def told(self, error: BaseException) -> str:
         """Return the text of an error, without secrets of the settings."""
-        return _told(self.source, error)
+        return _describe_error(self.source, error)
 
 
 def single_stream(tap: Tap, stream: str) -> Tap:
@@ -97,7 +97,7 @@ def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = N
         UnsupportedError: an option is unknown, missing or invalid.
         ConfigurationError: the tap, its settings, its catalog or its state cannot be used.
     """
-    options = _known(given)
+    options = _parse_options(given)
     tap, stream = _needed(options, "tap"), _needed(options, "stream")
     source = TapSpec(
         id=uuid.uuid4().hex,
@@ -106,7 +106,7 @@ def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = N
         catalog=_document(options.get("catalog"), parse_catalog, "catalog"),
     )
     state = _document(options.get("state"), read_state, "state") or {}
-    described, origin = _asked(source, stream)
+    described, origin = _discover_stream(source, stream)
     layout = schema_from_json_schema(
         resolve_schema(described), described.keys, _column_options(options)
     )
@@ -125,17 +125,17 @@ def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = N
 # ------------------------------------------------------------------------------ the stream
 
 
-def _asked(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
+def _discover_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     try:
         return _described(source, name)
     except (TargetSparkError, ConfigurationError):
         raise
     except Exception as error:  # noqa: BLE001  it is reported without secrets
-        why = _told(source, error)
+        why = _describe_error(source, error)
         raise FrameError(f"The tap {source.tap} cannot list its streams: {why}") from None
 
 
-def _told(source: TapSpec, error: BaseException) -> str:
+def _describe_error(source: TapSpec, error: BaseException) -> str:
     schema = import_tap_class(source.tap)._full_schema()  # noqa: SLF001  (every plugin's)
     return make_redactor(source.config, schema)(f"{type(error).__name__}: {error}")
 
@@ -237,7 +237,7 @@ def _document(
 # --------------------------------------------------------------------------------- options
 
 
-def _known(given: Mapping[str, str]) -> dict[str, str]:
+def _parse_options(given: Mapping[str, str]) -> dict[str, str]:
     options = {name.lower(): text for name, text in given.items()}
     for name in options:
         if name not in OPTIONS:

@@ -90,7 +90,7 @@ def import_tap_class(name: str) -> type[Tap]:
 
 
 @lru_cache(maxsize=1)
-def _kept(key: _Key) -> Tap:
+def _get_cached_tap(key: _Key) -> Tap:
     return key.source.new()
 
 
@@ -109,7 +109,7 @@ class _Key:
 
 def get_tap(source: TapSpec) -> Tap:
     """Return this process's tap, created at the first call."""
-    return _kept(_Key(source))
+    return _get_cached_tap(_Key(source))
 
 
 def get_redactor(source: TapSpec) -> Callable[[str], str]:
@@ -126,4 +126,4 @@ def drop_cached_tap() -> None:
 
     A tap that failed may be in an undefined state.
     """
-    _kept.cache_clear()
+    _get_cached_tap.cache_clear()

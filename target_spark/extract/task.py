@@ -146,8 +146,8 @@ def sync_part(source: TapSpec, part: WorkUnit, outlet: ProtocolWriter) -> Mappin
     """
     tap = get_tap(source)
     voice = tap.outlet
-    if not isinstance(voice, _Voice):
-        voice = _Voice()
+    if not isinstance(voice, _EventForwarder):
+        voice = _EventForwarder()
         tap.speak_by(voice)
     voice.listener = outlet.emit
     try:
@@ -158,7 +158,7 @@ def sync_part(source: TapSpec, part: WorkUnit, outlet: ProtocolWriter) -> Mappin
         raise
 
 
-class _Voice:
+class _EventForwarder:
     """The permanent output of a worker's tap, which forwards events to the current listener."""
 
     def __init__(self) -> None:

@@ -94,7 +94,9 @@ def plan_changes(
         for column in now.columns
         if column.name in wanted or not drops
     ]
-    added = _named([column for column in asked.columns if column.name not in known], reserved)
+    added = _sanitize_columns(
+        [column for column in asked.columns if column.name not in known], reserved
+    )
     changed = [
         column
         for column in kept
@@ -121,7 +123,7 @@ def _changed(old: DestinationColumn, asked: DestinationColumn | None) -> Destina
     return replace(asked, column=old.column, decimal=old.decimal if is_open else asked.decimal)
 
 
-def _named(
+def _sanitize_columns(
     columns: Sequence[DestinationColumn], reserved: Collection[str]
 ) -> tuple[DestinationColumn, ...]:
     names = sanitize_names([column.name for column in columns], reserved)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tap_core.protocols.error_classification import iterate_causes
 from target_spark.errors import BatchFileLoadError
 from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
-from target_spark.fivetran.file_reader import file_error, one_reader
+from target_spark.fivetran.file_reader import file_error, get_reading_lock
 from target_spark.fivetran.row_reader import OP as OP
 from target_spark.fivetran.row_reader import ORDINAL as ORDINAL
 from target_spark.fivetran.row_reader import RowReader, check_header
@@ -42,7 +42,7 @@ def validate_files(files: Sequence[RequestFile], params: FileParams, shape: Five
         BatchFileLoadError: a file is missing, cannot be decrypted, or has an unexpected header.
     """
     for file in files:
-        with one_reader():
+        with get_reading_lock():
             check_header(file, params, shape)
 
 
@@ -88,10 +88,10 @@ def _read_rows(
     """Yield the rows of the files with the given numbers; runs in Spark's workers."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield from _told(files[number], reading.rows(files[number], number))
+            yield from _iterate_rows_safely(files[number], reading.rows(files[number], number))
 
 
-def _told(file: RequestFile, rows: Iterator[Any]) -> Iterator[Any]:
+def _iterate_rows_safely(file: RequestFile, rows: Iterator[Any]) -> Iterator[Any]:
     """Yield the rows of a file; raise errors without text of the file."""
     try:
         yield from rows

@@ -24,7 +24,7 @@ from target_spark.fivetran.csv_parsing import (
     read_columns,
     read_header,
 )
-from target_spark.fivetran.file_reader import file_error, one_reader, read_blocks
+from target_spark.fivetran.file_reader import file_error, get_reading_lock, read_blocks
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 
 __all__ = ["BatchStats", "count_rows"]
@@ -67,7 +67,7 @@ def count_rows(
     """
     rows: Counter[FileKind] = Counter()
     seen = _Keys(shape)
-    with one_reader():
+    with get_reading_lock():
         for file in files:
             wanted = shape.keys if file.kind in compared else ()
             for cells in _cells(file, params, shape, wanted or shape.keys or shape.columns[:1]):

@@ -182,10 +182,12 @@ def _floats(texts: Any, column: DestinationColumn) -> Any:
         return values
     is_told = pc.match_substring_regex(texts, r"(?i)^[+-]?inf")
     overflown = pc.and_not(is_infinite, is_told)
-    return _told_largest(texts, values, overflown) if pc.any(overflown).as_py() else values
+    return (
+        _replace_infinite_floats(texts, values, overflown) if pc.any(overflown).as_py() else values
+    )
 
 
-def _told_largest(texts: Any, values: Any, overflown: Any) -> Any:
+def _replace_infinite_floats(texts: Any, values: Any, overflown: Any) -> Any:
     """Return the values with FLOAT's maximum where its usual text was read as infinity."""
     size = pc.abs(texts.filter(overflown).cast(pa.float64()))
     if values.type != pa.float32() or not _all(pc.less_equal(size, _LARGEST_FLOAT_TOLD)):

@@ -130,7 +130,9 @@ class _Calls:
         call.note(str(_stream(request.schema_name, request.table_name)))
         if found is None:
             return proto_messages.DescribeTableResponse(not_found=True)
-        return proto_messages.DescribeTableResponse(table=_told(request.table_name, found.shape))
+        return proto_messages.DescribeTableResponse(
+            table=_to_proto_table(request.table_name, found.shape)
+        )
 
     def create(self, request: Any, call: RpcCall) -> Any:
         """Create a table, and its schema."""
@@ -243,7 +245,7 @@ def _shape(tables: TableService, request: Any) -> FivetranSchema:
         ) from None
 
 
-def _told(name: str, shape: FivetranSchema) -> Any:
+def _to_proto_table(name: str, shape: FivetranSchema) -> Any:
     """Return a table as a protocol message."""
     columns = []
     for column in shape.columns:

@@ -24,7 +24,7 @@ from tap_core.protocols.fivetran.enums import Compression, Encryption
 from target_spark.errors import BatchFileLoadError
 from target_spark.fivetran.batch_request import FileParams, RequestFile
 
-__all__ = ["BLOCK_BYTES", "file_error", "one_reader", "read_blocks", "split_rows"]
+__all__ = ["BLOCK_BYTES", "file_error", "get_reading_lock", "read_blocks", "split_rows"]
 
 BLOCK_BYTES: Final = 4 << 20
 """Bytes of a block of CSV, unless a row is longer."""
@@ -42,7 +42,7 @@ _QUOTE, _LINE_BREAK = b'"', b"\n"
 _OTHER_KEY: Final = "The key belongs to another file, or the file is damaged"
 
 
-def one_reader() -> AbstractContextManager[object]:
+def get_reading_lock() -> AbstractContextManager[object]:
     """Return a lock with which one call at a time reads files in the server process.
 
     It limits the memory of all calls together: a decompressor may take 128 MB, and a row several
@@ -134,13 +134,15 @@ def _content(file: RequestFile, params: FileParams, size: int, stack: ExitStack)
     if params.encryption is Encryption.AES:
         raw = _Decrypted(file, raw, length)
     if params.compression is Compression.OFF:
-        return iter(partial(_read, raw.read, size, file, params), b"")
+        return iter(partial(_read_chunk, raw.read, size, file, params), b"")
     codec = _CODECS[params.compression]
     stream = stack.enter_context(pa.CompressedInputStream(pa.PythonFile(raw, "r"), codec))
-    return iter(partial(_read, stream.read, size, file, params), b"")
+    return iter(partial(_read_chunk, stream.read, size, file, params), b"")
 
 
-def _read(read: Callable[[int], bytes], size: int, file: RequestFile, params: FileParams) -> bytes:
+def _read_chunk(
+    read: Callable[[int], bytes], size: int, file: RequestFile, params: FileParams
+) -> bytes:
     try:
         return read(size)
     except OSError as error:

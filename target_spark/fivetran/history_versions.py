@@ -171,12 +171,12 @@ def build_steps(
     rows: DataFrame, versions: DataFrame, table: DataFrame, known: VersionedSchema
 ) -> DataFrame:
     """Return the steps of a batch; ``versions`` are the versions that it inserts or updates."""
-    told = _told(rows, known)
-    ended = _ended(versions, table, told, known)
+    told = _aggregate_version_ends(rows, known)
+    ended = _build_end_steps(versions, table, told, known)
     return _as_said(versions, told, known).unionByName(ended, allowMissingColumns=True)
 
 
-def _told(rows: DataFrame, known: VersionedSchema) -> DataFrame:
+def _aggregate_version_ends(rows: DataFrame, known: VersionedSchema) -> DataFrame:
     """Return the earliest start and the end of the active version, for each row."""
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)
@@ -204,7 +204,7 @@ def _as_said(versions: DataFrame, told: DataFrame, known: VersionedSchema) -> Da
     return changed.select(*map(column_ref, known.shape.columns), F.lit(BEGIN).alias(ACTION))
 
 
-def _ended(
+def _build_end_steps(
     versions: DataFrame, table: DataFrame, told: DataFrame, known: VersionedSchema
 ) -> DataFrame:
     """Return the steps that remove or end versions of the table, except those the batch writes."""

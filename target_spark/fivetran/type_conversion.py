@@ -48,13 +48,13 @@ _Way: TypeAlias = Callable[[str, str, str], _Step]
 
 def get_conversion(value: str, old: str, new: str) -> Conversion:
     """Return the conversion of a value (SQL) from one type to another."""
-    made = _way(_kind(old), _kind(new))(value, old.lower(), new)
+    made = _get_conversion(_kind(old), _kind(new))(value, old.lower(), new)
     # Spark fails on a coalesce of conditions that it pushes down to Iceberg.
     lost = f"(CASE WHEN {value} IS NULL OR {made.same} THEN 0 ELSE 1 END = 1)"
     return Conversion(made.value, lost)
 
 
-def _way(old: str, new: str) -> _Way:
+def _get_conversion(old: str, new: str) -> _Way:
     """Return the conversion function for two kinds of types."""
     if new == "text":
         return _to_text

@@ -133,7 +133,7 @@ def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams
     _refuse_without_keys(target, files)
     told = count_rows(files, params, target.shape)
     if told.total:
-        _put(target, [file for file in files if file.kind in told.kinds], params, told)
+        _write_rows(target, [file for file in files if file.kind in told.kinds], params, told)
     return told.total
 
 
@@ -145,7 +145,7 @@ def _refuse_without_keys(target: BatchTarget, files: Sequence[RequestFile]) -> N
         )
 
 
-def _put(
+def _write_rows(
     target: BatchTarget, files: Sequence[RequestFile], params: FileParams, told: BatchStats
 ) -> None:
     at, shape, tables = target.at, target.shape, target.tables

@@ -67,13 +67,15 @@ def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams
     if told.total:
         found = [file for file in files if file.kind in told.kinds]
         rows = read_files(target.tables.spark, found, params, known.shape)
-        _put(target, cast_to_table(rows, target.at, known.shape), known, told)
+        _write_versions(target, cast_to_table(rows, target.at, known.shape), known, told)
     return told.total
 
 
-def _put(target: BatchTarget, rows: DataFrame, known: VersionedSchema, told: BatchStats) -> None:
+def _write_versions(
+    target: BatchTarget, rows: DataFrame, known: VersionedSchema, told: BatchStats
+) -> None:
     if told.kinds <= {FileKind.EARLIEST_START, FileKind.REPLACE} and fill(
-        target.tables.spark, _said(rows, known, told), target.at, target.tables.format
+        target.tables.spark, _build_versions(rows, known, told), target.at, target.tables.format
     ):
         return
     with persisted(rows) as held:
@@ -81,7 +83,7 @@ def _put(target: BatchTarget, rows: DataFrame, known: VersionedSchema, told: Bat
         _merge(target, held, known, told)
 
 
-def _said(rows: DataFrame, known: VersionedSchema, told: BatchStats) -> DataFrame:
+def _build_versions(rows: DataFrame, known: VersionedSchema, told: BatchStats) -> DataFrame:
     versions = versions_in_batch(rows)
     if not told.repeats:
         return versions
@@ -90,7 +92,7 @@ def _said(rows: DataFrame, known: VersionedSchema, told: BatchStats) -> DataFram
 
 def _merge(target: BatchTarget, rows: DataFrame, known: VersionedSchema, told: BatchStats) -> None:
     spark, at = target.tables.spark, target.at
-    table, versions = spark.table(at.ref), _said(rows, known, told)
+    table, versions = spark.table(at.ref), _build_versions(rows, known, told)
     if FileKind.UPDATE in told.kinds:
         versions = fill_unmodified(versions, table, known)
     found = build_steps(rows, versions, table, known)

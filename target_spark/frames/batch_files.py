@@ -151,7 +151,7 @@ def spool_lines_from_files(
     """
     with reading_files(files):
         scans = [scan for group in _groups(files) for scan in _scans(spark, files, group)]
-        starts, moves = _places(files, scans, moved)
+        starts, moves = _compute_ordinals(files, scans, moved)
         mended = 0
         paths: list[str] = []
         for scan, begins in zip(scans, starts, strict=True):
@@ -176,7 +176,7 @@ def assign_ordinals(
     digits = r"""regexp_extract(`value`, r'\A\{"n":([0-9]+)', 1) AS `digits`"""
     known = lines.selectExpr("`value`", digits)
     counted = known.selectExpr("*", "CAST(`digits` AS BIGINT) AS `n`")
-    place = f"`n` + {moved} + {_moved_before(moves)}"
+    place = f"`n` + {moved} + {_build_offset_sql(moves)}"
     rest = "substring(`value`, 6 + length(`digits`))"
     counted.selectExpr(f"""concat('{{"n":', {place}, {rest})""").write.text(path)
 
@@ -235,7 +235,7 @@ def _check(files: Sequence[BatchFile], numbers: _Numbers, parts: Sequence[_Part]
         before[key] += part.places
 
 
-def _places(
+def _compute_ordinals(
     files: Sequence[BatchFile], scans: Sequence[_Scan], moved: int
 ) -> tuple[list[_Begins], tuple[tuple[int, int], ...]]:
     """Return the first ordinals of each scan's blocks, and the offsets for later messages."""
@@ -254,14 +254,14 @@ def _places(
     return starts, tuple(moves.items())
 
 
-def _moved_before(moves: Sequence[tuple[int, int]], sure: int = 0) -> str:
+def _build_offset_sql(moves: Sequence[tuple[int, int]], sure: int = 0) -> str:
     """Return the SQL of the offset that the moves before message `n` add to it."""
     if not moves:
         return str(sure)
     middle = len(moves) // 2
     more = sure + sum(places for _, places in moves[: middle + 1])
-    after = _moved_before(moves[middle + 1 :], more)
-    return f"if(`n` > {moves[middle][0]}, {after}, {_moved_before(moves[:middle], sure)})"
+    after = _build_offset_sql(moves[middle + 1 :], more)
+    return f"if(`n` > {moves[middle][0]}, {after}, {_build_offset_sql(moves[:middle], sure)})"
 
 
 # Lines

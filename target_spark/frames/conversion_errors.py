@@ -178,14 +178,14 @@ def build_unparsed_reasons(layout: TableSchema) -> UnparsedReasons:
     )
     found = _reasons(
         {
-            f"{c.source}: not of the declared type {_shown(c.type)}": places[c.source]
+            f"{c.source}: not of the declared type {_format_type(c.type)}": places[c.source]
             for c in columns
         }
     )
     return UnparsedReasons((record,), together, f"coalesce(nullif({found}, array()), {unknown})")
 
 
-def _shown(type_: ColumnType) -> str:
+def _format_type(type_: ColumnType) -> str:
     ddl = type_.ddl
     return ddl if len(ddl) <= _LONGEST_TYPE else f"{ddl[:_LONGEST_TYPE]}..."
 

@@ -81,7 +81,7 @@ def build_repair(layout: TableSchema) -> RepairPlan:
         if column.source in layout.must_fit
     )
     nulled = f"if({' AND '.join(sound)}, array_compact(array({found})), {_NOTHING})"
-    kept = ", ".join(_kept(name, places) for name in record_fields(layout))
+    kept = ", ".join(_build_column_sql(name, places) for name in record_fields(layout))
     return RepairPlan(
         (
             (f"if(`_corrupt` IS NULL, NULL, {again}) AS `_again`",),
@@ -99,7 +99,7 @@ def _variant(column: Column) -> str:
     return f"`_again`.`r`.{quote(column.source)}"
 
 
-def _kept(name: str, places: dict[str, str]) -> str:
+def _build_column_sql(name: str, places: dict[str, str]) -> str:
     value = quote("r", name)
     if name in places:
         value = f"if(coalesce({places[name]}, false), NULL, {value})"

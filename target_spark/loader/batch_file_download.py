@@ -34,14 +34,14 @@ from target_spark.storage.uris import to_local_folder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["looked_through"]
+__all__ = ["downloaded_files"]
 
 _AT_ONCE: Final = 8
 """Files that are copied side by side: a storage answers late, however small a file is."""
 
 
 @contextmanager
-def looked_through(
+def downloaded_files(
     spark: SparkSession, files: Sequence[BatchFile], folder: SpoolFolder, limits: FileLimits
 ) -> Iterator[list[BatchFile]]:
     """Give the files with the copies that Spark is to read; none is left afterwards.

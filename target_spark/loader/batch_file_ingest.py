@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tap_core.batch.limits import FileLimits
 from target_spark.columns import DELETED_AT
 from target_spark.frames import assign_ordinals, spool_lines_from_files
-from target_spark.loader.batch_file_download import looked_through
+from target_spark.loader.batch_file_download import downloaded_files
 from target_spark.loader.batch_files import BatchFile
 from target_spark.loader.commit_request import CommitRequest
 from target_spark.storage.hadoop_fs import remove_file
@@ -70,7 +70,7 @@ def ingest_files(
         DiskFullError: There is no space for a copy.
     """
     named = [file for batch in work.batches for file in batch.files]
-    with looked_through(spark, named, folder, limits) as files:
+    with downloaded_files(spark, named, folder, limits) as files:
         found = spool_lines_from_files(spark, files, f"{address}/files", moved)
     spool = tuple(to_spark_uri(each) for batch in work.batches for each in batch.paths)
     first_move = min((ordinal for ordinal, _ in found.moves), default=work.batches[-1].last)

@@ -94,7 +94,7 @@ class BatchFile:
     @property
     def shown(self) -> str:
         """The address without credentials, for log and error messages."""
-        return _told(self.address)
+        return _redact_address(self.address)
 
     @property
     def pattern(self) -> str:
@@ -246,7 +246,7 @@ def _size(address: str) -> int:
     return local.stat().st_size if local is not None else 0
 
 
-def _told(address: str) -> str:
+def _redact_address(address: str) -> str:
     """Return an address without credentials; in a local file name a question mark is literal."""
     return address if to_local_path(address) is not None else redact_url(address, with_query=False)
 
@@ -254,6 +254,6 @@ def _told(address: str) -> str:
 def explain_unreadable(stream: StreamId, address: str, reason: str) -> FilesError:
     """Return the error for a file that cannot be read."""
     return FilesError(
-        f"Stream {stream}: batch file {_told(address)} cannot be read: {reason}."
+        f"Stream {stream}: batch file {_redact_address(address)} cannot be read: {reason}."
         f" {_NOTHING_COMMITTED}"
     )

@@ -317,11 +317,11 @@ class BatchWriter:
             full = wanted
             for name in (DELETED_AT, TABLE_VERSION):  # so that an update resets the old values
                 full = full.with_metadata(name) if name in types else full
-            fitted = self._grown(spark, table, full, types)
+            fitted = self._widen_table(spark, table, full, types)
         state.wanted, state.fitted = wanted, fitted
         return fitted
 
-    def _grown(
+    def _widen_table(
         self, spark: SparkSession, table: Table, wanted: TableSchema, types: Mapping[str, str]
     ) -> TableSchema:
         """Add and widen columns of an existing table; return the schema with the table's types."""

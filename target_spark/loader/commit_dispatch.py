@@ -100,9 +100,9 @@ class CommitDispatcher:
         """Queue the creation or schema update of the table of a stream without rows."""
         self._lanes.submit(stream.table.key, partial(self._prepare, stream))
 
-    def tidy(self, stream: LoadedStream, care: MaintenanceOptions) -> None:
+    def queue_maintenance(self, stream: LoadedStream, care: MaintenanceOptions) -> None:
         """Queue the maintenance of a table after its last commit."""
-        self._lanes.submit(stream.table.key, partial(self._care, stream, care))
+        self._lanes.submit(stream.table.key, partial(self._run_maintenance, stream, care))
 
     def carry_leftover(self) -> None:
         """Commit the last emitted state to a table if no earlier commit carried it."""
@@ -161,7 +161,7 @@ class CommitDispatcher:
         outcome = self.commits.prepare(stream.table, stream.layout, stream.design)
         self._tell(stream.id, outcome)
 
-    def _care(self, stream: LoadedStream, care: MaintenanceOptions) -> None:
+    def _run_maintenance(self, stream: LoadedStream, care: MaintenanceOptions) -> None:
         failure = self.commits.care(stream.table, care)
         if failure is not None:
             self.note(stream.id, failure)

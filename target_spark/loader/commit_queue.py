@@ -23,7 +23,7 @@ _Job: TypeAlias = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class _Waiting:
+class _QueuedJob:
     job: _Job
     nbytes: int
 
@@ -33,7 +33,7 @@ class KeyedExecutor:
 
     def __init__(self, threads: int) -> None:
         self._changed = threading.Condition()
-        self._queues: dict[Hashable, deque[_Waiting]] = {}
+        self._queues: dict[Hashable, deque[_QueuedJob]] = {}
         self._ready: deque[Hashable] = deque()
         self._running = 0
         self._nbytes = 0
@@ -60,7 +60,7 @@ class KeyedExecutor:
             if queue is None:
                 queue = self._queues[lane] = deque()
                 self._ready.append(lane)
-            queue.append(_Waiting(job, nbytes))
+            queue.append(_QueuedJob(job, nbytes))
             self._nbytes += nbytes
             if len(self._threads) < self._limit:
                 name = f"writer-{len(self._threads) + 1}"
@@ -104,7 +104,7 @@ class KeyedExecutor:
                 failure = error
             self._done(lane, waiting, failure)
 
-    def _take(self) -> tuple[Hashable, _Waiting] | None:
+    def _take(self) -> tuple[Hashable, _QueuedJob] | None:
         """Wait for the next job of a queue with no running job; return None after `close`."""
         with self._changed:
             while self._stopped or not self._ready:
@@ -115,7 +115,7 @@ class KeyedExecutor:
             self._running += 1
             return lane, self._queues[lane].popleft()
 
-    def _done(self, lane: Hashable, waiting: _Waiting, failure: BaseException | None) -> None:
+    def _done(self, lane: Hashable, waiting: _QueuedJob, failure: BaseException | None) -> None:
         with self._changed:
             self._running -= 1
             self._nbytes -= waiting.nbytes

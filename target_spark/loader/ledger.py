@@ -120,7 +120,7 @@ def txn_app_id(job: str, stream: str, run: str) -> str:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _StreamBatches:
     """The batches of one stream by first ordinal: the closed ones, oldest first, and the open one.
 
     ``withheld`` is True if the oldest batch is committed but states must still wait for it.
@@ -143,7 +143,7 @@ class Ledger:
 
     def __init__(self) -> None:
         """Create an empty ledger."""
-        self._lanes: dict[Hashable, _Lane] = {}
+        self._lanes: dict[Hashable, _StreamBatches] = {}
         self._states = PendingStates()
         self._last = self._last_first = -1
 
@@ -155,7 +155,7 @@ class Ledger:
     def opened(self, stream: Hashable, ordinal: int) -> None:
         """Record rows of a stream from this ordinal on; the first rows open a batch."""
         self._advance(ordinal)
-        lane = self._lanes.setdefault(stream, _Lane(deque()))
+        lane = self._lanes.setdefault(stream, _StreamBatches(deque()))
         if lane.open is None:
             lane.open = self._last_first = ordinal
 
@@ -230,7 +230,7 @@ class Ledger:
         """Return True if any row that arrived is not committed."""
         return self._frontier() is not None
 
-    def _lane_cut_upto(self, stream: Hashable, upto: int) -> _Lane:
+    def _lane_cut_upto(self, stream: Hashable, upto: int) -> _StreamBatches:
         lane = self._lanes.get(stream)
         if lane is None or not lane.cut or lane.cut[0] > upto:
             message = f"no batch of stream {stream} was cut up to ordinal {upto}"

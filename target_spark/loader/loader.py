@@ -253,7 +253,7 @@ class Loader:
             )
         self._begin()
         stream.versions.rows(event.version)
-        self._tell_versions(stream)
+        self._add_version_column(stream)
         spool = stream.spool
         if stream.overwrites and spool.count and spool.version != event.version:
             self._cut(stream)
@@ -290,10 +290,10 @@ class Loader:
         self._versions[event.stream].activate(event.version)
         stream = self._streams.get(event.stream)
         if stream is not None:
-            self._tell_versions(stream)
+            self._add_version_column(stream)
             self._completions.announced(stream, self._ordinal)
 
-    def _tell_versions(self, stream: LoadedStream) -> None:
+    def _add_version_column(self, stream: LoadedStream) -> None:
         """Add the version column to a stream as soon as the input names a version."""
         if stream.versions.told and not stream.versioned:
             stream.versioned = True
@@ -382,14 +382,14 @@ class Loader:
         if fault is not None:
             raise fault
         if whole:
-            self._tidy()
+            self._maintain_tables()
 
-    def _tidy(self) -> None:
+    def _maintain_tables(self) -> None:
         """Run the configured maintenance for each table that the run wrote to."""
         for stream in self._streams.values():
             care = replace(self._options.care, file_bytes=stream.design.file_bytes)
             if care.wanted and (stream.has_rows or stream.overwrites):
-                self._dispatch.tidy(stream, care)
+                self._dispatch.queue_maintenance(stream, care)
         self._lanes.wait(self._stopping)
 
     def stop(self) -> None:

@@ -38,7 +38,7 @@ _WAY_OUT: Final = "Fix the source or the declared schema, or set strict to false
 
 
 @dataclass(frozen=True, slots=True)
-class _Declared:
+class _DeclaredSchema:
     """The columns that a schema message declares, and a compiled validator of its structure."""
 
     by: SchemaEvent
@@ -55,7 +55,7 @@ class StrictCheck:
 
     def __init__(self, options: LoadOptions) -> None:
         self._options = options
-        self._declared: dict[StreamId, _Declared] = {}
+        self._declared: dict[StreamId, _DeclaredSchema] = {}
 
     def __call__(self, described: SchemaEvent | None, body: bytes) -> str | None:
         """Return the first fault of a record, or None if the record is valid.
@@ -73,13 +73,13 @@ class StrictCheck:
         fault = next(_faults(record, declared), None)
         return fault and f"{fault}. {_WAY_OUT}"
 
-    def _get_declared(self, described: SchemaEvent) -> _Declared:
+    def _get_declared(self, described: SchemaEvent) -> _DeclaredSchema:
         known = self._declared.get(described.stream)
         if known is None or (known.by is not described and known.by != described):
             known = self._declared[described.stream] = self._declared_by(described)
         return known
 
-    def _declared_by(self, described: SchemaEvent) -> _Declared:
+    def _declared_by(self, described: SchemaEvent) -> _DeclaredSchema:
         schema = resolve_schema(described)
         layout = layout_wanted(self._options, described, schema, versioned=False)
         try:
@@ -90,7 +90,7 @@ class StrictCheck:
                 f"The schema of stream {described.stream} is not a valid JSON Schema, so its"
                 f" records cannot be validated: {first}. {_WAY_OUT}"
             ) from error
-        return _Declared(described, layout, validator, validator.certain_check)
+        return _DeclaredSchema(described, layout, validator, validator.certain_check)
 
 
 def _reduce_to_structure(schema: JsonSchema) -> JsonSchema:
@@ -103,7 +103,7 @@ def _reduce_to_structure(schema: JsonSchema) -> JsonSchema:
     return found
 
 
-def _faults(record: Any, declared: _Declared) -> Iterator[str]:
+def _faults(record: Any, declared: _DeclaredSchema) -> Iterator[str]:
     if not isinstance(record, dict):
         yield f"which is {describe_value(record)} and not an object"
         return

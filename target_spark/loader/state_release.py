@@ -66,7 +66,7 @@ class StateReleaser:
         with self._lock:
             self._ledger.committed(stream, upto)
             self._carry(carried)
-            self._put_out()
+            self._emit_released()
 
     def withhold(self, stream: Hashable, upto: int, carried: CoveredState | None = None) -> None:
         """Hold back states for committed rows until a later batch of the stream is committed."""
@@ -88,12 +88,12 @@ class StateReleaser:
         """Record that states need not wait for the open batch of a stream, and emit states."""
         with self._lock:
             self._ledger.waived(stream)
-            self._put_out()
+            self._emit_released()
 
     def release(self) -> None:
         """Emit the newest states whose rows are all committed."""
         with self._lock:
-            self._put_out()
+            self._emit_released()
 
     def carried(self, covered: CoveredState) -> None:
         """Record that a table now holds this state."""
@@ -114,7 +114,7 @@ class StateReleaser:
         if covered is not None:
             self._carried = max(self._carried, covered.ordinal)
 
-    def _put_out(self) -> None:
+    def _emit_released(self) -> None:
         for found in self._ledger.releasable():
             self._emit(self._form.leaving(found))
             self._newest = found.ordinal

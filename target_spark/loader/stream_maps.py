@@ -85,7 +85,7 @@ class StreamMapper:
             if isinstance(event, SchemaEvent):
                 yield from self._describe(event)
             elif isinstance(event, Checkpoint):
-                yield self._stated(event)
+                yield self._map_state(event)
             elif isinstance(event, Rows | ActivateVersion | BatchFiles | StreamStatus):
                 routes = self._routes.get(event.stream)
                 if routes is None:
@@ -109,7 +109,7 @@ class StreamMapper:
             schema = route.map.transformed_schema
             yield SchemaEvent(route.stream, schema, keys, event.cursor, event.nested)
 
-    def _stated(self, event: Checkpoint) -> Checkpoint:
+    def _map_state(self, event: Checkpoint) -> Checkpoint:
         """Return the state with the scope of the mapped stream, if there is exactly one."""
         routes = self._routes.get(event.scope) if event.scope else None
         return replace(event, scope=routes[0].stream) if routes and len(routes) == 1 else event

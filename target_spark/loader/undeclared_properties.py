@@ -53,11 +53,13 @@ def undeclared_in(record: dict[str, Any], layout: TableSchema) -> list[str]:
     """Return the paths of the properties of a decoded record that have no column."""
     if layout.keeps_whole:
         return []
-    found = _left_out(record, layout.columns, "")
+    found = _iterate_undeclared(record, layout.columns, "")
     return sorted({path for path in found if not path.startswith(_OURS)})
 
 
-def _left_out(value: dict[str, Any], columns: Iterable[Column], path: str) -> Iterator[str]:
+def _iterate_undeclared(
+    value: dict[str, Any], columns: Iterable[Column], path: str
+) -> Iterator[str]:
     known = {column.source: column for column in columns if column.feed is ColumnSource.PROPERTY}
     for name, inner in value.items():
         if name in known:
@@ -71,4 +73,4 @@ def _inside(value: Any, type_: ColumnType, path: str) -> Iterator[str]:
         for item in value:
             yield from _inside(item, type_.element, path)
     elif isinstance(value, dict) and isinstance(type_, Struct):
-        yield from _left_out(value, type_.fields, path)
+        yield from _iterate_undeclared(value, type_.fields, path)

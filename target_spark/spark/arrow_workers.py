@@ -36,7 +36,7 @@ def reuse_worker(found: Iterator[_T]) -> Iterator[_T]:
                 del sys.path_importer_cache[path]
 
 
-def _called(change: Callable[[Any], Iterator[_T]], batches: Any) -> Iterator[_T]:
+def _run_change(change: Callable[[Any], Iterator[_T]], batches: Any) -> Iterator[_T]:
     return reuse_worker(change(batches))
 
 
@@ -51,7 +51,7 @@ def map_in_arrow(
     `DataFrame.mapInArrow` requires pandas, which this function does not need; a Spark Connect
     client requires pandas anyway and has only that method.
     """
-    called: Any = partial(_called, change)
+    called: Any = partial(_run_change, change)
     if not hasattr(frame, "_jdf"):
         called.__name__ = name
         return frame.mapInArrow(called, schema)

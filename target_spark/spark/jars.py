@@ -228,7 +228,7 @@ def format_conf(
         spark_version: The version of Spark.
         addresses: The addresses that the run is known to use.
     """
-    out = _words_of_the_format(table_format, conf)
+    out = _get_format_settings(table_format, conf)
     packages, ivy = conf.get("spark.jars.packages"), conf.get("spark.jars.ivy")
     given = (*jars, conf.get("spark.jars"), packages)
     local, missing, excludes = [*jars], list[str](), list[str](EXCLUDES)
@@ -259,9 +259,9 @@ def _libraries(
 ) -> Iterator[Library]:
     """Yield the libraries that are needed and not among the user's jars."""
     of_format = required_jars(table_format, spark_version)
-    if of_format and not _given(of_format[0], given):
+    if of_format and not _has_artifact(of_format[0], given):
         yield format_library(of_format)
-    if uses_s3(addresses, conf) and not _given(_HADOOP_AWS, given):
+    if uses_s3(addresses, conf) and not _has_artifact(_HADOOP_AWS, given):
         required_s3_jars(spark_version)
         yield s3_library(*HADOOP_AWS[_line(spark_version)])
 
@@ -348,7 +348,7 @@ def _line(spark_version: str) -> str:
     return ".".join(spark_version.split(".")[:2])
 
 
-def _words_of_the_format(table_format: str, conf: Mapping[str, str]) -> dict[str, str]:
+def _get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str, str]:
     """Return the SQL extensions and catalogs for a format; catalogs set by the user are kept."""
     out = {key: conf.get(key, value) for key, value in SPARK_WORDS.get(table_format, {}).items()}
     if _EXTENSIONS in out:
@@ -361,7 +361,7 @@ def _words_of_the_format(table_format: str, conf: Mapping[str, str]) -> dict[str
     return out
 
 
-def _given(coordinates: str, jars: Iterable[str | None]) -> bool:
+def _has_artifact(coordinates: str, jars: Iterable[str | None]) -> bool:
     """Return True if the user's jars include the artifact, in any version."""
     artifact = re.split(r"[-_]\d", coordinates.split(":")[1])[0]
     return any(artifact in jar for jar in jars if jar)

@@ -71,7 +71,7 @@ def get_lock_holder(warehouse: str, job: str) -> str | None:
     except UntrustedPathError as error:
         raise _untrusted(error, job) from None
     try:
-        return None if _locked(file, path) else _named(_read(file))
+        return None if _locked(file, path) else _describe_owner(_read_owner(file))
     finally:
         os.close(file)
 
@@ -90,7 +90,7 @@ def _last_start(warehouse: str, job: str) -> int:
     except OSError:
         return -1
     try:
-        return int(_read(file)[_STARTED])
+        return int(_read_owner(file)[_STARTED])
     except (ValueError, KeyError, TypeError):
         return -1
     finally:
@@ -115,7 +115,7 @@ def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60
             _wait_for_lock(file, path, path.stem, wait_seconds)
             path.unlink(missing_ok=True)
         except JobLockError:
-            owner = _read(file)
+            owner = _read_owner(file)
             if not owner.get("pid") or _is_dead(owner):
                 raise
         finally:
@@ -158,7 +158,7 @@ class JobLock:
         file = _open(warehouse, path, job)
         try:
             _wait_for_lock(file, path, job, wait_seconds)
-            left = _read(file).get(_SESSIONS, [])
+            left = _read_owner(file).get(_SESSIONS, [])
             owner = {"job": job, "run": run, _STARTED: started, **_this_process(), _SESSIONS: left}
             lease = cls(path, file, owner)
             lease._write()
@@ -245,17 +245,17 @@ def _wait_for_lock(file: int, path: Path, job: str, seconds: float) -> None:
     while True:
         if _locked(file, path):
             return
-        owner = _read(file)
+        owner = _read_owner(file)
         if owner.get("pid") and not _is_dead(owner):
             raise JobLockError(
-                f"Another run of job {job!r} is active: {_named(owner)}. Wait for it or"
+                f"Another run of job {job!r} is active: {_describe_owner(owner)}. Wait for it or"
                 " end it; two pipelines that load into one location need a setting job each."
                 f" (The lock is {path}.)"
             )
         if time.monotonic() >= end:
             raise JobLockError(
                 f"The last run of job {job!r} is dead, but its JVM still holds the"
-                f" lock after {seconds:g} s and may yet commit: {_named(owner)}. End that"
+                f" lock after {seconds:g} s and may yet commit: {_describe_owner(owner)}. End that"
                 f" JVM and start again. (The lock is {path}.)"
             )
         time.sleep(_PAUSE)
@@ -274,7 +274,7 @@ def _locked(file: int, path: Path) -> bool:
     return True
 
 
-def _read(file: int) -> dict[str, Any]:
+def _read_owner(file: int) -> dict[str, Any]:
     """Return the owner's data, or an empty dictionary while the owner writes it."""
     try:
         found = json.loads(os.pread(file, 65536, 0))
@@ -315,7 +315,7 @@ def _born(pid: int) -> str | None:
     return None if fields[0] == "Z" else fields[19]
 
 
-def _named(owner: Mapping[str, Any]) -> str:
+def _describe_owner(owner: Mapping[str, Any]) -> str:
     if "pid" not in owner:
         return "its owner is unknown"
     jvm = f", JVM {owner['jvm']}" if "jvm" in owner else ""

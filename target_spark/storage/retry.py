@@ -218,7 +218,7 @@ def translate_disk_full(place: str, way_out: str, error: BaseException) -> DiskF
     if classify_failure(error) is not FailureKind.FULL:
         return None
     return DiskFullError(
-        f"No space is left for {place}: {_words_of_full(error)}. Nothing of this batch is"
+        f"No space is left for {place}: {_describe_full_disk(error)}. Nothing of this batch is"
         f" committed, and no state that covers it is emitted. {way_out}, and start again."
     )
 
@@ -294,7 +294,7 @@ _SIGNS: Final = (
 """Tests for each kind; the first that succeeds decides."""
 
 
-def _words_of_full(error: BaseException) -> str:
+def _describe_full_disk(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     text = str(error)

@@ -56,7 +56,7 @@ def check_shared(
     """
     spark.conf.set("spark.sql.files.maxPartitionBytes", "1")  # one task per file
     for setting, folder in folders.items():
-        with _named(setting, folder):
+        with _errors_naming_setting(setting, folder):
             _check(spark, Path(folder), executors, tasks)
 
 
@@ -66,7 +66,7 @@ class _NotSharedError(Exception):
 
 def _check(spark: SparkSession, folder: Path, executors: Callable[[], int], tasks: int) -> None:
     asked: set[str] = set()
-    with _made(folder):
+    with _temporary_folder(folder):
         _remove_leftovers(folder)
         for _ in range(_ROUNDS):
             asked |= _answers(spark, folder, tasks)
@@ -107,7 +107,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 @contextmanager
-def _made(folder: Path) -> Iterator[None]:
+def _temporary_folder(folder: Path) -> Iterator[None]:
     """Create a folder for the ``with`` block; afterwards delete new folders that are empty."""
     fresh = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def _made(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _named(setting: str, folder: str) -> Iterator[None]:
+def _errors_naming_setting(setting: str, folder: str) -> Iterator[None]:
     """Convert failures of the ``with`` block into an error that names the setting."""
     try:
         yield

@@ -32,7 +32,7 @@ import msgspec
 from tap_core.events import Op, Rows, SpooledRows, StreamId
 from tap_core.exceptions import InvalidInputLine
 from tap_core.limits.environment import Limit
-from tap_core.limits.memory import MIB, shown
+from tap_core.limits.memory import MIB, format_size
 from target_spark.errors import TableError
 from target_spark.loader.batch_files import BatchFile
 from target_spark.storage.retry import translate_disk_full
@@ -349,7 +349,7 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
         InvalidInputLine: A record is too long for Spark.
     """
     bodies = map(_deleted, rows.rows, _times(rows)) if rows.op is Op.DELETE else rows.rows
-    beside = (count(first_ordinal), _times(rows), repeat(rows.version), *_told(rows))
+    beside = (count(first_ordinal), _times(rows), repeat(rows.version), *_iterate_metadata(rows))
     longest = max(map(len, rows.rows))
     if longest < _LONG:
         line = _Line if rows.meta is None else _ToldLine
@@ -358,7 +358,7 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
     if longest > RECORD_BYTES.whole:
         raise InvalidInputLine(
             f"Stream {rows.stream}: a record of {longest:,} bytes is longer than"
-            f" {shown(RECORD_BYTES.whole)}. Let the tap send smaller records, or raise"
+            f" {format_size(RECORD_BYTES.whole)}. Let the tap send smaller records, or raise"
             f" {RECORD_BYTES.variable} (bytes) and spark.driver.memory (in spark)."
         )
     for head, body in zip(map(_Head, *beside), bodies, strict=False):
@@ -367,7 +367,7 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
         yield b"}\n"
 
 
-def _told(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
+def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
     """Yield the metadata of each row, if the source provides any."""
     if rows.meta is not None:
         yield (_NOTHING if each is None else msgspec.Raw(each) for each in rows.meta)

@@ -165,7 +165,7 @@ def find_example(raw: str | None, reason: str, layout: TableSchema) -> str | Non
     try:
         value = json.loads(raw)
     except (ValueError, RecursionError):
-        return _shown(raw, raw)
+        return _format_example(raw, raw)
     path = _path_in(reason, layout)
     for name in path:
         if not isinstance(value, dict) or name not in value:
@@ -173,7 +173,7 @@ def find_example(raw: str | None, reason: str, layout: TableSchema) -> str | Non
         value = value[name]
     if any(map(is_secret_name, path)):
         return HIDDEN
-    return _shown(value, json.dumps(clean_document(value, redact), ensure_ascii=False))
+    return _format_example(value, json.dumps(clean_document(value, redact), ensure_ascii=False))
 
 
 def _path_in(reason: str, layout: TableSchema) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ def _mentions(reason: str, source: str) -> bool:
     return bool(found and _OF_THE_VALUE.match(reason, len(source)))
 
 
-def _shown(value: Any, text: str) -> str:
+def _format_example(value: Any, text: str) -> str:
     clean = redact_line(text)
     cut = clean if len(clean) <= _LONGEST_EXAMPLE else f"{clean[:_LONGEST_EXAMPLE]}..."
     return show_value(value, cut)

@@ -90,7 +90,7 @@ class DryRunWriter:
         _rows: int | None = None,
     ) -> CommitStats:
         """Compute every row, and return the number of rows."""
-        return CommitStats(inserted=_looked_at(df))
+        return CommitStats(inserted=_compute_rows(df))
 
     def replace(
         self,
@@ -101,7 +101,7 @@ class DryRunWriter:
         _rows: int | None = None,
     ) -> CommitStats:
         """Compute every row, and return the number of rows."""
-        return CommitStats(inserted=_looked_at(df))
+        return CommitStats(inserted=_compute_rows(df))
 
     def upsert(
         self,
@@ -113,7 +113,7 @@ class DryRunWriter:
     ) -> CommitStats:
         """Return the numbers of rows that would be inserted and updated."""
         newest = latest_by_key(df, keys)
-        rows = _looked_at(newest)
+        rows = _compute_rows(newest)
         if table.key in self._new:
             return CommitStats(inserted=rows)
         columns = [quote(name) for name in keys.columns]
@@ -130,7 +130,7 @@ class DryRunWriter:
         _commit: CommitMetadata,
     ) -> CommitStats:
         """Compute every row; the number of new versions is not determined."""
-        _looked_at(df)
+        _compute_rows(df)
         return CommitStats()
 
     def retire(
@@ -179,7 +179,7 @@ def _as_it_is_known(spark: SparkSession, table: Table) -> Table:
     return Table(table.path, table.name)
 
 
-def _looked_at(df: DataFrame) -> int:
+def _compute_rows(df: DataFrame) -> int:
     """Make Spark compute every row, and return the number of rows."""
     observed = Observation()
     rows = df.observe(observed, F.count(F.lit(1)).alias("rows"))

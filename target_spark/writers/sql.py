@@ -22,9 +22,9 @@ __all__ = [
     "BATCH_VIEW",
     "as_initial_rows",
     "build_alter_statements",
+    "build_end_values",
     "build_version_delete",
     "check_folder_is_table",
-    "ended",
     "format_properties",
     "get_columns",
     "spark_conf",
@@ -91,7 +91,7 @@ def version_delete_condition(retirement: VersionDelete) -> str:
     )
 
 
-def ended(retirement: VersionDelete) -> dict[str, str]:
+def build_end_values(retirement: VersionDelete) -> dict[str, str]:
     """Return the SQL values that mark a row as deleted, by column; empty if the row is removed."""
     at = format_instant(retirement.at)
     put = {}
@@ -106,7 +106,9 @@ def ended(retirement: VersionDelete) -> dict[str, str]:
 def build_version_delete(target: str, retirement: VersionDelete) -> str:
     """Return the statement that deletes, or marks as deleted, the rows of other table versions."""
     found = version_delete_condition(retirement)
-    put = ", ".join(f"{quote(name)} = {value}" for name, value in ended(retirement).items())
+    put = ", ".join(
+        f"{quote(name)} = {value}" for name, value in build_end_values(retirement).items()
+    )
     if not put:
         return f"DELETE FROM {target} WHERE {found}"  # noqa: S608  (every name is quoted)
     return f"UPDATE {target} SET {put} WHERE {found}"  # noqa: S608

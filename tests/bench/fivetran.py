@@ -157,7 +157,7 @@ class _Lake:
         request = proto_messages.CreateTableRequest(
             configuration=self.configuration, schema_name="bench", table=to_message(name, columns)
         )
-        self._called("CreateTable", request)
+        self._call_rpc("CreateTable", request)
 
     def wrote(
         self, name: str, columns: Sequence[KnownColumn], files: Any, **paths: Sequence[str]
@@ -171,7 +171,7 @@ class _Lake:
             file_params=files.params(),
             **{f"{kind}_files": found for kind, found in paths.items()},
         )
-        return _cost(self.server, partial(self._called, "WriteBatch", request))
+        return _cost(self.server, partial(self._call_rpc, "WriteBatch", request))
 
     def path(self, name: str) -> str:
         """Return the folder of a table."""
@@ -180,7 +180,7 @@ class _Lake:
         )
         return str(log.parent)
 
-    def _called(self, rpc: str, request: Any) -> None:
+    def _call_rpc(self, rpc: str, request: Any) -> None:
         answer = self.server.client.call(rpc, request)
         if not answer.success:
             message = f"{rpc}: {answer}"

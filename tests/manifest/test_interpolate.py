@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interpolation import BoundTemplate, compile_template, named_settings
+from tap_core.manifest.interpolation import BoundTemplate, compile_template, find_config_keys
 from tap_core.manifest.literals import parse_literal, parse_plain
 from tap_core.manifest.macros import FILTERS, MACROS
 
@@ -269,4 +269,4 @@ def test_only_what_configuration_and_parameters_decide_is_settled_early():
     ],
 )
 def test_the_settings_that_a_template_names_are_known(text: str, settings: set[str]):
-    assert named_settings(text) == settings
+    assert find_config_keys(text) == settings

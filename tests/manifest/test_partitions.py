@@ -63,7 +63,7 @@ class Child(Parent):
     def parent(self, declared: Any) -> Any:
         return self._parent
 
-    def remembered(self, parent: str) -> Any:
+    def find_parent_state(self, parent: str) -> Any:
         return self.positions.get(parent)
 
     def remember(self, parent: str, position: Any) -> None:

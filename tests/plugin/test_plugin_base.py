@@ -333,14 +333,14 @@ def test_a_signal_is_heeded_once_for_each_wish(sent, heeded):
 
 def test_handlers_are_set_in_the_main_thread_only():
     plugin = Plugin(config={"api_key": "k"})
-    assert signal.getsignal(signal.SIGTERM) == plugin._heed
-    assert signal.getsignal(signal.SIGINT) == plugin._heed
+    assert signal.getsignal(signal.SIGTERM) == plugin._handle_signal
+    assert signal.getsignal(signal.SIGINT) == plugin._handle_signal
     made = []
     thread = threading.Thread(target=lambda: made.append(Plugin(config={"api_key": "k"})))
     thread.start()
     thread.join()
     assert len(made) == 1
-    assert signal.getsignal(signal.SIGTERM) == plugin._heed
+    assert signal.getsignal(signal.SIGTERM) == plugin._handle_signal
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

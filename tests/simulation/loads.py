@@ -180,7 +180,7 @@ class Schedule:
         self._looked: set[str] = set()
         self._at_work: set[str] = set()
         self._bound = set[str]()
-        self._sent: set[tuple[str, str]] = set()
+        self._send_limited: set[tuple[str, str]] = set()
         self._runs = 0
         self._clock = 20_000 * _DAY
         self._spools: list[SpoolFolder] = []
@@ -222,7 +222,7 @@ class Schedule:
         if self.gone:
             return
         scheduler.allow()
-        self._sent.clear()
+        self._send_limited.clear()
         last: list[Process] = []
         for name in jobs:
             process = Process(name, partial(self._load, name))
@@ -293,7 +293,7 @@ class Schedule:
         for number in range(done + 1, RECORDS):
             record = {"id": self._id(name, number), "v": number}
             stream = self._stream(number)
-            self._sent.add((name, stream))
+            self._send_limited.add((name, stream))
             messages.append({"type": "RECORD", "stream": stream, "record": record})
             messages.append({"type": "STATE", "value": {"at": number}})
         for message in messages:
@@ -415,7 +415,7 @@ class Schedule:
         for process in ended:
             self._check_state(process.name, RECORDS - 1)
             for stream in self.streams:
-                if (process.name, stream) in self._sent:
+                if (process.name, stream) in self._send_limited:
                     left = self.tables.left(stream, [process.name])
                     if left:
                         raise InvariantError(f"left in table {stream}: {left}")

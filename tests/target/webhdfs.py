@@ -101,11 +101,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif operation == "LISTSTATUS":
             files = sorted(place.iterdir()) if place.is_dir() else [place]
             statuses = [_status(file, file.name if place.is_dir() else "") for file in files]
-            self._say(FileStatuses={"FileStatus": statuses})
+            self._report_outcome(FileStatuses={"FileStatus": statuses})
         elif operation == "GETFILESTATUS":
-            self._say(FileStatus=_status(place, ""))
+            self._report_outcome(FileStatus=_status(place, ""))
         else:
-            self._say(BlockLocations={"BlockLocation": [_block(place.stat().st_size)]})
+            self._report_outcome(BlockLocations={"BlockLocation": [_block(place.stat().st_size)]})
 
     def do_PUT(self) -> None:
         place, asked = self._place, self._asked
@@ -116,10 +116,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._create(place, overwrites=asked.get("overwrite") == "true")
         elif operation == "MKDIRS":
             place.mkdir(parents=True, exist_ok=True)
-            self._say(boolean=True)
+            self._report_outcome(boolean=True)
         elif operation == "RENAME":
             done = self.server.rename(place, self.server.root / asked["destination"].lstrip("/"))
-            self._fail(503) if done is None else self._say(boolean=done)
+            self._fail(503) if done is None else self._report_outcome(boolean=done)
         else:
             self._answer(b"", _BYTES)
 
@@ -130,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
             shutil.rmtree(place)
         elif self.server.deletes:
             place.unlink(missing_ok=True)
-        self._say(boolean=was_there)
+        self._report_outcome(boolean=was_there)
 
     def _create(self, place: Path, *, overwrites: bool) -> None:
         data = b"".join(self._chunks())
@@ -158,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def _say(self, **words: Any) -> None:
+    def _report_outcome(self, **words: Any) -> None:
         self._answer(json.dumps(words).encode(), _JSON)
 
     def _fail(self, code: int) -> None:

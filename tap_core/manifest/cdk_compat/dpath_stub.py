@@ -31,7 +31,9 @@ def _members(holder: Any) -> Iterator[tuple[Any, Any]]:
         yield from enumerate(list(holder))
 
 
-def _found(holder: Any, steps: Sequence[str], way: tuple[Any, ...] = ()) -> Iterator[_Found]:
+def _iterate_matches(
+    holder: Any, steps: Sequence[str], way: tuple[Any, ...] = ()
+) -> Iterator[_Found]:
     """Yield path and value of each match."""
     if not steps:
         yield way, holder
@@ -39,13 +41,13 @@ def _found(holder: Any, steps: Sequence[str], way: tuple[Any, ...] = ()) -> Iter
     step, rest = steps[0], steps[1:]
     if step == "**":
         if way or rest:
-            yield from _found(holder, rest, way)
+            yield from _iterate_matches(holder, rest, way)
         for name, value in _members(holder):
-            yield from _found(value, steps, (*way, name))
+            yield from _iterate_matches(value, steps, (*way, name))
         return
     for name, value in _members(holder):
         if fnmatchcase(str(name), step):
-            yield from _found(value, rest, (*way, name))
+            yield from _iterate_matches(value, rest, (*way, name))
 
 
 def get(obj: Any, glob: Any, separator: str = "/", default: Any = _MISSING) -> Any:
@@ -55,7 +57,7 @@ def get(obj: Any, glob: Any, separator: str = "/", default: Any = _MISSING) -> A
         KeyError: no value matches, and there is no default.
         ValueError: several values match.
     """
-    found = [value for _, value in _found(obj, _steps(glob, separator))]
+    found = [value for _, value in _iterate_matches(obj, _steps(glob, separator))]
     if len(found) > 1:
         raise ValueError(f"The path {glob!r} matches several values.")
     if found:
@@ -69,7 +71,7 @@ def values(
     obj: Any, glob: Any, separator: str = "/", afilter: Callable[[Any], bool] | None = None
 ) -> list[Any]:
     """Return all values at a path."""
-    found = (value for _, value in _found(obj, _steps(glob, separator)))
+    found = (value for _, value in _iterate_matches(obj, _steps(glob, separator)))
     return [value for value in found if afilter is None or afilter(value)]
 
 
@@ -83,7 +85,7 @@ def search(
     """Return the part of a document that matches; with ``yielded``, pairs of path and value."""
     found = [
         (way, value)
-        for way, value in _found(obj, _steps(glob, separator))
+        for way, value in _iterate_matches(obj, _steps(glob, separator))
         if afilter is None or afilter(value)
     ]
     if yielded:
@@ -103,7 +105,7 @@ def set(  # noqa: A001  (dpath's name)
 ) -> int:
     """Replace all values at a path and return their number."""
     count = 0
-    for way, old in list(_found(obj, _steps(glob, separator))):
+    for way, old in list(_iterate_matches(obj, _steps(glob, separator))):
         if way and (afilter is None or afilter(old)):
             _holder(obj, way)[way[-1]] = value
             count += 1
@@ -129,7 +131,7 @@ def delete(
     """
     found = [
         way
-        for way, value in _found(obj, _steps(glob, separator))
+        for way, value in _iterate_matches(obj, _steps(glob, separator))
         if way and (afilter is None or afilter(value))
     ]
     if not found:

@@ -172,11 +172,11 @@ class _Finder(MetaPathFinder):
         if spec is not None and spec.origin and isinstance(spec.loader, SourceFileLoader):
             spec.loader = _Loader(fullname, spec.origin)
         elif spec is not None and spec.origin:
-            _tell_of_code(Path(spec.origin))
+            _log_custom_code(Path(spec.origin))
         return spec
 
 
-def _tell_of_code(file: Path) -> None:
+def _log_custom_code(file: Path) -> None:
     """Log path and SHA-256 of a connector's Python file before it runs."""
     digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "unknown"
     _log.info("The manifest runs custom Python code: %s (SHA-256 %s).", file, digest)
@@ -187,7 +187,7 @@ class _Loader(SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute the file with the replaced ``__import__``."""
-        _tell_of_code(Path(self.path))
+        _log_custom_code(Path(self.path))
         package = sys.modules[module.__name__.partition(".")[0]]
         own = {**builtins.__dict__, "__import__": _Imports(package).bring}
         module.__dict__["__builtins__"] = own

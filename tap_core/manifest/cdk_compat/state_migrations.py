@@ -30,7 +30,7 @@ class CdkState(Mapping[str, Any]):
         """Return an option, or None if it is missing."""
         if name.startswith("__"):
             raise AttributeError(name)
-        return _said(self._node.get(name))
+        return _wrap_state(self._node.get(name))
 
     def __getitem__(self, name: str) -> Any:
         """Return an option.
@@ -38,7 +38,7 @@ class CdkState(Mapping[str, Any]):
         Raises:
             KeyError: the option is missing.
         """
-        return _said(self._node[name])
+        return _wrap_state(self._node[name])
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the option names."""
@@ -49,9 +49,9 @@ class CdkState(Mapping[str, Any]):
         return len(self._node)
 
 
-def _said(value: Any) -> Any:
+def _wrap_state(value: Any) -> Any:
     if is_list(value):
-        return [_said(one) for one in value]
+        return [_wrap_state(one) for one in value]
     return CdkState(value) if is_mapping(value) else value
 
 

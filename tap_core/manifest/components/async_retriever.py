@@ -61,7 +61,7 @@ class AsyncJobStatusMap:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _PassThroughExtractor:
     """Extractor that returns the document itself, for records that were extracted before."""
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  the Protocol's
@@ -119,7 +119,7 @@ class AsyncRetriever:
         """Retriever with the slices and the record selector that the stream uses."""
         return SimpleRetriever(
             requester=self.creation_requester,
-            record_selector=replace(self.record_selector, extractor=_Found()),
+            record_selector=replace(self.record_selector, extractor=_PassThroughExtractor()),
             partition_router=self.partition_router,
             decoder=self.decoder,
         )
@@ -185,7 +185,7 @@ class AsyncRetriever:
     def _one(self, requester: HttpRequester | CustomRequester) -> SimpleRetriever:
         return SimpleRetriever(
             requester=requester,
-            record_selector=RecordSelector(extractor=_Found()),
+            record_selector=RecordSelector(extractor=_PassThroughExtractor()),
             decoder=self.decoder,
         )
 
@@ -194,7 +194,7 @@ class AsyncRetriever:
         """Return a retriever whose response need not be JSON, or None without a requester."""
         if requester is None:
             return None
-        selector = RecordSelector(extractor=_Found())
+        selector = RecordSelector(extractor=_PassThroughExtractor())
         return SimpleRetriever(
             requester=requester, record_selector=selector, decoder=IterableDecoder()
         )

@@ -55,9 +55,9 @@ class _Numbers(ReplicationKeyComparator):
         """Return True if the value can be a bookmark."""
         return not isinstance(value, bool) and parse_number(value) is not None
 
-    def tell_unusable(self, value: Any) -> None:
+    def warn_unusable(self, value: Any) -> None:
         """Log a warning about a value that cannot be a bookmark, once per stream."""
-        self.tell_once(
+        self.warn_once(
             "unusable",
             "Stream '%s': the cursor value of a record is %.80r, which is not a number. The record"
             " is emitted, but does not move the bookmark.",
@@ -134,7 +134,7 @@ class _Silent(ReplicationKeyComparator):
         """Return False: no value of a record becomes a bookmark."""
         return False
 
-    def tell_unusable(self, value: Any) -> None:
+    def warn_unusable(self, value: Any) -> None:
         """Log nothing: unusable values are expected here."""
 
 
@@ -220,10 +220,10 @@ class CustomIncrementalSync(Custom):
         made.set_initial_state(kept)
         is_feed = bool(self.fields.get("is_data_feed"))
         filters = bool(self.fields.get("is_client_side_incremental"))
-        return _Asked(made, stream.name, is_feed=is_feed, filters=filters)
+        return _CustomCursorReader(made, stream.name, is_feed=is_feed, filters=filters)
 
 
-class _Asked:
+class _CustomCursorReader:
     """Cursor reader that runs a custom cursor for one context."""
 
     def __init__(self, cursor: Any, stream: str, *, is_feed: bool, filters: bool) -> None:

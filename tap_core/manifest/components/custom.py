@@ -152,18 +152,18 @@ class Custom:
             raise ManifestError(f"{self.place}: {self.class_name}: {error}") from error
         except Exception as error:  # a custom constructor may raise any error
             raise ManifestError(
-                f"{self.place}: {self.class_name} cannot be instantiated: {_told(error)}"
+                f"{self.place}: {self.class_name} cannot be instantiated: {_describe_error(error)}"
             ) from error
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Return the error's type and location without its text, which may contain settings."""
     frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}{where}"
 
 
-def _asked(scope: TemplateScope) -> dict[str, Any]:
+def _make_request_arguments(scope: TemplateScope) -> dict[str, Any]:
     """Return the keyword arguments of airbyte-cdk methods that describe a request."""
     return {
         "stream_state": scope.get("stream_state", _NO_STATE),
@@ -211,7 +211,7 @@ class CustomRecordFilter(Custom):
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
         """Return True if the filter keeps the record."""
-        kept = self.instance.filter_records([record], **_asked(scope))
+        kept = self.instance.filter_records([record], **_make_request_arguments(scope))
         return any(True for _ in kept)
 
 
@@ -349,9 +349,9 @@ class CustomErrorHandler(Custom):
             return None
         kind = found.failure_type
         return ResponseResolution(
-            ResponseAction(_word(found.response_action)),
+            ResponseAction(_get_enum_text(found.response_action)),
             found.error_message,
-            None if kind is None else _word(kind),
+            None if kind is None else _get_enum_text(kind),
         )
 
     def wait(
@@ -386,7 +386,7 @@ def _seconds(instance: Any, response: requests.Response | None, tries: int) -> f
     return None if found is None else float(cast("float", found))
 
 
-def _word(value: Any) -> str:
+def _get_enum_text(value: Any) -> str:
     return str(getattr(value, "value", value))
 
 
@@ -509,19 +509,19 @@ class CustomRequester(Custom):
     def home(self, scope: TemplateScope) -> str:
         """Return the base URL, or an empty string if it depends on a response."""
         try:
-            return str(self.instance.get_url_base(**_asked(scope)))
+            return str(self.instance.get_url_base(**_make_request_arguments(scope)))
         except Exception:  # noqa: BLE001  (custom code may raise any error without a response)
             return ""
 
     def request(self, scope: TemplateScope) -> RequestSpec:
         """Return the request for a scope; paginator, slices and cursor add to it later."""
         self.told(scope)
-        asked, about = self.instance, _asked(scope)
+        asked, about = self.instance, _make_request_arguments(scope)
         base = str(asked.get_url_base(**about))
         document = asked.get_request_body_json(**about) or None
         made = RequestSpec(
             url=asked._join_url(base, asked.get_path(**about)),  # noqa: SLF001  (airbyte-cdk's)
-            method=_word(asked.get_method()),
+            method=_get_enum_text(asked.get_method()),
             params=dict(asked.get_request_params(**about) or {}),
             headers=_texts(asked.get_request_headers(**about)),
             data=document or asked.get_request_body_data(**about) or None,
@@ -545,7 +545,7 @@ class CustomPartitionRouter(Custom):
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
         """Add the router's request options for a slice to a request."""
-        about = _asked(scope)
+        about = _make_request_arguments(scope)
         about["stream_slice"] = scope.get("stream_slice") or {}
         add_declared_fields(self.instance, request, about)
 
@@ -594,14 +594,16 @@ _ADDS: Final = (
 
 def to_context(given: Any) -> Context:
     """Return an airbyte-cdk slice as a context; an empty parent slice is removed."""
-    found = PartitionSlice(_known(given), extra_fields=getattr(given, "extra_fields", None))
+    found = PartitionSlice(
+        _drop_empty_slice(given), extra_fields=getattr(given, "extra_fields", None)
+    )
     above = found.get(PARENT_SLICE)
     if isinstance(above, Mapping):
-        found[PARENT_SLICE] = _known(cast("Mapping[str, Any]", above))
+        found[PARENT_SLICE] = _drop_empty_slice(cast("Mapping[str, Any]", above))
     if not found.get(PARENT_SLICE, True):
         del found[PARENT_SLICE]
     return found
 
 
-def _known(given: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_empty_slice(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name != PARENT_SLICE or value}

@@ -85,7 +85,7 @@ class JsonParser(BoundedReader):
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Return the documents of a byte stream."""
         document = _read_json(self.bound(data).read(data), self.encoding)
-        return iter(()) if document is _NOTHING else _each(document)
+        return iter(()) if document is _NOTHING else _iterate_documents(document)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class JsonDecoder(BoundedReader):
             TruncatedBodyError: the body ends too early.
             NotJSONError: the body is not JSON.
         """
-        return _each(parse_json(response)) if response.content else iter(())
+        return _iterate_documents(parse_json(response)) if response.content else iter(())
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Return the documents of a byte stream."""
@@ -332,7 +332,7 @@ class ZipfileDecoder(BoundedReader):
                 yield from inner.parse(file)
 
 
-def _each(document: Any) -> Iterator[Any]:
+def _iterate_documents(document: Any) -> Iterator[Any]:
     return iter(document if isinstance(document, list) else (document,))
 
 

@@ -153,7 +153,7 @@ class HttpResponseFilter:
         usual = _TABLE.get(response.status_code, _UNKNOWN)
         message: Any = self.error_message
         if callable(message):
-            message = message(_seen(response, scope))
+            message = message(_make_filter_scope(response, scope))
         own_type = self.failure_type if self.action == "FAIL" else None
         return ResponseResolution(
             ResponseAction(self.action), message or None, own_type or usual.failure_type
@@ -163,12 +163,17 @@ class HttpResponseFilter:
         return (
             response.status_code in self._codes
             or (self.predicate is not None and self._is_predicted(response, scope))
-            or bool(self.error_message_contains and self.error_message_contains in _said(response))
+            or bool(
+                self.error_message_contains
+                and self.error_message_contains in _get_error_message(response)
+            )
         )
 
     def _is_predicted(self, response: requests.Response, scope: TemplateScope) -> bool:
         predicate: Any = self.predicate
-        return bool(predicate(_seen(response, scope)) if callable(predicate) else predicate)
+        return bool(
+            predicate(_make_filter_scope(response, scope)) if callable(predicate) else predicate
+        )
 
     @cached_property
     def _codes(self) -> frozenset[int]:
@@ -389,7 +394,7 @@ class WaitTimeFromResponse:
         if response is None:
             return None
         try:
-            seconds = float(resolve(self.wait_time_in_seconds, _seen(response, scope)))
+            seconds = float(resolve(self.wait_time_in_seconds, _make_filter_scope(response, scope)))
         except (TypeError, ValueError, ArithmeticError):
             return None
         if not 0 < seconds < float("inf"):
@@ -414,7 +419,7 @@ def _refuse_long(seconds: float, longest: float | None, response: requests.Respo
 # Template scope of response filters
 
 
-def _seen(response: requests.Response, scope: TemplateScope) -> TemplateScope:
+def _make_filter_scope(response: requests.Response, scope: TemplateScope) -> TemplateScope:
     """Return the template scope of a filter: response, headers and the URL without secrets."""
     parts = urlsplit(response.url or "")
     host = parts.netloc.rpartition("@")[2]
@@ -436,21 +441,23 @@ def _document(response: requests.Response, otherwise: Any) -> Any:
         return otherwise
 
 
-def _said(response: requests.Response) -> str:
+def _get_error_message(response: requests.Response) -> str:
     """Return the error message of a body: from a common field, or a non-JSON body as a whole."""
     document = _document(response, None)
     if document is None:
         return response.content.decode("utf-8", "replace")
-    return _words(document) or ""
+    return _find_message_text(document) or ""
 
 
-def _words(value: Any) -> str | None:
+def _find_message_text(value: Any) -> str | None:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        words = map(_words, value)
+        words = map(_find_message_text, value)
         return ", ".join(each for each in words if each is not None)
     if isinstance(value, Mapping):
         known: Mapping[str, Any] = value
-        return _words(next((known[name] for name in _WHERE_MESSAGES_ARE if known.get(name)), None))
+        return _find_message_text(
+            next((known[name] for name in _WHERE_MESSAGES_ARE if known.get(name)), None)
+        )
     return None

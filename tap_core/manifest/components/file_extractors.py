@@ -63,7 +63,7 @@ class ResponseToFileExtractor(BoundedReader):
         rows = filter(None, reader)
         header = next(rows, [])
         bound.check_columns(len(header))
-        columns = _named(header)
+        columns = _make_unique_names(header)
         lines.next_row()
         for values in rows:
             lines.next_row()
@@ -82,7 +82,7 @@ def _text(data: IO[bytes]) -> IO[str]:
     return io.TextIOWrapper(cast("Any", data), encoding="utf-8-sig", newline="")
 
 
-def _named(header: list[str]) -> list[str]:
+def _make_unique_names(header: list[str]) -> list[str]:
     """Return unique column names: unnamed columns and duplicates get a number."""
     seen: Counter[str] = Counter()
     names: list[str] = []

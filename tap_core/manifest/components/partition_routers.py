@@ -90,7 +90,7 @@ class PartitionSlice(dict[str, Any]):
 class StatefulRouter(Protocol):
     """Interface of a stream that stores the positions of its parent streams in its state."""
 
-    def remembered(self, parent: str) -> Any:
+    def find_parent_state(self, parent: str) -> Any:
         """Return the stored position of a parent stream, or None at first."""
 
     def remember(self, parent: str, position: Any) -> None:
@@ -136,7 +136,7 @@ class ListPartitionRouter:
 
     def put(self, request: Any, scope: TemplateScope) -> None:
         """Add the value to a request if there is a `request_option`."""
-        _put(self.request_option, self.cursor_field, request, scope)
+        _add_slice_value(self.request_option, self.cursor_field, request, scope)
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class ParentStreamConfig:
             yield from self._of_slices(parent)
             return
         keeper = cast(StatefulRouter, stream)
-        parent = cast(ResumableParent, parent).resumed(keeper.remembered(parent.name))
+        parent = cast(ResumableParent, parent).resumed(keeper.find_parent_state(parent.name))
         yield from self._of_slices(parent)
         keeper.remember(parent.name, cast(ResumableParent, parent).position)
 
@@ -202,7 +202,7 @@ class ParentStreamConfig:
 
     def put(self, request: Any, scope: TemplateScope) -> None:
         """Add the parent key to a request if there is a `request_option`."""
-        _put(self.request_option, self.partition_field, request, scope)
+        _add_slice_value(self.request_option, self.partition_field, request, scope)
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,9 @@ class UnionPartitionRouter:
             router.put(request, scope)
 
 
-def _put(option: RequestOption | None, name: str, request: Any, scope: TemplateScope) -> None:
+def _add_slice_value(
+    option: RequestOption | None, name: str, request: Any, scope: TemplateScope
+) -> None:
     """Add a slice's value to a request; an empty value is omitted, as in airbyte-cdk."""
     if option is not None:
         value = scope.get("stream_partition", {}).get(name)

@@ -138,7 +138,7 @@ class StreamConfig:
         found = make_getter(path)(dict(config))
         if found is MISSING or found is None:
             found = []
-        usual = map(_written, self.default_values or ())
+        usual = map(_expand_entry, self.default_values or ())
         return [*(found if isinstance(found, list) else [found]), *usual]
 
 
@@ -192,7 +192,7 @@ class ParametrizedComponentsResolver(_Resolver):
     def scopes(self, read: ParsedValue | None = None) -> Iterator[TemplateScope]:  # noqa: ARG002  the same
         """Yield the template scope of each stream."""
         for one in self.stream_parameters.list_of_parameters_for_stream:
-            yield {"components_values": _written(one)}
+            yield {"components_values": _expand_entry(one)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +217,7 @@ def find_template_names(given: Any) -> frozenset[str]:
     return template.names if template is not None else frozenset()
 
 
-def _written(one: Any) -> Any:
+def _expand_entry(one: Any) -> Any:
     """Return a list entry of the manifest as plain values, with `$parameters` expanded."""
     return to_plain(expand_parameters(one))
 

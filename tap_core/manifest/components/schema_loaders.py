@@ -80,7 +80,7 @@ def load_schema(
     """
     if loaders is None:
         found = _find_file(folder, f"./{stream.name}.json") if folder else None
-        return _read(found) if found else {}
+        return _read_schema(found) if found else {}
     if not isinstance(loaders, Sequence):
         return loaders.json_schema(stream)
     properties: dict[str, Any] = {}
@@ -136,7 +136,7 @@ class JsonFileSchemaLoader:
                 " schema into the manifest with an InlineSchemaLoader.",
                 place=self.place,
             )
-        return _read(found)
+        return _read_schema(found)
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def _find_file(folder: Path, path: str) -> Path | None:
     return next(filter(_is_file, tried), None)
 
 
-def _read(file: Path) -> JsonSchema:
+def _read_schema(file: Path) -> JsonSchema:
     """Return the schema in a file, with references resolved."""
     found = _resolved(_load(file), file, _load(file), ())
     found.pop("definitions", None)

@@ -80,7 +80,7 @@ class AddFields:
 
         The condition is evaluated per field and sees ``value`` and ``path``.
         """
-        added = [(one.path, one.value, _put(one.path)) for one in self.fields]
+        added = [(one.path, one.value, _make_setter(one.path)) for one in self.fields]
         condition = self.condition
 
         def change(record: Record, scope: TemplateScope) -> None:
@@ -240,15 +240,15 @@ def _with_field(name: str, error: ManifestError) -> ManifestError:
     return ManifestError(f"field '{name}': {error}")
 
 
-def _put(path: list[str]) -> Callable[[Record, Any], None]:
+def _make_setter(path: list[str]) -> Callable[[Record, Any], None]:
     """Return a function that sets a value at a path of a record."""
     if len(path) == 1:
         name = path[0]
         return lambda record, value: record.__setitem__(name, value)
-    return lambda record, value: _put_deep(record, path, value)
+    return lambda record, value: _set_value(record, path, value)
 
 
-def _put_deep(record: Record, path: list[str], value: Any) -> None:
+def _set_value(record: Record, path: list[str], value: Any) -> None:
     try:
         set_at(record, path, value)
     except (TypeError, ValueError) as error:

@@ -73,7 +73,7 @@ def _discovered(stream: DiscoveredStream) -> dict[str, Any]:
     known, replication = stream_id(stream), _Replication.of(stream)
     told: dict[str, Any] = {
         "name": known.name,
-        "json_schema": _told_schema(stream),
+        "json_schema": _build_airbyte_schema(stream),
         "supported_sync_modes": [FULL_REFRESH],
         "is_resumable": replication.is_possible,
     }
@@ -89,7 +89,7 @@ def _discovered(stream: DiscoveredStream) -> dict[str, Any]:
     return told
 
 
-def _told_schema(stream: DiscoveredStream) -> JsonSchema:
+def _build_airbyte_schema(stream: DiscoveredStream) -> JsonSchema:
     """Return a stream's schema in Airbyte's form, without properties that the tap cannot read."""
     schema = airbyte_schema(stream.schema)
     if properties := _properties(schema):

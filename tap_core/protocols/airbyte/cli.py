@@ -72,7 +72,7 @@ class SourceCommand:
 
     def _run(self, args: Sequence[str]) -> int:
         with StdoutWriter.open() as wire:
-            job = _Job(self._tap_class, self._word, wire)
+            job = _CommandRun(self._tap_class, self._word, wire)
             with redirect_logging(MessageHandler(wire.say, job.hide)):
                 return job.run(args)
 
@@ -82,7 +82,7 @@ def source_command(tap_class: type[TapProtocol], word: str) -> SourceCommand:
     return SourceCommand(tap_class, word)
 
 
-class _Job:
+class _CommandRun:
     """One run of a command, with its arguments and output."""
 
     def __init__(self, tap_class: type[TapProtocol], word: str, wire: StdoutWriter) -> None:
@@ -174,7 +174,7 @@ class _Job:
 # The commands
 
 
-def _spec(job: _Job) -> None:
+def _spec(job: _CommandRun) -> None:
     from tap_core.protocols.airbyte.spec import specification
 
     kind = job.tap_class
@@ -188,7 +188,7 @@ def _spec(job: _Job) -> None:
     job.say("SPEC", "spec", body)
 
 
-def _check(job: _Job) -> None:
+def _check(job: _CommandRun) -> None:
     from tap_core.http.fail_fast import fail_fast
 
     try:
@@ -204,7 +204,7 @@ def _check(job: _Job) -> None:
     job.say("CONNECTION_STATUS", "connectionStatus", answer)
 
 
-def _discover(job: _Job) -> None:
+def _discover(job: _CommandRun) -> None:
     from tap_core.protocols.airbyte.catalog import build_catalog
 
     tap = job.tap()
@@ -212,7 +212,7 @@ def _discover(job: _Job) -> None:
     job.say("CATALOG", "catalog", build_catalog(tap.streams))
 
 
-def _read(job: _Job) -> None:
+def _run_read(job: _CommandRun) -> None:
     from tap_core.protocols.airbyte.read import ReadRequest, read
 
     catalog, state = job.files["catalog"], job.files.get("state")
@@ -224,11 +224,11 @@ def _read(job: _Job) -> None:
     read(job.tap(), request, job.wire.write)
 
 
-_COMMANDS: Final[Mapping[str, Callable[[_Job], None]]] = {
+_COMMANDS: Final[Mapping[str, Callable[[_CommandRun], None]]] = {
     "spec": _spec,
     "check": _check,
     "discover": _discover,
-    "read": _read,
+    "read": _run_read,
 }
 
 

@@ -51,7 +51,7 @@ from tap_core.io.json_lines import (
     check_text,
     describe_decode_error,
     excerpt,
-    read_kind,
+    read_message_type,
     repair_surrogates,
     slice_at_same_offset,
     strip_line,
@@ -357,7 +357,7 @@ class AirbyteReader:
             check_text(whole)
             whole = self._without_infinities(whole, self._lines_read)
             mended = repair_surrogates(whole)
-            mended, kind = read_kind(mended, may_be_deep="RECORD")
+            mended, kind = read_message_type(mended, may_be_deep="RECORD")
             if kind in _KNOWN_TYPES:
                 message = _decode(mended)
                 return message if mended == whole else _as_it_came(message, mended, whole)

@@ -173,7 +173,7 @@ def _plain(schema: JsonSchema) -> JsonSchema:
     if not isinstance(hint, str):
         return schema
     if hint == "big_integer":
-        words = _words_of_big_integer(schema)
+        words = _build_big_integer_keywords(schema)
     elif hint == "big_number" and schema.get("format") in _DECIMALS:
         words = {}
     else:
@@ -183,7 +183,7 @@ def _plain(schema: JsonSchema) -> JsonSchema:
     return {**schema, **words}
 
 
-def _words_of_big_integer(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _build_big_integer_keywords(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return keywords for an integer of 38 digits, unless the schema declares a size."""
     if schema.get("precision") or _is_beyond_64_bits(schema):
         return {}

@@ -66,7 +66,7 @@ def parse_states(text: str | bytes, source: str) -> InputState:
     Raises:
         StateFileError: The file is not a valid state; the message names the place.
     """
-    found = _Found()
+    found = _StateAccumulator()
     for document in _documents(as_bytes(text), f"State '{source}'"):
         found.take(document)
     return InputState(found.streams, found.shared, found.legacy)
@@ -101,7 +101,7 @@ def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]
         is_first = False
 
 
-class _Found:
+class _StateAccumulator:
     """Accumulated result of the states read so far."""
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ def to_state_document(
         for name, value in {**given.legacy, **given.shared}.items()
         if name not in ("bookmarks", _UNFINISHED)
     }
-    kept = retained_bookmarks(_bookmarks(given, streams), streams, _begins, full_refresh)
+    kept = retained_bookmarks(_bookmarks(given, streams), streams, _is_restarted, full_refresh)
     return {"bookmarks": kept, **document} if kept else document
 
 
@@ -210,7 +210,7 @@ def get_previous_states(
 
     The arguments are those of `to_state_document`.
     """
-    return find_previously_sent(_bookmarks(given, streams), streams, _begins, full_refresh)
+    return find_previously_sent(_bookmarks(given, streams), streams, _is_restarted, full_refresh)
 
 
 def _bookmarks(given: InputState, streams: Mapping[str, ResumableStream]) -> dict[str, Any]:
@@ -221,7 +221,7 @@ def _bookmarks(given: InputState, streams: Mapping[str, ResumableStream]) -> dic
     return {name: state for name, state in bookmarks.items() if state is not None}
 
 
-def _begins(stream: ResumableStream, state: Any) -> bool:
+def _is_restarted(stream: ResumableStream, state: Any) -> bool:
     """Return True if a stream starts without a state. An empty state counts as a state."""
     return state is None or stream.replication_method == REPLICATION_FULL_TABLE
 

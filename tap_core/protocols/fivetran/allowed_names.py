@@ -56,7 +56,7 @@ class AllowedNames:
         Raises:
             ConfigurationError: Names the settings and the operator's variable, but no values.
         """
-        names = sorted({_shown(name) for name in refused if not self.allows(name)})
+        names = sorted({_format_name(name) for name in refused if not self.allows(name)})
         if names:
             more = len(names) - _MOST_NAMES
             told = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
@@ -71,6 +71,6 @@ def _matches(pattern: str, name: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
-def _shown(name: str) -> str:
+def _format_name(name: str) -> str:
     """Return a client's name shortened and without unprintable characters, for an error message."""
     return _UNPRINTABLE.sub("?", name[:_LONGEST_NAME]) or "''"

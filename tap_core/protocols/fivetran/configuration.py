@@ -58,15 +58,15 @@ def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) ->
     settings: dict[str, Any] = {}
     for name, text in configuration.items():
         if name not in asked:
-            _put_unasked(settings, name, text, document)
-    _put_all(settings, questions, configuration)
+            _store_unlisted(settings, name, text, document)
+    _store_answers(settings, questions, configuration)
     return _completed(settings, document)
 
 
 # Values of form fields
 
 
-def _put_all(
+def _store_answers(
     settings: dict[str, Any],
     questions: Iterable[FieldSpec],
     answers: Mapping[str, str],
@@ -78,11 +78,11 @@ def _put_all(
         name = question.name if question.name in answers else path
         text = answers.get(name, "")
         if name in answers and _counts(question, text, is_shown=is_shown):
-            _put(settings, question.path, _value(question, text))
+            _store_value(settings, question.path, _value(question, text))
         for below in question.below:
             leads = _leads(text, below.answer)
             if leads or not below.is_exclusive or name not in answers:
-                _put_all(settings, below.questions, answers, is_shown=is_shown and leads)
+                _store_answers(settings, below.questions, answers, is_shown=is_shown and leads)
 
 
 def _counts(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
@@ -110,7 +110,7 @@ def _value(question: FieldSpec, text: str) -> Any:
     return _typed(text, question.schema)
 
 
-def _put(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     """Store a value at a path of the settings, unless a non-object is in the way."""
     *above, name = path
     current: Any = settings
@@ -122,7 +122,7 @@ def _put(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
         current[name] = value
 
 
-def _put_unasked(settings: dict[str, Any], name: str, text: str, schema: Schema) -> None:
+def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Schema) -> None:
     """Store a setting that has no form field: an object as JSON, an SDK or unknown setting."""
     path = [name] if name in (schema.get("properties") or {}) else name.split(".")
     known: Any = schema
@@ -131,7 +131,7 @@ def _put_unasked(settings: dict[str, Any], name: str, text: str, schema: Schema)
     if not isinstance(known, Mapping):
         settings[name] = text
     elif text.strip():
-        _put(settings, tuple(path), _typed(text, known))
+        _store_value(settings, tuple(path), _typed(text, known))
 
 
 # Conversion of strings
@@ -208,14 +208,14 @@ def _is_meant(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) 
 
 def _says_nothing(given: Mapping[str, Any], schema: Schema) -> bool:
     """Return True if an object has only the form's initial values and is invalid as a whole."""
-    return _stands_by_itself(given, schema) and bool(validate_config(given, dict(schema)))
+    return _is_initial_value(given, schema) and bool(validate_config(given, dict(schema)))
 
 
-def _stands_by_itself(value: Any, schema: Any) -> bool:
+def _is_initial_value(value: Any, schema: Any) -> bool:
     """Return True if a value is the initial value of a form field: a default, or a toggle off."""
     known = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     if isinstance(value, Mapping) and "default" not in known:
         return all(
-            _stands_by_itself(inner, property_schema(known, name)) for name, inner in value.items()
+            _is_initial_value(inner, property_schema(known, name)) for name, inner in value.items()
         )
     return value is False or to_form_text(value) == to_form_text(known.get("default"))

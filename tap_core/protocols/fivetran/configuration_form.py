@@ -114,10 +114,10 @@ def _remarks(question: FieldSpec) -> dict[str, str]:
 
 def _description(question: FieldSpec) -> str:
     said = str(question.schema.get("description") or "").strip()
-    return " ".join(filter(None, (said, _how_to_write(question))))
+    return " ".join(filter(None, (said, _get_format_hint(question))))
 
 
-def _how_to_write(question: FieldSpec) -> str:
+def _get_format_hint(question: FieldSpec) -> str:
     """Return instructions for writing a list or an object in a text field."""
     types = get_json_types(question.schema) - {"null"}
     if question.kind not in {FieldKind.TEXT, FieldKind.PASSWORD} or "string" in types:

@@ -59,7 +59,10 @@ def _listed(schema: Schema) -> Iterator[Option]:
     for number, value in enumerate(values):
         text = to_form_text(value)
         yield Option(
-            text, value, _said(titles, number, text) or text, _said(descriptions, number, text)
+            text,
+            value,
+            _get_label(titles, number, text) or text,
+            _get_label(descriptions, number, text),
         )
 
 
@@ -68,7 +71,7 @@ def _beside(schema: Schema, words: tuple[str, ...]) -> Any:
     return next((schema[word] for word in words if word in schema), None)
 
 
-def _said(found: Any, number: int, text: str) -> str:
+def _get_label(found: Any, number: int, text: str) -> str:
     if isinstance(found, dict):
         return str(found.get(text) or "")
     return str(found[number]) if isinstance(found, list) and number < len(found) else ""

@@ -87,7 +87,7 @@ class DependentFields:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _FormPosition:
     """Position of an object in the settings, and the prefixes of its field names and labels."""
 
     path: tuple[str, ...] = ()
@@ -97,10 +97,10 @@ class _Place:
     is_required: bool = True
     is_secret: bool = False
 
-    def inside(self, name: str, schema: Schema, *, is_required: bool) -> _Place:
+    def inside(self, name: str, schema: Schema, *, is_required: bool) -> _FormPosition:
         """Return the position of a property of this object."""
         title = str(schema.get("title") or "").strip() or _readable(name)
-        return _Place(
+        return _FormPosition(
             path=(*self.path, name),
             prefix=f"{self.prefix}{name}.",
             label=_label(title, self.title),
@@ -112,7 +112,7 @@ class _Place:
 
 def build_fields(schema: Schema) -> tuple[FieldSpec, ...]:
     """Return the form fields for the settings of a schema."""
-    return tuple(_of_object(inline_references(schema), _Place()))
+    return tuple(_of_object(inline_references(schema), _FormPosition()))
 
 
 def iterate_names(questions: Iterable[FieldSpec]) -> Iterator[str]:
@@ -126,7 +126,7 @@ def iterate_names(questions: Iterable[FieldSpec]) -> Iterator[str]:
 # Objects and their properties
 
 
-def _of_object(schema: Schema, place: _Place) -> list[FieldSpec]:
+def _of_object(schema: Schema, place: _FormPosition) -> list[FieldSpec]:
     whole = flatten_schema(schema)
     conditions = parse_conditions(whole)
     key = _find_discriminator(whole.branches)
@@ -143,7 +143,7 @@ def _of_object(schema: Schema, place: _Place) -> list[FieldSpec]:
 
 
 def _of_property(
-    name: str, schema: Schema, place: _Place, *, is_required: bool
+    name: str, schema: Schema, place: _FormPosition, *, is_required: bool
 ) -> Iterator[FieldSpec]:
     """Yield the form field of a property, or the fields of an object's properties."""
     shape = merge_subschemas(schema)
@@ -156,7 +156,7 @@ def _of_property(
         yield _leaf(name, shape, inside)
 
 
-def _leaf(name: str, schema: Schema, place: _Place) -> FieldSpec:
+def _leaf(name: str, schema: Schema, place: _FormPosition) -> FieldSpec:
     options = get_options(schema)
     kind = _kind(name, schema, is_choice=bool(options), is_hidden=place.is_secret)
     return FieldSpec(
@@ -185,24 +185,26 @@ def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> Fie
     return FieldKind.PASSWORD if is_marked or is_named else FieldKind.TEXT
 
 
-def _leading(question: FieldSpec, rules: Iterable[Rule], place: _Place) -> FieldSpec:
+def _leading(question: FieldSpec, rules: Iterable[Rule], place: _FormPosition) -> FieldSpec:
     """Return a field with the dependent fields of its object's rules."""
     own = [rule for rule in rules if (*place.path, rule.condition) == question.path]
     below = [
-        DependentFields(rule.answer, _shown(question, rule.answer), tuple(_by_rule(rule, place)))
+        DependentFields(
+            rule.answer, _format_answer(question, rule.answer), tuple(_by_rule(rule, place))
+        )
         for rule in own
     ]
     return replace(question, below=(*question.below, *below)) if below else question
 
 
-def _by_rule(rule: Rule, place: _Place) -> list[FieldSpec]:
+def _by_rule(rule: Rule, place: _FormPosition) -> list[FieldSpec]:
     # In an optional object, a toggle that is off does not count as an answer.
     needed = place.is_required or rule.answer is not False
-    return _asked(rule.properties, rule.required, replace(place, is_required=needed))
+    return _build_fields(rule.properties, rule.required, replace(place, is_required=needed))
 
 
-def _asked(
-    properties: Mapping[str, Schema], required: frozenset[str], place: _Place
+def _build_fields(
+    properties: Mapping[str, Schema], required: frozenset[str], place: _FormPosition
 ) -> list[FieldSpec]:
     return _required_first(
         question
@@ -211,7 +213,7 @@ def _asked(
     )
 
 
-def _shown(question: FieldSpec, answer: str | bool | None) -> str:
+def _format_answer(question: FieldSpec, answer: str | bool | None) -> str:
     labels = {option.text: option.label for option in question.options}
     if isinstance(answer, str):
         return f"{question.label}: {labels.get(answer, answer)}"
@@ -240,12 +242,12 @@ def _in_order(properties: Mapping[str, Schema]) -> list[str]:
 
 
 def _of_union(
-    schema: Schema, whole: FlattenedSchema, key: str | None, place: _Place
+    schema: Schema, whole: FlattenedSchema, key: str | None, place: _FormPosition
 ) -> Iterator[FieldSpec]:
     """Yield the field that selects a branch of a union, with the fields of the branches."""
     if key is None and (whole.properties or not place.path):
         # Nothing identifies the branch, so the properties of all branches are optional.
-        yield from _asked(_all_properties(whole), frozenset(), place)
+        yield from _build_fields(_all_properties(whole), frozenset(), place)
         return
     shared = _shared(whole, key)
     options = _branch_options(whole.branches, key)
@@ -263,14 +265,14 @@ def _of_union(
         if questions:
             below.append(DependentFields(option.text, option.label, questions, is_exclusive=True))
     yield _chooser(schema, whole, key, place, options, below)
-    yield from _asked(shared, _required_everywhere(whole), place)
+    yield from _build_fields(shared, _required_everywhere(whole), place)
 
 
 def _chooser(
     schema: Schema,
     whole: FlattenedSchema,
     key: str | None,
-    place: _Place,
+    place: _FormPosition,
     options: tuple[Option, ...],
     below: Iterable[DependentFields],
 ) -> FieldSpec:

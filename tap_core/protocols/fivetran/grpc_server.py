@@ -279,7 +279,7 @@ class Server:
                     call.leave("cancelled")
                     raise
                 if call.left:
-                    raise _gone(call)  # possibly incomplete, so it must not end with OK
+                    raise _get_end_status(call)  # possibly incomplete, so it must not end with OK
         except _Status as status:
             _abort(context, status)
 
@@ -315,7 +315,7 @@ class Server:
             elif not context.add_callback(partial(call.leave, "cancelled")):
                 call.leave("cancelled")
             if call.left:  # while it waited for a thread
-                raise _gone(call)
+                raise _get_end_status(call)
             with self._journal.call():
                 try:
                     yield call
@@ -334,7 +334,7 @@ class Server:
             _Status: The response has no field for a Task.
         """
         if call.left:
-            raise _gone(call)
+            raise _get_end_status(call)
         call.failure = text = self._journal.clean(self._explained(error))
         if isinstance(error, _UnreadableError):
             raise _Status("INVALID_ARGUMENT", _alert(text))
@@ -473,7 +473,7 @@ def _abort(context: Any, status: _Status) -> NoReturn:
     raise status  # not reached: abort() raises
 
 
-def _gone(call: RpcCall) -> _Status:
+def _get_end_status(call: RpcCall) -> _Status:
     if call.left == "stopped":
         return _Status("UNAVAILABLE", "The server is stopping.")
     return _Status("CANCELLED")

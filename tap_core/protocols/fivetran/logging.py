@@ -64,14 +64,14 @@ _Said: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
 
 
 @dataclass(slots=True, eq=False)
-class _Turn:
+class _CallLogState:
     """Log state of one active call: its redaction functions and its logged warnings."""
 
     hides: list[Callable[[str], str]] = field(default_factory=list)
     said: _Said = field(default_factory=dict)
 
 
-_turn: ContextVar[_Turn | None] = ContextVar("turn", default=None)
+_turn: ContextVar[_CallLogState | None] = ContextVar("turn", default=None)
 
 
 class JsonLogHandler:
@@ -87,7 +87,7 @@ class JsonLogHandler:
         self._scrub = scrub
         self._wire: StdoutWriter | None = None
         self._lock = threading.Lock()
-        self._turns: list[_Turn] = []
+        self._turns: list[_CallLogState] = []
         self._ended: deque[Callable[[str], str]] = deque(maxlen=_REMEMBERED)
         self._said: _Said = {}
 
@@ -124,7 +124,7 @@ class JsonLogHandler:
     @contextmanager
     def call(self) -> Iterator[None]:
         """Provide a call's own secrets and warning counts for the duration of the block."""
-        turn = _Turn()
+        turn = _CallLogState()
         with self._lock:
             self._turns.append(turn)
         _turn.set(turn)

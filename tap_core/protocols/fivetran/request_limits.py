@@ -69,7 +69,7 @@ class RequestTooLargeError(Exception):
 
 
 @dataclass(eq=False, slots=True)
-class _Turn:
+class _ReceivingCall:
     """A call that is receiving its request, until ``until`` if other calls wait."""
 
     context: Any
@@ -83,8 +83,8 @@ class RequestReceiver:
     def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
         self._changed = threading.Condition()
-        self._now: _Turn | None = None
-        self._slow: _Turn | None = None
+        self._now: _ReceivingCall | None = None
+        self._slow: _ReceivingCall | None = None
         self._held = 0
 
     @contextmanager
@@ -99,7 +99,7 @@ class RequestReceiver:
             RequestTooLargeError: All calls together would hold too much memory.
             ValueError, DecodeError: The bytes are not a valid message of this class.
         """
-        turn = _Turn(context)
+        turn = _ReceivingCall(context)
         self._await(turn)
         try:
             data = next(requests, b"")
@@ -133,23 +133,23 @@ class RequestReceiver:
             " the other calls have ended, or send less."
         )
 
-    def _await(self, turn: _Turn) -> None:
+    def _await(self, turn: _ReceivingCall) -> None:
         with self._changed:
             while self._now is not None:
                 left = self._now.until - time.monotonic()
                 if self._now.has_arrived or left > 0:
                     self._changed.wait(None if self._now.has_arrived else left)
                 else:
-                    self._put_aside(self._now)
+                    self._demote_slow_call(self._now)
             turn.until = time.monotonic() + _PATIENCE_SECONDS
             self._now = turn
 
-    def _arrived(self, turn: _Turn) -> None:
+    def _arrived(self, turn: _ReceivingCall) -> None:
         """Mark a request as received, so that its client no longer delays other calls."""
         with self._changed:
             turn.has_arrived = True
 
-    def _put_aside(self, turn: _Turn) -> None:
+    def _demote_slow_call(self, turn: _ReceivingCall) -> None:
         """Let the next call receive; one slow call continues, further ones are cancelled."""
         self._now = None
         slow = self._slow
@@ -161,7 +161,7 @@ class RequestReceiver:
         turn.until = time.monotonic() + _SLOW_SECONDS
         self._slow = turn
 
-    def _end(self, turn: _Turn) -> None:
+    def _end(self, turn: _ReceivingCall) -> None:
         with self._changed:
             if self._now is turn:
                 self._now = None

@@ -85,7 +85,7 @@ _NO_ZONE: Final = "timestamp_without_timezone"
 def to_column_type(schema: Any) -> ColumnType:
     """Return the column type of a property with a schema."""
     variants = list(split_variants(schema))
-    found = {_one(kind, variant) for kind, variant in variants}
+    found = {_get_column_type(kind, variant) for kind, variant in variants}
     if len(found) == 1:
         return found.pop()
     if {kind for kind, _ in variants} == {"string"}:
@@ -111,7 +111,7 @@ def _common(found: set[ColumnType]) -> ColumnType | None:
     return _common_decimal(list(found)) if types <= {*_RANKS, DataType.DECIMAL} else None
 
 
-def _one(kind: str, schema: _Schema) -> ColumnType:
+def _get_column_type(kind: str, schema: _Schema) -> ColumnType:
     """Return the column type for values of one JSON type."""
     if kind == "boolean":
         return ColumnType(DataType.BOOLEAN)

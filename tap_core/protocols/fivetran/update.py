@@ -94,7 +94,7 @@ def update(
     """
     backlog = BoundedByteQueue()
     call.on_end(backlog.leave)
-    job = _Job(make_tap, request, call, backlog, told)
+    job = _UpdateJob(make_tap, request, call, backlog, told)
     work = copy_context().run  # the log identifies the call by its context
     threading.Thread(target=work, args=(job.run,), name="fivetran-update", daemon=True).start()
     try:
@@ -103,7 +103,7 @@ def update(
         backlog.leave()
 
 
-class _Job:
+class _UpdateJob:
     """The sync of one call, in a separate thread."""
 
     def __init__(
@@ -171,13 +171,13 @@ def _resume(tap: TapProtocol, state: dict[str, Any]) -> None:
     """Load a state; parent streams of newly selected child streams restart."""
     found = state.get("bookmarks")
     bookmarks: dict[str, Any] = found if isinstance(found, dict) else {}
-    kept = retained_bookmarks(bookmarks, tap.streams, _begins)
+    kept = retained_bookmarks(bookmarks, tap.streams, _is_restarted)
     tap.load_state({**state, "bookmarks": kept})
-    for name, before in find_previously_sent(bookmarks, tap.streams, _begins).items():
+    for name, before in find_previously_sent(bookmarks, tap.streams, _is_restarted).items():
         tap.streams[name].sent_before = before
 
 
-def _begins(stream: Any, state: Any) -> bool:
+def _is_restarted(stream: Any, state: Any) -> bool:
     """Return True if a stream has no state, or is truncated before each read."""
     truncates = stream.emit_activate_version_messages
     return state is None or (stream.replication_method == REPLICATION_FULL_TABLE and truncates)

@@ -389,7 +389,7 @@ def _listen(target_class: type[TargetPlugin], config: Sequence[str], file_input:
         config=given.config, parse_env_config=given.parse_env, validate_config=True
     )
     target.config_args = given.args
-    with _opened(file_input) as source:
+    with _opened_input(file_input) as source:
         code = target.listen(source)
     if code:
         raise typer.Exit(code)
@@ -408,7 +408,7 @@ def _text(
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
+def _opened_input(path: str) -> Iterator[BinaryIO]:
     if not path or path == "-":
         yield sys.stdin.buffer
         return

@@ -73,7 +73,7 @@ def write_files(
         files = [_data_file(path) for path in found]
         written = sum(file.rows for file in files)
         check_count(table, count(written), written)
-        return [_moved(file, folder) for file in files if file.rows]
+        return [_move_file(file, folder) for file in files if file.rows]
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -126,7 +126,7 @@ def _data_file(path: Path) -> DataFile:
     return DataFile(path, row_count(path), status.st_size, modified, delta_statistics(path))
 
 
-def _moved(file: DataFile, folder: Path) -> DataFile:
+def _move_file(file: DataFile, folder: Path) -> DataFile:
     path = file.path.rename(folder / file.path.name)
     return DataFile(path, file.rows, file.size, file.modified, file.statistics)
 

@@ -101,7 +101,7 @@ _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
 
 @dataclass
-class _Known:
+class _TableState:
     """State of one table during a run.
 
     ``id`` is the Delta id at first sight. ``newest`` is the newest commit metadata, once it was
@@ -127,7 +127,7 @@ class DeltaWriter:
     keeps_batch = True
 
     def __init__(self) -> None:
-        self._tables: defaultdict[str, _Known] = defaultdict(_Known)
+        self._tables: defaultdict[str, _TableState] = defaultdict(_TableState)
         self._has_own_settings: bool | None = None
 
     def can_widen(self, old: str, new: str) -> bool:

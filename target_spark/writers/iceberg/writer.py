@@ -82,7 +82,7 @@ from target_spark.writers.scd2 import (
 from target_spark.writers.sql import (
     as_initial_rows,
     build_alter_statements,
-    ended,
+    build_end_values,
     get_columns,
     spark_conf,
     version_delete_condition,
@@ -112,7 +112,7 @@ _REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException
 
 
 @dataclass
-class _Known:
+class _TableState:
     """State of one table during a run.
 
     ``uuid`` is the Iceberg uuid at first sight. ``newest`` is the newest commit metadata, once it
@@ -141,7 +141,7 @@ class IcebergWriter:
     keeps_batch = False
 
     def __init__(self) -> None:
-        self._tables: defaultdict[str, _Known] = defaultdict(_Known)
+        self._tables: defaultdict[str, _TableState] = defaultdict(_TableState)
 
     def can_widen(self, old: str, new: str) -> bool:
         """Return True if Iceberg can change a column's type (as DDL) in place."""
@@ -298,7 +298,9 @@ class IcebergWriter:
 
         def write(ref: str, marker: str) -> None:
             how = Merge(
-                ref, version_delete_condition(retirement), [Matched(ended(retirement) or None)]
+                ref,
+                version_delete_condition(retirement),
+                [Matched(build_end_values(retirement) or None)],
             )
             with spark_conf(spark, {_SETTING: marker}):
                 how.run(spark.sql("SELECT 1"))
