@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, Any, Final
 
-from tap_core.limits.memory import Bound, InputTooLargeError, format_size
+from tap_core.limits.memory import MIB, Bound, InputTooLargeError, format_size
 from tap_core.parsing.varints import read_varint
 
 __all__ = ["check_pages"]
 
-_PAGE: Final = 8
+_PAGE: Final = 32
 """The factor on the bound per page: 128 MiB for `target-spark`. Some writers use 100 MB pages."""
+
+_MAX_PAGE_BYTES: Final = 512 * MIB
 
 _PAGES: Final = 1_000_000
 """The maximum number of pages per file; reading their headers takes about 20 seconds."""
@@ -55,7 +57,7 @@ def check_pages(
         TooLargeError: a page is too large, or the file has too many pages.
         ValueError: a page header cannot be parsed.
     """
-    most, count = _PAGE * bound.most, 0
+    most, count = min(_PAGE * bound.most, max(_MAX_PAGE_BYTES, 8 * bound.most)), 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
             is_small = trusts_footer and column.total_uncompressed_size <= most

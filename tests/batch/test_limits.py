@@ -224,7 +224,7 @@ def test_a_page_of_parquet_has_a_largest_size(tmp_path, version, compression):
     parquet.write_table(table, path, data_page_size=1 << 30, write_batch_size=1 << 20, **how)
     told = refused(path, "parquet", limits=limits)
     assert told.startswith("column 'x' has a page that unpacks to 5")
-    assert "more than 80,000 bytes; raise the setting batch_max_line_bytes" in told
+    assert "more than 320,000 bytes; raise the setting batch_max_line_bytes" in told
 
 
 def test_a_file_of_very_many_pages_is_refused(tmp_path, monkeypatch):

@@ -218,7 +218,7 @@ def test_nothing_is_beside_a_dictionary_or_a_lone_resource():
         def __str__(self):
             return "a lone resource"
 
-    with pytest.raises(ValueError, match="beside 'a lone resource'"):
+    with pytest.raises(ValueError, match="no folder of 'a lone resource'"):
         resolve_sibling(Lone(), "b.json")  # type: ignore[arg-type]
 
 

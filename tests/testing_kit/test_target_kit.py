@@ -52,7 +52,7 @@ def test_suites_files_and_fixtures_of_the_author_take_part(targets: Run) -> None
         "test_target_own_file": "passed",
         "test_target_lacks_its_file": "failed",
     }
-    assert "should hold the test's messages" in targets.said
+    assert "must contain the test's messages" in targets.said
 
 
 @pytest.mark.peer
