@@ -428,10 +428,8 @@ def test_memory_stays_small_whatever_comes(tmp_path: Path) -> None:
 
 
 @pytest_spark
-@pytest.mark.parametrize(
-    "length, count",
-    [(1 << 20, 230), pytest.param(15 << 20, 12, marks=pytest.mark.thorough)],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("length, count", [(1 << 20, 230), (15 << 20, 12)])
 def test_large_rows_take_no_more_than_600_megabytes(
     tmp_path: Path, length: int, count: int
 ) -> None:
