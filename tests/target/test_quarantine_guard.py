@@ -143,7 +143,9 @@ def test_rows_of_other_versions_stay_where_none_of_this_run_fit(
         assert delta.states == []
         assert delta.rows("a", "id") == [(1,)]
         assert state_in(delta, "a") == '{"at": 1}'
-        assert any("rows of other versions are not deleted" in note for note in delta.counts("a")["notes"])
+        assert any(
+            "rows of other versions are not deleted" in note for note in delta.counts("a")["notes"]
+        )
 
 
 def test_versions_that_could_not_end_are_said_though_later_rows_fit(delta: Warehouse) -> None:
