@@ -1,9 +1,9 @@
-"""Batch files that are looked through before Spark reads them, wherever they are.
+"""Batch files are checked before Spark reads them, and downloaded first if they are remote.
 
-Invariant: with a Spark on this machine, what was looked through is what is read. A file at an
-address is copied to the spool by Hadoop's own file systems, and the copy is read; a cluster reads
-the address, and the copy goes at once. A Spark that is reached through Spark Connect lends no file
-systems: files at addresses are the business of its server's memory.
+Invariant: with Spark on this machine, the file that was checked is the file that is read. Hadoop's
+file systems copy a file at an address to the spool folder, and Spark reads the copy. On a cluster
+the copy is deleted after the check and the executors read the address. Through Spark Connect there
+is no access to Hadoop's file systems, so files at addresses are not checked.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ if TYPE_CHECKING:
 __all__ = ["downloaded_files"]
 
 _AT_ONCE: Final = 8
-"""Files that are copied side by side: a storage answers late, however small a file is."""
+"""Maximum number of parallel downloads; the latency of a storage is high even for small files."""
 
 
 @contextmanager
 def downloaded_files(
     spark: SparkSession, files: Sequence[BatchFile], folder: SpoolFolder, limits: FileLimits
 ) -> Iterator[list[BatchFile]]:
-    """Give the files with the copies that Spark is to read; none is left afterwards.
+    """Yield the checked files, with the paths of local copies; delete the copies at the end.
 
     Raises:
-        FilesError: a file is not there, broken, or holds more than the limits allow.
+        FilesError: a file is missing, broken, or holds more than the limits allow.
         DiskFullError: there is no room for the copies.
     """
     place = folder.new_path("files")
     try:
-        copies = _look_through(spark, files, place, limits)
+        copies = _check_files(spark, files, place, limits)
         yield [replace(file, copy=copies.get(get_file_key(file.address), "")) for file in files]
     finally:
         rmtree(place, ignore_errors=True)
 
 
-def _look_through(
+def _check_files(
     spark: SparkSession, files: Sequence[BatchFile], place: Path, limits: FileLimits
 ) -> Mapping[str, str]:
-    """Look at each file once; return the addresses of the copies that stay, by its key."""
+    """Check each file once; return the paths of the copies to read, by the key of the file."""
     away: list[BatchFile] = []
     for file in {get_file_key(file.address): file for file in files}.values():
         if to_local_folder(file.address) is None:
@@ -77,7 +77,9 @@ def _look_through(
     with full, ThreadPoolExecutor(_AT_ONCE) as pool:
         for start in range(0, len(away), _AT_ONCE):
             some = away[start : start + _AT_ONCE]
-            for file in pool.map(partial(_copied, spark, place), range(start, len(away)), some):
+            for file in pool.map(
+                partial(_download_file, spark, place), range(start, len(away)), some
+            ):
                 with reading_files([file]):
                     check_size(file, limits)
                 if stays:
@@ -87,8 +89,8 @@ def _look_through(
     return copies
 
 
-def _copied(spark: SparkSession, place: Path, number: int, file: BatchFile) -> BatchFile:
-    """Return a file with its copy, whose name ends as the file's: Spark tells a packing by it."""
+def _download_file(spark: SparkSession, place: Path, number: int, file: BatchFile) -> BatchFile:
+    """Return a file with its copy; the suffix is kept, since Spark detects compression by it."""
     path = place / f"{number}{file.packing}"
     with reading_files([file]):
         try:
