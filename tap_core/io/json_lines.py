@@ -18,7 +18,7 @@ import msgspec
 from tap_core.events import SchemaEvent
 from tap_core.exceptions import InvalidInputLine, UndeclaredRecordError
 from tap_core.limits.environment import Limit
-from tap_core.limits.memory import MIB, format_size
+from tap_core.limits.memory import MIB, Bound, InputTooLargeError, format_size
 from tap_core.redaction.row_values import are_rows_shown, describe_value
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "NonFiniteFilter",
     "RecordCheck",
     "check_record",
+    "check_state_size",
     "check_text",
     "describe_decode_error",
     "excerpt",
@@ -77,6 +78,9 @@ _decode_kind: Final = msgspec.json.Decoder(_MessageType).decode
 
 LINE_BYTES: Final = Limit("TAP_CORE_LINE_BYTES", 64 * MIB)
 """The most bytes of one line: a record or a state."""
+
+_STATE_SHARE: Final = 2
+"""A state may have half a line's bytes: it is copied several times, and decoded as a whole once."""
 
 
 class LineSplitter:
@@ -272,3 +276,18 @@ def check_record(
     """
     if fault := check(described, body):
         raise UndeclaredRecordError(f"Line {line} is a record of stream {stream}, {fault}")
+
+
+def check_state_size(state: bytes, line: int) -> None:
+    """Check the size of a state and of its values, since a target copies and decodes it.
+
+    A state may have half the bytes of a line.
+
+    Raises:
+        InvalidInputLine: The state is too large; ``line`` is its line number.
+    """
+    bound = Bound(LINE_BYTES.whole // _STATE_SHARE, LINE_BYTES.variable)
+    try:
+        bound.check(state, "the state")
+    except InputTooLargeError as error:
+        raise InvalidInputLine(f"Line {line}: {error}") from None

@@ -20,7 +20,11 @@ from tap_core.events import (
     StreamId,
     StreamStatus,
 )
-from tap_core.exceptions import RecordsWithoutSchemaException, TruncatedInputLine
+from tap_core.exceptions import (
+    InvalidInputLine,
+    RecordsWithoutSchemaException,
+    TruncatedInputLine,
+)
 from tap_core.protocols.airbyte.reader import AirbyteReader, ExpectedStream, get_stream_id
 
 A, B, C = StreamId("a"), StreamId("b"), StreamId("a", "other")
@@ -358,3 +362,12 @@ def test_a_record_that_is_nested_too_deeply_is_a_text_and_is_not_left_out() -> N
     assert isinstance(rows, Rows)
     assert rows.rows == [json.dumps(data).encode()]
     assert not any(isinstance(event, Checkpoint) for event in others)
+
+
+@pytest.mark.parametrize("values", [b"[],", b'"%b",' % (b"x" * 2_000)])
+def test_a_state_without_end_is_refused_before_it_is_read(values: bytes) -> None:
+    """SEC13: the error names the line and the variable."""
+    rows = values * (40_000_000 // len(values))
+    message = b'{"type":"STATE","state":{"type":"LEGACY","data":[%b1]}}\n' % rows
+    with pytest.raises(InvalidInputLine, match=r"^Line 1: the state .*TAP_CORE_LINE_BYTES"):
+        decode(message)

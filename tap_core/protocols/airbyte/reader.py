@@ -48,6 +48,7 @@ from tap_core.io.json_lines import (
     NonFiniteFilter,
     RecordCheck,
     check_record,
+    check_state_size,
     check_text,
     describe_decode_error,
     excerpt,
@@ -405,6 +406,7 @@ class AirbyteReader:
     def _said(self, message: _State | _Trace | _Log) -> Iterator[Event]:
         if isinstance(message, _State):
             state = bytes(message.state)
+            check_state_size(state, self._lines_read)
             if state[0] == _OPEN_BRACE:
                 scope = get_stream_id(state)
                 yield Checkpoint(state, scope and self._stream(scope.name, scope.namespace))

@@ -46,6 +46,7 @@ from tap_core.io.json_lines import (
     NonFiniteFilter,
     RecordCheck,
     check_record,
+    check_state_size,
     check_text,
     describe_decode_error,
     excerpt,
@@ -113,9 +114,6 @@ _decode: Final[Callable[[bytes], _Message]] = msgspec.json.Decoder(_Message).dec
 _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _SCHEMA_SHARE: Final = 4
 """A schema may take a quarter of a line's maximum: decoded, it takes several times the memory."""
-
-_STATE_SHARE: Final = 2
-"""A state may have half of them: it is copied several times, and read as a whole once."""
 
 _ENCODING_BYTES: Final = 1 << 16
 """Maximum size of a batch encoding; the names of a format and a compression need far less."""
@@ -263,7 +261,9 @@ class SingerReader:
     def _event(self, message: _Schema | _State | _ActivateVersion | _Batch) -> Event:
         """Convert a message other than a record to an event."""
         if isinstance(message, _State):
-            return Checkpoint(self._state(message))
+            state = bytes(message.value)
+            check_state_size(state, self._lines_read)
+            return Checkpoint(state)
         stream = self._stream(message.stream)
         if isinstance(message, _Schema):
             schema = self._schema(message)
@@ -282,14 +282,6 @@ class SingerReader:
                 " batch_config from its settings), or set strict to false."
             )
         return self._files(stream, message)
-
-    def _state(self, message: _State) -> bytes:
-        text = bytes(message.value)
-        try:
-            Bound(LINE_BYTES.whole // _STATE_SHARE, LINE_BYTES.variable).check(text, "the state")
-        except InputTooLargeError as error:
-            raise InvalidInputLine(f"Line {self._lines_read}: {error}") from None
-        return text
 
     def _schema(self, message: _Schema) -> dict[str, Any]:
         text = bytes(message.schema)
