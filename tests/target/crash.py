@@ -26,7 +26,7 @@ from pathlib import Path
 
 from target_spark.spark.jars import format_conf
 from target_spark.spark.session import Session, SparkSettings
-from tests.target.crash_life import Life
+from tests.target.crash_life import KILLS, VICTIMS, Life
 
 __all__ = ["MODES", "main"]
 
@@ -90,14 +90,15 @@ class Campaign:
 
     def _is_due(self, pair: tuple[str, str]) -> bool:
         counts = self.deaths[pair]
-        return sum(counts[who] for who in ("python", "jvm", "both")) < self.given.kills
+        return sum(counts[who] for who in KILLS) < self.given.kills
 
     def _is_over(self) -> bool:
         return time.monotonic() - self.started >= 60 * self.given.minutes
 
     def _live(self, form: str, mode: str, seed: str) -> None:
         with tempfile.TemporaryDirectory(prefix="crash-") as folder:
-            life = Life(self.session, Path(folder), form, mode, seed)
+            victims = KILLS if self.given.only_kills else VICTIMS
+            life = Life(self.session, Path(folder), form, mode, seed, victims=victims)
             started = time.monotonic()
             try:
                 life.live(self.given.deaths, self.given.copies)
@@ -121,6 +122,7 @@ def main() -> int:
     parser.add_argument("--base", default=str(int(time.time())), help="what seeds are made of")
     parser.add_argument("--deaths", type=int, default=3, help="in each life")
     parser.add_argument("--copies", type=int, default=4, help="of the warehouse before each death")
+    parser.add_argument("--only-kills", action="store_true", help="no other way to die")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Told to end."))
     iceberg = format_conf("iceberg", {}, (), metadata.version("pyspark"))

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["Life"]
 
 ROWS, KEYS, FLUSHES, STATE_EVERY = 240, 37, (20, 40), 7
-VICTIMS = ("python", "python", "jvm", "jvm", "both", "both", "tap", "term", "twice")
+KILLS = ("python", "jvm", "both")
+VICTIMS = (*KILLS, *KILLS, "tap", "term", "twice")
 """Killed, or the tap dies in the middle of a line, or the target is told to end, once or twice."""
 
 ENDS = {
@@ -85,6 +86,7 @@ class Life:
     mode: str
     seed: str
     settings: dict[str, Any] = field(default_factory=dict)
+    victims: Sequence[str] = VICTIMS
     log: list[str] = field(default_factory=list)
     deaths: Counter[str] = field(default_factory=Counter)
     sent: Counter[int] = field(default_factory=Counter)
@@ -195,7 +197,7 @@ class Life:
 
     def _die(self, copies: int) -> None:
         """Start, copy the warehouse here and there, die at some moment."""
-        victim = self.chance.choice(VICTIMS)
+        victim = self.chance.choice(self.victims)
         before = self._generations() if victim == "tap" and self.mode == "overwrite" else None
         run = self._start(dying=victim == "tap")
         started = time.monotonic()
