@@ -19,8 +19,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tap_core import metrics
-from tap_core.compat.author_overrides import StreamOverrides
-from tap_core.exceptions import DiscoveryError
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE as REPLICATION_FULL_TABLE
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL as REPLICATION_INCREMENTAL
 from tap_core.singerlib.catalog import REPLICATION_LOG_BASED as REPLICATION_LOG_BASED
@@ -33,7 +31,7 @@ from tap_core.singerlib.catalog import (
 )
 from tap_core.state.replication_key import parse_path
 from tap_core.streams.declarations import (
-    apply_input_catalog,
+    StreamDeclarations,
     get_stream_metadata,
     has_datetime_replication_key,
     load_schema,
@@ -53,15 +51,15 @@ from tap_core.streams.state import (
     advance_bookmark,
     finalize_partitions,
     finalize_state,
+    finalize_with_children,
     get_partition_state,
-    get_partitions_in_state,
     get_stream_state,
     make_key_comparator,
     make_state_manager,
     parse_state_datetime,
 )
 from tap_core.sync.batch_messages import BATCH_HOOKS, iterate_processed_records
-from tap_core.sync.child_streams import sync_child_contexts, sync_children
+from tap_core.sync.child_streams import require_child_contexts, sync_child_contexts, sync_children
 from tap_core.sync.compat_path import abort_sync, check_record_limit, sync_records_with_hooks
 from tap_core.sync.engine import sync_stream
 from tap_core.sync.estimates import emit_stream_estimate
@@ -77,7 +75,6 @@ if TYPE_CHECKING:
     from tap_core.state.document import StateDocument
     from tap_core.state.manager import StreamStateManager
     from tap_core.sync.interfaces import SyncTap
-    from tap_core.sync.plan import Plan
     from tap_core.types import Context, JsonSchema, Record, StrPath, TapState
 
 __all__ = [
@@ -89,7 +86,7 @@ __all__ = [
 ]
 
 
-class Stream(StreamOverrides, abc.ABC):
+class Stream(StreamDeclarations, abc.ABC):
     """Base class of a stream of records.
 
     Define ``name``, ``schema``, ``primary_keys`` and, for incremental syncs, ``replication_key``,
@@ -153,8 +150,6 @@ class Stream(StreamOverrides, abc.ABC):
     """True if one process must read all contexts, because the source counts the stream's jobs."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
-    _state_partitioning_keys: Sequence[str] | None = None
-    _state_manager: StreamStateManager | None = None
     _stream_version: int | None = None
     _stream_maps: list[StreamMap] | None = None
     _origin: Stream | None = None
@@ -193,71 +188,14 @@ class Stream(StreamOverrides, abc.ABC):
         self.forced_replication_method: str | None = None
         self._tap_input_catalog: Catalog | None = None
         self._input_schema: JsonSchema | None = None
-        self._replication_key: str | None = None
-        self._primary_keys: Sequence[str] | None = None
         self._metadata: MetadataMapping | None = None
         self._mask: SelectionMask | None = None
-        self._plan: Plan | None = None
         self._schema_filepath: Path | None = None
-        self._schema: JsonSchema | None = None
         if source := schema or self.schema_filepath:
             self._schema, path = load_schema(self.name, source)
             self._schema_filepath = path or self._schema_filepath
 
     # Declarations
-
-    @property
-    def schema(self) -> JsonSchema:
-        """JSON Schema of the records, as a dict.
-
-        Set it as a class attribute, pass it to the constructor, or override the property if the
-        schema depends on the source. There is no default.
-
-        Raises:
-            DiscoveryError: No schema was provided.
-
-        Example:
-            schema = th.PropertiesList(th.Property("id", th.IntegerType)).to_dict()
-        """
-        if self._schema is None:
-            msg = f"The schema for stream '{self.name}' was not provided"
-            raise DiscoveryError(msg)
-        return self._schema
-
-    @property
-    def primary_keys(self) -> Sequence[str]:
-        """Names of the properties that identify a record, as a sequence of strings.
-
-        The default is empty: targets then append rows instead of merging them. Set it as a class
-        attribute; an input catalog replaces it.
-
-        Example:
-            primary_keys = ("account_id", "id")
-        """
-        return self._primary_keys or []
-
-    @primary_keys.setter
-    def primary_keys(self, new_value: Sequence[str]) -> None:
-        self._primary_keys = new_value
-        self._plan = None
-
-    @property
-    def replication_key(self) -> str | None:
-        """Name of the property that grows with every change of a record, as a string.
-
-        Without a key (None, the default) the stream is FULL_TABLE. With a key it is INCREMENTAL:
-        the greatest value is stored in the state, and `get_starting_replication_key_value` returns
-        it in the next sync. An input catalog replaces the key.
-
-        Example:
-            replication_key = "updated_at"
-        """
-        return self._replication_key or None
-
-    @replication_key.setter
-    def replication_key(self, new_value: str | None) -> None:
-        self._replication_key = new_value
-        self._plan = None
 
     @property
     def replication_path(self) -> tuple[str, ...]:
@@ -270,18 +208,6 @@ class Stream(StreamOverrides, abc.ABC):
         return parse_path(key, self.effective_schema) if key else ()
 
     @property
-    def replication_method(self) -> str:
-        """FULL_TABLE, INCREMENTAL or LOG_BASED.
-
-        The method is the forced one, else INCREMENTAL if the stream has a replication key, else
-        FULL_TABLE.
-        """
-        key = require_single_key(self.name, self.replication_key)
-        if self.forced_replication_method:
-            return str(self.forced_replication_method)
-        return REPLICATION_INCREMENTAL if key else REPLICATION_FULL_TABLE
-
-    @property
     def is_timestamp_replication_key(self) -> bool:
         """True if the schema declares the replication key with format ``date-time``.
 
@@ -289,55 +215,6 @@ class Stream(StreamOverrides, abc.ABC):
             InvalidReplicationKeyException: The replication key is not in the schema.
         """
         return has_datetime_replication_key(self)
-
-    @property
-    def state_partitioning_keys(self) -> Sequence[str] | None:
-        """Context keys that identify a bookmark, as a sequence of strings.
-
-        None (the default) uses the whole context, so that each context has a bookmark. An empty
-        list
-        keeps a single bookmark for the stream. With any value but None the stream's state is
-        handled
-        as unsorted.
-        """
-        return self._state_partitioning_keys
-
-    @state_partitioning_keys.setter
-    def state_partitioning_keys(self, new_value: Sequence[str] | None) -> None:
-        self._state_partitioning_keys = new_value
-        self._state_manager = None
-
-    @property
-    def is_sorted(self) -> bool:
-        """True if records arrive in ascending order of the replication key; False by default.
-
-        Set it to True if the source guarantees the order: an interrupted sync then resumes at its
-        last record. A record out of order is an error, unless `check_sorted` is False.
-
-        Example:
-            is_sorted = True
-        """
-        return False
-
-    @property
-    def check_sorted(self) -> bool:
-        """True if a record out of order in a sorted stream is an error; True by default."""
-        return True
-
-    @property
-    def partitions(self) -> list[dict[str, Any]] | None:
-        """Contexts that the stream is synced for, one after the other, as a list of dicts or None.
-
-        The default returns the contexts in the state. Override it to read the stream once for each
-        of several values, such as accounts or regions. Each context has its own bookmark, unless
-        `state_partitioning_keys` combines several.
-
-        Example:
-            @property
-            def partitions(self):
-                return [{"region": region} for region in self.config["regions"]]
-        """
-        return get_partitions_in_state(self)
 
     def keeps_partition(self, context: Context) -> bool:  # noqa: ARG002 - for overrides
         """Return True if the state keeps a partition that the source no longer returns.
@@ -426,7 +303,18 @@ class Stream(StreamOverrides, abc.ABC):
         """
         self._tap_input_catalog = catalog
         self._plan = self._metadata = self._mask = None
-        apply_input_catalog(self, catalog)
+        entry = catalog.get_stream(self.name)
+        if entry is None:
+            return
+        root = entry.metadata.get(())
+        keys = getattr(root, "table_key_properties", None)
+        key = getattr(root, "replication_key", None)
+        method = getattr(root, "forced_replication_method", None)
+        self.primary_keys = entry.key_properties or keys or ()
+        self.replication_key = entry.replication_key or key
+        if method := entry.replication_method or method:
+            self.forced_replication_method = method
+        self._input_schema = entry.schema.to_dict()
 
     @property
     def _singer_catalog_entry(self) -> CatalogEntry:
@@ -510,15 +398,7 @@ class Stream(StreamOverrides, abc.ABC):
                 return {"user_id": record["id"]}
         """
         if context is None:
-            for child in self.child_streams:
-                if child.state_partitioning_keys is None:
-                    parent = type(self).__name__
-                    msg = (
-                        f"'{self.name}' has the child stream '{child.name}', but no definition of"
-                        f" the context that a record gives it. Define {parent}.get_child_context(),"
-                        f" or {type(child).__name__}.state_partitioning_keys."
-                    )
-                    raise NotImplementedError(msg)
+            require_child_contexts(self)
         return context or record
 
     def generate_child_contexts(
@@ -729,14 +609,8 @@ class Stream(StreamOverrides, abc.ABC):
         """Promote the progress markers of this stream and its selected children to bookmarks."""
         if state:
             self._finalize_state(state)
-        else:
-            for child in self.child_streams:
-                if child.selected:
-                    child.finalize_state_progress_markers()
-            if not self.selected:
-                return
-            self._tap.run.settle()
-            self.state_manager.finalize_progress_markers(state=state, partitions=self.partitions)
+        elif not finalize_with_children(self):
+            return
         self._write_state_message()
 
     # Hooks of the engine for streams that read a context in windows or slices

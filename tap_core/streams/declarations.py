@@ -1,20 +1,29 @@
-"""Schema source, Singer metadata and catalog entry of a stream.
+"""Declarations of a stream: properties that authors set, schema source, metadata, catalog entry.
 
-`tap_core.Stream` delegates to these functions. They read the stream's declarations and the input
-catalog; they pull no records and write no messages.
+`tap_core.Stream` inherits the properties and delegates to the functions. They read the author's
+declarations and the input catalog; they pull no records and write no messages. Setting a property
+that the compiled plan depends on discards the plan.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from copy import copy
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tap_core.exceptions import InvalidReplicationKeyException, SingerSDKDeprecationWarning
+from tap_core.compat.author_overrides import MYPY, AuthorProperty
+from tap_core.exceptions import (
+    DiscoveryError,
+    InvalidReplicationKeyException,
+    SingerSDKDeprecationWarning,
+)
 from tap_core.singerlib.catalog import (
+    REPLICATION_FULL_TABLE,
+    REPLICATION_INCREMENTAL,
     Breadcrumb,
     Catalog,
     CatalogEntry,
@@ -23,20 +32,178 @@ from tap_core.singerlib.catalog import (
     Schema,
 )
 from tap_core.state.replication_key import get_definition, parse_path
+from tap_core.streams.state import get_partitions_in_state
+from tap_core.types import JsonSchema
 from tap_core.typing.inspect import is_datetime_type
 
 if TYPE_CHECKING:
-    from tap_core.streams.core import Stream
-    from tap_core.types import JsonSchema
+    from tap_core.state.manager import StreamStateManager
+    from tap_core.sync.interfaces import SyncStream, SyncTap
+    from tap_core.sync.plan import Plan
 
 __all__ = [
-    "apply_input_catalog",
+    "StreamDeclarations",
+    "StreamProperties",
     "get_stream_metadata",
     "has_datetime_replication_key",
     "load_schema",
     "make_catalog_entry",
     "require_single_key",
 ]
+
+
+class StreamProperties:
+    """Properties of a stream that authors replace by a plain value or override."""
+
+    name: str
+    forced_replication_method: str | None
+    parent_stream_type: ClassVar[Any]
+    _tap: SyncTap
+    _plan: Plan | None = None
+    _primary_keys: Sequence[str] | None = None
+    _replication_key: str | None = None
+    _schema: JsonSchema | None = None
+    _state_manager: StreamStateManager | None = None
+    _state_partitioning_keys: Sequence[str] | None = None
+
+    @property
+    def schema(self) -> JsonSchema:
+        """JSON Schema of the records, as a dict.
+
+        Set it as a class attribute, pass it to the constructor, or override the property if the
+        schema depends on the source. There is no default.
+
+        Raises:
+            DiscoveryError: No schema was provided.
+
+        Example:
+            schema = th.PropertiesList(th.Property("id", th.IntegerType)).to_dict()
+        """
+        if self._schema is None:
+            msg = f"The schema for stream '{self.name}' was not provided"
+            raise DiscoveryError(msg)
+        return self._schema
+
+    @property
+    def primary_keys(self) -> Sequence[str]:
+        """Names of the properties that identify a record, as a sequence of strings.
+
+        The default is empty: targets then append rows instead of merging them. Set it as a class
+        attribute; an input catalog replaces it.
+
+        Example:
+            primary_keys = ("account_id", "id")
+        """
+        return self._primary_keys or []
+
+    @primary_keys.setter
+    def primary_keys(self, new_value: Sequence[str]) -> None:
+        self._primary_keys = new_value
+        self._plan = None
+
+    @property
+    def replication_key(self) -> str | None:
+        """Name of the property that grows with every change of a record, as a string.
+
+        Without a key (None, the default) the stream is FULL_TABLE. With a key it is INCREMENTAL:
+        the greatest value is stored in the state, and `get_starting_replication_key_value` returns
+        it in the next sync. An input catalog replaces the key.
+
+        Example:
+            replication_key = "updated_at"
+        """
+        return self._replication_key or None
+
+    @replication_key.setter
+    def replication_key(self, new_value: str | None) -> None:
+        self._replication_key = new_value
+        self._plan = None
+
+    @property
+    def replication_method(self) -> str:
+        """FULL_TABLE, INCREMENTAL or LOG_BASED.
+
+        The method is the forced one, else INCREMENTAL if the stream has a replication key, else
+        FULL_TABLE.
+        """
+        key = require_single_key(self.name, self.replication_key)
+        if self.forced_replication_method:
+            return str(self.forced_replication_method)
+        return REPLICATION_INCREMENTAL if key else REPLICATION_FULL_TABLE
+
+    @property
+    def state_partitioning_keys(self) -> Sequence[str] | None:
+        """Context keys that identify a bookmark, as a sequence of strings.
+
+        None (the default) uses the whole context, so that each context has a bookmark. An empty
+        list
+        keeps a single bookmark for the stream. With any value but None the stream's state is
+        handled
+        as unsorted.
+        """
+        return self._state_partitioning_keys
+
+    @state_partitioning_keys.setter
+    def state_partitioning_keys(self, new_value: Sequence[str] | None) -> None:
+        self._state_partitioning_keys = new_value
+        self._state_manager = None
+
+    @property
+    def is_sorted(self) -> bool:
+        """True if records arrive in ascending order of the replication key; False by default.
+
+        Set it to True if the source guarantees the order: an interrupted sync then resumes at its
+        last record. A record out of order is an error, unless `check_sorted` is False.
+
+        Example:
+            is_sorted = True
+        """
+        return False
+
+    @property
+    def check_sorted(self) -> bool:
+        """True if a record out of order in a sorted stream is an error; True by default."""
+        return True
+
+    @property
+    def partitions(self) -> list[dict[str, Any]] | None:
+        """Contexts that the stream is synced for, one after the other, as a list of dicts or None.
+
+        The default returns the contexts in the state. Override it to read the stream once for each
+        of several values, such as accounts or regions. Each context has its own bookmark, unless
+        `state_partitioning_keys` combines several.
+
+        Example:
+            @property
+            def partitions(self):
+                return [{"region": region} for region in self.config["regions"]]
+        """
+        return get_partitions_in_state(self._tap.document, self.name)
+
+
+if MYPY or not TYPE_CHECKING:
+    StreamDeclarations = StreamProperties
+else:  # pyright accepts a plain value in place of a descriptor, but not in place of a property
+
+    class StreamDeclarations(StreamProperties):
+        """`StreamProperties` as pyright is shown them, with the same members."""
+
+        schema = AuthorProperty[JsonSchema]()
+        """JSON Schema of the records, as a dict."""
+        primary_keys = AuthorProperty[Sequence[str]]()
+        """Names of the properties that identify a record, as a sequence of strings."""
+        replication_key = AuthorProperty[str | None]()
+        """Name of the property that grows with every change of a record, as a string."""
+        replication_method = AuthorProperty[str]()
+        """FULL_TABLE, INCREMENTAL or LOG_BASED."""
+        state_partitioning_keys = AuthorProperty[Sequence[str] | None]()
+        """Context keys that identify a bookmark, as a sequence of strings."""
+        is_sorted = AuthorProperty[bool]()
+        """True if records arrive in ascending order of the replication key; False by default."""
+        check_sorted = AuthorProperty[bool]()
+        """True if a record out of order in a sorted stream is an error; True by default."""
+        partitions = AuthorProperty[Sequence[dict[str, Any]] | None]()
+        """Contexts that the stream is synced for, in this order, as a list of dicts or None."""
 
 
 def load_schema(stream_name: str, source: object) -> tuple[JsonSchema, Path | None]:
@@ -85,7 +252,7 @@ def require_single_key(stream_name: str, key: Any) -> str | None:
     )
 
 
-def has_datetime_replication_key(stream: Stream) -> bool:
+def has_datetime_replication_key(stream: SyncStream) -> bool:
     """Return True if the schema declares the replication key with format ``date-time``.
 
     Raises:
@@ -103,7 +270,7 @@ def has_datetime_replication_key(stream: Stream) -> bool:
     return is_datetime_type(definition)
 
 
-def get_stream_metadata(stream: Stream, catalog: Catalog | None) -> MetadataMapping:
+def get_stream_metadata(stream: SyncStream, catalog: Catalog | None) -> MetadataMapping:
     """Return the Singer metadata of the input catalog, else the standard metadata."""
     entry = catalog.get_stream(stream.tap_stream_id) if catalog else None
     if entry:
@@ -126,23 +293,7 @@ def get_stream_metadata(stream: Stream, catalog: Catalog | None) -> MetadataMapp
     return metadata
 
 
-def apply_input_catalog(stream: Stream, catalog: Catalog) -> None:
-    """Set the keys, the replication method and the schema of a stream from its catalog entry."""
-    entry = catalog.get_stream(stream.name)
-    if entry is None:
-        return
-    root = entry.metadata.get(())
-    keys = getattr(root, "table_key_properties", None)
-    key = getattr(root, "replication_key", None)
-    method = getattr(root, "forced_replication_method", None)
-    stream.primary_keys = entry.key_properties or keys or ()
-    stream.replication_key = entry.replication_key or key
-    if method := entry.replication_method or method:
-        stream.forced_replication_method = method
-    stream._input_schema = entry.schema.to_dict()
-
-
-def make_catalog_entry(stream: Stream) -> CatalogEntry:
+def make_catalog_entry(stream: SyncStream) -> CatalogEntry:
     """Return the catalog entry of a stream for discovery."""
     return CatalogEntry(
         tap_stream_id=stream.tap_stream_id,

@@ -25,7 +25,7 @@ from tap_core.sync.plan import get_plan, get_transforms, is_key_deselected, is_o
 
 if TYPE_CHECKING:
     from tap_core.batch.encodings import BaseBatchFileEncoding
-    from tap_core.streams.core import Stream
+    from tap_core.sync.interfaces import SyncStream
     from tap_core.types import Record
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-def generate_schema_messages(stream: Stream) -> Iterator[SchemaMessage]:
+def generate_schema_messages(stream: SyncStream) -> Iterator[SchemaMessage]:
     """Yield the SCHEMA messages of a stream, one for each output name."""
     for event in get_plan(stream).describes:
         yield SchemaMessage(
@@ -50,7 +50,7 @@ def generate_schema_messages(stream: Stream) -> Iterator[SchemaMessage]:
         )
 
 
-def generate_record_messages(stream: Stream, record: Record) -> Iterator[RecordMessage]:
+def generate_record_messages(stream: SyncStream, record: Record) -> Iterator[RecordMessage]:
     """Yield the RECORD messages of a record, which is pruned in place, conformed and mapped."""
     if is_key_deselected(stream):
         path = stream.replication_path
@@ -77,7 +77,7 @@ def generate_record_messages(stream: Stream, record: Record) -> Iterator[RecordM
 
 
 def generate_batch_messages(
-    stream: Stream, encoding: BaseBatchFileEncoding, manifest: list[str]
+    stream: SyncStream, encoding: BaseBatchFileEncoding, manifest: list[str]
 ) -> Iterator[SDKBatchMessage]:
     """Yield the BATCH messages of a list of files, one for each output name."""
     for event in get_plan(stream).describes:
@@ -85,20 +85,20 @@ def generate_batch_messages(
 
 
 def generate_activate_version_messages(
-    stream: Stream, version: int
+    stream: SyncStream, version: int
 ) -> Iterator[ActivateVersionMessage]:
     """Yield an ACTIVATE_VERSION message for each output name."""
     for event in get_plan(stream).describes:
         yield ActivateVersionMessage(event.stream.name, version)
 
 
-def write_messages(stream: Stream, messages: Iterable[Message]) -> None:
+def write_messages(stream: SyncStream, messages: Iterable[Message]) -> None:
     """Write messages through the tap's ``write_message``."""
     for message in messages:
         stream._tap.write_message(message)
 
 
-def write_schema_message(stream: Stream) -> None:
+def write_schema_message(stream: SyncStream) -> None:
     """Write the SCHEMA message of a stream, unless it is the one written last in this run."""
     if is_overridden(stream, "_generate_schema_messages") or is_overridden(
         stream._tap, "write_message"
@@ -109,7 +109,7 @@ def write_schema_message(stream: Stream) -> None:
             stream._tap.run.describe(event)
 
 
-def write_record_message(stream: Stream, record: Record) -> None:
+def write_record_message(stream: SyncStream, record: Record) -> None:
     """Write a record after the records before it."""
     if is_overridden(stream, "_generate_record_messages") or is_overridden(
         stream._tap, "write_message"

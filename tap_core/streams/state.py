@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from tap_core.state.document import StateDocument
-    from tap_core.streams.core import Stream
+    from tap_core.sync.interfaces import SyncStream
     from tap_core.types import Context, Record, TapState
 
 __all__ = [
     "advance_bookmark",
     "finalize_partitions",
     "finalize_state",
+    "finalize_with_children",
     "get_partition_state",
     "get_partitions_in_state",
     "get_stream_state",
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 
-def make_state_manager(stream: Stream, document: StateDocument) -> StreamStateManager:
+def make_state_manager(stream: SyncStream, document: StateDocument) -> StreamStateManager:
     """Return a state manager for the bookmarks of a stream in a state document."""
     return StreamStateManager(
         tap_name=stream.tap_name,
@@ -59,7 +60,7 @@ def make_state_manager(stream: Stream, document: StateDocument) -> StreamStateMa
     )
 
 
-def make_key_comparator(stream: Stream) -> ReplicationKeyComparator:
+def make_key_comparator(stream: SyncStream) -> ReplicationKeyComparator:
     """Return the comparator of replication key values, chosen by their type in the schema."""
     return make_comparator(
         get_definition(stream.replication_path, stream.effective_schema)
@@ -68,7 +69,7 @@ def make_key_comparator(stream: Stream) -> ReplicationKeyComparator:
     )
 
 
-def get_stream_state(stream: Stream) -> dict[str, Any]:
+def get_stream_state(stream: SyncStream) -> dict[str, Any]:
     """Return the state of a stream, writable; create it if it is missing."""
     stream._tap.run.settle()
     state = stream.state_manager.stream_state
@@ -76,7 +77,7 @@ def get_stream_state(stream: Stream) -> dict[str, Any]:
     return state
 
 
-def get_partition_state(stream: Stream, context: Context | None) -> dict[str, Any]:
+def get_partition_state(stream: SyncStream, context: Context | None) -> dict[str, Any]:
     """Return the state of one context, writable; create it if it is missing."""
     stream._tap.run.settle()
     state = stream.state_manager.get_context_state(context)
@@ -84,9 +85,11 @@ def get_partition_state(stream: Stream, context: Context | None) -> dict[str, An
     return state
 
 
-def get_partitions_in_state(stream: Stream) -> list[dict[str, Any]] | None:
-    """Return the contexts of the partitions in the state, or None if there are none."""
-    entries: Sequence[Any] = stream._tap.document.partitions(stream.name) or ()
+def get_partitions_in_state(
+    document: StateDocument, stream_name: str
+) -> list[dict[str, Any]] | None:
+    """Return the contexts of a stream's partitions in the state, or None if there are none."""
+    entries: Sequence[Any] = document.partitions(stream_name) or ()
     contexts = [
         partition["context"]
         for partition in entries
@@ -109,7 +112,7 @@ def parse_state_datetime(stream_name: str, value: str) -> datetime:
     return found[0]
 
 
-def advance_bookmark(stream: Stream, record: Record, context: Context | None) -> None:
+def advance_bookmark(stream: SyncStream, record: Record, context: Context | None) -> None:
     """Advance the bookmark of a context past a record.
 
     Raises:
@@ -132,12 +135,12 @@ def advance_bookmark(stream: Stream, record: Record, context: Context | None) ->
 
 
 def finalize_partitions(
-    stream: Stream, keeps: Callable[[Context], bool] | None, *, saw_all: bool
+    stream: SyncStream, keeps: Callable[[Context], bool] | None, *, saw_all: bool
 ) -> None:
     """Finalize the partitions in the state after all of them have ended.
 
     Args:
-        stream: Stream whose sync has ended.
+        stream: SyncStream whose sync has ended.
         keeps: Function that returns False for a partition to remove; None to keep all.
         saw_all: True if all partitions of the source were read.
     """
@@ -148,8 +151,24 @@ def finalize_partitions(
         stream._tap.run.checkpoint(owed=True)
 
 
-def finalize_state(stream: Stream, state: dict[str, Any] | None) -> None:
+def finalize_state(stream: SyncStream, state: dict[str, Any] | None) -> None:
     """Turn the progress markers of one state dict into its final bookmark."""
     stream._tap.run.settle_bookmarks()
     stream.state_manager.finalize_state(state)
     stream._tap.run.reload_bookmarks()
+
+
+def finalize_with_children(stream: SyncStream) -> bool:
+    """Promote the progress markers of a stream and its selected children to bookmarks.
+
+    Returns:
+        False if the stream itself is not selected, so that its own markers stay.
+    """
+    for child in stream.child_streams:
+        if child.selected:
+            child.finalize_state_progress_markers()
+    if not stream.selected:
+        return False
+    stream._tap.run.settle()
+    stream.state_manager.finalize_progress_markers(state=None, partitions=stream.partitions)
+    return True
