@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 __all__ = [
     "MYPY",
+    "AuthorProperty",
     "GraphQLStreamOverrides",
     "RESTStreamOverrides",
     "SinkOverrides",
-    "StreamOverrides",
     "TargetOverrides",
 ]
 
@@ -23,10 +23,20 @@ _T = TypeVar("_T")
 MYPY: Literal[False] = False
 """False when a program runs and for every type checker but one."""
 
-if MYPY or not TYPE_CHECKING:
 
-    class StreamOverrides:
-        """Overridable members of `Stream`."""
+class AuthorProperty(Generic[_T]):
+    """Type of a property that pyright lets authors replace by a plain value; for type checkers."""
+
+    def __get__(self, instance: Any, owner: Any = None, /) -> _T:
+        """Return the value of the property."""
+        raise NotImplementedError
+
+    def __set__(self, instance: Any, value: _T, /) -> None:
+        """Set the value of the property."""
+        raise NotImplementedError
+
+
+if MYPY or not TYPE_CHECKING:
 
     class RESTStreamOverrides:
         """Overridable members of `RESTStream`."""
@@ -44,54 +54,37 @@ else:  # pragma: no cover - for pyright
     from collections.abc import Sequence
 
     from tap_core.http.request import Auth
-    from tap_core.types import JsonSchema
-
-    class _Said(Generic[_T]):
-        def __get__(self, instance: Any, owner: Any = None, /) -> _T: ...
-        def __set__(self, instance: Any, value: _T, /) -> None: ...
-
-    class StreamOverrides:
-        """Overridable members of `Stream`."""
-
-        schema = _Said[JsonSchema]()
-        primary_keys = _Said[Sequence[str]]()
-        replication_key = _Said[str | None]()
-        replication_method = _Said[str]()
-        state_partitioning_keys = _Said[Sequence[str] | None]()
-        is_sorted = _Said[bool]()
-        check_sorted = _Said[bool]()
-        partitions = _Said[Sequence[dict[str, Any]] | None]()
 
     class RESTStreamOverrides:
         """Overridable members of `RESTStream`."""
 
-        replication_key = _Said[str | None]()
-        state_partitioning_keys = _Said[Sequence[str] | None]()
-        url_base = _Said[str]()
-        authenticator = _Said[Auth]()
-        http_headers = _Said[dict[str, Any]]()
-        http_method = _Said[str]()
-        timeout = _Said[float]()
-        user_agent = _Said[str]()
-        records_jsonpath = _Said[str]()
+        replication_key = AuthorProperty[str | None]()
+        state_partitioning_keys = AuthorProperty[Sequence[str] | None]()
+        url_base = AuthorProperty[str]()
+        authenticator = AuthorProperty[Auth]()
+        http_headers = AuthorProperty[dict[str, Any]]()
+        http_method = AuthorProperty[str]()
+        timeout = AuthorProperty[float]()
+        user_agent = AuthorProperty[str]()
+        records_jsonpath = AuthorProperty[str]()
 
     class GraphQLStreamOverrides:
         """Overridable members of `GraphQLStream`."""
 
-        records_jsonpath = _Said[str]()
-        query = _Said[str]()
+        records_jsonpath = AuthorProperty[str]()
+        query = AuthorProperty[str]()
 
     class SinkOverrides:
         """Overridable members of `BatchSink` and `RecordSink`."""
 
-        max_size = _Said[int]()
-        batch_size_rows = _Said[int | None]()
-        current_size = _Said[int]()
-        key_properties = _Said[Sequence[str]]()
-        include_sdc_metadata_properties = _Said[bool]()
-        process_activate_version_messages = _Said[bool]()
+        max_size = AuthorProperty[int]()
+        batch_size_rows = AuthorProperty[int | None]()
+        current_size = AuthorProperty[int]()
+        key_properties = AuthorProperty[Sequence[str]]()
+        include_sdc_metadata_properties = AuthorProperty[bool]()
+        process_activate_version_messages = AuthorProperty[bool]()
 
     class TargetOverrides:
         """Overridable members of `Target`."""
 
-        max_parallelism = _Said[int]()
+        max_parallelism = AuthorProperty[int]()

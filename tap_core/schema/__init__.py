@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from tap_core.schema.references import normalize, resolve_schema_references
-from tap_core.singerlib.schema import Schema
 
-__all__ = ["Schema", "normalize", "resolve_schema_references"]
+__all__ = ["normalize", "resolve_schema_references"]

@@ -1,60 +1,81 @@
 """`Stream`: base class of all streams.
 
 Public members, signatures and underscore hooks are those of the Meltano Singer SDK 0.54, so
-that a tap migrates by changing an import. The methods delegate to `tap_core.sync`,
-`tap_core.records` and `tap_core.state`, which know streams only by a Protocol. A class that
-overrides one of `sync.plan.OVERRIDABLE_HOOKS` takes the compatibility path, all others take
-the fast path.
+that a tap migrates by changing an import. The class holds what authors declare, override and
+call; longer bodies are functions of `tap_core.streams.declarations`, ``state`` and ``messages``,
+and the sync itself is in `tap_core.sync`. A class that overrides one of
+`sync.plan.OVERRIDABLE_HOOKS` takes the compatibility path, all others take the fast path.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timezone
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tap_core import metrics
-from tap_core.compat.author_overrides import StreamOverrides
-from tap_core.parsing.datetimes import utc_now
-from tap_core.records.conform import conform_record_data_types
-from tap_core.records.select import pop_deselected_record_properties
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE as REPLICATION_FULL_TABLE
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL as REPLICATION_INCREMENTAL
 from tap_core.singerlib.catalog import REPLICATION_LOG_BASED as REPLICATION_LOG_BASED
-from tap_core.singerlib.messages import (
-    ActivateVersionMessage,
-    RecordMessage,
-    SchemaMessage,
-    SDKBatchMessage,
+from tap_core.singerlib.catalog import (
+    Catalog,
+    CatalogEntry,
+    MetadataMapping,
+    Schema,
+    SelectionMask,
 )
-from tap_core.state.replication_key import copy_path
-from tap_core.streams.state import StatefulStream
+from tap_core.state.replication_key import parse_path
+from tap_core.streams.declarations import (
+    StreamDeclarations,
+    get_stream_metadata,
+    has_datetime_replication_key,
+    load_schema,
+    make_catalog_entry,
+    require_single_key,
+)
+from tap_core.streams.messages import (
+    generate_activate_version_messages,
+    generate_batch_messages,
+    generate_record_messages,
+    generate_schema_messages,
+    write_messages,
+    write_record_message,
+    write_schema_message,
+)
+from tap_core.streams.state import (
+    advance_bookmark,
+    finalize_partitions,
+    finalize_state,
+    finalize_with_children,
+    get_partition_state,
+    get_stream_state,
+    make_key_comparator,
+    make_state_manager,
+    parse_state_datetime,
+)
 from tap_core.sync.batch_messages import BATCH_HOOKS, iterate_processed_records
-from tap_core.sync.child_streams import sync_child_contexts, sync_children
-from tap_core.sync.compat_path import (
-    abort_sync,
-    check_record_limit,
-    sync_records_with_hooks,
-    write_record,
-)
+from tap_core.sync.child_streams import require_child_contexts, sync_child_contexts, sync_children
+from tap_core.sync.compat_path import abort_sync, check_record_limit, sync_records_with_hooks
 from tap_core.sync.engine import sync_stream
 from tap_core.sync.estimates import emit_stream_estimate
-from tap_core.sync.plan import (
-    OVERRIDABLE_HOOKS,
-    get_member,
-    get_plan,
-    get_transforms,
-    is_key_deselected,
-    is_overridden,
-)
+from tap_core.sync.plan import OVERRIDABLE_HOOKS, get_member, get_plan
 from tap_core.typing.inspect import TypeConformanceLevel as TypeConformanceLevel
 
 if TYPE_CHECKING:
     from tap_core.batch.encodings import BaseBatchFileEncoding, BatchConfig
+    from tap_core.incremental.windows import ReadInterval
     from tap_core.mapper.stream_maps import StreamMap
-    from tap_core.singerlib.catalog import Schema
+    from tap_core.singerlib.messages import RecordMessage, SchemaMessage, SDKBatchMessage
+    from tap_core.state.comparison import ReplicationKeyComparator
+    from tap_core.state.document import StateDocument
+    from tap_core.state.manager import StreamStateManager
     from tap_core.sync.interfaces import SyncTap
-    from tap_core.types import Context, JsonSchema, Record, StrPath
+    from tap_core.types import Context, JsonSchema, Record, StrPath, TapState
 
 __all__ = [
     "REPLICATION_FULL_TABLE",
@@ -65,7 +86,7 @@ __all__ = [
 ]
 
 
-class Stream(StreamOverrides, StatefulStream, abc.ABC):
+class Stream(StreamDeclarations, abc.ABC):
     """Base class of a stream of records.
 
     Define ``name``, ``schema``, ``primary_keys`` and, for incremental syncs, ``replication_key``,
@@ -79,14 +100,37 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
     ...         yield {"id": 1}
     """
 
+    name: str
+    """Name of the stream, required; the ``stream`` of its Singer messages."""
+
+    selected_by_default: bool = True
+    """True if the stream is synced without an entry in a catalog."""
+
+    TYPE_CONFORMANCE_LEVEL: TypeConformanceLevel = TypeConformanceLevel.RECURSIVE
+    """Nesting depth to which values are converted to the types of the schema."""
+
+    parent_stream_type: ClassVar[Any] = None
+    """Class of the parent stream, or None; a child is synced once for each record of its parent."""
+
+    ignore_parent_replication_key: bool = False
+    """True if a change of this stream does not change the parent's replication key. The parent is
+    then read in full if this stream is selected."""
+
+    takes_any_replication_key: bool = False
+    """True if the user may choose the replication key in the catalog, as for a database table."""
+
     STATE_MSG_FREQUENCY: int = 10_000
     """Number of records after which a state is written."""
 
     ABORT_AT_RECORD_COUNT: int | None = None
     """Number of records after which the sync is aborted, for connection tests; None: no limit."""
 
-    _is_read_by_one: bool = False
-    """True if one process must read all contexts, because the source counts the stream's jobs."""
+    state_partition_limit: int | None = None
+    """Maximum number of partitions with their own bookmark, None for no limit.
+
+    If there are more partitions, one bookmark, the oldest, is used for all. The user's setting of
+    the same name can lower the number.
+    """
 
     max_parallel_partitions: int = 1
     """Number of threads that may sync contexts. Set it above 1 only if this stream, and the code it
@@ -95,8 +139,15 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
     adds_context: bool = True
     """True if values of the context are added to records that lack them, as in the Singer SDK."""
 
+    sent_before: Mapping[str, Any] | None = None
+    """State up to which records were sent, if all records are read again for new child streams. The
+    state of the run itself starts empty."""
+
     context: Context | None = None
     """Context that is being synced, read-only; change it in `preprocess_context`."""
+
+    _is_read_by_one: bool = False
+    """True if one process must read all contexts, because the source counts the stream's jobs."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
     _stream_version: int | None = None
@@ -116,12 +167,166 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
             tap: Tap that the stream belongs to.
             schema: JSON Schema of the records; replaces the ``schema`` of the class.
             name: Name of the stream; replaces the ``name`` of the class.
+
+        Raises:
+            ValueError: The stream has no name, or the schema has an unsupported type.
+            FileNotFoundError: The schema is a path and the file does not exist.
         """
-        super().__init__(tap, schema, name)
+        if name:
+            self.name = name
+        if not getattr(self, "name", None):
+            msg = f"A stream needs a name: set {type(self).__name__}.name or pass name=."
+            raise ValueError(msg)
+        self._tap = tap
+        self.tap_name: str = tap.name
+        self._logger: logging.Logger = tap.logger.getChild(self.name)
+        self.metrics_logger: logging.Logger = tap.metrics_logger
+        self._config: dict[str, Any] = dict(tap.config)
+        self._initialized_at: int = tap.initialized_at
         self.child_streams: list[Stream] = []
         self._sync_costs: dict[str, int] = {}
+        self.forced_replication_method: str | None = None
+        self._tap_input_catalog: Catalog | None = None
+        self._input_schema: JsonSchema | None = None
+        self._metadata: MetadataMapping | None = None
+        self._mask: SelectionMask | None = None
+        self._schema_filepath: Path | None = None
+        if source := schema or self.schema_filepath:
+            self._schema, path = load_schema(self.name, source)
+            self._schema_filepath = path or self._schema_filepath
 
-    # Methods that authors override
+    # Declarations
+
+    @property
+    def replication_path(self) -> tuple[str, ...]:
+        """Property names on the path to the value of the replication key.
+
+        ``meta.at`` means the property ``at`` of the object ``meta``, unless a property has the name
+        ``meta.at`` itself. The path of a top-level property has one name.
+        """
+        key = require_single_key(self.name, self.replication_key)
+        return parse_path(key, self.effective_schema) if key else ()
+
+    @property
+    def is_timestamp_replication_key(self) -> bool:
+        """True if the schema declares the replication key with format ``date-time``.
+
+        Raises:
+            InvalidReplicationKeyException: The replication key is not in the schema.
+        """
+        return has_datetime_replication_key(self)
+
+    def keeps_partition(self, context: Context) -> bool:  # noqa: ARG002 - for overrides
+        """Return True if the state keeps a partition that the source no longer returns.
+
+        Called once per run, when the stream has ended, for each partition in its state that was not
+        read although all partitions of the source were. Override it to remove deleted partitions.
+        """
+        return True
+
+    @property
+    def tap_stream_id(self) -> str:
+        """Key of this stream in the catalog and the state; the name, unless overridden."""
+        return self.name
+
+    @property
+    def namespace(self) -> str | None:
+        """Namespace of the stream in the source, such as a database schema; None by default."""
+        return None
+
+    @property
+    def name_in_namespace(self) -> str:
+        """Name of the stream within its namespace; the stream's name by default."""
+        return self.name
+
+    @property
+    def schema_filepath(self) -> Path | None:
+        """Path of the schema file, if the schema was read from a file (deprecated)."""
+        return self._schema_filepath
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Settings of the tap, read-only."""
+        return MappingProxyType(self._config)
+
+    @property
+    def emit_activate_version_messages(self) -> bool:
+        """True if FULL_TABLE streams write ACTIVATE_VERSION; the setting of the same name."""
+        return bool(self.config.get("emit_activate_version_messages", False))
+
+    @property
+    def logger(self) -> logging.Logger:
+        """Logger of this stream, a child of the tap's logger."""
+        return self._logger
+
+    def log(self, message: str, *args: Any, level: int = logging.INFO, **kwargs: Any) -> None:
+        """Log a message with the stream's logger."""
+        self._logger.log(level, message, *args, **kwargs)
+
+    # Catalog and selection
+
+    @property
+    def effective_schema(self) -> JsonSchema:
+        """Schema that records are conformed to: that of the input catalog, else that of the tap."""
+        return self.schema if self._input_schema is None else self._input_schema
+
+    @property
+    def metadata(self) -> MetadataMapping:
+        """Singer metadata by breadcrumb: that of the input catalog, else the standard metadata."""
+        if self._metadata is None:
+            self._metadata = get_stream_metadata(self, self._tap_input_catalog)
+        return self._metadata
+
+    @property
+    def mask(self) -> SelectionMask:
+        """Selection by breadcrumb."""
+        if self._mask is None:
+            self._mask = self.metadata.resolve_selection()
+        return self._mask
+
+    @property
+    def selected(self) -> bool:
+        """True if the stream itself is selected."""
+        return self.mask.get((), True)
+
+    @selected.setter
+    def selected(self, value: bool | None) -> None:
+        self.metadata.root.selected = value
+        self._mask = self.metadata.resolve_selection()
+        self._plan = None
+
+    def apply_catalog(self, catalog: Catalog) -> None:
+        """Apply keys, replication method, schema and selection of an input catalog.
+
+        Override it to reject catalogs that the tap does not support. A catalog entry without a
+        replication key removes the tap's own key, as in the Meltano Singer SDK.
+        """
+        self._tap_input_catalog = catalog
+        self._plan = self._metadata = self._mask = None
+        entry = catalog.get_stream(self.name)
+        if entry is None:
+            return
+        root = entry.metadata.get(())
+        keys = getattr(root, "table_key_properties", None)
+        key = getattr(root, "replication_key", None)
+        method = getattr(root, "forced_replication_method", None)
+        self.primary_keys = entry.key_properties or keys or ()
+        self.replication_key = entry.replication_key or key
+        if method := entry.replication_method or method:
+            self.forced_replication_method = method
+        self._input_schema = entry.schema.to_dict()
+
+    @property
+    def _singer_catalog_entry(self) -> CatalogEntry:
+        """Catalog entry of this stream for discovery."""
+        return make_catalog_entry(self)
+
+    @property
+    def _singer_catalog(self) -> Catalog:
+        """Catalog with only this stream."""
+        return Catalog([(self.tap_stream_id, self._singer_catalog_entry)])
+
+    # Records
 
     @abc.abstractmethod
     def get_records(
@@ -193,15 +398,7 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
                 return {"user_id": record["id"]}
         """
         if context is None:
-            for child in self.child_streams:
-                if child.state_partitioning_keys is None:
-                    parent = type(self).__name__
-                    msg = (
-                        f"'{self.name}' has the child stream '{child.name}', but no definition of"
-                        f" the context that a record gives it. Define {parent}.get_child_context(),"
-                        f" or {type(child).__name__}.state_partitioning_keys."
-                    )
-                    raise NotImplementedError(msg)
+            require_child_contexts(self)
         return context or record
 
     def generate_child_contexts(
@@ -225,22 +422,6 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
                     yield {"user_id": record["id"], "year": year}
         """
         yield self.get_child_context(record=record, context=context)
-
-    def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return the estimated number of rows and bytes of a sync, as a pair; None if unknown.
-
-        Called before the first record under protocols with estimates (Airbyte's ESTIMATE), unless
-        `Tap.estimate_sync` returns a total. The default returns None.
-        """
-        return None
-
-    def update_estimate(self, rows: int | None = None, nbytes: int | None = None) -> None:
-        """Update the estimated total of rows and bytes of this stream in the current sync.
-
-        Call it during the sync of the stream as often as needed; the last call counts. It has no
-        effect under protocols without estimates.
-        """
-        emit_stream_estimate(self, rows, nbytes)
 
     def get_batch_config(self, config: Mapping[str, Any]) -> BatchConfig | None:
         """Return the settings of batch files, or None to write RECORD messages.
@@ -269,65 +450,205 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
         for manifest in batcher.get_batches(iterate_processed_records(self, context)):
             yield batch_config.encoding, manifest
 
-    def log_sync_costs(self) -> None:
-        """Log the costs of this stream's sync, if the stream counts costs."""
-        if self._sync_costs:
-            self.log("Total Sync costs for stream %s: %s", self.name, self._sync_costs)
+    def estimate_sync(self) -> tuple[int | None, int | None] | None:
+        """Return the estimated number of rows and bytes of a sync, as a pair; None if unknown.
 
-    def get_record_counter(
-        self, *, endpoint: str | None = None, log_interval: float = metrics.DEFAULT_LOG_INTERVAL
-    ) -> metrics.Counter:
-        """Return the metric that counts this stream's records."""
-        return metrics.record_counter(self.name, endpoint=endpoint, log_interval=log_interval)
+        Called before the first record under protocols with estimates (Airbyte's ESTIMATE), unless
+        `Tap.estimate_sync` returns a total. The default returns None.
+        """
+        return None
 
-    def get_batch_counter(self) -> metrics.Counter:
-        """Return the metric that counts this stream's batches."""
-        return metrics.batch_counter(self.name)
+    def update_estimate(self, rows: int | None = None, nbytes: int | None = None) -> None:
+        """Update the estimated total of rows and bytes of this stream in the current sync.
 
-    def get_sync_timer(self) -> metrics.Timer:
-        """Return the metric that times this stream's sync."""
-        return metrics.sync_timer(self.name)
+        Call it during the sync of the stream as often as needed; the last call counts. It has no
+        effect under protocols without estimates.
+        """
+        emit_stream_estimate(self, rows, nbytes)
 
-    # Parents and children
+    # State
 
-    @final
+    def get_starting_timestamp(self, context: Context | None) -> datetime | None:
+        """Return the start of this sync of the context as a timezone-aware datetime, or None.
+
+        Raises:
+            StreamSetupError: The value is not a date-time. It is also a ValueError.
+            ValueError: The replication key is not a date-time.
+        """
+        value = self.get_starting_replication_key_value(context)
+        if value is None:
+            return None
+        if not self.is_timestamp_replication_key:
+            msg = f"The replication key {self.replication_key} is not of timestamp type"
+            raise ValueError(msg)
+        return self._parse_datetime(value)
+
+    def get_starting_replication_key_value(self, context: Context | None) -> Any | None:
+        """Return the replication key value from which this sync of the context starts, or None.
+
+        The value is the bookmark or ``start_date`` as of the start of the sync; None means to read
+        from the beginning. Use this method for replication keys that are no date-times.
+        """
+        self._tap.run.settle()
+        return self.state_manager.get_starting_replication_value(context, self.replication_method)
+
+    def compare_start_date(self, value: str, start_date_value: str) -> str:
+        """Return the later of a bookmark and ``start_date``.
+
+        Only date-time keys are compared; for other keys the bookmark is returned. Override it for
+        keys such as epoch seconds.
+        """
+        if self.is_timestamp_replication_key:
+            return max(value, start_date_value, key=self._parse_datetime)
+        return value
+
+    def get_replication_key_signpost(self, context: Context | None = None) -> datetime | Any | None:
+        """Return the greatest bookmark that this sync may store, or None for no limit.
+
+        For date-time keys it is the start time of the tap, because records changed later may have
+        been missed on pages already read. Override it for keys of other types, such as event
+        identifiers or log positions.
+        """
+        del context
+        if not self.is_timestamp_replication_key:
+            return None
+        return datetime.fromtimestamp(self._initialized_at / 1000.0, tz=timezone.utc)
+
     @property
-    def has_selected_descendents(self) -> bool:
-        """True if a child stream, or a descendant of one, is selected."""
-        return any(child.selected or child.has_selected_descendents for child in self.child_streams)
+    def state_manager(self) -> StreamStateManager:
+        """State manager, which keeps this stream's bookmarks."""
+        if self._state_manager is None:
+            self._state_manager = self._make_manager(self._tap.document)
+        return self._state_manager
 
-    @final
+    def _make_manager(self, document: StateDocument) -> StreamStateManager:
+        """Return a state manager for this stream's bookmarks in a document."""
+        return make_state_manager(self, document)
+
+    def _order(self) -> ReplicationKeyComparator:
+        """Return the comparator of replication key values, chosen by their type in the schema."""
+        return make_key_comparator(self)
+
     @property
-    def descendent_streams(self) -> list[Stream]:
-        """All child streams and their descendants."""
-        return [
-            *self.child_streams,
-            *(below for child in self.child_streams for below in child.descendent_streams),
-        ]
+    def tap_state(self) -> TapState:
+        """State of the whole tap, writable and shared by all streams."""
+        state: TapState = self._tap.state
+        return state
 
-    def _prepare_for_threads(self, threads: int) -> None:
-        """Create the objects that the copies of this stream in ``threads`` threads share."""
+    _tap_state = tap_state
 
-    # Running; the underscore methods are hooks that some taps override
+    @property
+    def stream_state(self) -> dict[str, Any]:
+        """State of this stream, writable; created if it is missing."""
+        return get_stream_state(self)
 
-    @final
-    def sync(self, context: Context | None = None) -> None:
-        """Sync this stream: all of its partitions, or only ``context`` if it is not None."""
-        sync_stream(self, context)
+    def get_context_state(self, context: Context | None) -> dict[str, Any]:
+        """Return the state of one context, writable; created if it is missing.
+
+        A stream without partitions, or whose ``state_partitioning_keys`` select nothing from the
+        context, uses the stream's own state for every context.
+        """
+        return get_partition_state(self, context)
+
+    def _get_state_partition_context(self, context: Context | None) -> Context | None:
+        """Return the part of a context that identifies its bookmark."""
+        return self.state_manager.get_state_partition_context(context)
+
+    def _parse_datetime(self, value: str) -> datetime:
+        """Parse a date-time; a value without a time zone is UTC."""
+        return parse_state_datetime(self.name, value)
+
+    @property
+    def _start_date(self) -> Any:
+        """Start of a context without a bookmark, or None if no setting defines it."""
+        return self._config.get("start_date")
+
+    def _write_replication_key_signpost(
+        self, context: Context | None, value: datetime | str | float | None
+    ) -> None:
+        """Store the signpost of a context until its state is finalized."""
+        self.state_manager.write_replication_key_signpost(value, context=context)
+
+    def _write_starting_replication_value(self, context: Context | None) -> None:
+        """Store the starting value of a context until its state is finalized."""
+        self.state_manager.write_starting_replication_value(
+            context=context,
+            replication_method=self.replication_method,
+            replication_key=self.replication_key,
+            config={"start_date": self._start_date},
+            compare_start_date_fn=self.compare_start_date,
+        )
+
+    def _increment_stream_state(
+        self, latest_record: Record, *, context: Context | None = None
+    ) -> None:
+        """Advance the bookmark of a context past a record.
+
+        Raises:
+            InvalidStreamSortException: The stream is sorted and the record is out of order.
+            InvalidReplicationKeyException: The record has no replication key.
+        """
+        advance_bookmark(self, latest_record, context)
+
+    def _complete_state(self, *, saw_all: bool) -> None:
+        """Finalize the partitions in the state after all of them have ended.
+
+        If the state itself defines the partitions, all of them are kept.
+        """
+        kind = type(self)
+        if kind.partitions is Stream.partitions and not self.parent_stream_type:
+            return
+        keeps = None if kind.keeps_partition is Stream.keeps_partition else self.keeps_partition
+        finalize_partitions(self, keeps, saw_all=saw_all)
+
+    def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
+        """Turn the progress markers of one state dict into its final bookmark."""
+        finalize_state(self, state)
 
     def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:
         """Promote the progress markers of this stream and its selected children to bookmarks."""
         if state:
             self._finalize_state(state)
-        else:
-            for child in self.child_streams:
-                if child.selected:
-                    child.finalize_state_progress_markers()
-            if not self.selected:
-                return
-            self._tap.run.settle()
-            self.state_manager.finalize_progress_markers(state=state, partitions=self.partitions)
+        elif not finalize_with_children(self):
+            return
         self._write_state_message()
+
+    # Hooks of the engine for streams that read a context in windows or slices
+
+    def _begin_context(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
+        """Prepare to read a context; return a filter for its records, or None to send all.
+
+        The filter is applied after `post_process`, before children are synced.
+        """
+        return None
+
+    def _begin_trial(self, context: Context | None) -> None:
+        """Prepare to read only as much of a context as a connection test needs."""
+
+    def _intervals(self, context: Context | None) -> Sequence[ReadInterval]:  # noqa: ARG002
+        """Return the windows of a context that can be read separately; none by default."""
+        return ()
+
+    def _reading_only(self, interval: ReadInterval) -> AbstractContextManager[None]:
+        """Restrict reading to one window of a context for the duration of the block."""
+        raise NotImplementedError(f"Stream '{self.name}' has no windows: {interval}")
+
+    def _end_context(self) -> None:
+        """Release the resources of a context after it was read or failed."""
+
+    def _outlives(self, error: Exception) -> bool:  # noqa: ARG002
+        """Return True if other contexts are read after this failure; False, as in singer_sdk."""
+        return False
+
+    def _prepare_for_threads(self, threads: int) -> None:
+        """Create the objects that the copies of this stream in ``threads`` threads share."""
+
+    # Sync; the underscore methods are hooks that some taps override
+
+    @final
+    def sync(self, context: Context | None = None) -> None:
+        """Sync this stream: all of its partitions, or only ``context`` if it is not None."""
+        sync_stream(self, context)
 
     def _sync_records(
         self, context: Context | None = None, *, write_messages: bool = True
@@ -369,6 +690,21 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
         """Write the current state and abort the sync."""
         abort_sync(self, abort_reason)
 
+    @final
+    @property
+    def has_selected_descendents(self) -> bool:
+        """True if a child stream, or a descendant of one, is selected."""
+        return any(child.selected or child.has_selected_descendents for child in self.child_streams)
+
+    @final
+    @property
+    def descendent_streams(self) -> list[Stream]:
+        """All child streams and their descendants."""
+        return [
+            *self.child_streams,
+            *(below for child in self.child_streams for below in child.descendent_streams),
+        ]
+
     # Messages
 
     @property
@@ -389,84 +725,62 @@ class Stream(StreamOverrides, StatefulStream, abc.ABC):
 
     def _generate_schema_messages(self) -> Iterator[SchemaMessage]:
         """Yield the SCHEMA messages of this stream, one for each output name."""
-        for event in get_plan(self).describes:
-            yield SchemaMessage(
-                event.stream.name,
-                dict(event.schema),
-                list(event.keys),
-                [event.cursor] if event.cursor else None,
-            )
+        return generate_schema_messages(self)
 
     def _write_schema_message(self) -> None:
         """Write the SCHEMA message, unless it is the one written last in this run."""
-        if is_overridden(self, "_generate_schema_messages") or is_overridden(
-            self._tap, "write_message"
-        ):
-            for message in self._generate_schema_messages():
-                self._tap.write_message(message)
-        else:
-            for event in get_plan(self).describes:
-                self._tap.run.describe(event)
+        write_schema_message(self)
 
     def _generate_record_messages(self, record: Record) -> Iterator[RecordMessage]:
         """Yield the RECORD messages of a record, which is pruned in place, conformed and mapped."""
-        if is_key_deselected(self):
-            path = self.replication_path
-            record = copy_path(path, record)  # the bookmark needs the key in the author's record
-        pop_deselected_record_properties(record, self.schema, self.mask)
-        conformed = conform_record_data_types(
-            stream_name=self.name,
-            record=record,
-            schema=self.effective_schema,
-            level=self.TYPE_CONFORMANCE_LEVEL,
-            logger=self.logger,
-        )
-        if conformed is record:
-            conformed = dict(record)  # a map may change the record, which belongs to the author
-        for name, transform in get_transforms(self):
-            mapped = transform(conformed)
-            if mapped is not None:
-                yield RecordMessage(
-                    stream=name,
-                    record=mapped,
-                    version=self._stream_version,
-                    time_extracted=utc_now(),
-                )
+        return generate_record_messages(self, record)
 
     def _write_record_message(self, record: Record) -> None:
         """Write a record after the records before it."""
-        if is_overridden(self, "_generate_record_messages") or is_overridden(
-            self._tap, "write_message"
-        ):
-            for message in self._generate_record_messages(record):
-                self._tap.write_message(message)
-        else:
-            write_record(self, record)
-        self.state_manager.is_flushed = False
+        write_record_message(self, record)
 
     def _generate_batch_messages(
         self, encoding: BaseBatchFileEncoding, manifest: list[str]
     ) -> Iterator[SDKBatchMessage]:
         """Yield the BATCH messages of a list of files, one for each output name."""
-        for event in get_plan(self).describes:
-            yield SDKBatchMessage(event.stream.name, encoding, manifest, self._stream_version)
+        return generate_batch_messages(self, encoding, manifest)
 
     def _write_batch_message(self, encoding: BaseBatchFileEncoding, manifest: list[str]) -> None:
         """Write the BATCH messages of files, after all rows and files before them."""
-        for message in self._generate_batch_messages(encoding, manifest):
-            self._tap.write_message(message)
+        write_messages(self, self._generate_batch_messages(encoding, manifest))
         self.state_manager.is_flushed = False
 
     def _write_activate_version_message(self, full_table_version: int) -> None:
         """Write ACTIVATE_VERSION for each output name."""
-        for event in get_plan(self).describes:
-            self._tap.write_message(ActivateVersionMessage(event.stream.name, full_table_version))
+        versions = generate_activate_version_messages(self, full_table_version)
+        write_messages(self, versions)
 
     def _write_state_message(self) -> None:
         """Write the state, if it changed since the last write."""
         _ = self.state_manager.stream_state  # a stream that was synced has an entry
         self._tap.run.checkpoint(owed=True)
         self.state_manager.is_flushed = True
+
+    # Metrics
+
+    def log_sync_costs(self) -> None:
+        """Log the costs of this stream's sync, if the stream counts costs."""
+        if self._sync_costs:
+            self.log("Total Sync costs for stream %s: %s", self.name, self._sync_costs)
+
+    def get_record_counter(
+        self, *, endpoint: str | None = None, log_interval: float = metrics.DEFAULT_LOG_INTERVAL
+    ) -> metrics.Counter:
+        """Return the metric that counts this stream's records."""
+        return metrics.record_counter(self.name, endpoint=endpoint, log_interval=log_interval)
+
+    def get_batch_counter(self) -> metrics.Counter:
+        """Return the metric that counts this stream's batches."""
+        return metrics.batch_counter(self.name)
+
+    def get_sync_timer(self) -> metrics.Timer:
+        """Return the metric that times this stream's sync."""
+        return metrics.sync_timer(self.name)
 
     def _log_metric(self, point: metrics.Point[Any]) -> None:
         """Log one metric point."""

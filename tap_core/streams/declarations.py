@@ -1,22 +1,21 @@
-"""Declared properties of a stream: name, schema, keys, catalog entry and selection.
+"""Declarations of a stream: properties that authors set, schema source, metadata, catalog entry.
 
-This base class of `Stream` holds the author's declarations and the changes by a catalog. It
-reads no records and writes no events. Setting a property that the compiled plan depends on
-discards the plan.
+`tap_core.Stream` inherits the properties and delegates to the functions. They read the author's
+declarations and the input catalog; they pull no records and write no messages. Setting a property
+that the compiled plan depends on discards the plan.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from os import PathLike
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tap_core.compat.author_overrides import MYPY, AuthorProperty
 from tap_core.exceptions import (
     DiscoveryError,
     InvalidReplicationKeyException,
@@ -31,133 +30,41 @@ from tap_core.singerlib.catalog import (
     Metadata,
     MetadataMapping,
     Schema,
-    SelectionMask,
 )
 from tap_core.state.replication_key import get_definition, parse_path
-from tap_core.typing.inspect import TypeConformanceLevel, is_datetime_type
+from tap_core.streams.state import get_partitions_in_state
+from tap_core.types import JsonSchema
+from tap_core.typing.inspect import is_datetime_type
 
 if TYPE_CHECKING:
-    from tap_core.sync.interfaces import SyncTap
+    from tap_core.state.manager import StreamStateManager
+    from tap_core.sync.interfaces import SyncStream, SyncTap
     from tap_core.sync.plan import Plan
-    from tap_core.types import JsonSchema, StrPath
 
-__all__ = ["StreamDeclarations"]
+__all__ = [
+    "StreamDeclarations",
+    "StreamProperties",
+    "get_stream_metadata",
+    "has_datetime_replication_key",
+    "load_schema",
+    "make_catalog_entry",
+    "require_single_key",
+]
 
 
-class StreamDeclarations:
-    """Declarations of a stream: see `tap_core.Stream`."""
+class StreamProperties:
+    """Properties of a stream that authors replace by a plain value or override."""
 
     name: str
-    """Name of the stream, required; the ``stream`` of its Singer messages."""
-
-    selected_by_default: bool = True
-    """True if the stream is synced without an entry in a catalog."""
-
-    TYPE_CONFORMANCE_LEVEL: TypeConformanceLevel = TypeConformanceLevel.RECURSIVE
-    """Nesting depth to which values are converted to the types of the schema."""
-
-    parent_stream_type: ClassVar[Any] = None
-    """Class of the parent stream, or None; a child is synced once for each record of its parent."""
-
-    takes_any_replication_key: bool = False
-    """True if the user may choose the replication key in the catalog, as for a database table."""
-
-    ignore_parent_replication_key: bool = False
-    """True if a change of this stream does not change the parent's replication key. The parent is
-    then read in full if this stream is selected."""
-
-    def __init__(
-        self,
-        tap: SyncTap,
-        schema: StrPath | JsonSchema | Schema | None = None,
-        name: str | None = None,
-    ) -> None:
-        """Initialize the stream of ``tap``; ``schema`` and ``name`` replace those of the class.
-
-        Raises:
-            ValueError: The stream has no name, or the schema has an unsupported type.
-            FileNotFoundError: The schema is a path and the file does not exist.
-        """
-        if name:
-            self.name = name
-        if not getattr(self, "name", None):
-            msg = f"A stream needs a name: set {type(self).__name__}.name or pass name=."
-            raise ValueError(msg)
-        self._tap = tap
-        self.tap_name: str = tap.name
-        self._logger: logging.Logger = tap.logger.getChild(self.name)
-        self.metrics_logger: logging.Logger = tap.metrics_logger
-        self._config: dict[str, Any] = dict(tap.config)
-        self._initialized_at: int = tap.initialized_at
-        self.forced_replication_method: str | None = None
-        self._tap_input_catalog: Catalog | None = None
-        self._input_schema: JsonSchema | None = None
-        self._replication_key: str | None = None
-        self._primary_keys: Sequence[str] | None = None
-        self._metadata: MetadataMapping | None = None
-        self._mask: SelectionMask | None = None
-        self._plan: Plan | None = None
-        self._schema_filepath: Path | None = None
-        self._schema: JsonSchema | None = None
-        if schema:
-            self._take_schema(schema)
-        elif self.schema_filepath:
-            self._take_schema(self.schema_filepath)
-
-    def _take_schema(self, schema: object) -> None:
-        """Store a schema from a dict, a `Schema` or (deprecated) a file path."""
-        if isinstance(schema, Schema):
-            self._schema = schema.to_dict()
-        elif isinstance(schema, dict):
-            self._schema = schema
-        elif isinstance(schema, (str, PathLike)):
-            self._schema_filepath = Path(schema)
-            if not self._schema_filepath.is_file():
-                msg = f"Stream '{self.name}': there is no schema file '{schema}'."
-                raise FileNotFoundError(msg)
-            warnings.warn(
-                "A path to a schema file is deprecated: pass a dict, or use StreamSchema.",
-                SingerSDKDeprecationWarning,
-                stacklevel=3,
-            )
-            self._schema = json.loads(self._schema_filepath.read_text(encoding="utf-8"))
-        else:
-            msg = f"Unexpected type {type(schema).__name__} for arg 'schema'."
-            raise ValueError(msg)  # noqa: TRY004 - singer_sdk raises ValueError
-
-    @property
-    def logger(self) -> logging.Logger:
-        """Logger of this stream, a child of the tap's logger."""
-        return self._logger
-
-    def log(self, message: str, *args: Any, level: int = logging.INFO, **kwargs: Any) -> None:
-        """Log a message with the stream's logger."""
-        self._logger.log(level, message, *args, **kwargs)
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """Settings of the tap, read-only."""
-        return MappingProxyType(self._config)
-
-    @property
-    def tap_stream_id(self) -> str:
-        """Key of this stream in the catalog and the state; the name, unless overridden."""
-        return self.name
-
-    @property
-    def namespace(self) -> str | None:
-        """Namespace of the stream in the source, such as a database schema; None by default."""
-        return None
-
-    @property
-    def name_in_namespace(self) -> str:
-        """Name of the stream within its namespace; the stream's name by default."""
-        return self.name
-
-    @property
-    def schema_filepath(self) -> Path | None:
-        """Path of the schema file, if the schema was read from a file (deprecated)."""
-        return self._schema_filepath
+    forced_replication_method: str | None
+    parent_stream_type: ClassVar[Any]
+    _tap: SyncTap
+    _plan: Plan | None = None
+    _primary_keys: Sequence[str] | None = None
+    _replication_key: str | None = None
+    _schema: JsonSchema | None = None
+    _state_manager: StreamStateManager | None = None
+    _state_partitioning_keys: Sequence[str] | None = None
 
     @property
     def schema(self) -> JsonSchema:
@@ -176,11 +83,6 @@ class StreamDeclarations:
             msg = f"The schema for stream '{self.name}' was not provided"
             raise DiscoveryError(msg)
         return self._schema
-
-    @property
-    def effective_schema(self) -> JsonSchema:
-        """Schema that records are conformed to: that of the input catalog, else that of the tap."""
-        return self.schema if self._input_schema is None else self._input_schema
 
     @property
     def primary_keys(self) -> Sequence[str]:
@@ -218,158 +120,192 @@ class StreamDeclarations:
         self._plan = None
 
     @property
-    def replication_path(self) -> tuple[str, ...]:
-        """Property names on the path to the value of the replication key.
-
-        ``meta.at`` means the property ``at`` of the object ``meta``, unless a property has the name
-        ``meta.at`` itself. The path of a top-level property has one name.
-        """
-        key = self._single_replication_key
-        return parse_path(key, self.effective_schema) if key else ()
-
-    @property
-    def _single_replication_key(self) -> str | None:
-        """Replication key of the stream.
-
-        Raises:
-            InvalidReplicationKeyException: The stream has several replication keys, which is not
-                supported.
-        """
-        key: Any = self.replication_key or None
-        if key is None or isinstance(key, str):
-            return key
-        raise InvalidReplicationKeyException(
-            f"Stream '{self.name}': its replication key is {key!r}, but it must be a single string:"
-            " name the one property that grows with every change, or read the stream as FULL_TABLE"
-            " without a replication key."
-        )
-
-    @property
     def replication_method(self) -> str:
         """FULL_TABLE, INCREMENTAL or LOG_BASED.
 
         The method is the forced one, else INCREMENTAL if the stream has a replication key, else
         FULL_TABLE.
         """
-        key = self._single_replication_key
+        key = require_single_key(self.name, self.replication_key)
         if self.forced_replication_method:
             return str(self.forced_replication_method)
         return REPLICATION_INCREMENTAL if key else REPLICATION_FULL_TABLE
 
     @property
-    def is_timestamp_replication_key(self) -> bool:
-        """True if the schema declares the replication key with format ``date-time``.
+    def state_partitioning_keys(self) -> Sequence[str] | None:
+        """Context keys that identify a bookmark, as a sequence of strings.
 
-        Raises:
-            InvalidReplicationKeyException: The replication key is not in the schema.
+        None (the default) uses the whole context, so that each context has a bookmark. An empty
+        list
+        keeps a single bookmark for the stream. With any value but None the stream's state is
+        handled
+        as unsorted.
         """
-        if not self.replication_key:
-            return False
-        definition = get_definition(self.replication_path, self.effective_schema)
-        if definition is None:
-            msg = (
-                f"Field '{self.replication_key}' is not in schema for stream '{self.name}':"
-                " declare it there, or choose another replication key."
-            )
-            raise InvalidReplicationKeyException(msg)
-        return is_datetime_type(definition)
+        return self._state_partitioning_keys
+
+    @state_partitioning_keys.setter
+    def state_partitioning_keys(self, new_value: Sequence[str] | None) -> None:
+        self._state_partitioning_keys = new_value
+        self._state_manager = None
 
     @property
-    def emit_activate_version_messages(self) -> bool:
-        """True if FULL_TABLE streams write ACTIVATE_VERSION; the setting of the same name."""
-        return bool(self.config.get("emit_activate_version_messages", False))
+    def is_sorted(self) -> bool:
+        """True if records arrive in ascending order of the replication key; False by default.
 
-    # Selection
+        Set it to True if the source guarantees the order: an interrupted sync then resumes at its
+        last record. A record out of order is an error, unless `check_sorted` is False.
 
-    @property
-    def metadata(self) -> MetadataMapping:
-        """Singer metadata by breadcrumb: that of the input catalog, else the standard metadata."""
-        if self._metadata is None:
-            entry = (
-                self._tap_input_catalog.get_stream(self.tap_stream_id)
-                if self._tap_input_catalog
-                else None
-            )
-            self._metadata = entry.metadata if entry else self._standard_metadata()
-        return self._metadata
-
-    def _standard_metadata(self) -> MetadataMapping:
-        """Return the metadata of a stream that is not in the input catalog."""
-        key = self._single_replication_key
-        metadata = MetadataMapping.get_standard_metadata(
-            schema=self.schema,
-            replication_method=self.forced_replication_method,
-            key_properties=copy(self.primary_keys or []),
-            valid_replication_keys=[key] if key else None,
-            schema_name=None,
-            selected_by_default=self.selected_by_default,
-        )
-        crumb: Breadcrumb = ()
-        for name in parse_path(key, self.schema) if key else ():  # the key may be a nested property
-            crumb = (*crumb, "properties", name)
-            if crumb in metadata:
-                metadata[crumb].inclusion = Metadata.InclusionType.AUTOMATIC
-        metadata.root.selected = self._tap_input_catalog is None and self.selected_by_default
-        return metadata
-
-    @property
-    def mask(self) -> SelectionMask:
-        """Selection by breadcrumb."""
-        if self._mask is None:
-            self._mask = self.metadata.resolve_selection()
-        return self._mask
-
-    @property
-    def selected(self) -> bool:
-        """True if the stream itself is selected."""
-        return self.mask.get((), True)
-
-    @selected.setter
-    def selected(self, value: bool | None) -> None:
-        self.metadata.root.selected = value
-        self._mask = self.metadata.resolve_selection()
-        self._plan = None
-
-    def apply_catalog(self, catalog: Catalog) -> None:
-        """Apply keys, replication method, schema and selection of an input catalog.
-
-        Override it to reject catalogs that the tap does not support. A catalog entry without a
-        replication key removes the tap's own key, as in the Meltano Singer SDK.
+        Example:
+            is_sorted = True
         """
-        self._tap_input_catalog = catalog
-        self._plan = self._metadata = self._mask = None
-        entry = catalog.get_stream(self.name)
-        if entry is None:
-            return
-        root = entry.metadata.get(())
-        keys = getattr(root, "table_key_properties", None)
-        key = getattr(root, "replication_key", None)
-        method = getattr(root, "forced_replication_method", None)
-        self.primary_keys = entry.key_properties or keys or ()
-        self.replication_key = entry.replication_key or key
-        if method := entry.replication_method or method:
-            self.forced_replication_method = method
-        self._input_schema = entry.schema.to_dict()
+        return False
 
     @property
-    def _singer_catalog_entry(self) -> CatalogEntry:
-        """Catalog entry of this stream for discovery."""
-        return CatalogEntry(
-            tap_stream_id=self.tap_stream_id,
-            stream=self.name,
-            schema=Schema.from_dict(self.schema),
-            metadata=self.metadata,
-            key_properties=copy(self.primary_keys or []),
-            replication_key=self.replication_key,
-            replication_method=self.replication_method,
-            is_view=None,
-            database=None,
-            table=None,
-            row_count=None,
-            stream_alias=None,
+    def check_sorted(self) -> bool:
+        """True if a record out of order in a sorted stream is an error; True by default."""
+        return True
+
+    @property
+    def partitions(self) -> list[dict[str, Any]] | None:
+        """Contexts that the stream is synced for, one after the other, as a list of dicts or None.
+
+        The default returns the contexts in the state. Override it to read the stream once for each
+        of several values, such as accounts or regions. Each context has its own bookmark, unless
+        `state_partitioning_keys` combines several.
+
+        Example:
+            @property
+            def partitions(self):
+                return [{"region": region} for region in self.config["regions"]]
+        """
+        return get_partitions_in_state(self._tap.document, self.name)
+
+
+if MYPY or not TYPE_CHECKING:
+    StreamDeclarations = StreamProperties
+else:  # pyright accepts a plain value in place of a descriptor, but not in place of a property
+
+    class StreamDeclarations(StreamProperties):
+        """`StreamProperties` as pyright is shown them, with the same members."""
+
+        schema = AuthorProperty[JsonSchema]()
+        """JSON Schema of the records, as a dict."""
+        primary_keys = AuthorProperty[Sequence[str]]()
+        """Names of the properties that identify a record, as a sequence of strings."""
+        replication_key = AuthorProperty[str | None]()
+        """Name of the property that grows with every change of a record, as a string."""
+        replication_method = AuthorProperty[str]()
+        """FULL_TABLE, INCREMENTAL or LOG_BASED."""
+        state_partitioning_keys = AuthorProperty[Sequence[str] | None]()
+        """Context keys that identify a bookmark, as a sequence of strings."""
+        is_sorted = AuthorProperty[bool]()
+        """True if records arrive in ascending order of the replication key; False by default."""
+        check_sorted = AuthorProperty[bool]()
+        """True if a record out of order in a sorted stream is an error; True by default."""
+        partitions = AuthorProperty[Sequence[dict[str, Any]] | None]()
+        """Contexts that the stream is synced for, in this order, as a list of dicts or None."""
+
+
+def load_schema(stream_name: str, source: object) -> tuple[JsonSchema, Path | None]:
+    """Return the schema that a stream's constructor received, and the path of its file if any.
+
+    Args:
+        stream_name: Name of the stream, for errors.
+        source: A dict, a `Schema`, or (deprecated) the path of a JSON file.
+
+    Raises:
+        FileNotFoundError: The file does not exist.
+        ValueError: The source has another type.
+    """
+    if isinstance(source, Schema):
+        return source.to_dict(), None
+    if isinstance(source, dict):
+        return source, None
+    if not isinstance(source, (str, PathLike)):
+        msg = f"Unexpected type {type(source).__name__} for arg 'schema'."
+        raise ValueError(msg)  # noqa: TRY004 - singer_sdk raises ValueError
+    path = Path(source)
+    if not path.is_file():
+        msg = f"Stream '{stream_name}': there is no schema file '{source}'."
+        raise FileNotFoundError(msg)
+    warnings.warn(
+        "A path to a schema file is deprecated: pass a dict, or use StreamSchema.",
+        SingerSDKDeprecationWarning,
+        stacklevel=3,
+    )
+    return json.loads(path.read_text(encoding="utf-8")), path
+
+
+def require_single_key(stream_name: str, key: Any) -> str | None:
+    """Return a replication key that is a string, or None if there is none.
+
+    Raises:
+        InvalidReplicationKeyException: The stream has several replication keys, which is not
+            supported.
+    """
+    if not key or isinstance(key, str):
+        return key or None
+    raise InvalidReplicationKeyException(
+        f"Stream '{stream_name}': its replication key is {key!r}, but it must be a single string:"
+        " name the one property that grows with every change, or read the stream as FULL_TABLE"
+        " without a replication key."
+    )
+
+
+def has_datetime_replication_key(stream: SyncStream) -> bool:
+    """Return True if the schema declares the replication key with format ``date-time``.
+
+    Raises:
+        InvalidReplicationKeyException: The replication key is not in the schema.
+    """
+    if not stream.replication_key:
+        return False
+    definition = get_definition(stream.replication_path, stream.effective_schema)
+    if definition is None:
+        msg = (
+            f"Field '{stream.replication_key}' is not in schema for stream '{stream.name}':"
+            " declare it there, or choose another replication key."
         )
+        raise InvalidReplicationKeyException(msg)
+    return is_datetime_type(definition)
 
-    @property
-    def _singer_catalog(self) -> Catalog:
-        """Catalog with only this stream."""
-        return Catalog([(self.tap_stream_id, self._singer_catalog_entry)])
+
+def get_stream_metadata(stream: SyncStream, catalog: Catalog | None) -> MetadataMapping:
+    """Return the Singer metadata of the input catalog, else the standard metadata."""
+    entry = catalog.get_stream(stream.tap_stream_id) if catalog else None
+    if entry:
+        return entry.metadata
+    key = require_single_key(stream.name, stream.replication_key)
+    metadata = MetadataMapping.get_standard_metadata(
+        schema=stream.schema,
+        replication_method=stream.forced_replication_method,
+        key_properties=copy(stream.primary_keys or []),
+        valid_replication_keys=[key] if key else None,
+        schema_name=None,
+        selected_by_default=stream.selected_by_default,
+    )
+    crumb: Breadcrumb = ()
+    for name in parse_path(key, stream.schema) if key else ():  # the key may be a nested property
+        crumb = (*crumb, "properties", name)
+        if crumb in metadata:
+            metadata[crumb].inclusion = Metadata.InclusionType.AUTOMATIC
+    metadata.root.selected = catalog is None and stream.selected_by_default
+    return metadata
+
+
+def make_catalog_entry(stream: SyncStream) -> CatalogEntry:
+    """Return the catalog entry of a stream for discovery."""
+    return CatalogEntry(
+        tap_stream_id=stream.tap_stream_id,
+        stream=stream.name,
+        schema=Schema.from_dict(stream.schema),
+        metadata=stream.metadata,
+        key_properties=copy(stream.primary_keys or []),
+        replication_key=stream.replication_key,
+        replication_method=stream.replication_method,
+        is_view=None,
+        database=None,
+        table=None,
+        row_count=None,
+        stream_alias=None,
+    )

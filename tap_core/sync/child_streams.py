@@ -38,6 +38,7 @@ __all__ = [
     "ChildSyncPool",
     "DeferredBookmark",
     "ensure_state_entry",
+    "require_child_contexts",
     "sync_child_contexts",
     "sync_children",
 ]
@@ -72,6 +73,24 @@ def sync_children(stream: SyncStream, child_context: Context | None) -> None:
 def _sync_child(child: SyncStream, context: Context) -> None:
     with suppress(AbortedSyncFailedException, AbortedSyncPausedException):
         child.sync(context=context)
+
+
+def require_child_contexts(stream: SyncStream) -> None:
+    """Check that the children of a stream without contexts can be synced with whole records.
+
+    Raises:
+        NotImplementedError: A child keeps one bookmark per context, so the keys of the context
+            must be defined.
+    """
+    for child in stream.child_streams:
+        if child.state_partitioning_keys is None:
+            parent = type(stream).__name__
+            msg = (
+                f"'{stream.name}' has the child stream '{child.name}', but no definition of"
+                f" the context that a record gives it. Define {parent}.get_child_context(),"
+                f" or {type(child).__name__}.state_partitioning_keys."
+            )
+            raise NotImplementedError(msg)
 
 
 def ensure_state_entry(stream: SyncStream, context: Context | None) -> None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tap_core.mapper.plugin_mapper import PluginMapper
     from tap_core.mapper.stream_maps import StreamMap
     from tap_core.metrics import Counter, Timer
-    from tap_core.singerlib.catalog import SelectionMask
+    from tap_core.singerlib.catalog import MetadataMapping, SelectionMask
+    from tap_core.state.comparison import ReplicationKeyComparator
     from tap_core.state.document import StateDocument
     from tap_core.state.manager import StreamStateManager
     from tap_core.sync.sync_run import SyncRun
@@ -85,7 +86,10 @@ class SyncStream(Protocol):
     """Interface that the engine requires of a stream."""
 
     name: str
+    tap_name: str
     context: Context | None
+    selected_by_default: bool
+    forced_replication_method: str | None
     parent_stream_type: ClassVar[Any]
     STATE_MSG_FREQUENCY: int
     max_parallel_partitions: int
@@ -99,6 +103,7 @@ class SyncStream(Protocol):
     _stream_version: int | None
     _initialized_at: int
     _plan: Any
+    _config: dict[str, Any]
     _input_schema: JsonSchema | None
     _HOOKS: ClassVar[Mapping[str, Any]]
 
@@ -119,6 +124,8 @@ class SyncStream(Protocol):
     def schema(self) -> JsonSchema: ...
     @property
     def effective_schema(self) -> JsonSchema: ...
+    @property
+    def metadata(self) -> MetadataMapping: ...
     @property
     def mask(self) -> SelectionMask: ...
     @property
@@ -172,6 +179,8 @@ class SyncStream(Protocol):
     def _get_state_partition_context(self, context: Context | None) -> Context | None: ...
     def _write_replication_key_signpost(self, context: Context | None, value: Any) -> None: ...
     def _write_starting_replication_value(self, context: Context | None) -> None: ...
+    def _order(self) -> ReplicationKeyComparator: ...
+    def _generate_schema_messages(self) -> Iterable[Any]: ...
     def _write_schema_message(self) -> None: ...
     def _write_activate_version_message(self, full_table_version: int) -> None: ...
     def _write_record_message(self, record: Record) -> None: ...

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tap_core.schema import Schema
+from tap_core.singerlib.schema import Schema
 
 WHOLE: dict[str, Any] = {
     "$id": "person",

@@ -1,0 +1,120 @@
+"""Singer messages of a stream, as the hooks of `tap_core.Stream` generate and write them.
+
+The sync engine sends compiled events. These functions serve authors who override a
+``_generate_*`` or ``_write_*`` hook, or `Tap.write_message`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from tap_core.parsing.datetimes import utc_now
+from tap_core.records.conform import conform_record_data_types
+from tap_core.records.select import pop_deselected_record_properties
+from tap_core.singerlib.messages import (
+    ActivateVersionMessage,
+    Message,
+    RecordMessage,
+    SchemaMessage,
+    SDKBatchMessage,
+)
+from tap_core.state.replication_key import copy_path
+from tap_core.sync.compat_path import write_record
+from tap_core.sync.plan import get_plan, get_transforms, is_key_deselected, is_overridden
+
+if TYPE_CHECKING:
+    from tap_core.batch.encodings import BaseBatchFileEncoding
+    from tap_core.sync.interfaces import SyncStream
+    from tap_core.types import Record
+
+__all__ = [
+    "generate_activate_version_messages",
+    "generate_batch_messages",
+    "generate_record_messages",
+    "generate_schema_messages",
+    "write_messages",
+    "write_record_message",
+    "write_schema_message",
+]
+
+
+def generate_schema_messages(stream: SyncStream) -> Iterator[SchemaMessage]:
+    """Yield the SCHEMA messages of a stream, one for each output name."""
+    for event in get_plan(stream).describes:
+        yield SchemaMessage(
+            event.stream.name,
+            dict(event.schema),
+            list(event.keys),
+            [event.cursor] if event.cursor else None,
+        )
+
+
+def generate_record_messages(stream: SyncStream, record: Record) -> Iterator[RecordMessage]:
+    """Yield the RECORD messages of a record, which is pruned in place, conformed and mapped."""
+    if is_key_deselected(stream):
+        path = stream.replication_path
+        record = copy_path(path, record)  # the bookmark needs the key in the author's record
+    pop_deselected_record_properties(record, stream.schema, stream.mask)
+    conformed = conform_record_data_types(
+        stream_name=stream.name,
+        record=record,
+        schema=stream.effective_schema,
+        level=stream.TYPE_CONFORMANCE_LEVEL,
+        logger=stream.logger,
+    )
+    if conformed is record:
+        conformed = dict(record)  # a map may change the record, which belongs to the author
+    for name, transform in get_transforms(stream):
+        mapped = transform(conformed)
+        if mapped is not None:
+            yield RecordMessage(
+                stream=name,
+                record=mapped,
+                version=stream._stream_version,
+                time_extracted=utc_now(),
+            )
+
+
+def generate_batch_messages(
+    stream: SyncStream, encoding: BaseBatchFileEncoding, manifest: list[str]
+) -> Iterator[SDKBatchMessage]:
+    """Yield the BATCH messages of a list of files, one for each output name."""
+    for event in get_plan(stream).describes:
+        yield SDKBatchMessage(event.stream.name, encoding, manifest, stream._stream_version)
+
+
+def generate_activate_version_messages(
+    stream: SyncStream, version: int
+) -> Iterator[ActivateVersionMessage]:
+    """Yield an ACTIVATE_VERSION message for each output name."""
+    for event in get_plan(stream).describes:
+        yield ActivateVersionMessage(event.stream.name, version)
+
+
+def write_messages(stream: SyncStream, messages: Iterable[Message]) -> None:
+    """Write messages through the tap's ``write_message``."""
+    for message in messages:
+        stream._tap.write_message(message)
+
+
+def write_schema_message(stream: SyncStream) -> None:
+    """Write the SCHEMA message of a stream, unless it is the one written last in this run."""
+    if is_overridden(stream, "_generate_schema_messages") or is_overridden(
+        stream._tap, "write_message"
+    ):
+        write_messages(stream, stream._generate_schema_messages())
+    else:
+        for event in get_plan(stream).describes:
+            stream._tap.run.describe(event)
+
+
+def write_record_message(stream: SyncStream, record: Record) -> None:
+    """Write a record after the records before it."""
+    if is_overridden(stream, "_generate_record_messages") or is_overridden(
+        stream._tap, "write_message"
+    ):
+        write_messages(stream, stream._generate_record_messages(record))
+    else:
+        write_record(stream, record)
+    stream.state_manager.is_flushed = False
