@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from time import time
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -33,6 +34,7 @@ __all__ = [
     "batch_counter",
     "get_metrics_logger",
     "http_request_counter",
+    "http_request_duration",
     "log",
     "record_counter",
     "sync_timer",
@@ -289,3 +291,25 @@ def sync_timer(stream: str, **tags: Any) -> Timer:
     """Return a timer of a stream's sync."""
     tags[Tag.STREAM] = stream
     return Timer(Metric.SYNC_DURATION, tags)
+
+
+def http_request_duration(
+    stream: str,
+    endpoint: str,
+    status: int,
+    seconds: float,
+    context: Context | None = None,
+    **tags: Any,
+) -> Point[float]:
+    """Return the duration of one request; a status from 400 on counts as failed."""
+    succeeded = status < HTTPStatus.BAD_REQUEST
+    tags = {
+        Tag.STREAM: stream,
+        Tag.ENDPOINT: endpoint,
+        Tag.HTTP_STATUS_CODE: status,
+        Tag.STATUS: Status.SUCCEEDED if succeeded else Status.FAILED,
+        **tags,
+    }
+    if context:
+        tags[Tag.CONTEXT] = context
+    return Point("timer", metric=Metric.HTTP_REQUEST_DURATION, value=seconds, tags=tags)

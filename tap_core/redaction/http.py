@@ -108,8 +108,8 @@ def _codec(response: requests.Response) -> str:
 def _json_without_secrets(text: str) -> str | None:
     try:
         document = json.loads(text)
+        if not isinstance(document, (dict, list)):
+            return None
+        return json.dumps(clean_document(document, redact_parameters), ensure_ascii=False)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(document, (dict, list)):
-        return None
-    return json.dumps(clean_document(document, redact_parameters), ensure_ascii=False)

@@ -1,37 +1,62 @@
 """`RESTStream`: stream of records from the pages of an HTTP API.
 
 Public members, signatures and underscore hooks are those of the Meltano Singer SDK 0.54, so
-that a tap migrates by changing an import. Requests, retries, responses and pagination are
-implemented in `tap_core.http`. All log messages and errors name the stream and the request
-and contain no secrets.
+that a tap migrates by changing an import. The class is read from top to bottom: the parts of a
+request, allowed hosts and limits, sending, retries, pages and records, metrics and costs. What
+does not depend on overrides is implemented in `tap_core.http`.
+
+Credentials are only sent to the origin of ``url_base``. A URL that comes from a response (the
+next page, a record's URL, a redirect) gets credentials only on that origin and on
+`allowed_hosts`. Log messages and errors name the stream and the request, without secrets.
 """
 
 from __future__ import annotations
 
 import abc
+import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from urllib.parse import urlsplit
 
 import requests
 
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
+from tap_core.authenticators.base import puts_nothing
 from tap_core.compat.author_overrides import RESTStreamOverrides
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SingerSDKDeprecationWarning
-from tap_core.http.origins import Route
+from tap_core.http.origins import (
+    Origin,
+    Route,
+    check_allowed_hosts,
+    declared_origin,
+    has_secrets,
+    parse_origin,
+)
 from tap_core.http.page_iteration import iterate_records
 from tap_core.http.rate_limit import report_retry_after, wait_for_slot
-from tap_core.http.request import Auth, build_body_arguments, prepare_request
+from tap_core.http.request import Auth, RequestFunc, build_body_arguments, prepare_request
 from tap_core.http.request import HTTPRequest as HTTPRequest
 from tap_core.http.request import JSONPayload as JSONPayload
 from tap_core.http.request import PageContext as PageContext
 from tap_core.http.response import JSONResponse, check_content_length, is_empty_body, parse_json
-from tap_core.http.retry import RetryState
+from tap_core.http.response_limits import (
+    MAX_DOWNLOAD_BYTES,
+    MAX_RESPONSE_BYTES,
+    MAX_RESPONSE_SECONDS,
+    ResponseLimits,
+)
+from tap_core.http.retry import (
+    RetryState,
+    exponential_backoff,
+    random_jitter,
+    runtime_backoff,
+    with_retries,
+)
 from tap_core.http.transport import (
     ANNOTATED_ERRORS,
     ProxyCache,
@@ -55,7 +80,7 @@ from tap_core.plugin_base import PluginBase
 from tap_core.redaction import Secrets, collect_secrets, redact_url
 from tap_core.redaction.http import body_excerpt, collect_sent_secrets
 from tap_core.redaction.process_secrets import install_redaction
-from tap_core.streams.request_limits import OriginBoundStream
+from tap_core.streams.windows import WindowedStream
 
 if sys.version_info >= (3, 13):
     from typing import TypeVar as DefaultTypeVar
@@ -63,6 +88,8 @@ else:
     from typing_extensions import TypeVar as DefaultTypeVar
 
 if TYPE_CHECKING:
+    from backoff.types import Details
+
     from tap_core.singerlib.catalog import Schema
     from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record
@@ -78,77 +105,16 @@ __all__ = [
 
 DEFAULT_PAGE_SIZE = 1000
 
+_TNum = TypeVar("_TNum", int, float)
 _TToken = DefaultTypeVar("_TToken", default=Any)
 
 
-class _Costed(OriginBoundStream, abc.ABC):
-    """Metrics and costs of an HTTP stream."""
-
-    _LOG_REQUEST_METRICS: bool = True
-    _LOG_REQUEST_METRIC_URLS: bool = False
-
-    def get_http_request_counter(self) -> metrics.Counter:
-        """Return the metric that counts this stream's requests."""
-        return metrics.http_request_counter(self.name, endpoint=self.path or "")
-
-    def _write_request_duration_log(
-        self,
-        endpoint: str,
-        response: requests.Response,
-        context: Context | None,
-        extra_tags: dict[str, Any] | None,
-    ) -> None:
-        """Log the duration of a request as a metric."""
-        if not self._LOG_REQUEST_METRICS:
-            return
-        succeeded = response.status_code < HTTPStatus.BAD_REQUEST
-        tags: dict[str, Any] = {
-            metrics.Tag.STREAM: self.name,
-            metrics.Tag.ENDPOINT: endpoint,
-            metrics.Tag.HTTP_STATUS_CODE: response.status_code,
-            metrics.Tag.STATUS: metrics.Status.SUCCEEDED if succeeded else metrics.Status.FAILED,
-            **(extra_tags or {}),
-        }
-        if context:
-            tags[metrics.Tag.CONTEXT] = context
-        seconds = response.elapsed.total_seconds()
-        duration = metrics.Metric.HTTP_REQUEST_DURATION
-        self._log_metric(metrics.Point("timer", metric=duration, value=seconds, tags=tags))
-
-    def calculate_sync_cost(
-        self,
-        request: requests.PreparedRequest,  # noqa: ARG002 - for overrides
-        response: requests.Response,  # noqa: ARG002
-        context: Context | None,  # noqa: ARG002
-    ) -> dict[str, int]:
-        """Return the costs of a request by kind of cost; override it to count costs.
-
-        Example:
-            def calculate_sync_cost(self, request, response, context):
-                return {"credits": int(response.headers["X-Credits"])}
-        """
-        return {}
-
-    def update_sync_costs(
-        self,
-        request: requests.PreparedRequest,
-        response: requests.Response,
-        context: Context | None,
-    ) -> dict[str, int]:
-        """Add the costs of a request to the totals, and return the totals."""
-        costs = self.calculate_sync_cost(request, response, context)
-        self._sync_costs = {
-            kind: self._sync_costs.get(kind, 0) + cost for kind, cost in costs.items()
-        }
-        return self._sync_costs
-
-
-class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
+class _HTTPStream(WindowedStream, abc.ABC, Generic[_TToken]):
     """Base class of a stream of an HTTP API, for any response format."""
 
-    _page_size: int = DEFAULT_PAGE_SIZE
-    _puts_into_files: bool = False
-    """True if response bodies are stored on disk, because they may be large."""
+    path: str | None = None
+    """Path of the endpoint, appended to ``url_base``, such as ``/users/{user_id}``. ``{key}`` is
+    replaced by a value of the context or a setting."""
 
     extra_retry_statuses: Sequence[int] = [HTTPStatus.TOO_MANY_REQUESTS]
     """HTTP statuses below 500 for which a request is retried."""
@@ -165,6 +131,35 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
     rate_limit: float | None = None
     """Maximum requests per second of this stream, including retries; None for no limit. The tap's
     attribute of the same name is a limit that all of its streams share."""
+
+    honour_retry_after: bool = True
+    """True if the wait that the server requests with ``Retry-After`` (up to an hour) is used. With
+    False every wait comes from `backoff_wait_generator`."""
+
+    allowed_hosts: Collection[str] = ()
+    """Other hosts that may receive this stream's credentials if a response refers to them:
+    ``files.example.com``, ``files.example.com:8443``, ``*.example.com``."""
+
+    max_response_bytes: int | None = MAX_RESPONSE_BYTES
+    """Maximum size of a decoded response in bytes, None for no limit. Its parsed JSON may need four
+    times as much memory in addition."""
+
+    max_download_bytes: int | None = MAX_DOWNLOAD_BYTES
+    """Maximum size in bytes of a response that is stored in a file, None for no limit."""
+
+    max_response_seconds: float | None = MAX_RESPONSE_SECONDS
+    """Maximum seconds from the first to the last byte of a response, None for no limit. A response
+    that is stored in a file gets one more second for each 64 KiB."""
+
+    _first_asked: Origin | None = None
+    """Origin of the first request of the current pagination, if only author code defines it."""
+
+    _page_size: int = DEFAULT_PAGE_SIZE
+    _puts_into_files: bool = False
+    """True if response bodies are stored on disk, because they may be large."""
+
+    _LOG_REQUEST_METRICS: bool = True
+    _LOG_REQUEST_METRIC_URLS: bool = False
 
     def __init__(
         self,
@@ -204,6 +199,41 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         url = f"{self.url_base}{self.path or ''}"
         return self._filled(url, {**self.config, **(context or {})}) if "{" in url else url
 
+    def _filled(self, url: str, values: Mapping[str, Any]) -> str:
+        """Return a URL with its placeholders replaced by URL-encoded values."""
+        for name, value in values.items():
+            if (placeholder := f"{{{name}}}") in url:
+                url = url.replace(placeholder, self._url_encode(value))
+        return url
+
+    @staticmethod
+    def _url_encode(val: Any) -> str:
+        """Return a value as text for a URL path, with slashes encoded."""
+        return val.replace("/", "%2F") if isinstance(val, str) else str(val)
+
+    def get_url_params(
+        self,
+        context: Context | None,  # noqa: ARG002 - for overrides
+        next_page_token: _TToken | None,  # noqa: ARG002
+    ) -> dict[str, Any] | str:
+        """Return the query parameters of the request for a page.
+
+        The default is empty. Override it to send filters, the page size and the page token.
+
+        Args:
+            context: Context of the stream, or None.
+            next_page_token: Value from the paginator; None for the first page unless the paginator
+                has a start value.
+
+        Returns:
+            A dict, in which None omits a parameter and a list repeats it, or an encoded string.
+
+        Example:
+            def get_url_params(self, context, next_page_token):
+                return {"limit": 100, "cursor": next_page_token}
+        """
+        return {}
+
     @property
     def http_headers(self) -> dict[str, Any]:
         """Headers of every request, as a dict; the authenticator adds its own.
@@ -240,6 +270,26 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         """``User-Agent`` of the requests: the setting ``user_agent``, else the SDK's version."""
         return str(self.config.get("user_agent", f"tap-core/{PluginBase.get_sdk_version()}"))
 
+    def prepare_request_payload(
+        self, context: Context | None, next_page_token: _TToken | None
+    ) -> JSONPayload:
+        """Return the body of the request for a page.
+
+        The default returns None, which sends no body. Override it for APIs that take parameters in
+        the body; `payload_as_json` selects JSON or form encoding.
+
+        Args:
+            context: Context of the stream, or None.
+            next_page_token: Value from the paginator, as in `get_url_params`.
+
+        Returns:
+            The payload, or None.
+
+        Example:
+            def prepare_request_payload(self, context, next_page_token):
+                return {"filter": {"active": True}, "page": next_page_token}
+        """
+
     @property
     def authenticator(self) -> Auth:
         """Authenticator of the requests: a callable that takes a request and returns it signed.
@@ -270,49 +320,6 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
     def timeout(self) -> float:
         """Seconds to wait for a connection, and for each part of a response."""
         return DEFAULT_REQUEST_TIMEOUT
-
-    def get_url_params(
-        self,
-        context: Context | None,  # noqa: ARG002 - for overrides
-        next_page_token: _TToken | None,  # noqa: ARG002
-    ) -> dict[str, Any] | str:
-        """Return the query parameters of the request for a page.
-
-        The default is empty. Override it to send filters, the page size and the page token.
-
-        Args:
-            context: Context of the stream, or None.
-            next_page_token: Value from the paginator; None for the first page unless the paginator
-                has a start value.
-
-        Returns:
-            A dict, in which None omits a parameter and a list repeats it, or an encoded string.
-
-        Example:
-            def get_url_params(self, context, next_page_token):
-                return {"limit": 100, "cursor": next_page_token}
-        """
-        return {}
-
-    def prepare_request_payload(
-        self, context: Context | None, next_page_token: _TToken | None
-    ) -> JSONPayload:
-        """Return the body of the request for a page.
-
-        The default returns None, which sends no body. Override it for APIs that take parameters in
-        the body; `payload_as_json` selects JSON or form encoding.
-
-        Args:
-            context: Context of the stream, or None.
-            next_page_token: Value from the paginator, as in `get_url_params`.
-
-        Returns:
-            The payload, or None.
-
-        Example:
-            def prepare_request_payload(self, context, next_page_token):
-                return {"filter": {"active": True}, "page": next_page_token}
-        """
 
     def get_http_request(self, *, page: PageContext) -> HTTPRequest:
         """Return the request for a page; override it to change the result of ``super()``."""
@@ -379,6 +386,74 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         return self.build_prepared_request(
             method=method, url=url, params=params, headers=headers, **body
         )
+
+    # Allowed hosts and limits
+
+    @property
+    def _limits(self) -> ResponseLimits:
+        return ResponseLimits(
+            self.max_response_bytes, self.max_download_bytes, self.max_response_seconds
+        )
+
+    def _route(self, authenticator: Auth) -> Route:
+        """Return the hosts that a request signed by ``authenticator`` may reach."""
+
+        def carries(request: requests.PreparedRequest) -> bool:
+            return not puts_nothing(authenticator) or has_secrets(request, self._secrets())
+
+        return Route(
+            self._is_home,
+            carries,
+            is_secure=self._is_secure,
+            allowed_hosts=check_allowed_hosts(self.allowed_hosts) if self.allowed_hosts else (),
+            setting=f"`allowed_hosts` of the stream '{self.name}'",
+        )
+
+    def _signing_at_home(self, authenticator: Auth) -> Auth:
+        """Return an authenticator for requests that author code sends with the session itself."""
+
+        def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
+            route = self._route(authenticator)
+            route.check(request)
+            cast("Any", request).register_hook("response", route.check_redirect)
+            return authenticator(request)
+
+        return sign
+
+    def _base_origin(self) -> Origin | None:
+        """Return the origin of ``url_base`` that results from the settings alone."""
+        base = self.url_base or ""
+        return declared_origin(self._filled(base, self.config) if "{" in base else base)
+
+    def _is_home(self, origin: Origin) -> bool:
+        """Return True if the credentials belong to an origin."""
+        return origin in (self._base_origin(), self._first_asked)
+
+    def _is_secure(self) -> bool:
+        """Return True if the credentials belong to an HTTPS origin."""
+        return any(
+            one is not None and one.scheme == "https"
+            for one in (self._base_origin(), self._first_asked)
+        )
+
+    def _begin_walk(self, request: requests.PreparedRequest) -> None:
+        """Record the origin of the first request of a pagination.
+
+        No response of the pagination has named this origin. If the context comes from a parent's
+        record, the record's values may have named it, so only the URL without a context counts.
+        """
+        self._first_asked = None
+        asked = parse_origin(request.url)
+        if asked is None or self._is_home(asked):
+            return
+        if self.parent_stream_type is None or asked == self._origin_without_context():
+            self._first_asked = asked
+
+    def _origin_without_context(self) -> Origin | None:
+        try:
+            return declared_origin(self.get_url(None))
+        except Exception:  # noqa: BLE001  author code may need a context
+            return None
 
     # Sending
 
@@ -485,7 +560,81 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
     def _check_body(self, response: requests.Response) -> None:
         """Raise an error for an invalid body while the request can still be retried."""
 
-    # Records
+    # Retries
+
+    def request_decorator(self, func: RequestFunc) -> RequestFunc:
+        """Return a function that calls ``func`` and retries it according to the other hooks."""
+        return with_retries(
+            wait_generator=self.backoff_wait_generator,
+            max_tries=self.backoff_max_tries,
+            jitter=self.backoff_jitter,
+            handler=self.backoff_handler,
+            logger=self.logger,
+            ask_server=self.honour_retry_after,
+            is_over=lambda: bool(self._tap.run.is_broken),
+        )(func)
+
+    def backoff_wait_generator(self) -> Generator[float, Any, None]:
+        """Return a generator of the seconds to wait before each retry.
+
+        The default is exponential: 2, 4, 8 and so on. Override it for another sequence, or use
+        `backoff_runtime` for waits that depend on the response.
+
+        Example:
+            def backoff_wait_generator(self):
+                return backoff.constant(interval=10)
+        """
+        return exponential_backoff()
+
+    def backoff_max_tries(self) -> int:
+        """Return the maximum number of attempts per request, as an integer; 5 by default.
+
+        Example:
+            def backoff_max_tries(self):
+                return 8
+        """
+        return 5
+
+    def backoff_jitter(self, value: float) -> float:
+        """Return a wait in seconds with a random part added.
+
+        The default adds up to one second. Override it to return ``value`` for exact waits.
+
+        Args:
+            value: Wait in seconds from `backoff_wait_generator`.
+        """
+        return random_jitter(value)
+
+    def backoff_runtime(self, *, value: Callable[[Any], _TNum]) -> Generator[_TNum, Any, None]:
+        """Return a wait generator that calls ``value`` with each error to get the seconds to wait.
+
+        Args:
+            value: Function from the raised error to the seconds to wait.
+
+        Example:
+            def backoff_wait_generator(self):
+                return self.backoff_runtime(value=lambda error: int(error.response.headers["Wait"]))
+        """
+        return runtime_backoff(value)
+
+    def backoff_handler(self, details: Details) -> None:
+        """Log a failed attempt before the wait; override it for other reactions.
+
+        Args:
+            details: Details of the attempt from the ``backoff`` package.
+        """
+        error = details.get("exception")
+        response = error.response if isinstance(error, RetriableAPIError) else None
+        failure = (type(error).__name__, error)
+        if response is not None:
+            failure = (f"status {response.status_code}", response.reason)
+        self.log(
+            "Stream '%s': Backing off %0.2f seconds after %d tries for URL %s, failing with %s: %s",
+            *(self.name, details.get("wait"), details.get("tries"), self.path, *failure),
+            level=logging.ERROR,
+        )
+
+    # Pages and records
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of all pages of a context."""
@@ -555,6 +704,55 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
     @abc.abstractmethod
     def get_new_paginator(self) -> BaseAPIPaginator[Any] | None:
         """Return a paginator for one pagination, or None for a single page."""
+
+    # Metrics and costs
+
+    def get_http_request_counter(self) -> metrics.Counter:
+        """Return the metric that counts this stream's requests."""
+        return metrics.http_request_counter(self.name, endpoint=self.path or "")
+
+    def _write_request_duration_log(
+        self,
+        endpoint: str,
+        response: requests.Response,
+        context: Context | None,
+        extra_tags: dict[str, Any] | None,
+    ) -> None:
+        """Log the duration of a request as a metric."""
+        if not self._LOG_REQUEST_METRICS:
+            return
+        seconds = response.elapsed.total_seconds()
+        status, tags = response.status_code, extra_tags or {}
+        self._log_metric(
+            metrics.http_request_duration(self.name, endpoint, status, seconds, context, **tags)
+        )
+
+    def calculate_sync_cost(
+        self,
+        request: requests.PreparedRequest,  # noqa: ARG002 - for overrides
+        response: requests.Response,  # noqa: ARG002
+        context: Context | None,  # noqa: ARG002
+    ) -> dict[str, int]:
+        """Return the costs of a request by kind of cost; override it to count costs.
+
+        Example:
+            def calculate_sync_cost(self, request, response, context):
+                return {"credits": int(response.headers["X-Credits"])}
+        """
+        return {}
+
+    def update_sync_costs(
+        self,
+        request: requests.PreparedRequest,
+        response: requests.Response,
+        context: Context | None,
+    ) -> dict[str, int]:
+        """Add the costs of a request to the totals, and return the totals."""
+        costs = self.calculate_sync_cost(request, response, context)
+        self._sync_costs = {
+            kind: self._sync_costs.get(kind, 0) + cost for kind, cost in costs.items()
+        }
+        return self._sync_costs
 
 
 class _JSONStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):

@@ -323,7 +323,6 @@ HEAVY: dict[str, Home] = {
         (
             "tap_core.http",
             "tap_core.redaction.http",
-            "tap_core.streams.request_limits",
             "tap_core.streams.rest",
             "tap_core.authenticators",
             "tap_core.pagination",
