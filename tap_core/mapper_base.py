@@ -20,7 +20,7 @@ from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities, Unsuppor
 from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Event, Rows, SchemaEvent
 from tap_core.exceptions import InvalidInputLine
 from tap_core.io.stdin import open_binary, read_blocks
-from tap_core.plugin_base import CliCommand
+from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.protocols.singer.writer import SingerWriter, encode_body, encode_json
 from tap_core.records.conform import to_json_compatible
@@ -34,10 +34,11 @@ from tap_core.sinks.message_conversion import (
     schema_message,
     version_message,
 )
-from tap_core.sinks.signal_handling import SignalHandler
+from tap_core.sinks.signal_handling import TerminationSignals
 
 if TYPE_CHECKING:
     from pathlib import PurePath
+    from types import FrameType
 
 __all__ = ["InlineMapper"]
 
@@ -51,7 +52,7 @@ class _Stopped(Exception):  # noqa: N818  nothing went wrong
     """Signal that ends an author's custom message reader."""
 
 
-class InlineMapper(SignalHandler, abc.ABC):
+class InlineMapper(PluginBase, abc.ABC):
     """Base class of mappers; a subclass defines ``name`` and one method per message type."""
 
     message_reader_class: type[Any] | None = None
@@ -81,6 +82,7 @@ class InlineMapper(SignalHandler, abc.ABC):
         Raises:
             ConfigValidationError: the settings are invalid; all faults are reported at once.
         """
+        self._signals = TerminationSignals()
         super().__init__(
             config=config, parse_env_config=parse_env_config, validate_config=validate_config
         )
@@ -142,7 +144,7 @@ class InlineMapper(SignalHandler, abc.ABC):
         Raises:
             InvalidInputLine: a line is not a message; the output for earlier lines is written.
         """
-        with self._heeding_signals():
+        with self._signals.deferred():
             counts = self.process_lines(file_input)
             told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
             end = "Gracefully shutting down" if self._is_stopping else "End of input"
@@ -162,7 +164,7 @@ class InlineMapper(SignalHandler, abc.ABC):
             if self.message_reader is not None:
                 return self._run_custom_reader(self.message_reader, file_input)
             decoder = SingerReader(limits=FileLimits.from_config(self.config))
-            with self._heeding_signals() as wake_up:
+            with self._signals.deferred() as wake_up:
                 for block in read_blocks(open_binary(file_input), wake_up, _BEAT_SECONDS):
                     self._map_all(decoder.feed(block) if block else (), counts)
                     self._flush()
@@ -238,8 +240,9 @@ class InlineMapper(SignalHandler, abc.ABC):
     def _map_rows(self, rows: Rows, counts: Counter[str]) -> None:
         stream, version, process = rows.stream.name, rows.version, self._process_record_message
         times: Any = rows.extracted_at  # the decoder gives one for each row
+        signals = self._signals.received
         for body, extracted in zip(rows.rows, times, strict=True):
-            if self._signals:
+            if signals:
                 return
             process(record_message(stream, decode_record(body), extracted, version))
             counts["RECORD"] += 1
@@ -286,7 +289,7 @@ class InlineMapper(SignalHandler, abc.ABC):
 
             return call
 
-        with self._heeding_signals():
+        with self._signals.deferred():
             try:
                 found: Counter[str] = reader.process_lines(
                     file_input, {kind: heeding(each) for kind, each in callbacks.items()}
@@ -294,6 +297,16 @@ class InlineMapper(SignalHandler, abc.ABC):
             except _Stopped:
                 return Counter()
         return found
+
+    @property
+    def _is_stopping(self) -> bool:
+        """True if a termination signal has arrived."""
+        return bool(self._signals.received)
+
+    def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
+        """Stop after the message that is being processed; outside of messages stop at once."""
+        if not self._signals.record(signum):
+            super()._handle_termination(signum, frame)
 
 
 def _body(record: Mapping[str, Any]) -> bytes:

@@ -23,6 +23,7 @@ from tap_core.capabilities import (
     TapCapabilities,
 )
 from tap_core.compat.deprecation import deprecated_import
+from tap_core.compat.renamed_members import RenamedMember, adopt_renamed_members
 from tap_core.config.loading import merge_missing_config_jsonschema
 from tap_core.config.validation import checked_changes
 from tap_core.events import Checkpoint
@@ -220,13 +221,16 @@ class Tap(_TapOutput):
     dynamic_catalog: bool = False
     """True if discovery queries the source and therefore needs a valid configuration."""
 
-    shared_state: bool = False
+    has_shared_state: bool = False
     """True if streams share state in a separate top-level key of the state, besides ``bookmarks``.
     Such states are written and loaded as a whole."""
 
-    goes_on_after_errors: bool = False
+    continue_on_stream_error: bool = False
     """True if the other streams are synced after one has failed, under protocols that report the
     end of each stream (Airbyte's STREAM_STATUS). The run still fails at its end."""
+
+    goes_on_after_errors = RenamedMember("continue_on_stream_error")
+    shared_state = RenamedMember("has_shared_state")
 
     max_parallel_streams: int = 1
     """Maximum number of top-level streams to sync in parallel, of those that allow threads. The
@@ -256,6 +260,10 @@ class Tap(_TapOutput):
     """True if the mapper is not created yet and must be created on first access."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        adopt_renamed_members(cls)
 
     def __init__(
         self,
@@ -474,7 +482,7 @@ class Tap(_TapOutput):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Load a state; override it to convert states of earlier versions of the tap."""
-        if self.shared_state:
+        if self.has_shared_state:
             own = {"bookmarks", "currently_syncing"}
             self.document.tap_state.update({k: v for k, v in state.items() if k not in own})
         check_bookmarks(state)
@@ -499,7 +507,7 @@ class Tap(_TapOutput):
         self.__dict__.pop("run", None)
         run = self.run
         threads = apply_user_limit(self.max_parallel_streams, self.config, "max_parallel_streams")
-        goes_on = self.goes_on_after_errors and getattr(self.outlet, "tells_ends", False)
+        goes_on = self.continue_on_stream_error and getattr(self.outlet, "tells_ends", False)
         turns = StreamScheduler(list(self.streams.values()), self.logger, threads, goes_on=goes_on)
         with run.timer():
             try:

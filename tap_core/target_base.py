@@ -4,7 +4,10 @@
 - A state is emitted as soon as all earlier records of all sinks are drained, and never before.
 - A signal is handled between messages: the running drain is finished, no other is started, and the
   latest covered state is emitted. A second signal ends the process at once.
-- When a schema changes, the old sink is drained before a new one is created.
+- When a schema changes, the old sink is drained after `Sink.setup` of its successor and before the
+  successor gets a row, so a target that truncates its file in `Sink.setup` keeps all rows.
+- If one drain fails, drains that have started are completed.
+- Without stream maps and flattening no mapper is created, and routing costs nothing.
 """
 
 # ruff: noqa: SLF001  the hooks of a sink have an underscore, and the target calls them
@@ -12,6 +15,7 @@
 from __future__ import annotations
 
 import abc
+import copy
 import json
 import time
 from collections import Counter
@@ -41,15 +45,18 @@ from tap_core.exceptions import (
     InvalidInputLine,
     InvalidJSONSchema,
     InvalidRecord,
+    RecordsWithoutSchemaException,
     UnreadableRecordError,
 )
 from tap_core.io.stdin import open_binary, read_blocks
 from tap_core.limits.memory import InputTooLargeError
-from tap_core.plugin_base import CliCommand
+from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.singer.message_reader import SimpleSingerReader, is_default_reader
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.singerlib.json import dump_json, serialize_json
+from tap_core.sinks.batch_files import BatchFileReader
 from tap_core.sinks.core import Sink
+from tap_core.sinks.drains import run_in_threads, write_state_line
 from tap_core.sinks.message_conversion import (
     batch_message,
     decode_record,
@@ -58,27 +65,40 @@ from tap_core.sinks.message_conversion import (
     schema_message,
     version_message,
 )
-from tap_core.sinks.routing import StreamRoute, StreamRouter
+from tap_core.sinks.pipeline import RecordPipeline, compile_pipeline
+from tap_core.sinks.routing import StreamRoute, make_routes
+from tap_core.sinks.signal_handling import TerminationSignals
+from tap_core.sinks.state_watermark import StateWatermark
 from tap_core.types import JsonSchema, Record
 
 if TYPE_CHECKING:
     from pathlib import PurePath
+    from types import FrameType
+
+    from tap_core.mapper.plugin_mapper import PluginMapper
 
 
 __all__ = ["Target"]
 
 _LONGEST_BEAT: Final = 1.0
+_MAX_PARALLELISM: Final = 8
 
 
 class _Stopped(Exception):  # noqa: N818  nothing went wrong
     """Signal that ends an author's custom message reader."""
 
 
-class Target(TargetOverrides, StreamRouter, abc.ABC):
+class Target(TargetOverrides, PluginBase, abc.ABC):
     """Base class of targets: define ``name``, ``config_jsonschema`` and ``default_sink_class``."""
 
     message_reader_class: type[Any] = SimpleSingerReader
     """A class whose objects have ``process_lines(file_input, callbacks)``, for other wires."""
+
+    default_sink_class: type[Sink]
+    """The sink class of streams, unless `get_sink_class` returns another."""
+
+    _MAX_RECORD_AGE_IN_MINUTES: float = 5.0
+    """The maximum time a record waits to be drained, even while no input arrives."""
 
     capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
         PluginCapabilities.ABOUT,
@@ -87,6 +107,9 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
         PluginCapabilities.STRUCTURED_LOGGING,
         TargetCapabilities.VALIDATE_RECORDS,
     ]
+
+    _mapper_is_due = False
+    """True if the mapper is created on first access."""
 
     def __init__(
         self,
@@ -102,11 +125,22 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
         Raises:
             ConfigValidationError: the settings are invalid; all faults are reported at once.
         """
+        self._signals = TerminationSignals()
         super().__init__(
             config=config, parse_env_config=parse_env_config, validate_config=validate_config
         )
         self.message_reader = message_reader or self.message_reader_class()
         self._described: dict[str, SchemaEvent] = {}
+        self._raw_schemas: dict[str, tuple[JsonSchema, Sequence[str] | None]] = {}
+        self._routes: dict[str, tuple[StreamRoute, ...]] = {}
+        self._sinks_active: dict[str, Sink] = {}
+        self._sinks_to_clear: list[Sink] = []
+        self._pipelines: dict[Sink, RecordPipeline] = {}
+        self._max_parallelism: int | None = None
+        self._watermark: StateWatermark[Sink] = StateWatermark()
+        self._newest_state: bytes | None = None
+        self._has_ended = False
+        self._reset_max_record_age()
         if setup_mapper:
             self.setup_mapper()
 
@@ -146,7 +180,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
             InvalidInputLine: a line is not a message.
         """
         self._has_ended = False
-        with self._heeding_signals():
+        with self._signals.deferred():
             try:
                 counts = self.process_lines(file_input)
             except InvalidInputLine:
@@ -166,7 +200,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
             return self._run_custom_reader(self.message_reader, file_input)
         counts: Counter[str] = Counter()
         decoder = SingerReader(limits=FileLimits.from_config(self.config))
-        with self._heeding_signals() as wake_up:
+        with self._signals.deferred() as wake_up:
             for block in read_blocks(open_binary(file_input), wake_up, self._heartbeat_seconds):
                 self._process_events(decoder.feed(block) if block else (), counts)
                 if self._is_stopping:
@@ -216,7 +250,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
 
             return call
 
-        with self._heeding_signals():
+        with self._signals.deferred():
             try:
                 found: Counter[str] = reader.process_lines(
                     file_input, {kind: heeding(each) for kind, each in callbacks.items()}
@@ -239,76 +273,31 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
             names = ", ".join(sorted(missing))
             raise InvalidInputLine(f"Line is missing required {names} key(s): {message_dict}")
 
-    # Records
+    # Stream maps and schemas
 
-    def _process_rows(self, rows: Rows) -> None:
-        times = cast(Sequence[str | None], rows.extracted_at)
-        if self._overrides("_process_record_message"):
-            self._process_rows_by_hook(rows, times)
-            return
-        routes = self._get_routes(rows.stream.name)
-        plain = len(routes) == 1 and routes[0].transform is None
-        if plain and not self._overrides("get_sink"):
-            self._process_rows_directly(self._sinks_active[routes[0].alias], rows, times)
-            return
-        for body, extracted in zip(rows.rows, times, strict=True):
-            if self._signals:
-                return
-            try:
-                record = decode_record(body)
-            except UnreadableRecordError as error:
-                _refuse(error, [self._sinks_active[each.alias] for each in routes])
-                continue
-            self._deliver(routes, record, extracted, rows.version, len(body))
-            self._handle_max_record_age()
+    def setup_mapper(self) -> None:
+        """Create the mapper, or defer it to first use if maps and flattening are not configured."""
+        if self.config.get("stream_maps") or self.config.get("flattening_enabled"):
+            super().setup_mapper()
+        else:
+            self._mapper_is_due = True
 
-    def _process_rows_directly(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
-        """Add rows to one sink on the fast path, with all checks done once for all rows."""
-        lane = self._get_pipeline(sink)
-        take, weighs, version = lane.take, lane.weighs, rows.version
-        holders, clock = self._watermark.holders, time.monotonic
-        most = self._MAX_RECORD_AGE_IN_MINUTES * 60
-        count = 0
-        try:
-            for body, extracted in zip(rows.rows, times, strict=True):
-                if self._signals:
-                    return
-                if weighs:
-                    sink._batch_bytes_read += len(body)
-                try:
-                    is_full = take(decode_record(body), extracted, version)
-                except UnreadableRecordError as error:
-                    _refuse(error, (sink,))
-                    continue
-                count += 1
-                if sink not in holders:
-                    self._watermark.began(sink)
-                if is_full:
-                    self._drain_full(sink)
-                if clock() - self._last_full_drain_at > most:
-                    self._handle_max_record_age()
-        finally:
-            sink.record_counter_metric.increment(count)
+    @property
+    def mapper(self) -> PluginMapper:
+        """The stream maps of the target.
 
-    def _process_rows_by_hook(self, rows: Rows, times: Sequence[str | None]) -> None:
-        for body, extracted in zip(rows.rows, times, strict=True):
-            if self._signals:
-                return
-            record = decode_record(body)
-            message = record_message(rows.stream.name, record, extracted, rows.version)
-            self._process_record_message(message)
+        Raises:
+            MapperNotInitialized: `setup_mapper` was not called.
+        """
+        if self._mapper is None and self._mapper_is_due:
+            super().setup_mapper()
+            for name, (schema, keys) in self._raw_schemas.items():
+                super().mapper.register_raw_stream_schema(name, copy.deepcopy(schema), keys)
+        return super().mapper
 
-    def _process_record_message(self, message_dict: dict[str, Any]) -> None:
-        """Add one record to its sinks."""
-        self._assert_line_requires(message_dict, requires={"stream", "record"})
-        routes = self._get_routes(message_dict["stream"])
-        record = dict(message_dict["record"])
-        size = len(serialize_json(record)) if any(map(self._weighs, routes)) else 0
-        extracted, version = message_dict.get("time_extracted"), message_dict.get("version")
-        self._deliver(routes, record, extracted, version, size)
-        self._handle_max_record_age()
-
-    # Schemas
+    @mapper.setter
+    def mapper(self, mapper: PluginMapper) -> None:
+        self._mapper = mapper
 
     def _process_schema_event(self, event: SchemaEvent) -> None:
         name = event.stream.name
@@ -335,40 +324,131 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
             self.logger.info("Schema or key properties have changed for stream '%s'.", name)
         self._register(name, schema, keys)
 
-    # States
+    def _register(self, name: str, schema: JsonSchema, keys: Sequence[str] | None) -> None:
+        """Create the routes of a stream and their sinks."""
+        self._raw_schemas[name] = (copy.deepcopy(schema), keys)
+        if self._mapper is None and self._mapper_is_due:
+            self._routes[name] = (StreamRoute(name),)
+            self.get_sink(name, schema=schema, key_properties=keys)
+            return
+        self.mapper.register_raw_stream_schema(name, schema, keys)
+        maps = self.mapper.stream_maps[name]
+        self._routes[name] = make_routes(maps)
+        for each in maps:
+            self.get_sink(
+                each.stream_alias,
+                schema=each.transformed_schema,
+                key_properties=each.transformed_key_properties,
+            )
 
-    def _process_state_event(self, event: Checkpoint) -> None:
-        if self._overrides("_process_state_message"):
-            self._process_state_message({"type": "STATE", "value": decode_state(event.state)})
-        else:
-            self._keep_state(event.state)
+    def _get_routes(self, stream_name: str) -> tuple[StreamRoute, ...]:
+        routes = self._routes.get(stream_name)
+        if routes is None:
+            self._assert_sink_exists(stream_name)
+            return (StreamRoute(stream_name),)
+        return routes
 
-    def _process_state_message(self, message_dict: dict[str, Any]) -> None:
-        """Keep a state until all records before it are drained."""
-        self._assert_line_requires(message_dict, requires={"value"})
-        self._keep_state(dump_json(message_dict["value"], default=str).encode())
+    # Records
 
-    # Versions and files
-
-    def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
-        """Drain the sinks of a stream, then activate one version of its rows."""
-        for route in self._get_routes(message_dict["stream"]):
-            sink = self.get_sink(route.alias)
-            if not sink.process_activate_version_messages:
-                self.logger.warning(
-                    "`ACTIVATE_VERSION` messages are not enabled for '%s'. Ignoring.", route.alias
-                )
+    def _process_rows(self, rows: Rows) -> None:
+        times = cast(Sequence[str | None], rows.extracted_at)
+        if self._overrides("_process_record_message"):
+            self._process_rows_by_hook(rows, times)
+            return
+        routes = self._get_routes(rows.stream.name)
+        plain = len(routes) == 1 and routes[0].transform is None
+        if plain and not self._overrides("get_sink"):
+            self._process_rows_directly(self._sinks_active[routes[0].alias], rows, times)
+            return
+        signals = self._signals.received
+        for body, extracted in zip(rows.rows, times, strict=True):
+            if signals:
+                return
+            try:
+                record = decode_record(body)
+            except UnreadableRecordError as error:
+                _refuse(error, [self._sinks_active[each.alias] for each in routes])
                 continue
-            if not sink.include_sdc_metadata_properties:
-                self.logger.warning(
-                    "`ACTIVATE_VERSION` needs the columns `_sdc_deleted_at` and"
-                    " `_sdc_table_version`, which '%s' has only with `add_record_metadata`.",
-                    sink.stream_name,
-                )
-            self.drain_one(sink)
-            self._release()
-            if not self._is_stopping:
-                sink.activate_version(message_dict["version"])
+            self._deliver(routes, record, extracted, rows.version, len(body))
+            self._handle_max_record_age()
+
+    def _process_rows_directly(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
+        """Add rows to one sink on the fast path, with all checks done once for all rows."""
+        pipeline = self._get_pipeline(sink)
+        take, weighs, version = pipeline.take, pipeline.weighs, rows.version
+        holders, clock = self._watermark.holders, time.monotonic
+        most = self._MAX_RECORD_AGE_IN_MINUTES * 60
+        count, signals = 0, self._signals.received
+        try:
+            for body, extracted in zip(rows.rows, times, strict=True):
+                if signals:
+                    return
+                if weighs:
+                    sink._batch_bytes_read += len(body)
+                try:
+                    is_full = take(decode_record(body), extracted, version)
+                except UnreadableRecordError as error:
+                    _refuse(error, (sink,))
+                    continue
+                count += 1
+                if sink not in holders:
+                    self._watermark.began(sink)
+                if is_full:
+                    self._drain_full(sink)
+                if clock() - self._last_full_drain_at > most:
+                    self._handle_max_record_age()
+        finally:
+            sink.record_counter_metric.increment(count)
+
+    def _process_rows_by_hook(self, rows: Rows, times: Sequence[str | None]) -> None:
+        signals = self._signals.received
+        for body, extracted in zip(rows.rows, times, strict=True):
+            if signals:
+                return
+            record = decode_record(body)
+            message = record_message(rows.stream.name, record, extracted, rows.version)
+            self._process_record_message(message)
+
+    def _process_record_message(self, message_dict: dict[str, Any]) -> None:
+        """Add one record to its sinks."""
+        self._assert_line_requires(message_dict, requires={"stream", "record"})
+        routes = self._get_routes(message_dict["stream"])
+        record = dict(message_dict["record"])
+        size = len(serialize_json(record)) if any(map(self._weighs, routes)) else 0
+        extracted, version = message_dict.get("time_extracted"), message_dict.get("version")
+        self._deliver(routes, record, extracted, version, size)
+        self._handle_max_record_age()
+
+    def _deliver(
+        self,
+        routes: tuple[StreamRoute, ...],
+        record: Record,
+        extracted: str | None,
+        version: int | None,
+        size: int,
+    ) -> None:
+        for route in routes:
+            mapped: Record | None = record if len(routes) == 1 else dict(record)
+            if route.transform is not None:
+                mapped = route.transform(dict(record))
+            if mapped is None:
+                continue
+            self._assert_sink_exists(route.alias)
+            sink = self.get_sink(route.alias, record=mapped)
+            pipeline = self._get_pipeline(sink)
+            if pipeline.weighs:
+                sink._batch_bytes_read += size
+            is_full = pipeline.take(mapped, extracted, version)
+            sink.record_counter_metric.increment()
+            self._watermark.began(sink)
+            if is_full:
+                self._drain_full(sink)
+
+    def _weighs(self, route: StreamRoute) -> bool:
+        sink = self._sinks_active.get(route.alias)
+        return sink is not None and sink.MAX_BYTES is not None
+
+    # Batch files and versions
 
     def _process_unchecked_batch_message(self, message_dict: dict[str, Any]) -> None:
         """Count the batch files in a message from an author's reader, as the decoder does."""
@@ -418,6 +498,293 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
 
         for path in message["manifest"]:
             self._take_file(path, encoding, name, routes, take)
+
+    def _take_file(
+        self,
+        path: str,
+        encoding: BaseBatchFileEncoding,
+        stream: str,
+        routes: tuple[StreamRoute, ...],
+        take: Callable[[Record, int], None],
+    ) -> None:
+        """Pass each record of a file to ``take``, then drain the sinks.
+
+        ``take`` also gets the record's size in bytes, or 0 if no sink limits its batch by bytes.
+        """
+        sinks = [self.get_sink(route.alias) for route in routes]
+        weighs = any(map(self._weighs, routes))
+        schema, _ = self._raw_schemas.get(stream, (sinks[0].original_schema, None))
+        reader = BatchFileReader(stream, schema, sinks[0].batch_config, sinks[0].batch_limits)
+        for record in reader.records(path, encoding):
+            if self._is_stopping:
+                return
+            take(record, len(serialize_json(record)) if weighs else 0)
+            self._handle_max_record_age()
+        for sink in sinks:
+            self.drain_one(sink)
+
+    def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
+        """Drain the sinks of a stream, then activate one version of its rows."""
+        for route in self._get_routes(message_dict["stream"]):
+            sink = self.get_sink(route.alias)
+            if not sink.process_activate_version_messages:
+                self.logger.warning(
+                    "`ACTIVATE_VERSION` messages are not enabled for '%s'. Ignoring.", route.alias
+                )
+                continue
+            if not sink.include_sdc_metadata_properties:
+                self.logger.warning(
+                    "`ACTIVATE_VERSION` needs the columns `_sdc_deleted_at` and"
+                    " `_sdc_table_version`, which '%s' has only with `add_record_metadata`.",
+                    sink.stream_name,
+                )
+            self.drain_one(sink)
+            self._release()
+            if not self._is_stopping:
+                sink.activate_version(message_dict["version"])
+
+    # Sinks
+
+    @property
+    def max_parallelism(self) -> int:
+        """The maximum number of sinks that are drained concurrently."""
+        return _MAX_PARALLELISM if self._max_parallelism is None else self._max_parallelism
+
+    @max_parallelism.setter
+    def max_parallelism(self, new_value: int) -> None:
+        self._max_parallelism = new_value
+
+    def get_sink(
+        self,
+        stream_name: str,
+        *,
+        record: Record | None = None,  # noqa: ARG002  for authors who choose by it
+        schema: JsonSchema | None = None,
+        key_properties: Sequence[str] | None = None,
+    ) -> Sink:
+        """Return the sink of a stream.
+
+        If a schema is passed, the sink is created if it does not exist or if the schema or the keys
+        have changed. A replaced sink is drained after the new sink is set up, and cleaned up at the
+        end of the run.
+
+        Raises:
+            KeyError: the sink does not exist and no schema was passed.
+        """
+        if schema is None:
+            return self._sinks_active[stream_name]
+        existing = self._sinks_active.get(stream_name)
+        if existing is None:
+            return self.add_sink(stream_name, schema, key_properties)
+        same_keys = existing.key_properties == key_properties
+        if existing.original_schema == schema and same_keys:
+            return existing
+        self.logger.info(
+            "Schema or key properties for '%s' stream have changed. Initializing a new sink...",
+            stream_name,
+        )
+        successor = self._made(stream_name, schema, key_properties)
+        self._retire(existing)
+        self._sinks_active[stream_name] = successor
+        return successor
+
+    def _retire(self, sink: Sink) -> None:
+        """Drain a sink that gets no more records and schedule its clean-up."""
+        self.drain_one(sink)
+        self._release()
+        self._pipelines.pop(sink, None)
+        self._sinks_to_clear.append(sink)
+
+    def get_sink_class(self, stream_name: str) -> type[Sink]:
+        """Return the sink class of a stream.
+
+        Raises:
+            ValueError: `default_sink_class` is not set.
+        """
+        found: type[Sink] | None = getattr(self, "default_sink_class", None)
+        if found is None:
+            raise ValueError(
+                f"No sink class defined for '{stream_name}': set default_sink_class or override"
+                " get_sink_class()."
+            )
+        return found
+
+    def sink_exists(self, stream_name: str) -> bool:
+        """Return True if a stream has a sink."""
+        return stream_name in self._sinks_active
+
+    @final
+    def add_sink(
+        self,
+        stream_name: str,
+        schema: JsonSchema,
+        key_properties: Sequence[str] | None = None,
+    ) -> Sink:
+        """Create the sink of a stream and set it up."""
+        sink = self._sinks_active[stream_name] = self._made(stream_name, schema, key_properties)
+        return sink
+
+    def _made(
+        self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
+    ) -> Sink:
+        sink_class = self.get_sink_class(stream_name=stream_name)
+        sink = sink_class(
+            target=self, stream_name=stream_name, schema=schema, key_properties=key_properties
+        )
+        try:
+            sink.setup()
+        except Exception:
+            self.logger.error("Error initializing the sink of '%s'", stream_name)  # noqa: TRY400
+            raise
+        return sink
+
+    def _assert_sink_exists(self, stream_name: str) -> None:
+        if not self.sink_exists(stream_name):
+            raise RecordsWithoutSchemaException(
+                f"A record for stream '{stream_name}' was encountered before a corresponding"
+                " schema. A tap must send a SCHEMA message first."
+            )
+
+    def _get_pipeline(self, sink: Sink) -> RecordPipeline:
+        pipeline = self._pipelines.get(sink)
+        if pipeline is None:
+            pipeline = self._pipelines[sink] = compile_pipeline(sink)
+        return pipeline
+
+    # Drains
+
+    def process_endofpipe(self) -> None:
+        """Drain all sinks; called at the end of the input."""
+        self.drain_all(is_endofpipe=True)
+
+    @final
+    def drain_all(self, *, is_endofpipe: bool = False) -> None:
+        """Drain all sinks, and clean them up at the end of the input.
+
+        If one drain fails, drains that have started are completed, and the covered state is emitted
+        before the error is raised.
+        """
+        try:
+            self._drain_all(self._sinks_to_clear, 1)
+            self._drain_all(self._sinks_active.values(), self.max_parallelism)
+            if is_endofpipe:
+                self._clean_up()
+        finally:
+            self._release()
+        self._reset_max_record_age()
+
+    @final
+    def drain_one(self, sink: Sink) -> None:
+        """Drain a sink, unless it is empty or the target is stopping."""
+        if sink.current_size == 0 or self._is_stopping:
+            return
+        context = sink.start_drain()
+        with sink.batch_processing_timer:
+            sink.process_batch(context)
+        sink.mark_drained()
+        self._watermark.settled(sink)
+
+    def _drain_all(self, sink_list: Iterable[Sink], parallelism: int) -> None:
+        run_in_threads(
+            self.drain_one, [sink for sink in sink_list if sink.current_size], parallelism
+        )
+
+    def _drain_full(self, sink: Sink) -> None:
+        self.logger.info(
+            "Target sink for '%s' is full. Current size is '%s'. Draining...",
+            sink.stream_name,
+            sink.current_size,
+        )
+        self.drain_one(sink)
+        self._release()
+
+    def _clean_up(self) -> None:
+        self._has_ended = True
+        for sink in [*self._sinks_to_clear, *self._sinks_active.values()]:
+            sink.clean_up()
+        self._sinks_to_clear = []
+
+    @property
+    def _max_record_age_in_minutes(self) -> float:
+        return (time.monotonic() - self._last_full_drain_at) / 60
+
+    def _reset_max_record_age(self) -> None:
+        self._last_full_drain_at = time.monotonic()
+
+    def _handle_max_record_age(self) -> None:
+        """Drain all sinks if a record may have waited longer than the maximum age."""
+        if not any(sink.current_size for sink in self._watermark.holders):
+            self._reset_max_record_age()
+        elif self._max_record_age_in_minutes > self._MAX_RECORD_AGE_IN_MINUTES:
+            self.logger.info(
+                "One or more records have exceeded the max age of %g minutes. Draining all sinks.",
+                self._MAX_RECORD_AGE_IN_MINUTES,
+            )
+            self.drain_all()
+
+    # States
+
+    def _process_state_event(self, event: Checkpoint) -> None:
+        if self._overrides("_process_state_message"):
+            self._process_state_message({"type": "STATE", "value": decode_state(event.state)})
+        else:
+            self._keep_state(event.state)
+
+    def _process_state_message(self, message_dict: dict[str, Any]) -> None:
+        """Keep a state until all records before it are drained."""
+        self._assert_line_requires(message_dict, requires={"value"})
+        self._keep_state(dump_json(message_dict["value"], default=str).encode())
+
+    def _keep_state(self, state: bytes) -> None:
+        if state == self._newest_state:
+            return
+        self._newest_state = state
+        if len(state) > len(b"false") or decode_state(state):  # ignore empty states
+            self._watermark.arrived(state)
+            self._release()
+
+    @property
+    def _latest_state(self) -> Any:
+        return None if self._newest_state is None else decode_state(self._newest_state)
+
+    def _release(self) -> None:
+        """Emit the newest state whose records are all drained, if there is one."""
+        if not self._watermark.is_waiting:
+            return
+        for sink in list(self._watermark.holders):
+            if sink.current_size == 0:
+                self._watermark.settled(sink)
+        state = self._watermark.take()
+        if state is None:
+            return
+        own = type(self)._write_state_message is not Target._write_state_message
+        if own:
+            self._write_state_message(decode_state(state))
+        else:
+            write_state_line(state)
+
+    def _write_state_message(self, state: Any) -> None:
+        """Write a state to standard output, on one line."""
+        write_state_line(dump_json(state, default=str).encode())
+
+    # Signals
+
+    @property
+    def _is_stopping(self) -> bool:
+        """True if a termination signal has arrived."""
+        return bool(self._signals.received)
+
+    def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
+        """Stop after the message that is being processed; outside of messages stop at once."""
+        if not self._signals.record(signum):
+            super()._handle_termination(signum, frame)
+
+    def _wind_up(self) -> None:
+        """Clean up after a signal without starting another drain."""
+        self.logger.info("Stopping on a signal: no further drain is started.")
+        self._release()
+        if not self._has_ended:
+            self._clean_up()
 
 
 def _refuse(error: UnreadableRecordError, sinks: Sequence[Sink]) -> None:

@@ -155,7 +155,7 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
     """True if a parent is read from a position in the state of its child."""
 
     TYPE_CONFORMANCE_LEVEL = TypeConformanceLevel.NONE
-    adds_context = False
+    add_context_to_records = False
     payload_as_json = False
 
     def __init__(self, tap: Any, node: Mapping[str, Any]) -> None:

@@ -52,7 +52,7 @@ __all__ = ["ManifestTap", "make_tap_class"]
 class ManifestTap(Tap):
     """A tap that a manifest declares; `make_tap_class` makes its class from a file."""
 
-    goes_on_after_errors = True
+    continue_on_stream_error = True
 
     manifest: ClassVar[Manifest]
     """The manifest, read and resolved."""

@@ -27,7 +27,7 @@ class TapProtocol(Protocol):
     """A tap whose class accepts these keyword arguments and needs neither catalog nor state."""
 
     name: str
-    shared_state: bool
+    has_shared_state: bool
     config_file: Path | None
     config_listener: Any
 
@@ -101,7 +101,7 @@ class DiscoveredStream(Protocol):
     """A stream with the attributes that a catalog describes."""
 
     name: str
-    takes_any_replication_key: bool
+    allow_any_replication_key: bool
 
     @property
     def tap_stream_id(self) -> str:

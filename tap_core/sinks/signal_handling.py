@@ -9,32 +9,23 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 from tap_core.io.stdin import WakeupPipe
-from tap_core.plugin_base import PluginBase
 
-if TYPE_CHECKING:
-    from types import FrameType
-
-__all__ = ["SignalHandler"]
+__all__ = ["TerminationSignals"]
 
 
-class SignalHandler(PluginBase):
-    """Plugin that shuts down in an orderly way on a signal while it reads input."""
+class TerminationSignals:
+    """Termination signals that arrive while a plugin processes its input."""
 
-    def __init__(self, **settings: Any) -> None:
-        self._signals: list[int] = []
+    def __init__(self) -> None:
+        """Start with no signals, handled at once."""
+        self.received: list[int] = []
         self._wake_up: WakeupPipe | None = None
-        super().__init__(**settings)
-
-    @property
-    def _is_stopping(self) -> bool:
-        return bool(self._signals)
 
     @contextlib.contextmanager
-    def _heeding_signals(self) -> Iterator[WakeupPipe]:
-        """Defer termination signals within the block and let them wake a wait for input."""
+    def deferred(self) -> Iterator[WakeupPipe]:
+        """Defer signals within the block and let them wake a wait for input."""
         if self._wake_up is not None:
             yield self._wake_up
             return
@@ -45,12 +36,16 @@ class SignalHandler(PluginBase):
             finally:
                 self._wake_up = None
 
-    def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Record the first signal; end the process at once on the second."""
+    def record(self, signum: int) -> bool:
+        """Record a signal if signals are deferred; end the process at once at the second one.
+
+        Returns:
+            False if signals are not deferred, so that the plugin must handle this one itself.
+        """
         if self._wake_up is None:
-            super()._handle_termination(signum, frame)
-            return
-        if self._signals:
+            return False
+        if self.received:
             os._exit(128 + signum)
-        self._signals.append(signum)
+        self.received.append(signum)
         self._wake_up.ring()
+        return True

@@ -54,7 +54,7 @@ class SQLStream(Stream, abc.ABC):
     connector_class: type[SQLConnector] = SQLConnector
     """The connector class of streams that are created without a connector."""
 
-    takes_any_replication_key: bool = True
+    allow_any_replication_key: bool = True
     """True: any column whose values increase when rows change can be the replication key."""
 
     estimates_by_count: bool = True

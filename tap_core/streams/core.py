@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tap_core import metrics
+from tap_core.compat.renamed_members import RenamedMember, adopt_renamed_members
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE as REPLICATION_FULL_TABLE
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL as REPLICATION_INCREMENTAL
 from tap_core.singerlib.catalog import REPLICATION_LOG_BASED as REPLICATION_LOG_BASED
@@ -116,7 +117,7 @@ class Stream(StreamDeclarations, abc.ABC):
     """True if a change of this stream does not change the parent's replication key. The parent is
     then read in full if this stream is selected."""
 
-    takes_any_replication_key: bool = False
+    allow_any_replication_key: bool = False
     """True if the user may choose the replication key in the catalog, as for a database table."""
 
     STATE_MSG_FREQUENCY: int = 10_000
@@ -136,10 +137,10 @@ class Stream(StreamDeclarations, abc.ABC):
     """Number of threads that may sync contexts. Set it above 1 only if this stream, and the code it
     uses, is thread-safe. The user's setting of the same name can lower it."""
 
-    adds_context: bool = True
+    add_context_to_records: bool = True
     """True if values of the context are added to records that lack them, as in the Singer SDK."""
 
-    sent_before: Mapping[str, Any] | None = None
+    previously_sent_state: Mapping[str, Any] | None = None
     """State up to which records were sent, if all records are read again for new child streams. The
     state of the run itself starts empty."""
 
@@ -149,11 +150,20 @@ class Stream(StreamDeclarations, abc.ABC):
     _is_read_by_one: bool = False
     """True if one process must read all contexts, because the source counts the stream's jobs."""
 
+    adds_context = RenamedMember("add_context_to_records")
+    keeps_partition = RenamedMember("retain_partition")
+    sent_before = RenamedMember("previously_sent_state")
+    takes_any_replication_key = RenamedMember("allow_any_replication_key")
+
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
     _stream_version: int | None = None
     _stream_maps: list[StreamMap] | None = None
     _origin: Stream | None = None
     """Original stream of a worker's copy; None for the original itself."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        adopt_renamed_members(cls)
 
     def __init__(
         self,
@@ -216,7 +226,7 @@ class Stream(StreamDeclarations, abc.ABC):
         """
         return has_datetime_replication_key(self)
 
-    def keeps_partition(self, context: Context) -> bool:  # noqa: ARG002 - for overrides
+    def retain_partition(self, context: Context) -> bool:  # noqa: ARG002 - for overrides
         """Return True if the state keeps a partition that the source no longer returns.
 
         Called once per run, when the stream has ended, for each partition in its state that was not
@@ -598,7 +608,7 @@ class Stream(StreamDeclarations, abc.ABC):
         kind = type(self)
         if kind.partitions is Stream.partitions and not self.parent_stream_type:
             return
-        keeps = None if kind.keeps_partition is Stream.keeps_partition else self.keeps_partition
+        keeps = None if kind.retain_partition is Stream.retain_partition else self.retain_partition
         finalize_partitions(self, keeps, saw_all=saw_all)
 
     def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
@@ -672,7 +682,7 @@ class Stream(StreamDeclarations, abc.ABC):
         partition_context: Context | None = None,
     ) -> None:
         """Add the values of the context to a record, and sync its children."""
-        if self.adds_context:
+        if self.add_context_to_records:
             for key, value in (partition_context or {}).items():
                 record.setdefault(key, value)
         if get_plan(self).child_contexts:

@@ -28,6 +28,7 @@ from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
 from tap_core.authenticators.base import puts_nothing
 from tap_core.compat.author_overrides import RESTStreamOverrides
+from tap_core.compat.renamed_members import RenamedMember
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SingerSDKDeprecationWarning
 from tap_core.http.origins import (
     Origin,
@@ -132,9 +133,11 @@ class _HTTPStream(WindowedStream, abc.ABC, Generic[_TToken]):
     """Maximum requests per second of this stream, including retries; None for no limit. The tap's
     attribute of the same name is a limit that all of its streams share."""
 
-    honour_retry_after: bool = True
+    respect_retry_after: bool = True
     """True if the wait that the server requests with ``Retry-After`` (up to an hour) is used. With
     False every wait comes from `backoff_wait_generator`."""
+
+    honour_retry_after = RenamedMember("respect_retry_after")
 
     allowed_hosts: Collection[str] = ()
     """Other hosts that may receive this stream's credentials if a response refers to them:
@@ -570,7 +573,7 @@ class _HTTPStream(WindowedStream, abc.ABC, Generic[_TToken]):
             jitter=self.backoff_jitter,
             handler=self.backoff_handler,
             logger=self.logger,
-            ask_server=self.honour_retry_after,
+            ask_server=self.respect_retry_after,
             is_over=lambda: bool(self._tap.run.is_broken),
         )(func)
 

@@ -84,7 +84,7 @@ def explain_not_distributed(stream: SyncStream) -> str | None:
             stream.state_partition_limit is not None,
             "the number of its bookmarks is limited (state_partition_limit)",
         ),
-        (stream._tap.shared_state, "the streams of the tap share a state (shared_state)"),
+        (stream._tap.has_shared_state, "the streams of the tap share a state (has_shared_state)"),
     )
     return next((reason for holds, reason in reasons if holds), None)
 

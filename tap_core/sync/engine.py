@@ -344,7 +344,7 @@ def _prepared(
     """
     admits = stream._begin_context(context)
     records = run.guarded(stream.get_records(context))
-    extra = tuple((bookmark or {}).items()) if stream.adds_context else ()
+    extra = tuple((bookmark or {}).items()) if stream.add_context_to_records else ()
     if plan.post_process or plan.child_contexts or extra or admits is not None:
         records = _processed(stream, plan, records, context, extra, admits)
     family: ChildSyncPool | None = run.families.get(stream.name)

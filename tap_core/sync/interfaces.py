@@ -33,7 +33,7 @@ class SyncTap(Protocol):
     """Interface that a stream requires of its tap."""
 
     name: str
-    shared_state: bool
+    has_shared_state: bool
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
         """Return the estimated number of rows and bytes of all streams."""
@@ -94,9 +94,9 @@ class SyncStream(Protocol):
     STATE_MSG_FREQUENCY: int
     max_parallel_partitions: int
     _is_read_by_one: bool
-    adds_context: bool
+    add_context_to_records: bool
     ABORT_AT_RECORD_COUNT: int | None
-    sent_before: Mapping[str, Any] | None
+    previously_sent_state: Mapping[str, Any] | None
     state_partition_limit: int | None
     TYPE_CONFORMANCE_LEVEL: TypeConformanceLevel
     _tap: SyncTap

@@ -41,7 +41,7 @@ def make_resend_filter(stream: SyncStream, context: Context | None) -> Callable[
 
 
 def _get_state(stream: SyncStream, context: Context | None) -> Mapping[str, Any]:
-    state: Any = stream.sent_before or {}
+    state: Any = stream.previously_sent_state or {}
     if not isinstance(state, Mapping):  # state of another program
         return {}
     partition = stream._get_state_partition_context(context) if state else None

@@ -232,7 +232,7 @@ def test_a_catalog_may_come_after_discovery() -> None:
 
 class TapShared(TapFamily):
     name = "tap-shared"
-    shared_state = True
+    has_shared_state = True
 
 
 def test_a_position_that_streams_share_comes_back() -> None:

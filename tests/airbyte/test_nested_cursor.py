@@ -36,7 +36,7 @@ class Rows(Stream):
     """Read by whatever the user chooses, its rows in no order."""
 
     name = "rows"
-    takes_any_replication_key = True
+    allow_any_replication_key = True
     schema = th.PropertiesList(
         th.Property("id", th.IntegerType),
         th.Property(
@@ -82,7 +82,7 @@ class Defined(Rows):
     """The same, by a cursor that the source defines."""
 
     name = "defined"
-    takes_any_replication_key = False
+    allow_any_replication_key = False
     replication_key = "meta.by.n"
 
 
@@ -90,7 +90,7 @@ class DefinedHooked(Hooked):
     """That, record by record through a hook."""
 
     name = "defined_hooked"
-    takes_any_replication_key = False
+    allow_any_replication_key = False
     replication_key = "meta.by.n"
 
 
@@ -98,7 +98,7 @@ class Dotted(Rows):
     """Read by a property whose name has a dot, beside an object with a property of that name."""
 
     name = "dotted"
-    takes_any_replication_key = False
+    allow_any_replication_key = False
     replication_key = "meta.at"
     schema: Any = {"properties": {**Rows.schema["properties"], "meta.at": {"type": "integer"}}}
 
@@ -111,7 +111,7 @@ class Either(Rows):
     """The object is one variant of several."""
 
     name = "either"
-    takes_any_replication_key = False
+    allow_any_replication_key = False
     replication_key = "meta.by.n"
     schema: Any = {
         "properties": {

@@ -69,7 +69,7 @@ def test_a_429_that_says_nothing_is_tried_again_as_usual(source):
 
 def test_an_author_may_ignore_what_servers_say(source):
     source.server.answers(Reply("", 429, {"Retry-After": "7"}), page(ONE))
-    stream = source.stream(honour_retry_after=False)
+    stream = source.stream(respect_retry_after=False)
     assert list(stream.get_records(None)) == [ONE]
     assert stream.waits == [2.25]
 

@@ -200,7 +200,7 @@ def test_readers_and_writers_of_the_authors_own() -> None:
         "SCHEMA",
         "ACTIVATE_VERSION",
     ]
-    mapper._signals.append(signal.SIGTERM)
+    mapper._signals.received.append(signal.SIGTERM)
     assert not mapper.process_lines(INPUT)
     assert len(mapper.message_writer) == len(INPUT) + 1
     assert Passing(message_writer=Writer(), message_reader=Reader()).message_reader

@@ -392,13 +392,13 @@ def test_a_limit_that_is_no_count_is_refused(wrong) -> None:
 
 
 def pruning(gone: str, asked: list, **members):
-    def keeps_partition(one, context):
+    def retain_partition(one, context):
         asked.append(context["p"])
         return context["p"] not in gone
 
     return limited(
         {"a": [9], "b": [8]},
-        keeps_partition=keeps_partition,
+        retain_partition=retain_partition,
         **{"state_partition_limit": None, **members},
     )
 

@@ -120,7 +120,7 @@ class _Replication(NamedTuple):
         root = entry.metadata.root
         method = entry.replication_method or root.forced_replication_method or ""
         key = entry.replication_key or root.replication_key
-        is_free = stream.takes_any_replication_key and method != REPLICATION_LOG_BASED
+        is_free = stream.allow_any_replication_key and method != REPLICATION_LOG_BASED
         return cls(method, key or None, is_free)
 
     def path_in(self, schema: JsonSchema) -> _Path:

@@ -68,8 +68,8 @@ def read(tap: TapProtocol, request: ReadRequest, write: Callable[[bytes], None])
     _refuse_renamed(tap, names)
     _resume(tap, to_state_document(request.state, tap.streams, in_full))
     for name, state in get_previous_states(request.state, tap.streams, in_full).items():
-        tap.streams[name].sent_before = state
-    outlet = AirbyteWriter(write, names, shared=tap.shared_state)
+        tap.streams[name].previously_sent_state = state
+    outlet = AirbyteWriter(write, names, shared=tap.has_shared_state)
     tap.speak_by(outlet)
     try:
         tap.sync_all()

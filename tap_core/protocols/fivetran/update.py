@@ -174,7 +174,7 @@ def _resume(tap: TapProtocol, state: dict[str, Any]) -> None:
     kept = retained_bookmarks(bookmarks, tap.streams, _is_restarted)
     tap.load_state({**state, "bookmarks": kept})
     for name, before in find_previously_sent(bookmarks, tap.streams, _is_restarted).items():
-        tap.streams[name].sent_before = before
+        tap.streams[name].previously_sent_state = before
 
 
 def _is_restarted(stream: Any, state: Any) -> bool:

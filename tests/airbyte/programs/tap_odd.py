@@ -48,7 +48,7 @@ class Free(Stream):
     """Read by whatever field the user chooses; tells before how much there is."""
 
     name = "free"
-    takes_any_replication_key = True
+    allow_any_replication_key = True
     schema = th.PropertiesList(
         th.Property("id", th.IntegerType),
         th.Property("day", th.DateType),
@@ -122,7 +122,7 @@ class TapLog(Tap):
     """Streams that share a position."""
 
     name = "tap-log"
-    shared_state = True
+    has_shared_state = True
     config_jsonschema = {}
 
     def discover_streams(self):

@@ -1,0 +1,45 @@
+"""Concurrent drains of sinks, and the output of a state.
+
+If one drain fails, drains that have started are completed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+__all__ = ["run_in_threads", "write_state_line"]
+
+_T = TypeVar("_T")
+
+
+def run_in_threads(function: Callable[[_T], None], items: Sequence[_T], parallelism: int) -> None:
+    """Call a function with each item, in at most ``parallelism`` threads.
+
+    After a failure no further call is started; the calls that run are awaited and the error is
+    raised.
+    """
+    if parallelism == 1 or len(items) <= 1:
+        for item in items:
+            function(item)
+        return
+    from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+    with ThreadPoolExecutor(min(parallelism, len(items))) as pool:
+        calls = [pool.submit(function, item) for item in items]
+        done = wait(calls, return_when=FIRST_EXCEPTION).done
+        pool.shutdown(wait=True, cancel_futures=True)
+    for call in done:
+        call.result()
+
+
+def write_state_line(line: bytes) -> None:
+    """Write a line to the current `sys.stdout`, which tests and runners may have replaced."""
+    below = getattr(sys.stdout, "buffer", None)
+    if below is None:
+        sys.stdout.write(f"{line.decode()}\n")
+    else:
+        sys.stdout.flush()
+        below.write(line + b"\n")
+    sys.stdout.flush()

@@ -1,0 +1,117 @@
+"""Sizes of classes together with their base classes in the project, and the number of Protocols.
+
+A limit on one ``class`` statement alone would only have classes cut into chains of bases, which
+are harder to read than one class.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from functools import cache
+
+from tests.walls.reading import Module, modules, nothing
+
+MODULES = modules()
+
+LINES = 900
+LINKS = 4
+PROTOCOLS = 73
+"""Protocols today; the number may only fall."""
+
+LARGER: dict[str, tuple[int, int]] = {
+    "AccessTokenError": (38, 5),
+    "AttributeIsBooleanTest": (163, 5),
+    "AttributeIsDateTimeTest": (163, 5),
+    "AttributeIsIntegerTest": (164, 5),
+    "AttributeIsNumberTest": (163, 5),
+    "AttributeIsObjectTest": (163, 5),
+    "CustomCursorStream": (2464, 11),
+    "DeclarativeStreamBase": (2148, 9),
+    "FileStream": (943, 4),
+    "FolderTap": (950, 4),
+    "GraphQLStream": (1985, 11),
+    "ManifestOriginStream": (2563, 12),
+    "ManifestStream": (3022, 14),
+    "ManifestTap": (1138, 4),
+    "NotJSONError": (23, 5),
+    "PartitionedStream": (2320, 10),
+    "RESTStream": (1903, 8),
+    "ResponseTooLargeError": (19, 5),
+    "ResponseTooSlowError": (19, 5),
+    "SQLConnector": (791, 5),
+    "SQLStream": (1072, 4),
+    "SQLTap": (920, 4),
+    "SQLTarget": (1129, 4),
+    "Target": (1040, 3),
+    "TruncatedBodyError": (28, 5),
+    "UnreadableRecordError": (20, 5),
+    "UnsupportedBatchEncodingError": (14, 5),
+    "UntrustedHostError": (21, 5),
+    "WindowedStream": (1147, 4),
+    "_DescriptionStream": (3030, 15),
+    "_GraphQLBase": (1931, 9),
+    "_HTTPStream": (1793, 5),
+    "_JSONStream": (1807, 6),
+    "_RequestingStream": (2774, 13),
+}
+"""Classes above a limit, with their lines and links today; neither may grow.
+
+Public streams, taps and targets have the members of singer_sdk's classes, each with its docstring.
+"""
+
+
+@cache
+def classes() -> dict[str, list[tuple[Module, ast.ClassDef]]]:
+    """Return the classes of the packages by name."""
+    found = defaultdict(list)
+    for module in MODULES:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append((module, node))
+    return found
+
+
+def is_protocol(node: ast.ClassDef) -> bool:
+    return any("Protocol" in ast.unparse(base) for base in node.bases)
+
+
+def bases_of(node: ast.ClassDef, above: tuple[str, ...] = ()) -> list[ast.ClassDef]:
+    """Return a class and all of its base classes in the project, each once."""
+    links = [node]
+    for base in node.bases:
+        name = ast.unparse(base).split("[")[0].split(".")[-1]
+        if name in classes() and name not in above:
+            below = bases_of(classes()[name][0][1], (*above, node.name))
+            links += [link for link in below if link not in links and not is_protocol(link)]
+    return links
+
+
+def figures() -> dict[str, tuple[int, int]]:
+    """Return lines and links of each class above a limit, with its bases, by name."""
+    large = {}
+    for name, found in classes().items():
+        for _, node in found:
+            links = bases_of(node)
+            lines = sum((link.end_lineno or 0) - link.lineno + 1 for link in links)
+            if lines > LINES or len(links) > LINKS:
+                large[name] = (lines, len(links))
+    return large
+
+
+def test_classes_with_their_bases_are_short() -> None:
+    over = {}
+    for name, (lines, links) in figures().items():
+        most_lines, most_links = LARGER.get(name, (LINES, LINKS))
+        if lines > max(LINES, most_lines) or links > max(LINKS, most_links):
+            over[name] = f"{lines} lines in {links} classes, at most {most_lines} in {most_links}"
+    nothing(over, "compose: let the class have an object, or call a function beside it")
+
+
+def test_exceptions_of_classes_that_became_short_are_removed() -> None:
+    nothing(sorted(set(LARGER) - set(figures())), "remove these names from LARGER")
+
+
+def test_protocols_do_not_become_more() -> None:
+    count = sum(is_protocol(node) for found in classes().values() for _, node in found)
+    assert count == PROTOCOLS, f"{count} Protocols: set PROTOCOLS to a smaller number, never larger"
