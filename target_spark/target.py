@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,6 +100,7 @@ class TargetSpark(PluginBase):
             ConfigValidationError: The settings are invalid; the error lists all faults.
         """
         self._signals: list[int] = []
+        self._stopping = threading.Event()
         self._wake_up: WakeupPipe | None = None
         self._engine: LeasedSpark | None = None
         self._leave: Callable[[], None] | None = None
@@ -223,7 +225,7 @@ class TargetSpark(PluginBase):
             engine = LeasedSpark(asked.patient() if patient else asked, place, run)
             self._engine = stack.enter_context(contextlib.closing(engine))
             stack.callback(_record_spark, engine, report)
-            commits = partial(_commits, engine, options, run, folder, self._is_stopping)
+            commits = partial(_commits, engine, options, run, folder, self._stopping)
             loader = Loader(
                 options,
                 engine,
@@ -231,7 +233,7 @@ class TargetSpark(PluginBase):
                 commits,
                 report,
                 outlet.emit,
-                self._is_stopping,
+                self._stopping,
                 conversation.form,
             )
             stack.enter_context(contextlib.closing(loader))
@@ -248,7 +250,7 @@ class TargetSpark(PluginBase):
             feed(opened)
         except _FAULTS_OF_THE_INPUT as error:
             faults.append(error)
-        if self._is_stopping():
+        if self._stopping.is_set():
             self.logger.info("Stopping: commits in progress finish, no new commit is started.")
             loader.stop()
             return faults
@@ -269,7 +271,7 @@ class TargetSpark(PluginBase):
                 loader.fold(event)
                 del event  # frees its rows while waiting for the next block
             loader.beat()
-            if self._is_stopping():
+            if self._stopping.is_set():
                 return
         for event in mapped(decoder.close()):
             loader.fold(event)
@@ -295,9 +297,6 @@ class TargetSpark(PluginBase):
         """Register ``leave``, which the first signal calls to interrupt the main thread."""
         self._leave = leave
 
-    def _is_stopping(self) -> bool:
-        return bool(self._signals)
-
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
         """Record the first signal; end the process at once at the second."""
         if self._wake_up is None:
@@ -307,6 +306,7 @@ class TargetSpark(PluginBase):
                 self._engine.kill()
             os._exit(128 + signum)
         self._signals.append(signum)
+        self._stopping.set()
         if self._engine is not None:
             self._engine.give_up_waiting()
         if self._wake_up is not None:
@@ -321,7 +321,7 @@ class TargetSpark(PluginBase):
         hide = make_redactor(self.config)
         for fault in faults:
             self._log(fault, hide)
-        done = STOPPED if self._is_stopping() else COMPLETE
+        done = STOPPED if self._stopping.is_set() else COMPLETE
         report.ended(hide(" ".join(map(str, faults))) if faults else done)
         for text in report.describe_quarantines():
             self.logger.warning("%s", hide(text))
@@ -356,7 +356,7 @@ def _commits(
     options: LoadOptions,
     run: RunInfo,
     folder: SpoolFolder,
-    stopping: Callable[[], bool],
+    stopping: threading.Event,
 ) -> CommitWriter:
     """Return the batch writer, which loads Spark's libraries."""
     load_libraries()

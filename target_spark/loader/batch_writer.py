@@ -143,7 +143,7 @@ class BatchWriter:
         options: LoadOptions,
         run: RunInfo,
         folder: SpoolFolder,
-        stopping: Callable[[], bool] = bool,
+        stopping: threading.Event | None = None,
     ) -> None:
         self._engine = engine
         self._stopping = stopping
@@ -402,9 +402,9 @@ class BatchWriter:
             told = replace(told, reasons=state.reasons if bad else (), withheld=withheld)
             if withheld and work.mode is WriteMode.OVERWRITE:  # the old rows stay
                 return replace(told, written=0)
-            if withheld:
-                work = replace(work, covered=work.covered_without)
-            carried, effect = self._put(spark, work, layout, rows, counts.rows)
+            carried, effect = self._put(
+                spark, work, layout, rows, counts.rows, withheld=bool(withheld)
+            )
         _warn_of_nulled(work, counts.nulled)
         return replace(told, carried=carried, effect=effect)
 
@@ -415,21 +415,27 @@ class BatchWriter:
         layout: TableSchema,
         df: DataFrame,
         rows: int,
+        *,
+        withheld: bool = False,
     ) -> tuple[CoveredState | None, CommitStats]:
         """Commit ``rows`` rows in the stream's write mode."""
         with spark_conf(spark, _file_sizes(work.design)):
             way = select_write_operation(
                 self._writer, spark, work, layout, df, self._asked(work.stream), rows
             )
-            return self._commit(work, way)
+            return self._commit(work, way, withheld=withheld)
 
     def _commit(
-        self, work: CommitRequest, write: Callable[[CommitMetadata], CommitStats]
+        self,
+        work: CommitRequest,
+        write: Callable[[CommitMetadata], CommitStats],
+        *,
+        withheld: bool = False,
     ) -> tuple[CoveredState | None, CommitStats]:
         """Make the commit that carries the state; return that state and the commit statistics."""
         table, state = work.table, self._tables[work.table.key]
         if state.begun is None:
-            covered = work.covered()
+            covered = work.covered(withheld=withheld)
             state.begun = (self._marker(table, covered), covered)
         marker, carried = state.begun
         effect = write(marker)

@@ -80,7 +80,7 @@ def test_a_single_bad_row_of_a_single_one_counts_as_none(delta: Warehouse) -> No
 def test_states_wait_until_a_later_batch_is_written(warehouse: Warehouse) -> None:
     loader, spool = warehouse.open(flush_rows=2)
     feed(loader, state(0), schema("a", ID), *bad(1, 2), state(1), *bad(3, 4), state(2))
-    loader._lanes.wait(lambda: False)
+    loader._pipeline.wait()
     loader.beat()
     assert len(warehouse.rows("a__quarantine")) == 4
     assert warehouse.states == [0]
@@ -224,7 +224,7 @@ def test_a_large_stream_beyond_its_share_stops_the_run(delta: Warehouse) -> None
     rows = [record("a", id=number) for number in range(1000)]
     loader, spool = delta.open(flush_rows=1200, max_quarantined="10%")
     feed(loader, schema("a", ID), *rows, *bad(*range(200)))
-    loader._lanes.wait(lambda: False)
+    loader._pipeline.wait()
     with pytest.raises(QuarantineError, match=r"200 of 1200 rows of this stream.*is 10%; nothing"):
         loader.beat()
     loader.close()

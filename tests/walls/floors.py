@@ -106,7 +106,6 @@ FLOORS: dict[str, int] = {
     "target_spark.spark.jvm": 1,  # how Spark's JVM is started, for speed
     "target_spark.loader": 1,
     "target_spark.loader.state_tracking": 1,  # states that wait, and the form in which they leave
-    "target_spark.loader.commit_queue": 1,  # threads that commit, one lane per table
     "target_spark.loader.ledger": 1,  # what is committed, which state may leave
     "target_spark.loader.report": 1,  # what a run did, counted and told
     "target_spark.loader.metrics": 1,  # measurements of it, in Singer's format
@@ -161,7 +160,7 @@ FLOORS: dict[str, int] = {
     "target_spark.spark.engine": 4,  # what the loader asks of Spark
     "target_spark.loader.write_modes": 4,  # how rows go into a table, by write mode
     "target_spark.loader.batch_writer": 4,  # one spooled batch into its table
-    "target_spark.loader.commit_dispatch": 4,  # work on its way to the tables
+    "target_spark.loader.commit_pipeline": 4,  # a queue per table, its threads, what a commit ends
     "target_spark.loader.finalization": 4,  # what a stream's completion does to its table
     "target_spark.loader.loader": 5,  # the fold; data before state
     "target_spark.spark.arrow_workers": 3,  # functions over a frame, in Spark's Python workers
