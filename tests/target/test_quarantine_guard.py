@@ -12,6 +12,8 @@ import pytest
 
 from tap_core.events import SchemaEvent, StreamId
 from target_spark.errors import QuarantineError, UnsupportedError
+from target_spark.storage import retry
+from target_spark.writers.delta.writer import DeltaWriter
 from tests.target.test_loader import (
     ID,
     ID_AND_NAME,
@@ -69,6 +71,25 @@ def test_a_stream_of_bad_rows_alone_moves_no_state(warehouse: Warehouse) -> None
     mended = schema("a", {"id": {"type": "string"}})
     assert warehouse.load(mended, *bad(1, 2), state(1)) == [1]
     assert state_in(warehouse, "a") == '{"at": 1}'
+
+
+def test_a_bad_batch_whose_first_try_failed_for_another_reason_carries_no_state(
+    delta: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The try had chosen its state before any bad row was known."""
+    append, failures = DeltaWriter.append, [TimeoutError(110, "Connection timed out")]
+
+    def failing(self: Any, spark: Any, table: Any, *rows: Any, **options: Any) -> Any:
+        if table.name == "a" and failures:
+            raise failures.pop()
+        return append(self, spark, table, *rows, **options)
+
+    monkeypatch.setattr(DeltaWriter, "append", failing)
+    monkeypatch.setattr(retry, "_sleep", lambda *_: None)
+    incomplete(delta, state(0), schema("a", ID), *bad(1, 2), state(1))
+    assert not failures
+    assert delta.states == [0]
+    assert state_in(delta, "a") == '{"at": 0}'
 
 
 def test_a_single_bad_row_of_a_single_one_counts_as_none(delta: Warehouse) -> None:

@@ -160,6 +160,7 @@ FLOORS: dict[str, int] = {
     "target_spark.spark.engine": 4,  # what the loader asks of Spark
     "target_spark.loader.write_modes": 4,  # how rows go into a table, by write mode
     "target_spark.loader.batch_writer": 4,  # one spooled batch into its table
+    "target_spark.loader.commit_attempt": 4,  # what the tries of one commit have reached
     "target_spark.loader.commit_pipeline": 4,  # a queue per table, its threads, what a commit ends
     "target_spark.loader.finalization": 4,  # what a stream's completion does to its table
     "target_spark.loader.loader": 5,  # the fold; data before state
