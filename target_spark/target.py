@@ -14,10 +14,9 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import FrameType
-from typing import Any, BinaryIO, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, cast
 
 from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities
 from tap_core.events import Event, StreamId
@@ -32,18 +31,22 @@ from target_spark.cli.commands import AIRBYTE_COMMANDS, COMMANDS, HELP, SubComma
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo
 from target_spark.errors import FilesError, ReadingError, TargetSparkError, UnsupportedError
-from target_spark.loader.commit_request import CommitWriter
-from target_spark.loader.interfaces import ProtocolBinding, StateEmitter
+from target_spark.loader.interfaces import ProtocolBinding
+from target_spark.loader.load_session import LoadSession
 from target_spark.loader.loader import Loader
 from target_spark.loader.metrics import job_timer
 from target_spark.loader.progress import show_progress
 from target_spark.loader.report import COMPLETE, STOPPED, Report
+from target_spark.loader.state_output import StateMessageWriter
 from target_spark.spark.engine import LeasedSpark
 from target_spark.spark.session import load_libraries
 from target_spark.storage.job_lock import monotonic_run_start
 from target_spark.storage.spool import SpoolFolder, open_spool_folder
 
-__all__ = ["LoadSession", "TargetSpark"]
+if TYPE_CHECKING:
+    from target_spark.loader.batch_writer import BatchWriter
+
+__all__ = ["TargetSpark"]
 
 _BEAT_SECONDS: Final = 0.5
 
@@ -58,20 +61,6 @@ _FAULTS_OF_THE_INPUT: Final = (
 
 _SAID_IN_WORDS: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 """Errors whose message is sufficient; all others are logged with their traceback."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadSession:
-    """The objects that one run uses.
-
-    A function passed to ``at_end`` is called after the last commit has succeeded or failed.
-    """
-
-    loader: Loader
-    engine: LeasedSpark
-    folder: SpoolFolder
-    run: RunInfo
-    at_end: Callable[[Callable[[], object]], object]
 
 
 class TargetSpark(PluginBase):
@@ -205,7 +194,12 @@ class TargetSpark(PluginBase):
 
     @contextlib.contextmanager
     def _opened(
-        self, conversation: ProtocolBinding, outlet: StateEmitter, report: Report, *, patient: bool
+        self,
+        conversation: ProtocolBinding,
+        outlet: StateMessageWriter,
+        report: Report,
+        *,
+        patient: bool,
     ) -> Iterator[LoadSession]:
         """Yield the objects of a run, and close them in the right order."""
         job, home = settings.get_job_name(self.config), settings.get_location(self.config)
@@ -357,7 +351,7 @@ def _commits(
     run: RunInfo,
     folder: SpoolFolder,
     stopping: threading.Event,
-) -> CommitWriter:
+) -> BatchWriter:
     """Return the batch writer, which loads Spark's libraries."""
     load_libraries()
     from target_spark.loader.batch_writer import BatchWriter

@@ -17,18 +17,21 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tap_core.events import StreamId
 from target_spark.columns import TableSchema
 from target_spark.config.options import WriteMode
-from target_spark.loader.commit_request import CommitRequest, CommitResult, CommitWriter
+from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.metrics import batch_timer, count_records
 from target_spark.loader.report import Report
 from target_spark.loader.state_release import StateReleaser
 from target_spark.loader.stream_context import LoadedStream
 from target_spark.storage.spool import Batch
 from target_spark.tables.model import QUARANTINE, MaintenanceOptions, Table, TableLayout
+
+if TYPE_CHECKING:
+    from target_spark.loader.batch_writer import BatchWriter
 
 __all__ = ["CommitPipeline"]
 
@@ -74,7 +77,7 @@ class CommitPipeline:
 
     def __init__(
         self,
-        new_writer: Callable[[], CommitWriter],
+        new_writer: Callable[[], BatchWriter],
         states: StateReleaser,
         report: Report,
         stopping: threading.Event,
@@ -84,7 +87,7 @@ class CommitPipeline:
         self._report = report
         self._stopping = stopping
         self._new_writer = new_writer
-        self._made_writer: CommitWriter | None = None
+        self._made_writer: BatchWriter | None = None
         self._making_writer = threading.Lock()
         self._large_rows = threading.Lock()
         self._last_table: Table | None = None
@@ -101,7 +104,7 @@ class CommitPipeline:
         self._threads: list[threading.Thread] = []
 
     @property
-    def writer(self) -> CommitWriter:
+    def writer(self) -> BatchWriter:
         """The commit writer, created at first use (it loads Spark's libraries) for all threads."""
         with self._making_writer:
             if self._made_writer is None:

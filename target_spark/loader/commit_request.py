@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Protocol
 
 from tap_core.events import StreamId
-from target_spark.columns import CanWiden, SchemaChange, TableSchema
+from target_spark.columns import SchemaChange, TableSchema
 from target_spark.config.options import WriteMode
 from target_spark.loader.state_release import StateReleaser
 from target_spark.loader.state_tracking import CoveredState
 from target_spark.storage.spool import Batch
-from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
+from target_spark.tables.model import CommitStats, Table, TableLayout
 from target_spark.tables.quarantine_summary import Reason
 
-__all__ = ["CommitRequest", "CommitResult", "CommitWriter"]
+__all__ = ["CommitRequest", "CommitResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,35 +101,6 @@ class CommitResult:
     nulled: int = 0
     reasons: tuple[Reason, ...] = ()
     withheld: str | None = None
-
-
-class CommitWriter(Protocol):
-    """Interface of the commit writer; two threads never call it for the same table at once."""
-
-    @property
-    def can_widen(self) -> CanWiden:
-        """The function that tells if the table format can widen a column type in place."""
-        ...
-
-    def write(self, work: CommitRequest) -> CommitResult:
-        """Commit the rows of a request, after quarantining those that do not match their schema."""
-        ...
-
-    def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
-        """Create the table if it does not exist, and add or widen columns as the schema needs."""
-        ...
-
-    def has_others(self, table: Table, version: int) -> bool:
-        """Return True if a table has rows of other versions than the given one."""
-        ...
-
-    def care(self, table: Table, care: MaintenanceOptions) -> str | None:
-        """Run maintenance on a table this run wrote to; return the error message if it failed."""
-        ...
-
-    def carry(self, table: Table, covered: CoveredState) -> None:
-        """Commit a state without rows."""
-        ...
 
 
 def _instant(seconds: float) -> datetime:

@@ -18,7 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.events import (
     ActivateVersion,
@@ -38,7 +38,6 @@ from target_spark.columns import can_share_batch, merge_layouts
 from target_spark.config.options import LoadOptions, WriteMode
 from target_spark.loader.batch_files import batch_files
 from target_spark.loader.commit_pipeline import CommitPipeline
-from target_spark.loader.commit_request import CommitWriter
 from target_spark.loader.finalization import TableFinalizer
 from target_spark.loader.report import Report
 from target_spark.loader.state_inspection import is_empty, is_final
@@ -53,8 +52,11 @@ from target_spark.loader.stream_context import (
 )
 from target_spark.loader.table_versions import VersionTracker
 from target_spark.loader.undeclared_properties import describe_undeclared
-from target_spark.spark.engine import SparkProvider
+from target_spark.spark.engine import LeasedSpark
 from target_spark.storage.spool import LARGE_ROWS_BYTES, Batch, Spool, SpoolFolder
+
+if TYPE_CHECKING:
+    from target_spark.loader.batch_writer import BatchWriter
 
 __all__ = ["Loader"]
 
@@ -83,9 +85,9 @@ class Loader:
     def __init__(
         self,
         options: LoadOptions,
-        engine: SparkProvider,
+        engine: LeasedSpark,
         folder: SpoolFolder,
-        commits: Callable[[], CommitWriter],
+        commits: Callable[[], BatchWriter],
         report: Report,
         emit: Callable[[bytes], None],
         stopping: threading.Event | None = None,

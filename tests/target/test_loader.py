@@ -24,7 +24,6 @@ from target_spark.errors import (
     UnsupportedError,
 )
 from target_spark.loader.batch_writer import BatchWriter
-from target_spark.loader.commit_request import CommitWriter
 from target_spark.loader.ledger import CommitMetadata
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
@@ -111,7 +110,7 @@ class Warehouse:
         options = settings.load_options(config)
         run = RunInfo("job", f"run{self.runs}", self.runs)
         spool = SpoolFolder(self.folder.parent / "spool")
-        commits: Callable[[], CommitWriter] = partial(BatchWriter, self.engine, options, run, spool)
+        commits = partial(BatchWriter, self.engine, options, run, spool)
         emit = emit or (lambda text: self.states.append(json.loads(text)["at"]))
         return Loader(options, self.engine, spool, commits, self.report, emit), spool
 

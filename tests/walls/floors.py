@@ -163,6 +163,7 @@ FLOORS: dict[str, int] = {
     "target_spark.loader.commit_attempt": 4,  # what the tries of one commit have reached
     "target_spark.loader.commit_pipeline": 4,  # a queue per table, its threads, what a commit ends
     "target_spark.loader.finalization": 4,  # what a stream's completion does to its table
+    "target_spark.loader.load_session": 5,  # a run, and the target as its commands see it
     "target_spark.loader.loader": 5,  # the fold; data before state
     "target_spark.spark.arrow_workers": 3,  # functions over a frame, in Spark's Python workers
     "target_spark.extract": 7,  # a tap's streams read on a cluster
