@@ -23,9 +23,9 @@ from tap_core.events import StreamId
 from target_spark.columns import TableSchema
 from target_spark.config.options import WriteMode
 from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.ledger import Ledger
 from target_spark.loader.metrics import batch_timer, count_records
 from target_spark.loader.report import Report
-from target_spark.loader.state_release import StateReleaser
 from target_spark.loader.stream_context import LoadedStream
 from target_spark.storage.spool import Batch
 from target_spark.tables.model import QUARANTINE, MaintenanceOptions, Table, TableLayout
@@ -71,19 +71,19 @@ _Task: TypeAlias = CommitRequest | _Creation | _Maintenance
 class CommitPipeline:
     """The batches of a run from the end of their spool file to the emission of their states.
 
-    ``new_writer`` creates the commit writer when it is first needed. ``states`` are the states of
-    the run, ``threads`` the largest number of writer threads. ``stopping`` is set by a signal.
+    ``new_writer`` creates the commit writer when it is first needed. ``ledger`` has the states of
+    the run; ``threads`` is the largest number of writer threads. ``stopping`` is set by a signal.
     """
 
     def __init__(
         self,
         new_writer: Callable[[], BatchWriter],
-        states: StateReleaser,
+        ledger: Ledger,
         report: Report,
         stopping: threading.Event,
         threads: int,
     ) -> None:
-        self.states = states
+        self.ledger = ledger
         self._report = report
         self._stopping = stopping
         self._new_writer = new_writer
@@ -143,7 +143,7 @@ class CommitPipeline:
         The next rows of the stream open another batch.
         """
         stream.waits_for_state = False
-        self.states.cut(stream.id)
+        self.ledger.cut(stream.id)
         if batch.has_deletes:
             stream.mark_deletions()
         if stream.overwrites:
@@ -154,7 +154,7 @@ class CommitPipeline:
 
     def replace_table(self, stream: LoadedStream, upto: int) -> None:
         """Queue the overwrite of a table with the batches kept for it, all before ``upto``."""
-        self.states.cut(stream.id)
+        self.ledger.cut(stream.id)
         self._enqueue(self._request(stream, stream.valid_batches(), upto))
 
     def delete_versions(self, stream: LoadedStream, upto: int) -> None:
@@ -164,7 +164,7 @@ class CommitPipeline:
         if not stream.hard_delete:
             stream.mark_deletions()
         stream.versions.retired = True
-        self.states.cut(stream.removal)
+        self.ledger.cut(stream.removal)
         self._enqueue(self._request(stream, (), upto, retires=stream.versions.activated))
 
     def create_table(self, stream: LoadedStream) -> None:
@@ -177,7 +177,7 @@ class CommitPipeline:
 
     def carry_leftover(self) -> None:
         """Commit the last emitted state to a table if no earlier commit carried it."""
-        leftover = self.states.leftover()
+        leftover = self.ledger.leftover()
         if leftover is not None and self._last_table is not None:
             self.writer.carry(self._last_table, leftover)
 
@@ -240,7 +240,7 @@ class CommitPipeline:
             layout=stream.layout,
             mode=stream.mode,
             batches=batches,
-            states=self.states,
+            ledger=self.ledger,
             waiting=stream.id if retires is None else stream.removal,
             upto=upto,
             design=stream.design,
@@ -314,8 +314,8 @@ class CommitPipeline:
 
     def _commit(self, request: CommitRequest) -> None:
         """Commit a request, report its result, and emit the states that it allows."""
-        if request.retires is not None and request.stream in self.states.withheld():
-            self.states.withhold(request.waiting, request.upto)
+        if request.retires is not None and request.stream in self.ledger.withheld():
+            self.ledger.withhold(request.waiting, request.upto)
             self.note(request.stream, _OLD_VERSIONS_STAY)
             return
         started = time.monotonic()
@@ -329,8 +329,9 @@ class CommitPipeline:
         self._tell(request.stream, result)
         if result.quarantined:
             self._tell_quarantined(request, result)
-        done = self.states.withhold if result.withheld else self.states.committed
+        done = self.ledger.withhold if result.withheld else self.ledger.committed
         done(request.waiting, request.upto, result.carried)
+        self.ledger.release()
         for batch in request.batches:
             batch.remove()
 
@@ -350,7 +351,7 @@ class CommitPipeline:
         again = request.mode is not WriteMode.OVERWRITE
         name = str(request.stream)
         self._report.set_aside(name, table.name, table.key, result.reasons, can_replay=again)
-        self.states.rejected(request.stream, result.quarantined)
+        self.ledger.rejected(request.stream, result.quarantined)
 
     def _tell(self, stream: StreamId, result: CommitResult) -> None:
         """Report the column changes and remarks of a commit."""

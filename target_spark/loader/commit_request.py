@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from tap_core.events import StreamId
 from target_spark.columns import SchemaChange, TableSchema
 from target_spark.config.options import WriteMode
-from target_spark.loader.state_release import StateReleaser
+from target_spark.loader.ledger import Ledger
 from target_spark.loader.state_tracking import CoveredState
 from target_spark.storage.spool import Batch
 from target_spark.tables.model import CommitStats, Table, TableLayout
@@ -26,8 +26,8 @@ class CommitRequest:
     """Rows that go into one commit.
 
     ``batches`` is one batch, or all batches of an overwrite (an empty tuple empties the table).
-    States in ``states`` wait under the key ``waiting`` for the batches of this commit, which begin
-    at or before the ordinal ``upto``. With ``hard_delete`` a delete record removes the row;
+    States in the ``ledger`` wait under the key ``waiting`` for the batches of this commit, which
+    begin at or before the ordinal ``upto``. With ``hard_delete`` a delete record removes the row;
     otherwise it sets the deletion time. With ``retires`` there are no batches: the rows of all
     versions except that one are deleted. ``cursor`` is the replication key of the stream.
     """
@@ -37,7 +37,7 @@ class CommitRequest:
     layout: TableSchema
     mode: WriteMode
     batches: tuple[Batch, ...]
-    states: StateReleaser
+    ledger: Ledger
     waiting: Hashable
     upto: int
     design: TableLayout
@@ -52,8 +52,8 @@ class CommitRequest:
         state may cover the rows of this commit.
         """
         if withheld:
-            return self.states.covered_without()
-        return self.states.covered_by(self.waiting, self.upto)
+            return self.ledger.state_before_commit()
+        return self.ledger.state_for_commit(self.waiting, self.upto)
 
     @property
     def count(self) -> int:

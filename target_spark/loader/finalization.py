@@ -60,7 +60,7 @@ class TableFinalizer:
         by_status: bool = False,
     ) -> None:
         self._pipeline = pipeline
-        self._states = pipeline.states
+        self._ledger = pipeline.ledger
         self._engine = engine
         self._report = report
         self._can_retire = can_retire
@@ -72,9 +72,9 @@ class TableFinalizer:
         """Hold back states from this ordinal on until the stream's final step is committed."""
         if stream.overwrites:
             if not self._by_status:
-                self._states.opened(stream.id, ordinal)
+                self._ledger.opened(stream.id, ordinal)
         elif stream.versions.owed and self._can_retire:
-            self._states.opened(stream.removal, ordinal)
+            self._ledger.opened(stream.removal, ordinal)
         elif stream.versions.owed:
             text = _GENERATIONS_STAY if self._by_status else _VERSIONS_STAY
             self._pipeline.note(stream.id, text)
@@ -83,7 +83,7 @@ class TableFinalizer:
         """Hold back a per-stream state of overwritten streams until each of them is swapped in."""
         for stream in streams if self._by_status else ():
             if stream.overwrites:
-                self._states.opened(stream.id, ordinal)
+                self._ledger.opened(stream.id, ordinal)
 
     def announced(self, stream: LoadedStream, ordinal: int) -> None:
         """Process an ACTIVATE_VERSION message, which may show that the stream is complete."""
@@ -110,7 +110,7 @@ class TableFinalizer:
 
         Call it after the last commit.
         """
-        withheld = self._states.withheld()
+        withheld = self._ledger.withheld()
         unfit = [
             self._report.describe_incomplete(str(stream.id))
             for stream in streams
@@ -141,7 +141,7 @@ class TableFinalizer:
     def _swap(self, stream: LoadedStream, ordinal: int, *, final: bool) -> None:
         if final or stream.versions.closed:
             self._engine.begin()
-            self._states.opened(stream.id, ordinal)
+            self._ledger.opened(stream.id, ordinal)
             self._pipeline.replace_table(stream, ordinal)
         else:
             self._pipeline.note(stream.id, "not overwritten: the stream may be incomplete")
@@ -152,7 +152,7 @@ class TableFinalizer:
             self._retire(stream, ordinal)
         elif stream.versions.doubtful:
             self._pipeline.note(stream.id, _VERSIONS_MIXED)
-            self._states.waived(stream.removal)
+            self._waive(stream)
         else:
             self._owing.append(stream)
 
@@ -169,5 +169,10 @@ class TableFinalizer:
             text = "rows of other versions stay: the stream may be incomplete"
             self._pipeline.note(stream.id, text)
             return True
-        self._states.waived(stream.removal)
+        self._waive(stream)
         return False
+
+    def _waive(self, stream: LoadedStream) -> None:
+        """Let states leave without the deletion of a stream's other versions."""
+        self._ledger.waived(stream.removal)
+        self._ledger.release()

@@ -1,7 +1,7 @@
 """The event loop of a load: events in, commits and states out.
 
 - One thread processes events; the threads of `target_spark.loader.commit_pipeline` commit. They
-  share `target_spark.loader.state_release`, which has a lock.
+  share `target_spark.loader.ledger`, which has a lock.
 - A state is emitted right after the commit that makes all rows with smaller ordinals committed.
 - A full batch in append or scd2 mode waits for the next STATE up to 1.5 times its size: its commit
   then carries a state that covers all of it, and a resume repeats no row.
@@ -39,9 +39,9 @@ from target_spark.config.options import LoadOptions, WriteMode
 from target_spark.loader.batch_files import batch_files
 from target_spark.loader.commit_pipeline import CommitPipeline
 from target_spark.loader.finalization import TableFinalizer
+from target_spark.loader.ledger import Ledger
 from target_spark.loader.report import Report
 from target_spark.loader.state_inspection import is_empty, is_final
-from target_spark.loader.state_release import StateReleaser
 from target_spark.loader.state_tracking import CoveredState, StateFormat
 from target_spark.loader.stream_context import (
     LoadedStream,
@@ -98,9 +98,9 @@ class Loader:
         self._folder = folder
         self._report = report
         self._stopping = stopping or threading.Event()
-        self._states = StateReleaser(emit, report, form)
+        self._ledger = Ledger(emit, report, form)
         self._pipeline = CommitPipeline(
-            commits, self._states, report, self._stopping, options.writers
+            commits, self._ledger, report, self._stopping, options.writers
         )
         self._finalizer = TableFinalizer(
             self._pipeline,
@@ -147,7 +147,7 @@ class Loader:
     def beat(self) -> None:
         """Run due work: raise failures, emit states and close batches that are too old."""
         self._raise_failure()
-        self._states.release()
+        self._ledger.release()
         self._cut_old()
 
     def _cut_old(self) -> None:
@@ -232,7 +232,7 @@ class Loader:
         stream = self._taking(event)
         if stream.spool.count:
             self._pipeline.cut(stream)
-            self._states.opened(stream.id, self._ordinal)
+            self._ledger.opened(stream.id, self._ordinal)
         self._took(stream, event.count, event.nbytes)
         self._pipeline.close_batch(stream, Batch.of(event, self._ordinal))
         if not stream.overwrites:
@@ -257,13 +257,13 @@ class Loader:
         spool = stream.spool
         if stream.overwrites and spool.count and spool.version != event.version:
             self._pipeline.cut(stream)
-        self._states.opened(stream.id, self._ordinal)
+        self._ledger.opened(stream.id, self._ordinal)
         stream.has_rows = True
         return stream
 
     def _checkpoint(self, event: Checkpoint) -> None:
         if (self._options.by_status or not is_empty(event.state)) and not self._options.dry_run:
-            self._states.state_arrived(self._covered(event))
+            self._ledger.state_arrived(self._covered(event))
             self._has_states = True
             self._cut_full(event.scope)
         self._last_state = event.state
@@ -358,7 +358,7 @@ class Loader:
         for name in self._options.unknown(str(stream) for stream in self._streams):
             self._remark(f"The settings name a stream {name}, which is not in the input")
         fault = self._finalizer.fault(self._streams.values())
-        self._states.release()
+        self._ledger.release()
         self._pipeline.carry_leftover()
         if fault is not None:
             raise fault
@@ -378,7 +378,7 @@ class Loader:
         self._pipeline.stop()
         self._pipeline.wait()
         self._raise_failure()
-        self._states.release()
+        self._ledger.release()
 
     def close(self) -> None:
         """End the threads; nothing further is committed."""

@@ -18,9 +18,9 @@ from target_spark.columns import CanWiden, TableSchema
 from target_spark.config.options import LoadOptions, StreamOptions, WriteMode
 from target_spark.errors import IncompleteError, QuarantineError, TargetSparkError
 from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.ledger import Ledger
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
-from target_spark.loader.state_release import StateReleaser
 from target_spark.loader.state_tracking import CoveredState
 from target_spark.loader.table_versions import VersionTracker
 from target_spark.storage.spool import SpoolFolder
@@ -104,9 +104,9 @@ class Memory:
         return {ordinal for table in self.rows.values() for ordinal in table}
 
 
-def _no_states() -> StateReleaser:
-    """Return the states of an input that has none."""
-    return StateReleaser(lambda _state: None, Report())
+def _no_states() -> Ledger:
+    """Return the ledger of an input without states."""
+    return Ledger(lambda _state: None, Report())
 
 
 @dataclass
@@ -125,7 +125,7 @@ class ChoosyMemory(Memory):
         if self.unfit < 0:
             return super().write(work)
         taken = Memory()
-        quarantined = taken.write(replace(work, states=_no_states())).written
+        quarantined = taken.write(replace(work, ledger=_no_states())).written
         covered = work.covered(withheld=True)
         with self.lock:
             self.aside += taken.safe()

@@ -106,7 +106,7 @@ FLOORS: dict[str, int] = {
     "target_spark.spark.jvm": 1,  # how Spark's JVM is started, for speed
     "target_spark.loader": 1,
     "target_spark.loader.state_tracking": 1,  # states that wait, and the form in which they leave
-    "target_spark.loader.ledger": 1,  # what is committed, which state may leave
+    "target_spark.loader.ledger": 1,  # what is committed, and the states that leave for it
     "target_spark.loader.report": 1,  # what a run did, counted and told
     "target_spark.loader.metrics": 1,  # measurements of it, in Singer's format
     "target_spark.loader.progress": 2,  # how far it is, for people
@@ -121,7 +121,6 @@ FLOORS: dict[str, int] = {
     "target_spark.config.options": 2,  # what a user asked of the loader
     "target_spark.loader.state_output": 2,  # the way out for states, and nothing else
     "target_spark.storage.retry": 2,  # which failures pass, and how long that is waited for
-    "target_spark.loader.state_release": 2,  # when a state may leave: the ledger under a lock
     "target_spark.loader.state_inspection": 2,  # whether a stream is known to be complete
     "target_spark.loader.batch_files": 2,  # files that BATCH messages name
     "target_spark.storage.spool": 2,  # bytes on disk until they are written
