@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import FrameType
-from typing import Any, BinaryIO, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, cast
 
 from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities
 from tap_core.events import Event, StreamId
@@ -31,18 +31,22 @@ from target_spark.cli.commands import AIRBYTE_COMMANDS, COMMANDS, HELP, SubComma
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo
 from target_spark.errors import FilesError, ReadingError, TargetSparkError, UnsupportedError
-from target_spark.loader.commit_request import CommitWriter
-from target_spark.loader.interfaces import ProtocolBinding, StateEmitter
+from target_spark.loader.interfaces import ProtocolBinding
+from target_spark.loader.load_session import LoadSession
 from target_spark.loader.loader import Loader
 from target_spark.loader.metrics import job_timer
 from target_spark.loader.progress import show_progress
 from target_spark.loader.report import COMPLETE, STOPPED, Report
+from target_spark.loader.state_output import StateMessageWriter
 from target_spark.spark.engine import LeasedSpark
 from target_spark.spark.session import load_libraries
 from target_spark.storage.job_lock import monotonic_run_start
 from target_spark.storage.spool import SpoolFolder, open_spool_folder
 
-__all__ = ["LoadSession", "TargetSpark"]
+if TYPE_CHECKING:
+    from target_spark.loader.batch_writer import BatchWriter
+
+__all__ = ["TargetSpark"]
 
 _BEAT_SECONDS: Final = 0.5
 
@@ -57,20 +61,6 @@ _FAULTS_OF_THE_INPUT: Final = (
 
 _SAID_IN_WORDS: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 """Errors whose message is sufficient; all others are logged with their traceback."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadSession:
-    """The objects that one run uses.
-
-    A function passed to ``at_end`` is called after the last commit has succeeded or failed.
-    """
-
-    loader: Loader
-    engine: LeasedSpark
-    folder: SpoolFolder
-    run: RunInfo
-    at_end: Callable[[Callable[[], object]], object]
 
 
 class TargetSpark(PluginBase):
@@ -99,6 +89,7 @@ class TargetSpark(PluginBase):
             ConfigValidationError: The settings are invalid; the error lists all faults.
         """
         self._signals: list[int] = []
+        self._stopping = threading.Event()
         self._wake_up: WakeupPipe | None = None
         self._engine: LeasedSpark | None = None
         self._leave: Callable[[], None] | None = None
@@ -203,7 +194,12 @@ class TargetSpark(PluginBase):
 
     @contextlib.contextmanager
     def _opened(
-        self, conversation: ProtocolBinding, outlet: StateEmitter, report: Report, *, patient: bool
+        self,
+        conversation: ProtocolBinding,
+        outlet: StateMessageWriter,
+        report: Report,
+        *,
+        patient: bool,
     ) -> Iterator[LoadSession]:
         """Yield the objects of a run, and close them in the right order."""
         job, home = settings.get_job_name(self.config), settings.get_location(self.config)
@@ -223,7 +219,7 @@ class TargetSpark(PluginBase):
             engine = LeasedSpark(asked.patient() if patient else asked, place, run)
             self._engine = stack.enter_context(contextlib.closing(engine))
             stack.callback(_record_spark, engine, report)
-            commits = partial(_commits, engine, options, run, folder, self._is_stopping)
+            commits = partial(_commits, engine, options, run, folder, self._stopping)
             loader = Loader(
                 options,
                 engine,
@@ -231,7 +227,7 @@ class TargetSpark(PluginBase):
                 commits,
                 report,
                 outlet.emit,
-                self._is_stopping,
+                self._stopping,
                 conversation.form,
             )
             stack.enter_context(contextlib.closing(loader))
@@ -248,7 +244,7 @@ class TargetSpark(PluginBase):
             feed(opened)
         except _FAULTS_OF_THE_INPUT as error:
             faults.append(error)
-        if self._is_stopping():
+        if self._stopping.is_set():
             self.logger.info("Stopping: commits in progress finish, no new commit is started.")
             loader.stop()
             return faults
@@ -269,7 +265,7 @@ class TargetSpark(PluginBase):
                 loader.fold(event)
                 del event  # frees its rows while waiting for the next block
             loader.beat()
-            if self._is_stopping():
+            if self._stopping.is_set():
                 return
         for event in mapped(decoder.close()):
             loader.fold(event)
@@ -295,9 +291,6 @@ class TargetSpark(PluginBase):
         """Register ``leave``, which the first signal calls to interrupt the main thread."""
         self._leave = leave
 
-    def _is_stopping(self) -> bool:
-        return bool(self._signals)
-
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
         """Record the first signal; end the process at once at the second."""
         if self._wake_up is None:
@@ -307,6 +300,7 @@ class TargetSpark(PluginBase):
                 self._engine.kill()
             os._exit(128 + signum)
         self._signals.append(signum)
+        self._stopping.set()
         if self._engine is not None:
             self._engine.give_up_waiting()
         if self._wake_up is not None:
@@ -321,7 +315,7 @@ class TargetSpark(PluginBase):
         hide = make_redactor(self.config)
         for fault in faults:
             self._log(fault, hide)
-        done = STOPPED if self._is_stopping() else COMPLETE
+        done = STOPPED if self._stopping.is_set() else COMPLETE
         report.ended(hide(" ".join(map(str, faults))) if faults else done)
         for text in report.describe_quarantines():
             self.logger.warning("%s", hide(text))
@@ -356,8 +350,8 @@ def _commits(
     options: LoadOptions,
     run: RunInfo,
     folder: SpoolFolder,
-    stopping: Callable[[], bool],
-) -> CommitWriter:
+    stopping: threading.Event,
+) -> BatchWriter:
     """Return the batch writer, which loads Spark's libraries."""
     load_libraries()
     from target_spark.loader.batch_writer import BatchWriter

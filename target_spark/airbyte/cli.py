@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, Final
 
 from tap_core.config.loading import ConfigInput
 from tap_core.exceptions import CatalogFileError
@@ -22,14 +22,14 @@ from tap_core.protocols.airbyte.cli_args import CommandArgs, read_text
 from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
 from tap_core.protocols.airbyte.messages import line, trace_line
 from tap_core.redaction import make_redactor, redact_line, write_to_stderr
-from tap_core.types import JsonSchema
 from target_spark.airbyte.error_trace import error_body
 from target_spark.cli.commands import AIRBYTE_COMMANDS
 from target_spark.config.settings import REQUIREMENTS, with_defaults
 from target_spark.loader.interfaces import ProtocolBinding
+from target_spark.loader.load_session import CommandTarget
 from target_spark.loader.state_output import StateMessageWriter
 
-__all__ = ["Destination", "DestinationCommand"]
+__all__ = ["DestinationCommand"]
 
 _FLAGS: Final[Mapping[str, CommandArgs]] = {
     "spec": CommandArgs("spec"),
@@ -38,38 +38,10 @@ _FLAGS: Final[Mapping[str, CommandArgs]] = {
 }
 
 
-class Destination(Protocol):
-    """The interface of the target that the Airbyte commands use."""
-
-    name: str
-    config_args: tuple[str, ...]
-
-    def __init__(self, *, config: dict[str, Any], parse_env_config: bool = False) -> None: ...
-
-    @classmethod
-    def _full_schema(cls) -> JsonSchema:
-        """Return the JSON Schema of the settings."""
-
-    @classmethod
-    def get_documentation_url(cls) -> str | None:
-        """Return the URL of the documentation."""
-
-    @classmethod
-    def get_changelog_url(cls) -> str | None:
-        """Return the URL of the changelog."""
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The validated settings."""
-
-    def load(self, source: BinaryIO, conversation: ProtocolBinding) -> list[BaseException]:
-        """Load messages; return the errors."""
-
-
 class DestinationCommand:
     """One command of the destination, with the call interface of a click command."""
 
-    def __init__(self, plugin: type[Destination], word: str) -> None:
+    def __init__(self, plugin: type[CommandTarget], word: str) -> None:
         self.name: str = plugin.name
         self._plugin = plugin
         self._word = word
@@ -108,7 +80,7 @@ class DestinationCommand:
 class _CommandState:
     """State of a running command: its output, and the redaction of secrets."""
 
-    def __init__(self, plugin: type[Destination], wire: StdoutWriter) -> None:
+    def __init__(self, plugin: type[CommandTarget], wire: StdoutWriter) -> None:
         self.plugin = plugin
         self._wire = wire
         self.states = StateMessageWriter(wire)
@@ -128,7 +100,7 @@ class _CommandState:
         self._hide = make_redactor(found.config)
         return found
 
-    def target(self, found: ConfigInput) -> Destination:
+    def target(self, found: ConfigInput) -> CommandTarget:
         """Make the target with its settings.
 
         Raises:

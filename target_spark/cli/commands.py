@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.config.loading import ConfigInput
-from tap_core.events import Event
 from tap_core.exceptions import ConfigurationError
 from tap_core.io.stdin import open_binary
 from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
@@ -26,8 +25,9 @@ from target_spark.errors import TargetSparkError
 if TYPE_CHECKING:
     from target_spark.cli.last_state import RecoveredTable
     from target_spark.loader.ledger import CommitMetadata
+    from target_spark.loader.load_session import CommandTarget
 
-__all__ = ["AIRBYTE_COMMANDS", "COMMANDS", "HELP", "RUN_COMMAND", "CommandTarget", "SubCommand"]
+__all__ = ["AIRBYTE_COMMANDS", "COMMANDS", "HELP", "RUN_COMMAND", "SubCommand"]
 
 COMMANDS: Final = {
     "doctor": "Check that a run with these settings would work, and print remedies if not.",
@@ -55,21 +55,6 @@ HELP: Final = "Commands: " + " ".join(
 """The summary of all subcommands in the help of target-spark."""
 
 _NAMED: Final = 10
-
-
-class CommandTarget(Protocol):
-    """Interface of the target for its subcommands."""
-
-    name: str
-
-    def __init__(self, *, config: dict[str, Any], parse_env_config: bool = False) -> None: ...
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The validated settings."""
-
-    def mapped(self) -> Callable[[Iterable[Event]], Iterator[Event]]:
-        """Return the function that applies stream maps to events."""
 
 
 class SubCommand:

@@ -38,7 +38,7 @@ from target_spark.loader.batch_writer import BatchWriter
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
-from target_spark.spark.engine import LeasedSpark, SparkProvider
+from target_spark.spark.engine import LeasedSpark
 from target_spark.storage.job_lock import monotonic_run_start
 from target_spark.storage.spool import Batch, SpoolFolder, open_spool_folder
 from target_spark.storage.staging import stage_frame
@@ -117,7 +117,7 @@ def replay(config: Mapping[str, Any], described: SchemaEvent, *, overwrite: bool
 
 
 def reload_records(
-    engine: SparkProvider,
+    engine: LeasedSpark,
     options: LoadOptions,
     run: RunInfo,
     folder: SpoolFolder,
@@ -172,7 +172,7 @@ class ReplayWriter(BatchWriter):
 
     def __init__(
         self,
-        engine: SparkProvider,
+        engine: LeasedSpark,
         options: LoadOptions,
         run: RunInfo,
         folder: SpoolFolder,

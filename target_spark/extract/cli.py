@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.config.loading import ConfigInput
 from tap_core.exceptions import (
@@ -41,68 +41,20 @@ from target_spark.loader.interfaces import ProtocolBinding
 if TYPE_CHECKING:
     from tap_core.events import Event
     from tap_core.tap_base import Tap
-    from tap_core.types import JsonSchema
-    from target_spark.config.options import LoadOptions, RunInfo
+    from target_spark.config.options import LoadOptions
     from target_spark.extract.spark_distributor import SparkDistributor
+    from target_spark.loader.load_session import CommandTarget, LoadSession
     from target_spark.loader.loader import Loader
-    from target_spark.spark.engine import LeasedSpark
-    from target_spark.storage.spool import SpoolFolder
 
-__all__ = ["ExtractTarget", "RunCommand"]
+__all__ = ["RunCommand"]
 
 _BEAT_SECONDS: Final = 0.5
-
-
-class _RunParts(Protocol):
-    """The parts of an opened run that this command uses."""
-
-    @property
-    def loader(self) -> Loader: ...
-    @property
-    def engine(self) -> LeasedSpark: ...
-    @property
-    def folder(self) -> SpoolFolder: ...
-    @property
-    def run(self) -> RunInfo: ...
-    @property
-    def at_end(self) -> Callable[[Callable[[], object]], object]: ...
-
-
-class ExtractTarget(Protocol):
-    """The interface of the target that this command uses."""
-
-    name: str
-    config_args: tuple[str, ...]
-
-    def __init__(self, *, config: dict[str, Any], parse_env_config: bool = False) -> None: ...
-
-    @classmethod
-    def _full_schema(cls) -> JsonSchema: ...
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The validated settings."""
-
-    @property
-    def maps(self) -> bool:
-        """True if stream maps or flattening change the records."""
-
-    def mapped(self) -> Callable[[Iterable[Event]], Iterator[Event]]:
-        """Return the function that applies stream maps to events."""
-
-    def interrupted_by(self, leave: Callable[[], None] | None) -> None:
-        """Call ``leave`` at the first signal; None removes the callback."""
-
-    def work(
-        self, conversation: ProtocolBinding, feed: Callable[[Any], None], *, patient: bool = False
-    ) -> list[BaseException]:
-        """Load what ``feed`` passes to the loader; return the errors."""
 
 
 class RunCommand:
     """The `run` command, with the call interface of a click command."""
 
-    def __init__(self, plugin: type[ExtractTarget]) -> None:
+    def __init__(self, plugin: type[CommandTarget]) -> None:
         self._plugin = plugin
 
     def main(
@@ -164,7 +116,7 @@ class _TapSync:
 
     def __init__(
         self,
-        target: ExtractTarget,
+        target: CommandTarget,
         tap: Tap,
         source: TapSpec,
         options: LoadOptions,
@@ -178,7 +130,7 @@ class _TapSync:
         self._here = here
         self._state = state
 
-    def __call__(self, opened: _RunParts) -> None:
+    def __call__(self, opened: LoadSession) -> None:
         """Sync the tap to its end, from the given state or the last state in the tables.
 
         Raises:
@@ -202,7 +154,7 @@ class _TapSync:
         finally:
             target.interrupted_by(None)
 
-    def _count(self, opened: _RunParts) -> None:
+    def _count(self, opened: LoadSession) -> None:
         """Count the requests of this process and of all executors in this process."""
         issuer = RateLimitServer.of(opened.engine.spark())
         if issuer is not None:
@@ -218,7 +170,7 @@ class _TapSync:
             self._tap.logger.error("The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
-    def _last(self, opened: _RunParts) -> Mapping[str, Any]:
+    def _last(self, opened: LoadSession) -> Mapping[str, Any]:
         """Return the last state in the tables, or an empty one."""
         from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
 
@@ -234,7 +186,7 @@ class _TapSync:
         self._tap.logger.info("The run continues from the last state in the tables.")
         return found
 
-    def _spreader(self, opened: _RunParts) -> SparkDistributor | None:
+    def _spreader(self, opened: LoadSession) -> SparkDistributor | None:
         """Return the distributor of partitions, or None if this process reads everything."""
         from target_spark.extract.spark_distributor import SparkDistributor
         from target_spark.storage.staging_upload import StagingArea

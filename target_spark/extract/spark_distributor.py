@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
     from tap_core.sync.work_units import WorkUnit
     from target_spark.extract.tap_factory import TapSpec
-    from target_spark.spark.engine import SparkProvider
+    from target_spark.spark.engine import LeasedSpark
     from target_spark.storage.staging_upload import StagingArea
 
 __all__ = ["MAX_PARTS_PER_JOB", "SparkDistributor"]
@@ -82,7 +82,7 @@ class SparkDistributor:
         self,
         source: TapSpec,
         streams: Mapping[str, SyncStream],
-        engine: SparkProvider,
+        engine: LeasedSpark,
         reach: StagingArea,
         reserve: Callable[[int], int],
         *,
@@ -286,7 +286,7 @@ def _slots(spark: SparkSession) -> int:
     return spark.range(_MANY).selectExpr("spark_partition_id() AS slot").distinct().count() or 1
 
 
-def _awaited(engine: SparkProvider, step: Callable[[SparkSession], _T]) -> _T:
+def _awaited(engine: LeasedSpark, step: Callable[[SparkSession], _T]) -> _T:
     """Run a step in a thread, and cancel its Spark jobs if this thread is interrupted."""
     found: list[_T] = []
     fault: list[BaseException] = []

@@ -13,12 +13,12 @@ from tap_core.protocols.fivetran.port_option import PortCommand
 
 if TYPE_CHECKING:
     from tap_core.protocols.fivetran.listen_address import ListenAddress
-    from target_spark.fivetran.destination_service import DestinationPlugin
+    from target_spark.loader.load_session import CommandTarget
 
 __all__ = ["destination_command"]
 
 
-def destination_command(name: str, plugin: type[DestinationPlugin]) -> PortCommand:
+def destination_command(name: str, plugin: type[CommandTarget]) -> PortCommand:
     """Return the command that serves a destination."""
 
     def serve_at(place: ListenAddress) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.events import StreamId
 from tap_core.exceptions import ConfigurationError
@@ -23,7 +23,6 @@ from tap_core.protocols.fivetran.connection_tests import NAME_LIMIT
 from tap_core.protocols.fivetran.enums import BatchFileFormat, Compression, Encryption
 from tap_core.protocols.fivetran.grpc_server import Handler, RpcCall, Service
 from tap_core.redaction import make_redactor
-from tap_core.types import JsonSchema
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions
 from target_spark.errors import TargetSparkError, UnsupportedError
@@ -36,36 +35,17 @@ from target_spark.fivetran.table_schema import FivetranSchema, parse_columns
 from target_spark.tables.identifiers import RESERVED
 
 if TYPE_CHECKING:
+    from tap_core.protocols.fivetran.logging import JsonLogHandler
     from target_spark.fivetran.tables import TableService
+    from target_spark.loader.load_session import CommandTarget
 
-__all__ = ["DestinationPlugin", "Logger", "make_service"]
+__all__ = ["make_service"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-class DestinationPlugin(Protocol):
-    """The interface of the target that the calls use."""
-
-    def __init__(self, *, config: dict[str, Any], parse_env_config: bool = False) -> None: ...
-
-    @classmethod
-    def _full_schema(cls) -> JsonSchema:
-        """Return the JSON Schema of the settings."""
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The validated settings."""
-
-
-class Logger(Protocol):
-    """The interface of the log that the calls use."""
-
-    def hide_also(self, hide: Callable[[str], str], /) -> None:
-        """Apply the function ``hide``, which removes secrets, to all lines of the log."""
-
-
 def make_service(
-    plugin: type[DestinationPlugin], sparks: SharedSpark, journal: Logger, rules: CallRules
+    plugin: type[CommandTarget], sparks: SharedSpark, journal: JsonLogHandler, rules: CallRules
 ) -> Service:
     """Return the gRPC service of a destination; ``rules`` restrict what a call may set."""
     calls = _Calls(plugin, sparks, journal, rules)
@@ -100,9 +80,9 @@ def _with_task(kind: Any) -> Callable[[str], Any]:
 class _Calls:
     """The handlers, and the objects they share."""
 
-    plugin: type[DestinationPlugin]
+    plugin: type[CommandTarget]
     sparks: SharedSpark
-    journal: Logger
+    journal: JsonLogHandler
     rules: CallRules
 
     def test(self, request: Any, call: RpcCall) -> Any:

@@ -36,9 +36,17 @@ from target_spark.columns import (
     diff_with_table,
 )
 from target_spark.config.options import LoadOptions, RunInfo, WriteMode
-from target_spark.errors import RowCountError, StorageError
-from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, SpoolFrame, read_spool
+from target_spark.errors import StorageError
+from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, Counts, SpoolFrame, read_spool
 from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_files
+from target_spark.loader.commit_attempt import (
+    BadRows,
+    CommitAttempt,
+    Prepared,
+    Verified,
+    Written,
+    check_count,
+)
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.ledger import CommitMetadata
 from target_spark.loader.state_tracking import CoveredState
@@ -49,7 +57,7 @@ from target_spark.loader.write_modes import (
     has_other_versions,
     select_write_operation,
 )
-from target_spark.spark.engine import SparkProvider, collect_garbage
+from target_spark.spark.engine import LeasedSpark, collect_garbage
 from target_spark.spark.observation import get_row_count
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.retry import (
@@ -72,7 +80,7 @@ from target_spark.tables.model import (
     Table,
     TableLayout,
 )
-from target_spark.tables.quarantine_summary import Reason, describe_reasons
+from target_spark.tables.quarantine_summary import describe_reasons
 from target_spark.writers import get_writer
 from target_spark.writers.base import of_another_job, table_removed_error
 from target_spark.writers.sql import spark_conf
@@ -91,41 +99,42 @@ _NULLED: Final = (
     "Stream %s: %d rows of %s have null for a value that does not fit its column; see column %s."
 )
 
+_NO_ROWS: Final = Counts(0, {})
+
 _SIZES: Final = (
     "spark.sql.files.maxPartitionBytes",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes",
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """The columns that a stream wanted of its table, and those with the table's own types."""
+
+    wanted: TableSchema
+    layout: TableSchema
+
+
 @dataclass
 class _TableState:
-    """The facts that this run keeps about one table.
+    """The facts that this run keeps about one table, beside the `CommitAttempt` in progress.
 
-    ``begun`` is the commit in progress: a retry must repeat exactly that commit, since the first
-    attempt may have succeeded although its response was lost. ``counted`` and ``set_aside`` are
-    True once the bad rows of its batch are counted and committed to the quarantine. ``changes`` are
-    column changes that are not reported yet, ``remarks`` other notes for the user. If
-    ``takes_nulls`` is True, NOT NULL constraints of the columns are dropped. ``moved`` is the shift
-    of ordinals by batch files. ``is_new`` is True if this run created the table. ``written`` and
-    ``quarantined`` count the rows of the run; ``reasons`` are the causes of the bad rows in the
-    current batch.
+    ``moved`` is the shift of ordinals by batch files. From the first bad row on the table
+    ``stages_rows``. If ``takes_nulls`` is True, NOT NULL constraints of the columns are dropped.
+    ``is_new`` is True if this run created the table. ``written`` and ``quarantined`` count rows.
+    ``changes`` are column changes that are not reported yet, ``remarks`` other notes for the user.
     """
 
     commits: int = 0
     moved: int = 0
-    careful: bool = False
-    begun: tuple[CommitMetadata, CoveredState | None] | None = None
-    counted: bool = False
-    set_aside: bool = False
-    wanted: TableSchema | None = None
-    fitted: TableSchema | None = None
-    changes: list[SchemaChange] = field(default_factory=list)
-    remarks: tuple[str, ...] = ()
+    stages_rows: bool = False
+    fitted: _Fitted | None = None
     takes_nulls: bool = False
     is_new: bool = False
     written: int = 0
     quarantined: int = 0
-    reasons: tuple[Reason, ...] = ()
+    changes: list[SchemaChange] = field(default_factory=list)
+    remarks: tuple[str, ...] = ()
 
     def news(self) -> tuple[SchemaChange, ...]:
         """Return the column changes that are not reported yet, and clear the list."""
@@ -139,11 +148,11 @@ class BatchWriter:
 
     def __init__(
         self,
-        engine: SparkProvider,
+        engine: LeasedSpark,
         options: LoadOptions,
         run: RunInfo,
         folder: SpoolFolder,
-        stopping: Callable[[], bool] = bool,
+        stopping: threading.Event | None = None,
     ) -> None:
         self._engine = engine
         self._stopping = stopping
@@ -181,12 +190,26 @@ class BatchWriter:
         state = self._tables[work.table.key]
         near = _near(self._engine.spark, self._reach, work, partial(self._patiently, work.table))
         with near as reached, self._spooled(reached) as (whole, from_files):
-            outcome = self._patiently(work.table, partial(self._write, whole))
-            state.written += outcome.written
-            state.quarantined += outcome.quarantined
+            attempt = CommitAttempt(whole)
+            verified = self._patiently(work.table, partial(self._write, attempt))
+            bad, written = verified.bad, verified.written
+            state.written += verified.rows
+            state.quarantined += bad.count if bad else 0
             if any(batch.has_large_rows for batch in work.batches):
                 collect_garbage(self._engine.spark())
-        return replace(outcome, changes=state.news(), remarks=state.remarks, from_files=from_files)
+        return CommitResult(
+            written=verified.rows,
+            quarantined=bad.count if bad else 0,
+            carried=written.commit.covered if written else None,
+            zoneless=verified.counts.zoneless,
+            effect=written.stats if written else CommitStats(),
+            changes=state.news(),
+            remarks=state.remarks,
+            from_files=from_files,
+            nulled=verified.counts.nulled,
+            reasons=bad.reasons if bad else (),
+            withheld=verified.withheld,
+        )
 
     @contextmanager
     def _spooled(self, work: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
@@ -211,20 +234,20 @@ class BatchWriter:
         if self._delete_files and not withheld:  # withheld rows may be read again
             remove_files(self._engine.spark(), files)
 
-    def _write(self, work: CommitRequest) -> CommitResult:
-        spark = self._engine.spark()
+    def _write(self, attempt: CommitAttempt) -> Verified:
+        spark, work = self._engine.spark(), attempt.request
         has_rows = work.retires is None
         layout = self._fit(spark, work.table, work.layout, work.design, has_rows=has_rows)
         check_scd2_compatible(work, layout)
         if work.retires is not None:
-            return self._retire(spark, work, layout, work.retires)
+            return self._retire(spark, attempt, layout, work.retires)
         if not work.batches:
-            return self._empty(spark, work, layout)
+            return self._empty(spark, attempt, layout)
         frame = read_spool(spark, _paths(work), layout, self._metadata(work))
-        outcome, state = None, self._tables[work.table.key]
-        if not state.careful and state.begun is None:
-            outcome = self._write_all(spark, work, layout, frame)
-        return outcome or self._write_good(spark, work, layout, frame)
+        verified = None
+        if not self._tables[work.table.key].stages_rows and attempt.prepared is None:
+            verified = self._write_all(spark, attempt, layout, frame)
+        return verified or self._write_good(spark, attempt, layout, frame)
 
     def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
         """Create the table if it does not exist, and add or widen columns as the schema needs."""
@@ -300,8 +323,8 @@ class BatchWriter:
         ``has_rows`` is True if rows are written next.
         """
         state = self._tables[table.key]
-        if state.fitted is not None and state.wanted == wanted:
-            return state.fitted
+        if state.fitted is not None and state.fitted.wanted == wanted:
+            return state.fitted.layout
         types = self._writer.table_types(spark, table)
         if types is None:
             if state.commits:
@@ -318,7 +341,7 @@ class BatchWriter:
             for name in (DELETED_AT, TABLE_VERSION):  # so that an update resets the old values
                 full = full.with_metadata(name) if name in types else full
             fitted = self._widen_table(spark, table, full, types)
-        state.wanted, state.fitted = wanted, fitted
+        state.fitted = _Fitted(wanted, fitted)
         return fitted
 
     def _widen_table(
@@ -357,26 +380,25 @@ class BatchWriter:
     # Rows
 
     def _write_all(
-        self, spark: SparkSession, work: CommitRequest, layout: TableSchema, frame: SpoolFrame
-    ) -> CommitResult | None:
+        self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema, frame: SpoolFrame
+    ) -> Verified | None:
         """Write the batch directly; return None, with nothing written, if it contains a bad row."""
-        df = frame.good(strict=True)
+        work, df = attempt.request, frame.good(strict=True)
+        put = partial(self._put, spark, attempt, layout, rows=work.count, strict=True)
         try:
             if self._reads_twice(spark, work):
                 with stage_frame(spark, self._reach, df) as rows:
-                    _check_count(work, frame.counts(work.count).rows, 0)
-                    carried, effect = self._put(spark, work, layout, rows, work.count)
+                    check_count(work, frame.counts(work.count).rows, 0)
+                    written = put(rows)
             else:
-                carried, effect = self._put(spark, work, layout, df, work.count)
+                written = put(df)
         except Exception as error:
             if BAD_ROWS_MARKER not in str(error):
                 raise
-            state = self._tables[work.table.key]
-            state.careful, state.begun = True, None  # its job failed, so nothing was committed
+            self._tables[work.table.key].stages_rows = True
+            attempt.prepared = None  # its job failed, so nothing was committed
             return None
-        counts = frame.counts(work.count)
-        _check_count(work, counts.rows, 0)
-        return CommitResult(counts.rows, 0, carried, counts.zoneless, effect)
+        return written.verify(work, frame.counts(work.count))
 
     def _reads_twice(self, spark: SparkSession, work: CommitRequest) -> bool:
         """Return True if the commit reads its batch more than once, as a merge with rows does."""
@@ -388,66 +410,74 @@ class BatchWriter:
         return work.mode is WriteMode.SCD2
 
     def _write_good(
-        self, spark: SparkSession, work: CommitRequest, layout: TableSchema, frame: SpoolFrame
-    ) -> CommitResult:
+        self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema, frame: SpoolFrame
+    ) -> Verified:
         """Stage the good rows, quarantine the bad rows, then commit the good rows."""
+        work = attempt.request
         state = self._tables[work.table.key]
         with stage_frame(spark, self._reach, frame.good(strict=False)) as rows:
             counts = frame.counts()
-            bad = work.count - counts.rows
-            if bad and not state.set_aside:
-                self._set_aside(spark, work, frame, bad)
-            withheld = self._guard.judge(state.written + counts.rows, state.quarantined + bad)
-            told = CommitResult(counts.rows, bad, None, counts.zoneless, nulled=counts.nulled)
-            told = replace(told, reasons=state.reasons if bad else (), withheld=withheld)
+            count = work.count - counts.rows
+            bad = self._quarantine(spark, attempt, frame, count) if count else None
+            withheld = self._guard.judge(state.written + counts.rows, state.quarantined + count)
             if withheld and work.mode is WriteMode.OVERWRITE:  # the old rows stay
-                return replace(told, written=0)
-            if withheld:
-                work = replace(work, covered=work.covered_without)
-            carried, effect = self._put(spark, work, layout, rows, counts.rows)
+                return Verified(0, counts, bad, None, withheld)
+            if bad and attempt.prepared is not None and attempt.prepared.strict:
+                attempt.prepared = None  # its job met a bad row, so nothing was committed
+            written = self._put(
+                spark, attempt, layout, rows, rows=counts.rows, withheld=bool(withheld)
+            )
         _warn_of_nulled(work, counts.nulled)
-        return replace(told, carried=carried, effect=effect)
+        return replace(written.verify(work, counts, bad), withheld=withheld)
 
     def _put(
         self,
         spark: SparkSession,
-        work: CommitRequest,
+        attempt: CommitAttempt,
         layout: TableSchema,
         df: DataFrame,
+        *,
         rows: int,
-    ) -> tuple[CoveredState | None, CommitStats]:
+        strict: bool = False,
+        withheld: bool = False,
+    ) -> Written:
         """Commit ``rows`` rows in the stream's write mode."""
+        work = attempt.request
         with spark_conf(spark, _file_sizes(work.design)):
             way = select_write_operation(
                 self._writer, spark, work, layout, df, self._asked(work.stream), rows
             )
-            return self._commit(work, way)
+            return self._commit(attempt, way, strict=strict, withheld=withheld)
 
     def _commit(
-        self, work: CommitRequest, write: Callable[[CommitMetadata], CommitStats]
-    ) -> tuple[CoveredState | None, CommitStats]:
-        """Make the commit that carries the state; return that state and the commit statistics."""
-        table, state = work.table, self._tables[work.table.key]
-        if state.begun is None:
-            covered = work.covered()
-            state.begun = (self._marker(table, covered), covered)
-        marker, carried = state.begun
-        effect = write(marker)
-        state.commits, state.begun = state.commits + 1, None
-        state.counted = state.set_aside = False
-        return carried, effect
+        self,
+        attempt: CommitAttempt,
+        write: Callable[[CommitMetadata], CommitStats],
+        *,
+        strict: bool = False,
+        withheld: bool = False,
+    ) -> Written:
+        """Make the commit with the newest covered state, or repeat the one that was prepared."""
+        table = attempt.request.table
+        if attempt.prepared is None:
+            covered = attempt.request.covered(withheld=withheld)
+            attempt.prepared = Prepared(self._marker(table, covered), covered, strict)
+        stats = write(attempt.prepared.marker)
+        self._tables[table.key].commits += 1
+        return Written(attempt.prepared, stats)
 
     def _retire(
-        self, spark: SparkSession, work: CommitRequest, layout: TableSchema, version: int
-    ) -> CommitResult:
+        self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema, version: int
+    ) -> Verified:
         """Delete or close the rows of all versions except the given one."""
+        work = attempt.request
         if self._one_version and self._tables[work.table.key].is_new:
-            return CommitResult(0, 0, None, {})
+            return Verified(0, _NO_ROWS, None, None)
         retirement = build_version_delete(work, layout, version, self._versions_in)
-        carried, effect = self._commit(
-            work, lambda marker: self._writer.retire(spark, work.table, retirement, marker)
+        written = self._commit(
+            attempt, lambda marker: self._writer.retire(spark, work.table, retirement, marker)
         )
-        return CommitResult(0, 0, carried, {}, effect)
+        return written.verify(work, _NO_ROWS)
 
     def has_others(self, table: Table, version: int) -> bool:
         """Return True if a table has rows of other versions than the given one."""
@@ -458,41 +488,43 @@ class BatchWriter:
 
         return self._patiently(table, step)
 
-    def _empty(self, spark: SparkSession, work: CommitRequest, layout: TableSchema) -> CommitResult:
+    def _empty(self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema) -> Verified:
         """Overwrite a table with no rows."""
-        carried, effect = self._put(spark, work, layout, empty_frame(spark, layout), 0)
-        return CommitResult(0, 0, carried, {}, effect)
+        written = self._put(spark, attempt, layout, empty_frame(spark, layout), rows=0)
+        return written.verify(attempt.request, _NO_ROWS)
 
     # Quarantine
 
-    def _set_aside(
-        self, spark: SparkSession, work: CommitRequest, frame: SpoolFrame, count: int
-    ) -> None:
-        """Commit the rows that do not match their schema to the table's quarantine.
+    def _quarantine(
+        self, spark: SparkSession, attempt: CommitAttempt, frame: SpoolFrame, count: int
+    ) -> BadRows:
+        """Commit the rows that do not match their schema to the table's quarantine, once.
 
         Raises:
             QuarantineError: There are more bad rows than the user allows; nothing is written.
             RowCountError: Good and bad rows together are not the spooled rows.
         """
-        bad = frame.bad()
+        if attempt.bad is not None and attempt.bad.are_quarantined:
+            return attempt.bad
+        rows, work = frame.bad(), attempt.request
         state = self._tables[work.table.key]
-        if not state.counted:
-            state.reasons = quarantine.find_reasons(bad, work.layout)
-            self._guard.add(work, count, state.written, state.quarantined, state.reasons)
-            state.counted = True
+        bad = attempt.bad
+        if bad is None:
+            bad = BadRows(count, quarantine.find_reasons(rows, work.layout))
+            self._guard.add(work, count, state.written, state.quarantined, bad.reasons)
+            attempt.bad = bad
         table = quarantine.get_quarantine_table(work.table)
         self._fit(spark, table, quarantine.LAYOUT, TableLayout(), has_rows=True)
-        number = state.commits + 1
         observed = Observation()
-        counted = bad.observe(observed, F.count(F.lit(1)).alias("rows"))
-        rows = counted.selectExpr(*quarantine.get_values(number, self._run.id))
-        with stage_frame(spark, self._reach, rows) as aside:
-            _check_count(work, work.count - count, get_row_count(spark, observed, lambda: aside))
+        counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
+        values = counted.selectExpr(*quarantine.get_values(state.commits + 1, self._run.id))
+        with stage_frame(spark, self._reach, values) as aside:
+            check_count(work, work.count - count, get_row_count(spark, observed, lambda: aside))
             self._writer.append(spark, table, aside, self._marker(table, None), count)
         self._tables[table.key].commits += 1
-        state.set_aside = True
-        example = describe_reasons(state.reasons)
-        logger.warning(_SET_ASIDE, work.stream, count, table.name, example)
+        attempt.bad = replace(bad, are_quarantined=True)
+        logger.warning(_SET_ASIDE, work.stream, count, table.name, describe_reasons(bad.reasons))
+        return attempt.bad
 
     def _marker(self, table: Table, covered: CoveredState | None) -> CommitMetadata:
         run = self._run
@@ -564,11 +596,3 @@ def _file_sizes(design: TableLayout) -> dict[str, str]:
     The settings bound the bytes that a task reads and shuffles; the table file is smaller still.
     """
     return {} if design.file_bytes is None else dict.fromkeys(_SIZES, str(design.file_bytes))
-
-
-def _check_count(work: CommitRequest, written: int, set_aside: int) -> None:
-    if written + set_aside != work.count:
-        raise RowCountError(
-            f"Stream {work.stream}: {work.count} rows were spooled, but {written} would be"
-            f" written and {set_aside} quarantined. No state that covers them is emitted."
-        )

@@ -5,20 +5,20 @@ This module does not import Spark, so an input without rows never loads Spark's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Protocol
 
 from tap_core.events import StreamId
-from target_spark.columns import CanWiden, SchemaChange, TableSchema
+from target_spark.columns import SchemaChange, TableSchema
 from target_spark.config.options import WriteMode
+from target_spark.loader.ledger import Ledger
 from target_spark.loader.state_tracking import CoveredState
 from target_spark.storage.spool import Batch
-from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
+from target_spark.tables.model import CommitStats, Table, TableLayout
 from target_spark.tables.quarantine_summary import Reason
 
-__all__ = ["CommitRequest", "CommitResult", "CommitWriter"]
+__all__ = ["CommitRequest", "CommitResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,10 @@ class CommitRequest:
     """Rows that go into one commit.
 
     ``batches`` is one batch, or all batches of an overwrite (an empty tuple empties the table).
-    ``covered`` is called right before the commit and returns the newest state that the commit
-    covers; ``covered_without`` is called instead if no state may cover the rows. With
-    ``hard_delete`` a delete record removes the row; otherwise it sets the deletion time. With
-    ``retires`` there are no batches: the rows of all versions except that one are deleted.
-    ``cursor`` is the replication key of the stream.
+    States in the ``ledger`` wait under the key ``waiting`` for the batches of this commit, which
+    begin at or before the ordinal ``upto``. With ``hard_delete`` a delete record removes the row;
+    otherwise it sets the deletion time. With ``retires`` there are no batches: the rows of all
+    versions except that one are deleted. ``cursor`` is the replication key of the stream.
     """
 
     stream: StreamId
@@ -38,17 +37,35 @@ class CommitRequest:
     layout: TableSchema
     mode: WriteMode
     batches: tuple[Batch, ...]
-    covered: Callable[[], CoveredState | None]
+    ledger: Ledger
+    waiting: Hashable
+    upto: int
     design: TableLayout
     hard_delete: bool
     retires: int | None = None
     cursor: str | None = None
-    covered_without: Callable[[], CoveredState | None] = lambda: None
+
+    def covered(self, *, withheld: bool = False) -> CoveredState | None:
+        """Return the newest state that the commit may carry; read it right before the commit.
+
+        Other commits and later states change it after the batch was closed. With ``withheld`` no
+        state may cover the rows of this commit.
+        """
+        if withheld:
+            return self.ledger.state_before_commit()
+        return self.ledger.state_for_commit(self.waiting, self.upto)
 
     @property
     def count(self) -> int:
         """The number of spooled rows."""
         return sum(batch.count for batch in self.batches)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the rows that wait in the spool for space; 0 for an overwrite."""
+        if self.mode is WriteMode.OVERWRITE:
+            return 0
+        return sum(batch.nbytes for batch in self.batches)
 
     @property
     def received_at(self) -> datetime:
@@ -84,35 +101,6 @@ class CommitResult:
     nulled: int = 0
     reasons: tuple[Reason, ...] = ()
     withheld: str | None = None
-
-
-class CommitWriter(Protocol):
-    """Interface of the commit writer; two threads never call it for the same table at once."""
-
-    @property
-    def can_widen(self) -> CanWiden:
-        """The function that tells if the table format can widen a column type in place."""
-        ...
-
-    def write(self, work: CommitRequest) -> CommitResult:
-        """Commit the rows of a request, after quarantining those that do not match their schema."""
-        ...
-
-    def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
-        """Create the table if it does not exist, and add or widen columns as the schema needs."""
-        ...
-
-    def has_others(self, table: Table, version: int) -> bool:
-        """Return True if a table has rows of other versions than the given one."""
-        ...
-
-    def care(self, table: Table, care: MaintenanceOptions) -> str | None:
-        """Run maintenance on a table this run wrote to; return the error message if it failed."""
-        ...
-
-    def carry(self, table: Table, covered: CoveredState) -> None:
-        """Commit a state without rows."""
-        ...
 
 
 def _instant(seconds: float) -> datetime:

@@ -10,13 +10,14 @@ deletion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from target_spark.errors import IncompleteError, QuarantineError, TargetSparkError
-from target_spark.loader.commit_dispatch import CommitDispatcher
-from target_spark.loader.state_release import StateReleaser
+from target_spark.loader.commit_pipeline import CommitPipeline
+from target_spark.loader.report import Report
 from target_spark.loader.stream_context import LoadedStream
+from target_spark.spark.engine import LeasedSpark
 
 __all__ = ["TableFinalizer"]
 
@@ -45,25 +46,23 @@ _SIGNS_OF_STATUS: Final = (
 class TableFinalizer:
     """Swaps in overwrites and deletes old versions for complete streams.
 
-    ``begin`` starts Spark, and ``cut`` closes a stream's open batch. ``can_retire`` is False if the
-    table format cannot delete rows. With ``by_status`` only a status message of the source
-    completes a stream.
+    ``can_retire`` is False if the table format cannot delete rows. With ``by_status`` only a status
+    message of the source completes a stream.
     """
 
     def __init__(
         self,
-        dispatch: CommitDispatcher,
-        releases: StateReleaser,
-        begin: Callable[[], None],
-        cut: Callable[[LoadedStream], None],
+        pipeline: CommitPipeline,
+        engine: LeasedSpark,
+        report: Report,
         *,
         can_retire: bool,
         by_status: bool = False,
     ) -> None:
-        self._dispatch = dispatch
-        self._releases = releases
-        self._begin = begin
-        self._cut = cut
+        self._pipeline = pipeline
+        self._ledger = pipeline.ledger
+        self._engine = engine
+        self._report = report
         self._can_retire = can_retire
         self._by_status = by_status
         self._kept: list[str] = []
@@ -73,18 +72,18 @@ class TableFinalizer:
         """Hold back states from this ordinal on until the stream's final step is committed."""
         if stream.overwrites:
             if not self._by_status:
-                self._releases.opened(stream.id, ordinal)
+                self._ledger.opened(stream.id, ordinal)
         elif stream.versions.owed and self._can_retire:
-            self._releases.opened(stream.removal, ordinal)
+            self._ledger.opened(stream.removal, ordinal)
         elif stream.versions.owed:
             text = _GENERATIONS_STAY if self._by_status else _VERSIONS_STAY
-            self._dispatch.note(stream.id, text)
+            self._pipeline.note(stream.id, text)
 
     def stated(self, streams: Iterable[LoadedStream], ordinal: int) -> None:
         """Hold back a per-stream state of overwritten streams until each of them is swapped in."""
         for stream in streams if self._by_status else ():
             if stream.overwrites:
-                self._releases.opened(stream.id, ordinal)
+                self._ledger.opened(stream.id, ordinal)
 
     def announced(self, stream: LoadedStream, ordinal: int) -> None:
         """Process an ACTIVATE_VERSION message, which may show that the stream is complete."""
@@ -111,9 +110,9 @@ class TableFinalizer:
 
         Call it after the last commit.
         """
-        withheld = self._releases.withheld()
+        withheld = self._ledger.withheld()
         unfit = [
-            self._dispatch.describe_incomplete(stream.id)
+            self._report.describe_incomplete(str(stream.id))
             for stream in streams
             if stream.id in withheld or stream.removal in withheld
         ]
@@ -141,41 +140,39 @@ class TableFinalizer:
 
     def _swap(self, stream: LoadedStream, ordinal: int, *, final: bool) -> None:
         if final or stream.versions.closed:
-            self._begin()
-            self._releases.opened(stream.id, ordinal)
-            self._releases.cut(stream.id)
-            self._dispatch.submit(stream, stream.valid_batches(), ordinal)
+            self._engine.begin()
+            self._ledger.opened(stream.id, ordinal)
+            self._pipeline.replace_table(stream, ordinal)
         else:
-            self._dispatch.note(stream.id, "not overwritten: the stream may be incomplete")
+            self._pipeline.note(stream.id, "not overwritten: the stream may be incomplete")
             self._kept.append(str(stream.id))
 
     def _settle(self, stream: LoadedStream, ordinal: int, *, final: bool) -> None:
         if stream.versions.may_retire(final=final):
             self._retire(stream, ordinal)
         elif stream.versions.doubtful:
-            self._dispatch.note(stream.id, _VERSIONS_MIXED)
-            self._releases.waived(stream.removal)
+            self._pipeline.note(stream.id, _VERSIONS_MIXED)
+            self._waive(stream)
         else:
             self._owing.append(stream)
 
     def _retire(self, stream: LoadedStream, ordinal: int) -> None:
         """Queue the deletion of other versions, after the rows of the announced version."""
-        self._begin()
-        if stream.spool.count:
-            self._cut(stream)
-        if not stream.hard_delete:
-            stream.mark_deletions()
-        stream.versions.retired = True
-        self._releases.cut(stream.removal)
-        self._dispatch.submit(stream, (), ordinal, retires=stream.versions.activated)
+        self._engine.begin()
+        self._pipeline.delete_versions(stream, ordinal)
 
     def _has_others(self, stream: LoadedStream) -> bool:
         """Return True if a table has rows of other versions; if not, release the waiting states."""
-        self._begin()
+        self._engine.begin()
         version = stream.versions.activated
-        if version is not None and self._dispatch.commits.has_others(stream.table, version):
+        if version is not None and self._pipeline.writer.has_others(stream.table, version):
             text = "rows of other versions stay: the stream may be incomplete"
-            self._dispatch.note(stream.id, text)
+            self._pipeline.note(stream.id, text)
             return True
-        self._releases.waived(stream.removal)
+        self._waive(stream)
         return False
+
+    def _waive(self, stream: LoadedStream) -> None:
+        """Let states leave without the deletion of a stream's other versions."""
+        self._ledger.waived(stream.removal)
+        self._ledger.release()

@@ -15,7 +15,7 @@ from target_spark.config.options import LoadOptions
 from target_spark.loader.state_output import StateMessageWriter
 from target_spark.loader.state_tracking import StateFormat
 
-__all__ = ["EventReader", "ProtocolBinding", "StateEmitter"]
+__all__ = ["EventReader", "ProtocolBinding"]
 
 
 class EventReader(Protocol):
@@ -31,13 +31,6 @@ class EventReader(Protocol):
         """Yield remarks on the input as a whole, after its end."""
 
 
-class StateEmitter(Protocol):
-    """Output for states."""
-
-    def emit(self, state: bytes) -> None:
-        """Write one complete state."""
-
-
 @dataclass(frozen=True, slots=True)
 class ProtocolBinding:
     """Message reader, load options and state output that a protocol provides to the loader.
@@ -48,6 +41,6 @@ class ProtocolBinding:
 
     decoder: EventReader
     options: LoadOptions
-    outlet: Callable[[], AbstractContextManager[StateEmitter]] = StateMessageWriter.open
+    outlet: Callable[[], AbstractContextManager[StateMessageWriter]] = StateMessageWriter.open
     form: StateFormat | None = None
     renamed: Callable[[StreamId, StreamId], None] = lambda _old, _new: None

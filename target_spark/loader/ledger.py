@@ -1,10 +1,11 @@
-"""Bookkeeping of committed batches, which decides which states may be emitted.
+"""Bookkeeping of committed batches, which decides which states may be emitted, and emits them.
 
-The ledger uses no clock, file or thread; the caller holds a lock. Every message has an ordinal, its
-position in the input; a state at ordinal *n* covers every row with a smaller one. A batch is
-identified by its first ordinal, and the frontier is the first ordinal of the oldest uncommitted
-batch over all streams. A state, even of a single stream, is released only if it comes before the
-frontier.
+The input thread and the writer threads share one ledger, which has a lock. Every message has an
+ordinal, its position in the input; a state at ordinal *n* covers every row with a smaller one. A
+batch is identified by its first ordinal, and the frontier is the first ordinal of the oldest
+uncommitted batch over all streams. A state, even of a single stream, is released only if it comes
+before the frontier. It is emitted while the lock is held, so an older one never follows a newer
+one.
 
 Each commit carries a `CommitMetadata` in the table's metadata: the batch (`job`, `run`, `batch`)
 and the newest state that the commit covers with its position (`run_started`, `ordinal`, `state`). A
@@ -14,13 +15,21 @@ commit that covers no state of its run repeats the table's previous position and
 from __future__ import annotations
 
 import json
+import threading
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from typing import Any
 
-from target_spark.loader.state_tracking import CoveredState, PendingStates, merge_states
+from target_spark.loader.report import Report
+from target_spark.loader.state_tracking import (
+    CoveredState,
+    GlobalStateFormat,
+    PendingStates,
+    StateFormat,
+    merge_states,
+)
 
 __all__ = ["CommitMetadata", "Ledger", "latest_marker", "txn_app_id"]
 
@@ -139,96 +148,138 @@ class _StreamBatches:
 
 
 class Ledger:
-    """Watermark bookkeeping of one run. Not thread-safe: the caller holds a lock."""
+    """Watermark and states of one run.
 
-    def __init__(self) -> None:
+    ``emit`` writes a line; ``form`` defines the format of emitted states and of states in commits.
+    """
+
+    def __init__(
+        self, emit: Callable[[bytes], None], report: Report, form: StateFormat | None = None
+    ) -> None:
         """Create an empty ledger."""
+        self._emit = emit
+        self._report = report
+        self._form = form or GlobalStateFormat()
+        self._lock = threading.Lock()
         self._lanes: dict[Hashable, _StreamBatches] = {}
         self._states = PendingStates()
         self._last = self._last_first = -1
+        self._newest_state = self._last_emitted = self._last_carried = -1
+
+    # States
 
     def state_arrived(self, state: CoveredState) -> None:
-        """Record a state at its position in the input."""
-        self._advance(state.ordinal)
-        self._states.arrived(state, self._last_first)
+        """Record a state at its position in the input; `release` emits it."""
+        with self._lock:
+            self._advance(state.ordinal)
+            self._states.arrived(state, self._last_first)
+            self._newest_state = state.ordinal
+            self._report.state_received()
+
+    def state_for_commit(self, stream: Hashable, upto: int) -> CoveredState | None:
+        """Return the newest state that is covered once this batch is committed too, or None.
+
+        The commit may carry this state; it may have been released before.
+        """
+        with self._lock:
+            return self._kept(self._states.covered(self._frontier(stream, upto)))
+
+    def state_before_commit(self) -> CoveredState | None:
+        """Return the state that the commits so far cover, for a commit of withheld rows."""
+        with self._lock:
+            return self._kept(self._states.covered(self._frontier()))
+
+    def release(self) -> None:
+        """Emit the newest state of each scope whose rows are committed, in order."""
+        with self._lock:
+            for found in self._states.leave(self._frontier()):
+                self._emit(self._form.leaving(found))
+                self._last_emitted = found.ordinal
+                self._report.released(last=found.ordinal == self._newest_state)
+
+    def leftover(self) -> CoveredState | None:
+        """Return the emitted states as one state if no commit carries all of them, or None."""
+        with self._lock:
+            if self._last_emitted <= self._last_carried:
+                return None
+            return self._kept(self._states.covered(-1))
+
+    # Batches
 
     def opened(self, stream: Hashable, ordinal: int) -> None:
         """Record rows of a stream from this ordinal on; the first rows open a batch."""
-        self._advance(ordinal)
-        lane = self._lanes.setdefault(stream, _StreamBatches(deque()))
-        if lane.open is None:
-            lane.open = self._last_first = ordinal
+        with self._lock:
+            self._advance(ordinal)
+            lane = self._lanes.setdefault(stream, _StreamBatches(deque()))
+            if lane.open is None:
+                lane.open = self._last_first = ordinal
 
     def cut(self, stream: Hashable) -> None:
         """Close the stream's open batch; later rows open the next one."""
-        lane = self._lanes.get(stream)
-        if lane is not None and lane.open is not None:
-            lane.cut.append(lane.open)
-            lane.open = None
+        with self._lock:
+            lane = self._lanes.get(stream)
+            if lane is not None and lane.open is not None:
+                lane.cut.append(lane.open)
+                lane.open = None
 
-    def committed(self, stream: Hashable, upto: int) -> None:
+    def committed(self, stream: Hashable, upto: int, carried: CoveredState | None = None) -> None:
         """Mark every closed batch of the stream that begins at or before the ordinal as committed.
+
+        ``carried`` is the state that the commit carries.
 
         Raises:
             ValueError: No such batch was closed.
         """
-        lane = self._lane_cut_upto(stream, upto)
-        while lane.cut and lane.cut[0] <= upto:
-            lane.cut.popleft()
-        lane.withheld = False
-        self._thin()
+        with self._lock:
+            lane = self._lane_cut_upto(stream, upto)
+            while lane.cut and lane.cut[0] <= upto:
+                lane.cut.popleft()
+            lane.withheld = False
+            self._carry(carried)
+            self._thin()
 
-    def withhold(self, stream: Hashable, upto: int) -> None:
+    def withhold(self, stream: Hashable, upto: int, carried: CoveredState | None = None) -> None:
         """Hold back states for committed batches until a later batch of the stream is committed.
 
         Raises:
             ValueError: No such batch was closed.
         """
-        lane = self._lane_cut_upto(stream, upto)
-        first = lane.cut[0]
-        while lane.cut and lane.cut[0] <= upto:
-            lane.cut.popleft()
-        lane.cut.appendleft(first)  # the oldest one represents all of them
-        lane.withheld = True
-        self._thin()
+        with self._lock:
+            lane = self._lane_cut_upto(stream, upto)
+            first = lane.cut[0]
+            while lane.cut and lane.cut[0] <= upto:
+                lane.cut.popleft()
+            lane.cut.appendleft(first)  # the oldest one represents all of them
+            lane.withheld = True
+            self._carry(carried)
+            self._thin()
 
     def withheld(self) -> list[Hashable]:
         """Return the streams with committed batches that states wait for."""
-        return [stream for stream, lane in self._lanes.items() if lane.withheld]
+        with self._lock:
+            return [stream for stream, lane in self._lanes.items() if lane.withheld]
 
     def waived(self, stream: Hashable) -> None:
         """Drop the stream's open batch: states need not wait for it."""
-        lane = self._lanes.get(stream)
-        if lane is not None:
-            lane.open = None
-        self._thin()
+        with self._lock:
+            lane = self._lanes.get(stream)
+            if lane is not None:
+                lane.open = None
+            self._thin()
 
-    def releasable(self) -> list[CoveredState]:
-        """Remove and return the newest state of each scope whose rows are committed, in order."""
-        return self._states.leave(self._frontier())
+    def rejected(self, stream: Hashable, rows: int) -> None:
+        """Record that rows of a stream were committed to its quarantine."""
+        with self._lock:
+            self._form.rejected(stream, rows)
 
-    def state_before_commit(self) -> list[CoveredState]:
-        """Return the current states that the commits so far cover."""
-        return self._states.covered(self._frontier())
+    # Under the lock
 
-    def state_for_commit(self, stream: Hashable, upto: int) -> list[CoveredState]:
-        """Return the current states that are covered once this batch is committed too.
+    def _kept(self, states: list[CoveredState]) -> CoveredState | None:
+        return CoveredState(states[-1].ordinal, self._form.kept(states)) if states else None
 
-        The commit may carry these states; they may have been released before.
-        """
-        return self._states.covered(self._frontier(stream, upto))
-
-    def released(self) -> list[CoveredState]:
-        """Return the current states among those already released, in order."""
-        return self._states.covered(-1)
-
-    def held(self) -> int:
-        """Return the number of states that wait for rows."""
-        return len(self._states)
-
-    def pending(self) -> bool:
-        """Return True if any row that arrived is not committed."""
-        return self._frontier() is not None
+    def _carry(self, covered: CoveredState | None) -> None:
+        if covered is not None:
+            self._last_carried = max(self._last_carried, covered.ordinal)
 
     def _lane_cut_upto(self, stream: Hashable, upto: int) -> _StreamBatches:
         lane = self._lanes.get(stream)

@@ -1,7 +1,7 @@
 """The event loop of a load: events in, commits and states out.
 
-- One thread processes events; the threads of `target_spark.loader.commit_queue` commit. They share
-  `target_spark.loader.state_release`, which has a lock.
+- One thread processes events; the threads of `target_spark.loader.commit_pipeline` commit. They
+  share `target_spark.loader.ledger`, which has a lock.
 - A state is emitted right after the commit that makes all rows with smaller ordinals committed.
 - A full batch in append or scd2 mode waits for the next STATE up to 1.5 times its size: its commit
   then carries a state that covers all of it, and a resume repeats no row.
@@ -13,11 +13,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.events import (
     ActivateVersion,
@@ -36,13 +37,11 @@ from tap_core.types import JsonSchema
 from target_spark.columns import can_share_batch, merge_layouts
 from target_spark.config.options import LoadOptions, WriteMode
 from target_spark.loader.batch_files import batch_files
-from target_spark.loader.commit_dispatch import CommitDispatcher
-from target_spark.loader.commit_queue import KeyedExecutor
-from target_spark.loader.commit_request import CommitWriter
+from target_spark.loader.commit_pipeline import CommitPipeline
 from target_spark.loader.finalization import TableFinalizer
+from target_spark.loader.ledger import Ledger
 from target_spark.loader.report import Report
 from target_spark.loader.state_inspection import is_empty, is_final
-from target_spark.loader.state_release import StateReleaser
 from target_spark.loader.state_tracking import CoveredState, StateFormat
 from target_spark.loader.stream_context import (
     LoadedStream,
@@ -53,8 +52,11 @@ from target_spark.loader.stream_context import (
 )
 from target_spark.loader.table_versions import VersionTracker
 from target_spark.loader.undeclared_properties import describe_undeclared
-from target_spark.spark.engine import SparkProvider
+from target_spark.spark.engine import LeasedSpark
 from target_spark.storage.spool import LARGE_ROWS_BYTES, Batch, Spool, SpoolFolder
+
+if TYPE_CHECKING:
+    from target_spark.loader.batch_writer import BatchWriter
 
 __all__ = ["Loader"]
 
@@ -74,7 +76,7 @@ class Loader:
     """Loads one input.
 
     ``commits`` creates the commit writer when it is first needed; ``emit`` writes a state in the
-    format ``form``; ``stopping`` returns True after a signal.
+    format ``form``; ``stopping`` is set by a signal.
 
     Call `fold` for each event, `beat` regularly, and at the end `finish` or, after a signal,
     `stop`; then `close`.
@@ -83,27 +85,27 @@ class Loader:
     def __init__(
         self,
         options: LoadOptions,
-        engine: SparkProvider,
+        engine: LeasedSpark,
         folder: SpoolFolder,
-        commits: Callable[[], CommitWriter],
+        commits: Callable[[], BatchWriter],
         report: Report,
         emit: Callable[[bytes], None],
-        stopping: Callable[[], bool] = bool,
+        stopping: threading.Event | None = None,
         form: StateFormat | None = None,
     ) -> None:
         self._options = options
         self._engine = engine
         self._folder = folder
         self._report = report
-        self._stopping = stopping
-        self._lanes = KeyedExecutor(options.writers)
-        self._releases = StateReleaser(emit, report, form)
-        self._dispatch = CommitDispatcher(self._lanes, self._releases, report, commits)
-        self._completions = TableFinalizer(
-            self._dispatch,
-            self._releases,
-            self._begin,
-            self._cut,
+        self._stopping = stopping or threading.Event()
+        self._ledger = Ledger(emit, report, form)
+        self._pipeline = CommitPipeline(
+            commits, self._ledger, report, self._stopping, options.writers
+        )
+        self._finalizer = TableFinalizer(
+            self._pipeline,
+            engine,
+            report,
             can_retire=options.can_upsert,
             by_status=options.by_status,
         )
@@ -112,7 +114,6 @@ class Loader:
         self._versions: dict[StreamId, VersionTracker] = defaultdict(VersionTracker)
         self._ordinal = 0
         self._received = 0
-        self._open_bytes = 0
         self._ages_due = 0.0
         self._full: dict[StreamId, LoadedStream] = {}
         self._has_states = False
@@ -146,7 +147,7 @@ class Loader:
     def beat(self) -> None:
         """Run due work: raise failures, emit states and close batches that are too old."""
         self._raise_failure()
-        self._releases.release()
+        self._ledger.release()
         self._cut_old()
 
     def _cut_old(self) -> None:
@@ -157,7 +158,7 @@ class Loader:
         self._ages_due = now + min(_AGES_EVERY, self._options.flush_seconds / 4)
         for stream in self._streams.values():
             if not stream.overwrites and stream.spool.age() >= self._options.flush_seconds:
-                self._cut(stream)
+                self._pipeline.cut(stream)
 
     def _describe(self, event: SchemaEvent) -> None:
         known = self._streams.get(event.stream)
@@ -170,7 +171,7 @@ class Loader:
         elif known.form != form:
             self._describe_again(known, event, schema)
         known.described_as(event, form)
-        self._completions.awaited(known, self._ordinal)
+        self._finalizer.awaited(known, self._ordinal)
 
     def _new_stream(self, event: SchemaEvent, schema: JsonSchema, form: bytes) -> LoadedStream:
         options, versions = self._options, self._versions[event.stream]
@@ -179,15 +180,15 @@ class Loader:
         check_table_conflicts(stream, self._taken)
         self._report.described(str(event.stream), stream.table.name)
         for remark in stream.remarks:
-            self._dispatch.note(stream.id, remark)
+            self._pipeline.note(stream.id, remark)
         return stream
 
     def _describe_again(self, stream: LoadedStream, event: SchemaEvent, schema: JsonSchema) -> None:
         """Merge a new schema into the layout; close the open batch if its rows do not fit."""
         wanted = stream.wanted(self._options, event, schema)
-        layout, _ = merge_layouts(stream.layout, wanted, self._dispatch.commits.can_widen)
+        layout, _ = merge_layouts(stream.layout, wanted, self._pipeline.writer.can_widen)
         if stream.spool.count and not can_share_batch(stream.layout, layout):
-            self._cut(stream)
+            self._pipeline.cut(stream)
         stream.takes(schema, layout)
         stream.mode = self._options.mode(event.stream, keyed=bool(event.keys))
 
@@ -203,14 +204,13 @@ class Loader:
         stream.received += count
         self._received += count
         self._report.received(str(stream.id), count, nbytes)
-        if not stream.overwrites:
-            self._open_bytes += nbytes
+        self._pipeline.spooled(stream, nbytes)
 
     def _look_at(self, stream: LoadedStream, body: bytes) -> None:
         """Report the properties of the first record that its schema does not declare."""
         stream.looked_at = True
         if (told := describe_undeclared(body, stream.layout)) is not None:
-            self._dispatch.note(stream.id, told)
+            self._pipeline.note(stream.id, told)
 
     def _files(self, event: BatchFiles) -> None:
         known = self._streams.get(event.stream)
@@ -225,16 +225,16 @@ class Loader:
         waiting = stream.spool.files
         nbytes = sum(file.nbytes for file in waiting)
         if len(waiting) >= _FILES_AT_ONCE or nbytes >= self._options.flush_bytes:
-            self._cut(stream)
+            self._pipeline.cut(stream)
 
     def _spooled(self, event: SpooledRows) -> None:
         """Take rows that are already in files of the spool format, as a separate batch."""
         stream = self._taking(event)
         if stream.spool.count:
-            self._cut(stream)
-            self._releases.opened(stream.id, self._ordinal)
+            self._pipeline.cut(stream)
+            self._ledger.opened(stream.id, self._ordinal)
         self._took(stream, event.count, event.nbytes)
-        self._close(stream, Batch.of(event, self._ordinal))
+        self._pipeline.close_batch(stream, Batch.of(event, self._ordinal))
         if not stream.overwrites:
             self._bound(stream)
 
@@ -251,34 +251,40 @@ class Loader:
             raise RecordsWithoutSchemaException(
                 f"A record of stream {event.stream} came before any schema of it."
             )
-        self._begin()
+        self._engine.begin()
         stream.versions.rows(event.version)
         self._add_version_column(stream)
         spool = stream.spool
         if stream.overwrites and spool.count and spool.version != event.version:
-            self._cut(stream)
-        self._releases.opened(stream.id, self._ordinal)
+            self._pipeline.cut(stream)
+        self._ledger.opened(stream.id, self._ordinal)
         stream.has_rows = True
         return stream
 
     def _checkpoint(self, event: Checkpoint) -> None:
         if (self._options.by_status or not is_empty(event.state)) and not self._options.dry_run:
-            self._releases.state_arrived(self._covered(event))
+            self._ledger.state_arrived(self._covered(event))
             self._has_states = True
-            for stream in tuple(self._full.values()):
-                if event.scope in {None, stream.id}:
-                    self._cut(stream)
+            self._cut_full(event.scope)
         self._last_state = event.state
+
+    def _cut_full(self, scope: StreamId | None) -> None:
+        """Close the batches that waited for a state of this scope."""
+        for stream in tuple(self._full.values()):
+            if stream.waits_for_state and scope in {None, stream.id}:
+                self._pipeline.cut(stream)
+            if not stream.waits_for_state:
+                del self._full[stream.id]
 
     def _covered(self, event: Checkpoint) -> CoveredState:
         """Return a state with the number of rows it covers; hold it back for pending overwrites."""
         if event.scope is None:
-            self._completions.stated(self._streams.values(), self._ordinal)
+            self._finalizer.stated(self._streams.values(), self._ordinal)
             return CoveredState(self._ordinal, event.state, rows=self._received)
         stream = self._streams.get(event.scope)
         if stream is None:
             return CoveredState(self._ordinal, event.state, event.scope)
-        self._completions.stated([stream], self._ordinal)
+        self._finalizer.stated([stream], self._ordinal)
         return CoveredState(self._ordinal, event.state, event.scope, stream.received)
 
     def _status(self, event: StreamStatus) -> None:
@@ -291,7 +297,7 @@ class Loader:
         stream = self._streams.get(event.stream)
         if stream is not None:
             self._add_version_column(stream)
-            self._completions.announced(stream, self._ordinal)
+            self._finalizer.announced(stream, self._ordinal)
 
     def _add_version_column(self, stream: LoadedStream) -> None:
         """Add the version column to a stream as soon as the input names a version."""
@@ -301,54 +307,29 @@ class Loader:
 
     # Batches
 
-    def _begin(self) -> None:
-        if not self._engine.started:
-            self._engine.begin()
-
     def _bound(self, stream: LoadedStream) -> None:
         """Close the stream's batch if it is full; wait while too many bytes are uncommitted."""
         options, spool = self._options, stream.spool
         fill = max(spool.count / options.flush_rows, spool.nbytes / options.flush_bytes)
         waits = self._has_states and stream.mode in {WriteMode.APPEND, WriteMode.SCD2}
         if spool.large_bytes >= LARGE_ROWS_BYTES or fill >= (_LONGEST_WAIT if waits else 1):
-            self._cut(stream)
+            self._pipeline.cut(stream)
         elif fill >= 1:
+            stream.waits_for_state = True
             self._full[stream.id] = stream
-        if self._waiting() < options.spool_bytes:
+        pipeline, limit = self._pipeline, options.spool_bytes
+        if pipeline.uncommitted_bytes < limit:
             return
-        if self._open_bytes > options.spool_bytes // 2:
+        if pipeline.open_bytes > limit // 2:
             for other in self._streams.values():
                 if other.spool.count and not other.overwrites:
-                    self._cut(other)
+                    pipeline.cut(other)
         started = time.monotonic()
-        while self._waiting() >= options.spool_bytes and not self._stopping():
-            self._lanes.wait(self._may_go_on)
+        while pipeline.uncommitted_bytes >= limit and not self._stopping.is_set():
+            pipeline.wait_for_space(limit, self._ages_due)
             self._raise_failure()
             self._cut_old()
         self._report.held_back(time.monotonic() - started)
-
-    def _may_go_on(self) -> bool:
-        """Return True if the spool has space again, or other work is due."""
-        room = self._waiting() < self._options.spool_bytes
-        return room or self._stopping() or time.monotonic() >= self._ages_due
-
-    def _waiting(self) -> int:
-        return self._open_bytes + self._lanes.nbytes
-
-    def _cut(self, stream: LoadedStream) -> None:
-        """Close the open batch, and queue its commit unless the stream overwrites its table."""
-        self._close(stream, stream.spool.cut())
-
-    def _close(self, stream: LoadedStream, batch: Batch) -> None:
-        self._full.pop(stream.id, None)
-        self._releases.cut(stream.id)
-        if batch.has_deletes:
-            stream.mark_deletions()
-        if stream.overwrites:
-            stream.held.append(batch)
-            return
-        self._open_bytes -= batch.nbytes
-        self._dispatch.submit(stream, (batch,), batch.first)
 
     # The end
 
@@ -364,21 +345,21 @@ class Loader:
         """
         for stream in self._streams.values():
             if stream.spool.count:
-                self._cut(stream)
+                self._pipeline.cut(stream)
         final = whole and self._is_final()
-        self._completions.end(self._streams.values(), self._ordinal, final=final)
+        self._finalizer.end(self._streams.values(), self._ordinal, final=final)
         if self._engine.started:
             self._make_missing_tables()
-        self._lanes.wait(self._stopping)
+        self._pipeline.wait()
         self._raise_failure()
-        if self._stopping():
+        if self._stopping.is_set():
             self.stop()
             return
         for name in self._options.unknown(str(stream) for stream in self._streams):
             self._remark(f"The settings name a stream {name}, which is not in the input")
-        fault = self._completions.fault(self._streams.values())
-        self._releases.release()
-        self._dispatch.carry_leftover()
+        fault = self._finalizer.fault(self._streams.values())
+        self._ledger.release()
+        self._pipeline.carry_leftover()
         if fault is not None:
             raise fault
         if whole:
@@ -389,19 +370,19 @@ class Loader:
         for stream in self._streams.values():
             care = replace(self._options.care, file_bytes=stream.design.file_bytes)
             if care.wanted and (stream.has_rows or stream.overwrites):
-                self._dispatch.queue_maintenance(stream, care)
-        self._lanes.wait(self._stopping)
+                self._pipeline.maintain_table(stream, care)
+        self._pipeline.wait()
 
     def stop(self) -> None:
         """Start no further commit, wait for those in progress, and emit the states they cover."""
-        self._lanes.stop()
-        self._lanes.wait(lambda: False)
+        self._pipeline.stop()
+        self._pipeline.wait()
         self._raise_failure()
-        self._releases.release()
+        self._ledger.release()
 
     def close(self) -> None:
         """End the threads; nothing further is committed."""
-        self._lanes.close()
+        self._pipeline.close()
 
     def _is_final(self) -> bool:
         if self._options.by_status:
@@ -413,10 +394,10 @@ class Loader:
     def _make_missing_tables(self) -> None:
         for stream in self._streams.values():
             if not stream.has_rows and not stream.overwrites:
-                self._dispatch.prepare(stream)
+                self._pipeline.create_table(stream)
 
     def _raise_failure(self) -> None:
-        failure = self._engine.failure or self._lanes.failure
+        failure = self._engine.failure or self._pipeline.failure
         if failure is not None:
             raise failure
 

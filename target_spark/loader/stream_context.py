@@ -46,7 +46,8 @@ class LoadedStream:
     ``packed`` is the compressed schema of the columns. ``held`` are the batches of an overwritten
     stream until it is complete. ``remarks`` name general settings that do not apply to this stream.
     ``looked_at`` is True once a record was compared with its schema, ``complete`` once the source
-    reports the stream complete; ``received`` counts rows.
+    reports the stream complete; ``received`` counts rows. ``waits_for_state`` is True while the
+    open batch is full and waits for the next state.
     """
 
     described: SchemaEvent
@@ -65,6 +66,7 @@ class LoadedStream:
     looked_at: bool = False
     complete: bool = False
     received: int = 0
+    waits_for_state: bool = False
     held: list[Batch] = field(default_factory=list)
     remarks: tuple[str, ...] = ()
 

@@ -7,7 +7,7 @@ session wait for Spark; the input reader never waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from target_spark.config.options import RunInfo
 from target_spark.errors import TargetSparkError
@@ -19,7 +19,7 @@ from target_spark.storage.job_lock import JobLock
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LeasedSpark", "SparkProvider", "collect_garbage", "start_spark"]
+__all__ = ["LeasedSpark", "collect_garbage", "start_spark"]
 
 
 def start_spark(
@@ -38,32 +38,6 @@ def start_spark(
     if settings.remote:
         return ConnectSession.start(settings, left=left, on_sessions=on_sessions)
     return Session.start(settings, pass_fds=pass_fds, on_jvm=on_jvm)
-
-
-class SparkProvider(Protocol):
-    """Interface of Spark for the loader."""
-
-    @property
-    def started(self) -> bool:
-        """True if `begin` was called."""
-        ...
-
-    @property
-    def failure(self) -> TargetSparkError | None:
-        """The reason why Spark did not start or has ended, as soon as it is known."""
-        ...
-
-    def begin(self) -> None:
-        """Start Spark without waiting for it; a second call does nothing."""
-        ...
-
-    def spark(self) -> SparkSession:
-        """Return the calling thread's session, waiting until Spark is up."""
-        ...
-
-    def close(self) -> None:
-        """End Spark if `begin` was called."""
-        ...
 
 
 class LeasedSpark:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -164,7 +165,7 @@ def retry_transient(
     step: Callable[[], _T],
     what: str,
     before_again: Callable[[BaseException], None],
-    stopping: Callable[[], bool] = bool,
+    stopping: threading.Event | None = None,
 ) -> _T:
     """Run a step, and retry it after transient failures.
 
@@ -173,12 +174,13 @@ def retry_transient(
         what: A description of the step for messages.
         before_again: A function called with the failure before each retry; an exception that it
         raises ends the retries.
-        stopping: A function that returns True after a signal; then no further pause is made.
+        stopping: Set by a signal; then no further pause is made.
 
     Raises:
         StorageError: The failure persisted.
     """
     failures: list[FailureKind] = []
+    stopping = stopping or threading.Event()
     while True:
         try:
             return step()
@@ -187,7 +189,7 @@ def retry_transient(
             fault = classify_failure(error)
             pauses = BACKOFF_SECONDS.get(fault, ())[failures.count(fault) :]
             failures.append(fault)
-            if fault in _WORDS and (not pauses or stopping()):
+            if fault in _WORDS and (not pauses or stopping.is_set()):
                 raise _gave_up(what, fault, len(failures), error) from error
             if not pauses:
                 _raise_in_words(what, fault, error)
@@ -329,7 +331,11 @@ def _raise_in_words(what: str, fault: FailureKind, error: BaseException) -> None
     ) from error
 
 
-def _sleep(seconds: float, stopping: Callable[[], bool]) -> None:
+def _sleep(seconds: float, stopping: threading.Event) -> None:
+    """Sleep, in short steps until ``stopping`` is set.
+
+    A signal handler sets it in the main thread, which therefore must not wait for it.
+    """
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0 and not stopping():
+    while (left := end - time.monotonic()) > 0 and not stopping.is_set():
         time.sleep(min(left, _STEP))

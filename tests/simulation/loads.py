@@ -37,6 +37,7 @@ from target_spark.errors import (
 from target_spark.frames import Counts
 from target_spark.loader import batch_writer, loader, write_modes
 from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.commit_pipeline import CommitPipeline
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.spark import engine
@@ -75,45 +76,36 @@ class InvariantError(AssertionError):
     """An invariant does not hold."""
 
 
-class SequentialLanes:
-    """`KeyedExecutor` without threads: the schedule says when a waiting commit is made."""
+class SequentialPipeline(CommitPipeline):
+    """A pipeline without threads: the schedule says when a waiting commit is made."""
 
-    def __init__(self, scheduler: Scheduler, _threads: int) -> None:
+    def __init__(self, scheduler: Scheduler, *given: Any) -> None:
+        super().__init__(*given)
         self._scheduler = scheduler
-        self._lanes: dict[object, list[tuple[Callable[[], None], int]]] = {}
-        self._stopped = False
-        self.failure: BaseException | None = None
+        self._limit = 0
 
-    @property
-    def nbytes(self) -> int:
-        return sum(nbytes for jobs in self._lanes.values() for _, nbytes in jobs)
+    def _enqueue(self, task: Any) -> None:
+        super()._enqueue(task)
+        while self._ready and not self._stopped and self._scheduler.chance.random() < 0.5:
+            self._make_one()
 
-    def submit(self, lane: object, job: Callable[[], None], nbytes: int = 0) -> None:
-        self._lanes.setdefault(lane, []).append((job, nbytes))
-        while self._lanes and self._scheduler.chance.random() < 0.5:
-            self._run()
+    def wait(self) -> None:
+        while self._ready and not self._stopped:
+            self._make_one()
 
-    def wait(self, until: Callable[[], bool]) -> None:
-        while self._lanes and not (until() or self.failure or self._stopped):
-            self._run()
+    def wait_for_space(self, _limit: int, _until: float) -> None:
+        self.wait()
 
-    def stop(self) -> None:
-        self._stopped = True
-
-    close = stop
-
-    def _run(self) -> None:
-        if self._stopped or self.failure is not None:
-            self._lanes.clear()
-            return
-        lane = self._scheduler.chance.choice(list(self._lanes))
-        job, _ = self._lanes[lane].pop(0)
-        if not self._lanes[lane]:
-            del self._lanes[lane]
+    def _make_one(self) -> None:
+        self._ready.rotate(-self._scheduler.chance.randrange(len(self._ready)))
+        task = self._take()
+        assert task is not None
+        failure: Exception | None = None
         try:
-            job()
+            self._run(task)
         except Exception as error:  # noqa: BLE001  (the loader raises it)
-            self.failure = error
+            failure = error
+        self._done(task, failure)
 
 
 class SpoolFrame:
@@ -487,7 +479,7 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
         return renamed
 
     return {
-        loader: {"KeyedExecutor": partial(SequentialLanes, scheduler)},
+        loader: {"CommitPipeline": partial(SequentialPipeline, scheduler)},
         engine: {"start_spark": lambda *_, **__: session},
         batch_writer: {
             "read_spool": lambda spark, paths, *_: SpoolFrame(spark, paths),

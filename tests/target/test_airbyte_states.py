@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from tap_core.events import StreamId
 from target_spark.airbyte.state_format import PerStreamStateFormat
-from target_spark.loader.ledger import CommitMetadata, Ledger, latest_marker
+from target_spark.loader.ledger import CommitMetadata, latest_marker
 from target_spark.loader.state_tracking import CoveredState, merge_states
+from tests.target.test_ledger import OpenLedger
 
 LANES = ("a", "b", "c")
 SCOPES = ("a", "b", None)
@@ -70,7 +71,7 @@ def test_of_each_stream_the_newest_covered_state_leaves_and_none_that_is_not(
 
     Of each stream they leave in their order, and the last one does.
     """
-    ledger, model = Ledger(), Model()
+    ledger, model = OpenLedger(), Model()
     ends = [("commit", lane) for lane in LANES] * 2
     order.shuffle(ends)
     for at, (what, which) in enumerate([*steps, *ends, ("release", None)]):
@@ -95,13 +96,13 @@ def test_of_each_stream_the_newest_covered_state_leaves_and_none_that_is_not(
     assert ledger.held() == 0
 
 
-def commit(ledger: Ledger, model: Model, lane: str, at: int) -> None:
+def commit(ledger: OpenLedger, model: Model, lane: str, at: int) -> None:
     waiting = [first for each, first, safe in model.firsts if each == lane and not safe]
     if not waiting:
         return
     ledger.cut(lane)
     model.firsts = [(each, first, safe or each == lane) for each, first, safe in model.firsts]
-    kept = ledger.state_for_commit(lane, at)
+    kept = ledger.states_for_commit(lane, at)
     newest_of_all = max((one for one, scope in model.states if scope is None), default=-1)
     expected = {
         scope: last
@@ -121,7 +122,7 @@ def commit(ledger: Ledger, model: Model, lane: str, at: int) -> None:
 
 
 def test_between_two_batches_one_state_of_each_stream_is_kept() -> None:
-    ledger = Ledger()
+    ledger = OpenLedger()
     ledger.opened("slow", 0)
     for ordinal in range(1, 10_000):
         ledger.state_arrived(CoveredState(ordinal, b"x", ordinal % 50))

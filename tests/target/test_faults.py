@@ -184,7 +184,7 @@ def test_a_signal_ends_the_waiting_for_storage(
     storage.instead = set(range(1, 99))
     signalled = threading.Event()
     loader, spool = delta.open(flush_rows=1)
-    loader._dispatch.commits._stopping = signalled.is_set  # type: ignore[attr-defined]
+    loader._pipeline.writer._stopping = signalled  # type: ignore[attr-defined]
     feed(loader, schema("a", ID), record("a", id=1))
     while not storage.commits:
         time.sleep(0.01)

@@ -82,8 +82,10 @@ def test_the_reader_waits_at_the_bound_alone_and_the_report_says_so(
         for event in [*describe(A), *(rows(A, 1_000) for _ in range(15))]:
             loader.fold(event)  # far more than one batch, and no commit has ended
         assert report.as_dict()["held_back_seconds"] == 0
-        wait = loader._lanes.wait
-        monkeypatch.setattr(loader._lanes, "wait", lambda *given: (waits.set(), wait(*given)))
+        wait = loader._pipeline.wait_for_space
+        monkeypatch.setattr(
+            loader._pipeline, "wait_for_space", lambda *given: (waits.set(), wait(*given))
+        )
         reader = threading.Thread(target=lambda: loader.fold(rows(A, 10_000)))
         reader.start()
         assert waits.wait(SOON)

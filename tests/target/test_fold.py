@@ -18,6 +18,7 @@ from target_spark.columns import CanWiden, TableSchema
 from target_spark.config.options import LoadOptions, StreamOptions, WriteMode
 from target_spark.errors import IncompleteError, QuarantineError, TargetSparkError
 from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.ledger import Ledger
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.loader.state_tracking import CoveredState
@@ -103,6 +104,11 @@ class Memory:
         return {ordinal for table in self.rows.values() for ordinal in table}
 
 
+def _no_states() -> Ledger:
+    """Return the ledger of an input without states."""
+    return Ledger(lambda _state: None, Report())
+
+
 @dataclass
 class ChoosyMemory(Memory):
     """Tables of which one takes none of its rows in the first ``unfit`` commits."""
@@ -119,8 +125,8 @@ class ChoosyMemory(Memory):
         if self.unfit < 0:
             return super().write(work)
         taken = Memory()
-        quarantined = taken.write(replace(work, covered=lambda: None)).written
-        covered = work.covered_without()
+        quarantined = taken.write(replace(work, ledger=_no_states())).written
+        covered = work.covered(withheld=True)
         with self.lock:
             self.aside += taken.safe()
             if covered is not None and work.mode is not WriteMode.OVERWRITE:

@@ -252,7 +252,7 @@ def test_a_run_that_died_and_lost_its_state_file_is_resumed_from_its_table(
     for line in everything[:until]:
         for event in decoder.feed(line):
             loader.fold(event)
-    loader._lanes.wait(lambda: False)
+    loader._pipeline.wait()
     loader.close()  # dead: what was spooled is gone, and so are the states that left
     spool.close()
     kept = Counter(f"{origin} {at}" for origin, at in weather(house))
@@ -298,7 +298,7 @@ def test_one_stream_that_only_grows_has_no_row_twice_after_a_resume(
     house = Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
     loader, spool = house.open(write_mode="append", flush_rows=15)
     feed(loader, *list(Counting(1).messages())[:70])
-    loader._lanes.wait(lambda: False)
+    loader._pipeline.wait()
     loader.close()
     spool.close()
     before = sorted(row[0] for row in house.rows("a"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -12,9 +13,61 @@ from hypothesis import strategies as st
 
 from target_spark.errors import TableOwnerError
 from target_spark.loader.ledger import CommitMetadata, Ledger, latest_marker, txn_app_id
+from target_spark.loader.report import Report
 from target_spark.loader.state_tracking import CoveredState
 from target_spark.tables.model import Table
 from target_spark.writers.base import next_marker
+
+
+@dataclass
+class WholeStates:
+    """A format that keeps the states it is given."""
+
+    left: list[CoveredState] = field(default_factory=list)
+    carried: list[CoveredState] = field(default_factory=list)
+
+    def leaving(self, covered: CoveredState) -> bytes:
+        self.left.append(covered)
+        return covered.state
+
+    def kept(self, states: Sequence[CoveredState]) -> bytes:
+        self.carried = list(states)
+        return states[-1].state
+
+    def rejected(self, stream: Hashable, rows: int) -> None:
+        raise AssertionError
+
+
+class OpenLedger(Ledger):
+    """A ledger that shows which states it takes together, and what it holds."""
+
+    def __init__(self) -> None:
+        self.whole = WholeStates()
+        super().__init__(lambda _line: None, Report(), self.whole)
+
+    def releasable(self) -> list[CoveredState]:
+        """Release states, and return them."""
+        self.whole.left.clear()
+        self.release()
+        return [*self.whole.left]
+
+    def states_for_commit(self, stream: Hashable, upto: int) -> list[CoveredState]:
+        return self._parts(self.state_for_commit(stream, upto))
+
+    def states_before_commit(self) -> list[CoveredState]:
+        return self._parts(self.state_before_commit())
+
+    def _parts(self, kept: CoveredState | None) -> list[CoveredState]:
+        if kept is None:
+            return []
+        assert kept.ordinal == self.whole.carried[-1].ordinal
+        return self.whole.carried
+
+    def held(self) -> int:
+        return len(self._states)
+
+    def pending(self) -> bool:
+        return self._frontier() is not None
 
 
 @dataclass
@@ -54,7 +107,7 @@ STREAMS = ("a", "b", "c")
     order=st.randoms(use_true_random=False),
 )
 def test_a_released_state_is_covered_and_the_newest_such(steps, order):
-    ledger, model = Ledger(), Model()
+    ledger, model = OpenLedger(), Model()
     for step in [*steps, *_the_rest(steps, order)]:
         _apply(ledger, model, step)
         _check(ledger, model)
@@ -72,7 +125,7 @@ def _the_rest(steps: list[tuple], order: random.Random) -> list[tuple]:
     return [*ends, *last, *(("commit", s, 99) for s in STREAMS)]
 
 
-def _apply(ledger: Ledger, model: Model, step: tuple) -> None:
+def _apply(ledger: OpenLedger, model: Model, step: tuple) -> None:
     now = len(model.rows) + len(model.states)
     match step:
         case ("rows", stream, count):
@@ -98,7 +151,7 @@ def _apply(ledger: Ledger, model: Model, step: tuple) -> None:
             model.released = max(model.released, expected)
 
 
-def _commit(ledger: Ledger, model: Model, stream: str, count: int) -> None:
+def _commit(ledger: OpenLedger, model: Model, stream: str, count: int) -> None:
     batches = model.cut.get(stream, [])[:count]
     if not batches:
         if stream not in model.withheld:
@@ -106,7 +159,7 @@ def _commit(ledger: Ledger, model: Model, stream: str, count: int) -> None:
                 ledger.committed(stream, 10_000)
         return
     rows = frozenset(row for batch in batches for row in batch)
-    carried = ledger.state_for_commit(stream, max(rows))
+    carried = ledger.states_for_commit(stream, max(rows))
     covered = model.covered(rows | {*model.withheld.get(stream, ())})
     assert [state.ordinal for state in carried or [CoveredState(-1, b"")]] == [covered]
     ledger.committed(stream, max(rows))
@@ -114,20 +167,20 @@ def _commit(ledger: Ledger, model: Model, stream: str, count: int) -> None:
     del model.cut[stream][:count]
 
 
-def _withhold(ledger: Ledger, model: Model, stream: str, count: int) -> None:
+def _withhold(ledger: OpenLedger, model: Model, stream: str, count: int) -> None:
     """Commit batches that no state may cover before a later one of the stream is committed."""
     batches = model.cut.get(stream, [])[:count]
     if not batches:
         return
     rows = [row for batch in batches for row in batch]
-    before = [state.ordinal for state in ledger.state_before_commit()] or [-1]
+    before = [state.ordinal for state in ledger.states_before_commit()] or [-1]
     assert before == [model.covered()]
     ledger.withhold(stream, max(rows))
     model.withheld.setdefault(stream, []).extend(rows)
     del model.cut[stream][:count]
 
 
-def _check(ledger: Ledger, model: Model) -> None:
+def _check(ledger: OpenLedger, model: Model) -> None:
     assert ledger.pending() == (set(model.rows) != model.safe)
     live = sum(len(batches) for batches in model.cut.values()) + len(model.open)
     live += len(model.withheld)  # one batch stands for all of them
@@ -136,7 +189,7 @@ def _check(ledger: Ledger, model: Model) -> None:
 
 
 def test_states_between_two_batches_do_not_pile_up():
-    ledger = Ledger()
+    ledger = OpenLedger()
     ledger.opened("slow", 0)
     for ordinal in range(1, 10_000):
         ledger.state_arrived(CoveredState(ordinal, b"x"))
@@ -149,36 +202,36 @@ def test_states_between_two_batches_do_not_pile_up():
     assert ledger.held() == 1  # nothing lies between the two any more
     assert ledger.releasable() == []
     ledger.cut("slow")
-    assert ledger.state_for_commit("slow", 0) == [CoveredState(10_001, b"y")]
+    assert ledger.states_for_commit("slow", 0) == [CoveredState(10_001, b"y")]
     ledger.committed("slow", 0)
     assert ledger.releasable() == [CoveredState(10_001, b"y")]
     assert ledger.releasable() == []
 
 
 def test_a_commit_may_carry_a_state_that_has_left_already():
-    ledger = Ledger()
+    ledger = OpenLedger()
     ledger.state_arrived(CoveredState(0, b"s"))
     assert ledger.releasable() == [CoveredState(0, b"s")]
     ledger.opened("a", 1)
     ledger.cut("a")
-    assert ledger.state_for_commit("a", 1) == [CoveredState(0, b"s")]
+    assert ledger.states_for_commit("a", 1) == [CoveredState(0, b"s")]
 
 
 def test_a_batch_in_flight_elsewhere_holds_the_state_back_from_both():
-    ledger = Ledger()
+    ledger = OpenLedger()
     ledger.opened("a", 0)
     ledger.opened("b", 1)
     ledger.state_arrived(CoveredState(2, b"s"))
     ledger.cut("a")
     ledger.cut("b")
-    assert ledger.state_for_commit("a", 0) == []
-    assert ledger.state_for_commit("b", 1) == []
+    assert ledger.states_for_commit("a", 0) == []
+    assert ledger.states_for_commit("b", 1) == []
     ledger.committed("b", 1)
-    assert ledger.state_for_commit("a", 0) == [CoveredState(2, b"s")]
+    assert ledger.states_for_commit("a", 0) == [CoveredState(2, b"s")]
 
 
 def test_an_open_batch_is_not_committed_by_a_commit_of_the_batch_before_it():
-    ledger = Ledger()
+    ledger = OpenLedger()
     ledger.opened("a", 0)
     ledger.cut("a")
     ledger.opened("a", 1)
@@ -196,7 +249,7 @@ def test_an_open_batch_is_not_committed_by_a_commit_of_the_batch_before_it():
 
 
 def test_messages_out_of_order_are_refused():
-    ledger = Ledger()
+    ledger = OpenLedger()
     ledger.opened("a", 5)
     with pytest.raises(ValueError, match="out of order"):
         ledger.state_arrived(CoveredState(4, b"s"))
@@ -205,7 +258,7 @@ def test_messages_out_of_order_are_refused():
 
 
 def test_a_cut_without_rows_is_no_batch():
-    ledger = Ledger()
+    ledger = OpenLedger()
     ledger.cut("a")
     ledger.opened("a", 0)
     ledger.cut("a")
@@ -290,7 +343,7 @@ def test_transactions_are_named_by_job_table_and_run():
 
 
 def test_what_is_waived_is_not_waited_for_but_what_was_cut_is() -> None:
-    ledger = Ledger()
+    ledger = OpenLedger()
     ledger.opened("a", 0)
     ledger.cut("a")
     ledger.opened("a", 1)

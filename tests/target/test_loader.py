@@ -24,7 +24,6 @@ from target_spark.errors import (
     UnsupportedError,
 )
 from target_spark.loader.batch_writer import BatchWriter
-from target_spark.loader.commit_request import CommitWriter
 from target_spark.loader.ledger import CommitMetadata
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
@@ -111,7 +110,7 @@ class Warehouse:
         options = settings.load_options(config)
         run = RunInfo("job", f"run{self.runs}", self.runs)
         spool = SpoolFolder(self.folder.parent / "spool")
-        commits: Callable[[], CommitWriter] = partial(BatchWriter, self.engine, options, run, spool)
+        commits = partial(BatchWriter, self.engine, options, run, spool)
         emit = emit or (lambda text: self.states.append(json.loads(text)["at"]))
         return Loader(options, self.engine, spool, commits, self.report, emit), spool
 
@@ -232,7 +231,7 @@ def test_several_streams_in_any_mixture_and_a_state_waits_for_all(warehouse: War
     for number in range(3):
         feed(loader, record("a", id=number))
     feed(loader, state("between"))
-    loader._lanes.wait(lambda: False)  # a's batch is committed, b's row is not
+    loader._pipeline.wait()  # a's batch is committed, b's row is not
     loader.beat()
     assert warehouse.rows("a") == [(0,), (1,), (2,)]
     assert warehouse.states == []
@@ -240,7 +239,7 @@ def test_several_streams_in_any_mixture_and_a_state_waits_for_all(warehouse: War
     assert marker is not None
     assert marker.state is None
     feed(loader, record("b", id=1), record("b", id=2), state("late"))
-    loader._lanes.wait(lambda: False)
+    loader._pipeline.wait()
     loader.beat()
     assert warehouse.states == ["late"]
     loader.finish(whole=True)
@@ -257,7 +256,7 @@ def test_rows_that_wait_too_long_are_committed_though_no_more_come(delta: Wareho
     feed(loader, schema("a", ID), record("a", id=1), state(1))
     time.sleep(0.02)
     loader.beat()
-    loader._lanes.wait(lambda: False)
+    loader._pipeline.wait()
     assert delta.states == [1]
     loader.finish(whole=True)
     loader.close()
@@ -290,7 +289,7 @@ def test_a_final_state_without_rows_is_carried_by_a_commit_of_its_own(
 ) -> None:
     loader, spool = warehouse.open(flush_rows=1)
     feed(loader, schema("a", ID), record("a", id=1), state("first"))
-    loader._lanes.wait(lambda: False)
+    loader._pipeline.wait()
     loader.beat()
     feed(loader, state("promoted"))
     loader.finish(whole=True)
@@ -387,7 +386,7 @@ def test_a_record_without_its_key_is_set_aside(delta: Warehouse) -> None:
 def test_too_many_bad_rows_stop_the_run_with_nothing_of_their_batch(warehouse: Warehouse) -> None:
     loader, spool = warehouse.open(flush_rows=2, max_quarantined=1)
     feed(loader, schema("a", ID), record("a", id=1), record("a", id="x"), state(1))
-    loader._lanes.wait(lambda: False)
+    loader._pipeline.wait()
     loader.beat()
     feed(loader, record("a", id="y"), record("a", id=2), state(2))
     with pytest.raises(QuarantineError, match=r"max_quarantined is 1; nothing of this batch"):
@@ -646,7 +645,7 @@ def test_other_streams_are_loaded_beside_an_overwrite_but_their_states_wait(
 ) -> None:
     loader, spool = full.open(streams={"a": {"write_mode": "overwrite"}}, flush_rows=1)
     feed(loader, schema("a", ID), schema("b", ID), record("b", id=1), state(1))
-    loader._lanes.wait(lambda: False)
+    loader._pipeline.wait()
     loader.beat()
     assert full.rows("b") == [(1,)]
     assert full.states == []
@@ -690,10 +689,10 @@ def test_a_reader_that_is_gone_is_an_error_after_the_commit(delta: Warehouse) ->
 def test_after_a_stop_nothing_new_is_committed(delta: Warehouse) -> None:
     loader, spool = delta.open(flush_rows=1)
     feed(loader, schema("a", ID), record("a", id=1), state(1))
-    loader._lanes.wait(lambda: False)
+    loader._pipeline.wait()
     loader.beat()
     feed(loader, schema("b", ID), state(2))
-    loader._lanes.stop()
+    loader._pipeline.stop()
     feed(loader, record("b", id=1), state(3))
     loader.stop()
     loader.close()

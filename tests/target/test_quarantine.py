@@ -132,11 +132,11 @@ def die(*_args: Any, **_kwargs: Any) -> None:
 commit = ReplayWriter._commit
 
 
-def die_when_careful(writer: Any, work: Any, *more: Any) -> Any:
+def die_when_staged(writer: Any, attempt: Any, *more: Any, **options: Any) -> Any:
     """Die where the rows that do not fit are set aside, and the others are not in the table."""
-    if writer._tables[work.table.key].careful:
+    if attempt.bad is not None and attempt.bad.are_quarantined:
         die()
-    return commit(writer, work, *more)
+    return commit(writer, attempt, *more, **options)
 
 
 def test_a_replay_that_dies_after_the_commit_loads_nothing_twice(
@@ -163,7 +163,7 @@ def test_a_replay_that_dies_before_the_commit_loses_nothing(
 ) -> None:
     load_unfit(parquet, schema("a", NUMBERS), record("a", id=1, n="one"), record("a", id="x", n=0))
     with monkeypatch.context() as broken:
-        broken.setattr(ReplayWriter, "_commit", die_when_careful)
+        broken.setattr(ReplayWriter, "_commit", die_when_staged)
         with pytest.raises(KeyboardInterrupt):
             again(parquet, described(TEXTS))
     assert parquet.rows("a") == []

@@ -12,6 +12,8 @@ import pytest
 
 from tap_core.events import SchemaEvent, StreamId
 from target_spark.errors import QuarantineError, UnsupportedError
+from target_spark.storage import retry
+from target_spark.writers.delta.writer import DeltaWriter
 from tests.target.test_loader import (
     ID,
     ID_AND_NAME,
@@ -71,6 +73,25 @@ def test_a_stream_of_bad_rows_alone_moves_no_state(warehouse: Warehouse) -> None
     assert state_in(warehouse, "a") == '{"at": 1}'
 
 
+def test_a_bad_batch_whose_first_try_failed_for_another_reason_carries_no_state(
+    delta: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The try had chosen its state before any bad row was known."""
+    append, failures = DeltaWriter.append, [TimeoutError(110, "Connection timed out")]
+
+    def failing(self: Any, spark: Any, table: Any, *rows: Any, **options: Any) -> Any:
+        if table.name == "a" and failures:
+            raise failures.pop()
+        return append(self, spark, table, *rows, **options)
+
+    monkeypatch.setattr(DeltaWriter, "append", failing)
+    monkeypatch.setattr(retry, "_sleep", lambda *_: None)
+    incomplete(delta, state(0), schema("a", ID), *bad(1, 2), state(1))
+    assert not failures
+    assert delta.states == [0]
+    assert state_in(delta, "a") == '{"at": 0}'
+
+
 def test_a_single_bad_row_of_a_single_one_counts_as_none(delta: Warehouse) -> None:
     incomplete(delta, KEYED, record("a", name="no key"), state(1))
     assert delta.states == []
@@ -80,7 +101,7 @@ def test_a_single_bad_row_of_a_single_one_counts_as_none(delta: Warehouse) -> No
 def test_states_wait_until_a_later_batch_is_written(warehouse: Warehouse) -> None:
     loader, spool = warehouse.open(flush_rows=2)
     feed(loader, state(0), schema("a", ID), *bad(1, 2), state(1), *bad(3, 4), state(2))
-    loader._lanes.wait(lambda: False)
+    loader._pipeline.wait()
     loader.beat()
     assert len(warehouse.rows("a__quarantine")) == 4
     assert warehouse.states == [0]
@@ -224,7 +245,7 @@ def test_a_large_stream_beyond_its_share_stops_the_run(delta: Warehouse) -> None
     rows = [record("a", id=number) for number in range(1000)]
     loader, spool = delta.open(flush_rows=1200, max_quarantined="10%")
     feed(loader, schema("a", ID), *rows, *bad(*range(200)))
-    loader._lanes.wait(lambda: False)
+    loader._pipeline.wait()
     with pytest.raises(QuarantineError, match=r"200 of 1200 rows of this stream.*is 10%; nothing"):
         loader.beat()
     loader.close()

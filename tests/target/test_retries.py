@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -125,22 +126,20 @@ def test_failures_of_another_kind_have_tries_of_their_own(pauses: list[float]) -
 
 
 def test_nothing_is_waited_for_after_a_signal(pauses: list[float]) -> None:
+    signalled = threading.Event()
+    signalled.set()
     with pytest.raises(StorageError, match="Tried 1 times"):
-        retry_transient(failing(SparkSaysError(TIMEOUT)), "a", nothing, lambda: True)
+        retry_transient(failing(SparkSaysError(TIMEOUT)), "a", nothing, signalled)
     assert pauses == []
 
 
 def test_a_pause_ends_with_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    looks: list[int] = []
-
-    def stopping() -> bool:
-        looks.append(1)
-        return len(looks) > 2
-
-    retry._sleep(600, stopping)
-    assert len(looks) == 3
-    retry._sleep(0.01, lambda: False)
+    signalled = threading.Event()
+    threading.Timer(0.05, signalled.set).start()
+    retry._sleep(600, signalled)
+    assert signalled.is_set()
+    retry._sleep(0.01, threading.Event())
 
 
 def test_who_looks_first_may_end_the_trying() -> None:

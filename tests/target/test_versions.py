@@ -145,7 +145,7 @@ def test_an_announcement_before_the_rows_waits_for_the_end_and_holds_states(
     feed(loader, activate("a", 5), state("before"), schema("a", ID), schema("b", ID))
     feed(loader, state("at"), versioned("a", 5, id=1), state("first"), record("b", id=1))
     feed(loader, state("second"))
-    loader._lanes.wait(lambda: False)
+    loader._pipeline.wait()
     loader.beat()
     assert delta.states == ["before"]  # those behind say, or may say, that the table is whole
     assert delta.rows("a", "id") == [(0,), (1,)]
@@ -249,8 +249,8 @@ def test_a_run_that_died_before_the_removal_is_made_good_by_the_next(delta: Ware
     full = [described, activate("a", 2), versioned("a", 2, id=2), activate("a", 2), state(1)]
     loader, spool = delta.open(flush_rows=1, hard_delete=True)
     feed(loader, *full[:3])
-    loader._lanes.wait(lambda: False)
-    loader._lanes.stop()
+    loader._pipeline.wait()
+    loader._pipeline.stop()
     feed(loader, *full[3:])
     loader.stop()
     loader.close()

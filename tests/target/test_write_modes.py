@@ -353,7 +353,7 @@ def run_into(
         feed(loader, *(activate(stream, version) for stream in VERSIONED), state(1))
         loader.finish(whole=True)
     else:
-        loader._lanes.wait(lambda: False)
+        loader._pipeline.wait()
         loader.stop()
     loader.close()
     spool.close()

@@ -106,8 +106,7 @@ FLOORS: dict[str, int] = {
     "target_spark.spark.jvm": 1,  # how Spark's JVM is started, for speed
     "target_spark.loader": 1,
     "target_spark.loader.state_tracking": 1,  # states that wait, and the form in which they leave
-    "target_spark.loader.commit_queue": 1,  # threads that commit, one lane per table
-    "target_spark.loader.ledger": 1,  # what is committed, which state may leave
+    "target_spark.loader.ledger": 1,  # what is committed, and the states that leave for it
     "target_spark.loader.report": 1,  # what a run did, counted and told
     "target_spark.loader.metrics": 1,  # measurements of it, in Singer's format
     "target_spark.loader.progress": 2,  # how far it is, for people
@@ -122,7 +121,6 @@ FLOORS: dict[str, int] = {
     "target_spark.config.options": 2,  # what a user asked of the loader
     "target_spark.loader.state_output": 2,  # the way out for states, and nothing else
     "target_spark.storage.retry": 2,  # which failures pass, and how long that is waited for
-    "target_spark.loader.state_release": 2,  # when a state may leave: the ledger under a lock
     "target_spark.loader.state_inspection": 2,  # whether a stream is known to be complete
     "target_spark.loader.batch_files": 2,  # files that BATCH messages name
     "target_spark.storage.spool": 2,  # bytes on disk until they are written
@@ -161,8 +159,10 @@ FLOORS: dict[str, int] = {
     "target_spark.spark.engine": 4,  # what the loader asks of Spark
     "target_spark.loader.write_modes": 4,  # how rows go into a table, by write mode
     "target_spark.loader.batch_writer": 4,  # one spooled batch into its table
-    "target_spark.loader.commit_dispatch": 4,  # work on its way to the tables
+    "target_spark.loader.commit_attempt": 4,  # what the tries of one commit have reached
+    "target_spark.loader.commit_pipeline": 4,  # a queue per table, its threads, what a commit ends
     "target_spark.loader.finalization": 4,  # what a stream's completion does to its table
+    "target_spark.loader.load_session": 5,  # a run, and the target as its commands see it
     "target_spark.loader.loader": 5,  # the fold; data before state
     "target_spark.spark.arrow_workers": 3,  # functions over a frame, in Spark's Python workers
     "target_spark.extract": 7,  # a tap's streams read on a cluster

@@ -1,0 +1,363 @@
+"""Commits beside the input: a queue per table, and the threads that work on it.
+
+- The input thread closes batches; their requests wait in the queue of their table. A writer thread
+  takes one, asks the commit writer for its result, and then records it and emits states. Tasks of
+  one table run one after the other in order of submission; two threads never write one table.
+- A commit counts, in the report and for waiting states, only after the writer has returned from it.
+- After the first failure, and after `CommitPipeline.stop`, no further task starts; running tasks
+  finish. Waits are short and repeated, so that a signal can interrupt the waiting thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from tap_core.events import StreamId
+from target_spark.columns import TableSchema
+from target_spark.config.options import WriteMode
+from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.ledger import Ledger
+from target_spark.loader.metrics import batch_timer, count_records
+from target_spark.loader.report import Report
+from target_spark.loader.stream_context import LoadedStream
+from target_spark.storage.spool import Batch
+from target_spark.tables.model import QUARANTINE, MaintenanceOptions, Table, TableLayout
+
+if TYPE_CHECKING:
+    from target_spark.loader.batch_writer import BatchWriter
+
+__all__ = ["CommitPipeline"]
+
+logger = logging.getLogger(__name__)
+
+_WAIT_SECONDS: Final = 0.2
+
+_OLD_VERSIONS_STAY: Final = (
+    "rows of other versions are not deleted: too many rows of this run do not fit their columns"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Creation:
+    """The creation or schema update of the table of a stream without rows."""
+
+    stream: StreamId
+    table: Table
+    layout: TableSchema
+    design: TableLayout
+    nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Maintenance:
+    """The maintenance of a table after its last commit."""
+
+    stream: StreamId
+    table: Table
+    options: MaintenanceOptions
+    nbytes: int = 0
+
+
+_Task: TypeAlias = CommitRequest | _Creation | _Maintenance
+
+
+class CommitPipeline:
+    """The batches of a run from the end of their spool file to the emission of their states.
+
+    ``new_writer`` creates the commit writer when it is first needed. ``ledger`` has the states of
+    the run; ``threads`` is the largest number of writer threads. ``stopping`` is set by a signal.
+    """
+
+    def __init__(
+        self,
+        new_writer: Callable[[], BatchWriter],
+        ledger: Ledger,
+        report: Report,
+        stopping: threading.Event,
+        threads: int,
+    ) -> None:
+        self.ledger = ledger
+        self._report = report
+        self._stopping = stopping
+        self._new_writer = new_writer
+        self._made_writer: BatchWriter | None = None
+        self._making_writer = threading.Lock()
+        self._large_rows = threading.Lock()
+        self._last_table: Table | None = None
+        self._open_bytes = 0
+        self._changed = threading.Condition()
+        self._queues: dict[str, deque[_Task]] = {}
+        self._ready: deque[str] = deque()
+        self._running = 0
+        self._queued_bytes = 0
+        self._stopped = False
+        self._closed = False
+        self._failure: BaseException | None = None
+        self._limit = threads
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def writer(self) -> BatchWriter:
+        """The commit writer, created at first use (it loads Spark's libraries) for all threads."""
+        with self._making_writer:
+            if self._made_writer is None:
+                self._made_writer = self._new_writer()
+            return self._made_writer
+
+    @property
+    def open_bytes(self) -> int:
+        """The size of the open batches, except those of overwritten streams."""
+        return self._open_bytes
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """The size of the open batches and of those that wait for their commit."""
+        return self._open_bytes + self._queued_bytes
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The first exception raised by a task, or None."""
+        return self._failure
+
+    # Called by the input thread
+
+    def spooled(self, stream: LoadedStream, nbytes: int) -> None:
+        """Record the size of rows that were added to a stream's open batch."""
+        if not stream.overwrites:
+            self._open_bytes += nbytes
+
+    def cut(self, stream: LoadedStream) -> None:
+        """Close the open batch, and queue its commit unless the stream overwrites its table."""
+        self.close_batch(stream, stream.spool.cut())
+
+    def close_batch(self, stream: LoadedStream, batch: Batch) -> None:
+        """Queue the commit of a closed batch, or keep it until an overwritten stream is complete.
+
+        The next rows of the stream open another batch.
+        """
+        stream.waits_for_state = False
+        self.ledger.cut(stream.id)
+        if batch.has_deletes:
+            stream.mark_deletions()
+        if stream.overwrites:
+            stream.held.append(batch)
+            return
+        self._open_bytes -= batch.nbytes
+        self._enqueue(self._request(stream, (batch,), batch.first))
+
+    def replace_table(self, stream: LoadedStream, upto: int) -> None:
+        """Queue the overwrite of a table with the batches kept for it, all before ``upto``."""
+        self.ledger.cut(stream.id)
+        self._enqueue(self._request(stream, stream.valid_batches(), upto))
+
+    def delete_versions(self, stream: LoadedStream, upto: int) -> None:
+        """Queue the deletion of the rows of all versions but the announced one."""
+        if stream.spool.count:
+            self.cut(stream)
+        if not stream.hard_delete:
+            stream.mark_deletions()
+        stream.versions.retired = True
+        self.ledger.cut(stream.removal)
+        self._enqueue(self._request(stream, (), upto, retires=stream.versions.activated))
+
+    def create_table(self, stream: LoadedStream) -> None:
+        """Queue the creation or schema update of the table of a stream without rows."""
+        self._enqueue(_Creation(stream.id, stream.table, stream.layout, stream.design))
+
+    def maintain_table(self, stream: LoadedStream, options: MaintenanceOptions) -> None:
+        """Queue the maintenance of a table after its last commit."""
+        self._enqueue(_Maintenance(stream.id, stream.table, options))
+
+    def carry_leftover(self) -> None:
+        """Commit the last emitted state to a table if no earlier commit carried it."""
+        leftover = self.ledger.leftover()
+        if leftover is not None and self._last_table is not None:
+            self.writer.carry(self._last_table, leftover)
+
+    def note(self, stream: StreamId, text: str) -> None:
+        """Log and report a remark on a stream, once."""
+        if self._report.note(str(stream), text):
+            logger.info("Stream %s %s", stream, text)
+
+    def wait(self) -> None:
+        """Return when no task is left to run, when one has failed, or at a signal.
+
+        After `stop` return only when no task is running.
+        """
+        with self._changed:
+            while not (self._failure or self._is_idle() or self._is_interrupted()):
+                self._changed.wait(_WAIT_SECONDS)
+
+    def wait_for_space(self, limit: int, until: float) -> None:
+        """Return when fewer than ``limit`` bytes are uncommitted, or as `wait` does.
+
+        Return at the monotonic time ``until`` at the latest.
+        """
+        with self._changed:
+            while not (
+                self.uncommitted_bytes < limit
+                or time.monotonic() >= until
+                or self._failure
+                or self._is_idle()
+                or self._is_interrupted()
+            ):
+                self._changed.wait(_WAIT_SECONDS)
+
+    def stop(self) -> None:
+        """Prevent further tasks from starting."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Stop, wait for the running tasks, and end the threads."""
+        self.stop()
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            while thread.is_alive():
+                thread.join(_WAIT_SECONDS)
+
+    def _request(
+        self,
+        stream: LoadedStream,
+        batches: tuple[Batch, ...],
+        upto: int,
+        retires: int | None = None,
+    ) -> CommitRequest:
+        """Return the request to commit batches, or to delete old versions (``retires``)."""
+        return CommitRequest(
+            stream=stream.id,
+            table=stream.table,
+            layout=stream.layout,
+            mode=stream.mode,
+            batches=batches,
+            ledger=self.ledger,
+            waiting=stream.id if retires is None else stream.removal,
+            upto=upto,
+            design=stream.design,
+            hard_delete=stream.hard_delete,
+            retires=retires,
+            cursor=stream.cursor,
+        )
+
+    def _enqueue(self, task: _Task) -> None:
+        with self._changed:
+            queue = self._queues.get(task.table.key)
+            if queue is None:
+                queue = self._queues[task.table.key] = deque()
+                self._ready.append(task.table.key)
+            queue.append(task)
+            self._queued_bytes += task.nbytes
+            if len(self._threads) < self._limit:
+                name = f"writer-{len(self._threads) + 1}"
+                thread = threading.Thread(target=self._work, name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._changed.notify_all()
+
+    def _is_idle(self) -> bool:
+        return not self._running and (self._stopped or not self._queues)
+
+    def _is_interrupted(self) -> bool:
+        return self._stopping.is_set() and not self._stopped
+
+    # Run in a writer thread
+
+    def _work(self) -> None:
+        while (task := self._take()) is not None:
+            failure: BaseException | None = None
+            try:
+                self._run(task)
+            except BaseException as error:  # noqa: BLE001  raised in the input thread
+                failure = error
+            self._done(task, failure)
+
+    def _take(self) -> _Task | None:
+        """Wait for the next task of a table with no running task; return None after `close`."""
+        with self._changed:
+            while self._stopped or not self._ready:
+                if self._closed:
+                    return None
+                self._changed.wait()
+            self._running += 1
+            return self._queues[self._ready.popleft()].popleft()
+
+    def _done(self, task: _Task, failure: BaseException | None) -> None:
+        with self._changed:
+            self._running -= 1
+            self._queued_bytes -= task.nbytes
+            if failure is not None:
+                self._failure = self._failure or failure
+                self._stopped = True
+            if self._queues[task.table.key]:
+                self._ready.append(task.table.key)
+            else:
+                del self._queues[task.table.key]
+            self._changed.notify_all()
+
+    def _run(self, task: _Task) -> None:
+        if isinstance(task, CommitRequest):
+            self._commit(task)
+        elif isinstance(task, _Creation):
+            self._tell(task.stream, self.writer.prepare(task.table, task.layout, task.design))
+        elif (failure := self.writer.care(task.table, task.options)) is not None:
+            self.note(task.stream, failure)
+
+    def _commit(self, request: CommitRequest) -> None:
+        """Commit a request, report its result, and emit the states that it allows."""
+        if request.retires is not None and request.stream in self.ledger.withheld():
+            self.ledger.withhold(request.waiting, request.upto)
+            self.note(request.stream, _OLD_VERSIONS_STAY)
+            return
+        started = time.monotonic()
+        name = str(request.stream)
+        is_large = any(batch.has_large_rows for batch in request.batches)
+        with batch_timer(name), self._large_rows if is_large else nullcontext():
+            result = self.writer.write(request)
+        if not (result.withheld and request.mode is WriteMode.OVERWRITE):  # may not exist
+            self._last_table = request.table
+        self._count(request, result, time.monotonic() - started)
+        self._tell(request.stream, result)
+        if result.quarantined:
+            self._tell_quarantined(request, result)
+        done = self.ledger.withhold if result.withheld else self.ledger.committed
+        done(request.waiting, request.upto, result.carried)
+        self.ledger.release()
+        for batch in request.batches:
+            batch.remove()
+
+    def _count(self, request: CommitRequest, result: CommitResult, seconds: float) -> None:
+        name, nbytes = str(request.stream), sum(batch.nbytes for batch in request.batches)
+        written, quarantined = result.written, result.quarantined
+        self._report.committed(name, written, quarantined, seconds, result.effect, nbytes)
+        self._report.withheld(name, result.withheld)
+        self._report.nulled(name, result.nulled)
+        self._report.zoneless(name, result.zoneless)
+        self._report.received(name, result.from_files, 0)
+        count_records(name, written)
+
+    def _tell_quarantined(self, request: CommitRequest, result: CommitResult) -> None:
+        """Report the quarantined rows of a commit and the reasons."""
+        table = request.table.beside(QUARANTINE)
+        again = request.mode is not WriteMode.OVERWRITE
+        name = str(request.stream)
+        self._report.set_aside(name, table.name, table.key, result.reasons, can_replay=again)
+        self.ledger.rejected(request.stream, result.quarantined)
+
+    def _tell(self, stream: StreamId, result: CommitResult) -> None:
+        """Report the column changes and remarks of a commit."""
+        for change in result.changes:
+            column = ".".join(change.path)
+            self._report.changed(str(stream), column, change.ddl, change.kind, change.instead_of)
+            self.note(stream, change.told())
+        for remark in result.remarks:
+            self.note(stream, remark)
