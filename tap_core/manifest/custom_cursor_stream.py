@@ -19,7 +19,7 @@ from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.components.cursors import CustomIncrementalSync, IncrementingCountCursor
 from tap_core.manifest.components.declarative_source import DeclarativeStream
 from tap_core.manifest.components.partition_routers import PartitionSlice
-from tap_core.manifest.declarative_stream import PartitionedStream
+from tap_core.manifest.declarative_stream import DeclarativeStreamBase
 from tap_core.manifest.interfaces import CursorReader, DeclarativeStreamProtocol
 from tap_core.manifest.interpolation import STATE
 from tap_core.manifest.state_translation import (
@@ -49,7 +49,7 @@ class _InHand(NamedTuple):
     one: CdkStreamSlice
 
 
-class CustomCursorStream(PartitionedStream):
+class CustomCursorStream(DeclarativeStreamBase):
     """A stream with a custom or incrementing-count cursor, besides DatetimeBasedCursor."""
 
     _in_hand: _InHand | None = None

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from tap_core.manifest.response_cache import ResponseCache
     from tap_core.types import Context, JsonSchema, Record
 
-__all__ = ["DeclarativeStreamBase", "ManifestTapProtocol", "PartitionedStream"]
+__all__ = ["DeclarativeStreamBase", "ManifestTapProtocol"]
 
 
 _MADE: Final = (
@@ -147,6 +147,9 @@ class _Requests(metrics.Counter):
 
 class DeclarativeStreamBase(RESTStream[PageToken]):
     """A stream built from a DeclarativeStream or StateDelegatingStream of a manifest."""
+
+    _follows: StateDocument | None = None
+    """State of a parent that resumes from its child's position; None for other streams."""
 
     is_parent: bool = False
     """True if it is read in full for its children's slices, regardless of its own state."""
@@ -391,12 +394,7 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
                 state, is_migrated = migration.migrate(state), True
         return state if is_migrated else kept
 
-
-class PartitionedStream(DeclarativeStreamBase):
-    """A declarative stream with its slices and the positions of its parents."""
-
-    _follows: StateDocument | None = None
-    """State of a parent that resumes from its child's position; None for other streams."""
+    # Slices
 
     @property
     def partitions(self) -> list[dict[str, Any]] | None:

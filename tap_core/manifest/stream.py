@@ -2,6 +2,11 @@
 
 Pagination loop, retries, sessions, threads and the removal of secrets from errors are those of
 every HTTP stream. Bookmarks and checkpoints are those of the sync engine.
+
+A requester's base URL is trusted if its template depends only on the config and the manifest.
+If part of an address comes from a record, a parent's stream slice or another response,
+credentials are sent only to origins that the manifest declares for the same authenticator or
+lists in ``allowed_hosts``.
 """
 
 from __future__ import annotations
@@ -19,21 +24,30 @@ import requests
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SyncError
+from tap_core.http.origins import (
+    Origin,
+    Route,
+    check_allowed_hosts,
+    declared_origin,
+    describe_redirect,
+    parse_origin,
+)
 from tap_core.http.rate_limit import get_counters
 from tap_core.http.request import HTTPRequest, PageContext, prepare_request
 from tap_core.http.response import JSONResponse, check_content_length
+from tap_core.http.response_limits import ResponseLimits
 from tap_core.http.retry import RetryState, random_jitter
 from tap_core.http.transport import ANNOTATED_ERRORS, annotate_error, refresh_token_after_401
-from tap_core.manifest.allowed_origins import ManifestOriginStream
 from tap_core.manifest.async_jobs import AsyncJobReader
 from tap_core.manifest.components.async_retriever import AsyncRetriever
 from tap_core.manifest.components.declarative_source import DeclarativeStream
 from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler, default_resolution
 from tap_core.manifest.components.page_size_reduction import PageSizeState
-from tap_core.manifest.components.partition_routers import CHILD_RESPONSE
+from tap_core.manifest.components.partition_routers import CHILD_RESPONSE, ListPartitionRouter
 from tap_core.manifest.components.requester import finalize_request
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
+from tap_core.manifest.custom_cursor_stream import CustomCursorStream
 from tap_core.manifest.failed_records import FailedRecords
 from tap_core.manifest.interfaces import (
     DeclarativeStreamProtocol,
@@ -65,228 +79,25 @@ _INTERRUPTS: Final[Mapping[ResponseAction, type[RestartPagination]]] = {
 """Actions that restart the pagination of a slice, with the exceptions that signal them."""
 
 
-class _RequestingStream(ManifestOriginStream):
-    """A manifest stream's requests: sending, signing, caching and error handling."""
+class ManifestStream(CustomCursorStream):
+    """A stream of a manifest; ``node`` is its part of the document."""
+
+    _told: TemplateScope | None = None
+    """The interpolation scope of a copy that sends a request of an asynchronous job."""
+
+    _failed: FailedRecords | None = None
+    """Records of the current context on which templates failed; None raises the first failure."""
 
     _walking: PageLoop
     """The page loop of the current slice."""
 
     _LOG_REQUEST_METRICS = False  # there may be thousands of slices
 
-    def get_http_request_counter(self) -> metrics.Counter:
-        """Return the counter of all requests of this stream."""
-        return self._counted
-
-    def _complete_state(self, *, saw_all: bool) -> None:
-        super()._complete_state(saw_all=saw_all)
-        metrics.Counter.exit(self._counted)
-
-    def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
-        """Return an unsigned request: it is signed each time it is sent."""
-        asked = requests.Request(*args, **{"auth": lambda unsigned: unsigned, **kwargs})
-        return prepare_request(self.requests_session, asked, user_agent=self.user_agent)
-
-    @cached_property
-    def _signer(self) -> Auth:
-        declared = self.retriever.requester.authenticator
-        return (
-            SimpleAuthenticator()
-            if declared is None
-            else self._host.signer(declared, cast(DeclarativeStreamProtocol, self))
-        )
-
-    @property
-    def authenticator(self) -> Auth:
-        """The function that signs requests; streams with equal authenticators share it."""
-        return self._signer
-
-    @cached_property
-    def _handler(self) -> ErrorHandler:
-        return self.retriever.requester.error_handler or DefaultErrorHandler()
-
-    @property
-    def timeout(self) -> Any:
-        """Seconds to wait for a connection and for a response."""
-        return self.retriever.requester.timeout or super().timeout
-
-    def _send(
-        self,
-        request: requests.PreparedRequest,
-        context: Context | None,
-        authenticator: Auth,
-    ) -> requests.Response:
-        """Return a request's response, sent within the API budget or taken from the cache."""
-        if (known := self._known_page(context)) is not None:
-            return known
-
-        def send(asked: requests.PreparedRequest) -> requests.Response:
-            response = self._send_once(asked.copy(), context, authenticator)
-            while self._may_turn(response):
-                response = self._send_once(asked.copy(), context, authenticator)
-            return response
-
-        answers = self._host.answers
-        return answers.fetch(request, send, self._is_good) if self._is_kept else send(request)
-
-    def _send_once(
-        self, asked: requests.PreparedRequest, context: Context | None, authenticator: Auth
-    ) -> requests.Response:
-        """Sign and send a request once; update API budget and token quotas by its response."""
-        budget, counters = self._host.budget, None
-        if budget is not None:
-            counters = get_counters(self._host)
-            budget.take(asked, counters)
-        response = super()._send(asked, context, authenticator)
-        if budget is not None:
-            budget.update(asked, response, counters)
-        if isinstance(self._signer, TokenRotator):
-            self._signer.hear(asked, response)
-        return response
-
-    def _may_turn(self, response: requests.Response) -> bool:
-        """Return True if a rate-limited request can be sent again with another token."""
-        if not isinstance(self._signer, TokenRotator):
-            return False
-        is_limited = self._verdict(response).action is ResponseAction.RATE_LIMITED
-        return is_limited and self._signer.has_other(response.request)
-
-    def _known_page(self, context: Context | None) -> requests.Response | None:
-        """Return the first page of a slice if the parent's record contains it, else None.
-
-        The parent's record contains all its children, so it replaces the first page only while
-        there is
-        no bookmark.
-        """
-        page = getattr(context, "extra_fields", {}).get(CHILD_RESPONSE)
-        if page is None or self._scope.get("next_page_token"):
-            return None
-        kept = self.replication_method == REPLICATION_INCREMENTAL
-        if kept and self.get_context_state(context).get("replication_key_value"):
-            return None
-        return JSONResponse.of(page)
-
-    def _is_good(self, response: requests.Response) -> bool:
-        return self._verdict(response).action in {ResponseAction.SUCCESS, ResponseAction.IGNORE}
-
-    def _verdict(self, response: requests.Response) -> ResponseResolution:
-        return self._handler.judge(response, self._scope) or default_resolution(response)
-
-    @property
-    def _is_kept(self) -> bool:
-        """True if responses are cached: for child streams, or because of ``use_cache``."""
-        if self._told is not None:
-            return False  # a job's status changes
-        return self.retriever.requester.use_cache or self.name in self._host.parent_names
-
-    def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
-        """Send one request for a component, without the stream's authentication."""
-        before, self._scope = self._scope, scope  # a request of the stream may wait for this one
-        params, as_json = request.encode_params(), bool(request.as_json)
-        ready = self._built(
-            request.method, request.url, params, request.headers, request.data, as_json
-        )
-        try:
-            return self.request_decorator(self._fetched)(ready, None)
-        finally:
-            self._scope = before
-
-    def _fetched(
-        self, request: requests.PreparedRequest, context: Context | None
-    ) -> requests.Response:
-        route = self._component_route(request)
-        response = self._exchange(request, context, lambda asked: asked, route, follows=False)
-        self._refuse_redirect(response)
-        verdict = self._verdict(response)
-        if verdict.action is ResponseAction.REDUCE_PAGE_SIZE:  # the request is not for a page
-            raise self._error(verdict, response)
-        self.validate_response(response)
-        return response
-
-    # Errors
-
-    def validate_response(self, response: requests.Response) -> None:
-        """Carry out the error handler's action for a response.
-
-        Raises:
-            RetriableAPIError, FatalAPIError: the action treats the response as an error.
-        """
-        verdict = self._verdict(response)
-        if verdict.action is ResponseAction.SUCCESS:
-            return
-        if verdict.action is ResponseAction.IGNORE:
-            self.log("%s", verdict.message or f"Status {response.status_code} is ignored.")
-            return
-        if verdict.action is ResponseAction.REFRESH_TOKEN_THEN_RETRY:
-            refresh_token_after_401(self.authenticator, response)
-        error = self._error(verdict, response)
-        if verdict.action is ResponseAction.REDUCE_PAGE_SIZE:
-            self._walking.reduce(error)
-            return
-        raise _INTERRUPTS[verdict.action](error) if verdict.action in _INTERRUPTS else error
-
-    def _error(self, verdict: ResponseResolution, response: requests.Response) -> SyncError:
-        message = self.response_error_message(response)
-        if verdict.message:
-            secrets = self._secrets() | collect_sent_secrets(response.request)
-            message = f"{secrets.hide(verdict.message)} ({message})"
-        again = {
-            ResponseAction.RETRY,
-            ResponseAction.RATE_LIMITED,
-            ResponseAction.REFRESH_TOKEN_THEN_RETRY,
-        }
-        kind = RetriableAPIError if verdict.action in again else FatalAPIError
-        error: SyncError = kind(message, response=response)
-        error.failure_type = verdict.failure_type
-        return error
-
-    def backoff_max_tries(self) -> int:
-        """Return the maximum number of attempts of a request."""
-        return self._handler.max_tries
-
-    def backoff_jitter(self, value: float) -> float:
-        """Return a wait unchanged: error handlers add any jitter themselves."""
-        return value
-
-    def backoff_wait_generator(self) -> Generator[float, Any, None]:
-        """Yield the error handler's waits; by default 1, 2, 4 … seconds with jitter."""
-        begun, limit = time.monotonic(), self._handler.max_seconds
-        error = yield 0.0
-        for tries in itertools.count(1):
-            if limit is not None and time.monotonic() - begun >= limit:
-                return
-            response = getattr(error, "response", None)
-            told = self._handler.wait(response, tries, self._scope)
-            error = yield random_jitter(2.0 ** (tries - 1)) if told is None else told
-
-    def _check_body(self, response: requests.Response) -> None:
-        """Parse JSON here, where the request of a truncated body is still retried.
-
-        If the extractor reads the response itself, the body need not be JSON: then only its length
-        is
-        checked.
-        """
-        if hasattr(self.retriever.record_selector.extractor, "whole"):
-            if not self._puts_into_files:
-                check_content_length(response)
-            return
-        is_json = isinstance(self._decoder, JsonDecoder) and response.content
-        if is_json and isinstance(response, JSONResponse):
-            response.read(self._secrets)
-
-    @cached_property
-    def _decoder(self) -> Decoder:
-        return self.retriever.decoder or JsonDecoder()
-
-
-class ManifestStream(_RequestingStream):
-    """A stream of a manifest; ``node`` is its part of the document."""
+    # Records
 
     def _prepare_for_threads(self, threads: int) -> None:
         super()._prepare_for_threads(threads)
         _ = self._selection, self._handler
-
-    _failed: FailedRecords | None = None
-    """Records of the current context on which templates failed; None raises the first failure."""
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of a context; records on which templates fail are skipped.
@@ -526,3 +337,299 @@ class ManifestStream(_RequestingStream):
                     yield record
 
         return selected
+
+    # Requests
+
+    def get_http_request_counter(self) -> metrics.Counter:
+        """Return the counter of all requests of this stream."""
+        return self._counted
+
+    def _complete_state(self, *, saw_all: bool) -> None:
+        super()._complete_state(saw_all=saw_all)
+        metrics.Counter.exit(self._counted)
+
+    def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
+        """Return an unsigned request: it is signed each time it is sent."""
+        asked = requests.Request(*args, **{"auth": lambda unsigned: unsigned, **kwargs})
+        return prepare_request(self.requests_session, asked, user_agent=self.user_agent)
+
+    @cached_property
+    def _signer(self) -> Auth:
+        declared = self.retriever.requester.authenticator
+        return (
+            SimpleAuthenticator()
+            if declared is None
+            else self._host.signer(declared, cast(DeclarativeStreamProtocol, self))
+        )
+
+    @property
+    def authenticator(self) -> Auth:
+        """The function that signs requests; streams with equal authenticators share it."""
+        return self._signer
+
+    @cached_property
+    def _handler(self) -> ErrorHandler:
+        return self.retriever.requester.error_handler or DefaultErrorHandler()
+
+    @property
+    def timeout(self) -> Any:
+        """Seconds to wait for a connection and for a response."""
+        return self.retriever.requester.timeout or super().timeout
+
+    def _send(
+        self,
+        request: requests.PreparedRequest,
+        context: Context | None,
+        authenticator: Auth,
+    ) -> requests.Response:
+        """Return a request's response, sent within the API budget or taken from the cache."""
+        if (known := self._known_page(context)) is not None:
+            return known
+
+        def send(asked: requests.PreparedRequest) -> requests.Response:
+            response = self._send_once(asked.copy(), context, authenticator)
+            while self._may_turn(response):
+                response = self._send_once(asked.copy(), context, authenticator)
+            return response
+
+        answers = self._host.answers
+        return answers.fetch(request, send, self._is_good) if self._is_kept else send(request)
+
+    def _send_once(
+        self, asked: requests.PreparedRequest, context: Context | None, authenticator: Auth
+    ) -> requests.Response:
+        """Sign and send a request once; update API budget and token quotas by its response."""
+        budget, counters = self._host.budget, None
+        if budget is not None:
+            counters = get_counters(self._host)
+            budget.take(asked, counters)
+        response = super()._send(asked, context, authenticator)
+        if budget is not None:
+            budget.update(asked, response, counters)
+        if isinstance(self._signer, TokenRotator):
+            self._signer.hear(asked, response)
+        return response
+
+    def _may_turn(self, response: requests.Response) -> bool:
+        """Return True if a rate-limited request can be sent again with another token."""
+        if not isinstance(self._signer, TokenRotator):
+            return False
+        is_limited = self._verdict(response).action is ResponseAction.RATE_LIMITED
+        return is_limited and self._signer.has_other(response.request)
+
+    def _known_page(self, context: Context | None) -> requests.Response | None:
+        """Return the first page of a slice if the parent's record contains it, else None.
+
+        The parent's record contains all its children, so it replaces the first page only while
+        there is
+        no bookmark.
+        """
+        page = getattr(context, "extra_fields", {}).get(CHILD_RESPONSE)
+        if page is None or self._scope.get("next_page_token"):
+            return None
+        kept = self.replication_method == REPLICATION_INCREMENTAL
+        if kept and self.get_context_state(context).get("replication_key_value"):
+            return None
+        return JSONResponse.of(page)
+
+    def _is_good(self, response: requests.Response) -> bool:
+        return self._verdict(response).action in {ResponseAction.SUCCESS, ResponseAction.IGNORE}
+
+    def _verdict(self, response: requests.Response) -> ResponseResolution:
+        return self._handler.judge(response, self._scope) or default_resolution(response)
+
+    @property
+    def _is_kept(self) -> bool:
+        """True if responses are cached: for child streams, or because of ``use_cache``."""
+        if self._told is not None:
+            return False  # a job's status changes
+        return self.retriever.requester.use_cache or self.name in self._host.parent_names
+
+    def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
+        """Send one request for a component, without the stream's authentication."""
+        before, self._scope = self._scope, scope  # a request of the stream may wait for this one
+        params, as_json = request.encode_params(), bool(request.as_json)
+        ready = self._built(
+            request.method, request.url, params, request.headers, request.data, as_json
+        )
+        try:
+            return self.request_decorator(self._fetched)(ready, None)
+        finally:
+            self._scope = before
+
+    def _fetched(
+        self, request: requests.PreparedRequest, context: Context | None
+    ) -> requests.Response:
+        route = self._component_route(request)
+        response = self._exchange(request, context, lambda asked: asked, route, follows=False)
+        self._refuse_redirect(response)
+        verdict = self._verdict(response)
+        if verdict.action is ResponseAction.REDUCE_PAGE_SIZE:  # the request is not for a page
+            raise self._error(verdict, response)
+        self.validate_response(response)
+        return response
+
+    # Errors
+
+    def validate_response(self, response: requests.Response) -> None:
+        """Carry out the error handler's action for a response.
+
+        Raises:
+            RetriableAPIError, FatalAPIError: the action treats the response as an error.
+        """
+        verdict = self._verdict(response)
+        if verdict.action is ResponseAction.SUCCESS:
+            return
+        if verdict.action is ResponseAction.IGNORE:
+            self.log("%s", verdict.message or f"Status {response.status_code} is ignored.")
+            return
+        if verdict.action is ResponseAction.REFRESH_TOKEN_THEN_RETRY:
+            refresh_token_after_401(self.authenticator, response)
+        error = self._error(verdict, response)
+        if verdict.action is ResponseAction.REDUCE_PAGE_SIZE:
+            self._walking.reduce(error)
+            return
+        raise _INTERRUPTS[verdict.action](error) if verdict.action in _INTERRUPTS else error
+
+    def _error(self, verdict: ResponseResolution, response: requests.Response) -> SyncError:
+        message = self.response_error_message(response)
+        if verdict.message:
+            secrets = self._secrets() | collect_sent_secrets(response.request)
+            message = f"{secrets.hide(verdict.message)} ({message})"
+        again = {
+            ResponseAction.RETRY,
+            ResponseAction.RATE_LIMITED,
+            ResponseAction.REFRESH_TOKEN_THEN_RETRY,
+        }
+        kind = RetriableAPIError if verdict.action in again else FatalAPIError
+        error: SyncError = kind(message, response=response)
+        error.failure_type = verdict.failure_type
+        return error
+
+    def backoff_max_tries(self) -> int:
+        """Return the maximum number of attempts of a request."""
+        return self._handler.max_tries
+
+    def backoff_jitter(self, value: float) -> float:
+        """Return a wait unchanged: error handlers add any jitter themselves."""
+        return value
+
+    def backoff_wait_generator(self) -> Generator[float, Any, None]:
+        """Yield the error handler's waits; by default 1, 2, 4 … seconds with jitter."""
+        begun, limit = time.monotonic(), self._handler.max_seconds
+        error = yield 0.0
+        for tries in itertools.count(1):
+            if limit is not None and time.monotonic() - begun >= limit:
+                return
+            response = getattr(error, "response", None)
+            told = self._handler.wait(response, tries, self._scope)
+            error = yield random_jitter(2.0 ** (tries - 1)) if told is None else told
+
+    def _check_body(self, response: requests.Response) -> None:
+        """Parse JSON here, where the request of a truncated body is still retried.
+
+        If the extractor reads the response itself, the body need not be JSON: then only its length
+        is
+        checked.
+        """
+        if hasattr(self.retriever.record_selector.extractor, "whole"):
+            if not self._puts_into_files:
+                check_content_length(response)
+            return
+        is_json = isinstance(self._decoder, JsonDecoder) and response.content
+        if is_json and isinstance(response, JSONResponse):
+            response.read(self._secrets)
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        return self.retriever.decoder or JsonDecoder()
+
+    # Origins that may receive credentials
+
+    def _route(self, authenticator: Auth) -> Route:
+        """Return the rules on where a request that ``authenticator`` signs may be sent."""
+        route = super()._route(authenticator)
+        route.allowed_hosts = check_allowed_hosts(self.retriever.requester.allowed_hosts)
+        route.setting = f"`allowed_hosts` of the requester of the stream '{self.name}'"
+        return route
+
+    @property
+    def _limits(self) -> ResponseLimits:
+        usual = super()._limits
+        size, download, seconds = self.retriever.requester.limits
+        return ResponseLimits(
+            usual.max_response_bytes if size is None else size,
+            usual.max_download_bytes if download is None else download,
+            usual.max_response_seconds if seconds is None else seconds,
+        )
+
+    def _begin_walk(self, request: requests.PreparedRequest) -> None:
+        """Do nothing: the origins that a manifest declares do not depend on the pagination."""
+
+    def _is_home(self, origin: Origin) -> bool:
+        """Return True if the manifest declares an origin for the current credentials."""
+        return origin in self._known_origins or origin in self._declared_origins()
+
+    def _is_secure(self) -> bool:
+        """Return True if the manifest declares an HTTPS origin for the current credentials."""
+        return any(one.scheme == "https" for one in self._declared_origins())
+
+    @property
+    def _known_origins(self) -> set[Origin]:
+        """The origins found so far, shared by requesters that have equal authenticators."""
+        is_signed = self.retriever.requester.authenticator is not None
+        return self._host.origins(self._signer) if is_signed else self._unsigned_origins
+
+    def _declared_origins(self) -> set[Origin]:
+        """Return the origins found so far, including the current requester's own origin."""
+        found, base = self._known_origins, self.retriever.requester.home(self._own_scope)
+        origin = declared_origin(base) if base else None
+        if origin is not None and self._is_of_template(origin):
+            found.add(origin)
+        return found
+
+    @property
+    def _own_scope(self) -> TemplateScope:
+        """The interpolation scope without any value that may come from an API response."""
+        routers = () if self._told is not None else self.retriever.routers
+        is_own = self._told is None and all(isinstance(one, ListPartitionRouter) for one in routers)
+        slices: Any = self._scope.get("stream_slice") if is_own else None
+        names = ("stream_slice", "stream_partition", "stream_interval")
+        return {
+            "config": self.config,
+            "stream_name": self.name,
+            "next_page_token": None,
+            **dict.fromkeys(names, slices or {}),
+            "partition": self._scope.get("partition") or {} if is_own else {},
+        }
+
+    def _is_of_template(self, origin: Origin) -> bool:
+        """Return True if the origin is in the stream template, for a stream made from a template.
+
+        Always True for a stream that the manifest declares without a template.
+        """
+        origins = getattr(self._node, "origins", None)
+        return origins is None or origin in origins
+
+    # Requests of a component, such as for a token
+
+    def _component_route(self, request: requests.PreparedRequest) -> Route:
+        """Return the rules for a request for credentials: only its own origin is allowed."""
+        asked = parse_origin(request.url)
+
+        def is_home(one: Origin) -> bool:
+            return one == asked and self._is_of_template(one)
+
+        return Route(
+            is_home,
+            lambda _: True,
+            is_secure=self._is_secure,
+            setting="the template of the stream, as its base URL",
+        )
+
+    @staticmethod
+    def _refuse_redirect(response: requests.Response) -> None:
+        """Raise an error if a request for credentials is redirected; no redirect is followed."""
+        error = describe_redirect(response)
+        if error is not None:
+            raise error
