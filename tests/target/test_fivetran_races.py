@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,6 +19,7 @@ from target_spark.errors import TableError
 from target_spark.fivetran import alter_table, tables, write_batch, write_history_batch
 from target_spark.fivetran.batch_request import FileKind
 from target_spark.fivetran.tables import TableService
+from target_spark.fivetran.type_conversion import get_conversion
 from tests.fivetran.batch_files import NULL, UNMODIFIED
 from tests.target.fivetran_writes import Lake, shape
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+PATIENCE = 60
 SYNCED, LATER = "2024-01-08T18:52:07Z", "2024-02-01T00:00:00Z"
 MAX = "9999-12-31T23:59:59.999Z"
 KEYLESS = shape(id="LONG", n="STRING", at="UTC_DATETIME")
@@ -254,3 +258,51 @@ def test_rows_that_others_commit_meanwhile_are_kept(
     case.call(lake)
     assert lake.act is None
     assert lake.rows("t", *case.columns) == sorted([*case.wanted, case.theirs], key=repr)
+
+
+@pytest.fixture
+def slowly(lake: Racing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    """Return a function that changes a type, and lets another writer act during the rewrite."""
+
+    def pause(text: str | None) -> str | None:
+        (tmp_path / "began").touch()
+        end = time.monotonic() + PATIENCE
+        while not (tmp_path / "go on").exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        return text
+
+    def convert(value: str, old: str, new: str) -> Any:
+        way = get_conversion(value, old, new)
+        return way._replace(value=way.value.replace(value, f"pause({value})"))
+
+    def call(act: Callable[[ExistingTable], None]) -> None:
+        lake.tables.spark.udf.register("pause", pause)
+        monkeypatch.setattr(alter_table, "get_conversion", convert)
+        lake.act = act
+        with ThreadPoolExecutor() as pool:
+            calling = pool.submit(retype, lake)
+            while not (tmp_path / "began").exists() and not calling.done():
+                time.sleep(0.02)
+            assert not calling.done()
+            lake.others()
+            (tmp_path / "go on").touch()
+            calling.result()
+
+    return call
+
+
+def test_rows_that_others_add_while_a_table_is_rewritten_are_kept(
+    lake: Racing, slowly: Callable[..., None]
+) -> None:
+    filled(lake)
+    slowly(lake.append)
+    assert lake.rows("t", "id", "n") == [(1, 10), (2, 20), (99, 7)]
+
+
+def test_a_table_that_is_replaced_while_it_is_rewritten_stays_as_it_is(
+    lake: Racing, slowly: Callable[..., None]
+) -> None:
+    filled(lake)
+    with pytest.raises(TableError, match="was replaced by another table"):
+        slowly(lake.replace)
+    assert lake.rows("t", "id", "n") == [(99, "7")]

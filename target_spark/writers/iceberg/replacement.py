@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from target_spark.errors import ConflictError
 from target_spark.tables.model import Table
 from target_spark.writers.iceberg.catalog import find_in_catalog, resolve_table
 
@@ -26,6 +27,7 @@ class TableReplacement:
     def __init__(self, spark: SparkSession, table: Table) -> None:
         """Remember the current version; rows for `commit` must be read after this."""
         self._spark: Any = spark
+        self._name = table.name
         self._catalog, self._identifier = find_in_catalog(spark, resolve_table(spark, table))
         self._table = self._catalog.loadTable(self._identifier)
         self._operations = self._table.table().operations()
@@ -35,7 +37,7 @@ class TableReplacement:
         """Replace all rows and columns by these; partitioning and other properties are kept.
 
         The sort order of the table is lost. If the table has changed since the version that was
-        read, Iceberg's CommitFailedException is raised, and nothing is changed.
+        read, nothing is changed: a ConflictError or Iceberg's CommitFailedException is raised.
         """
         frame: Any = rows
         jvm, session = self._spark._jvm, self._spark._jsparkSession  # noqa: SLF001
@@ -56,4 +58,9 @@ class TableReplacement:
         plan = append.byName(relation, frame._jdf.logicalPlan(), no_options)  # noqa: SLF001
         mode = getattr(session.sessionState(), "executePlan$default$2")()
         session.sessionState().executePlan(plan, mode).assertCommandExecuted()
+        newest = self._catalog.loadTable(self._identifier).table().operations().current()
+        if newest.metadataFileLocation() != self._base.metadataFileLocation() or (
+            newest.uuid() != self._base.uuid()  # a Hadoop catalog uses the same names again
+        ):
+            raise ConflictError(f"Table {self._name} was changed while its rows were rewritten.")
         self._operations.commit(self._base, staged.table().operations().current())
