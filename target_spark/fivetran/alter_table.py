@@ -2,15 +2,14 @@
 
 The values are checked before anything changes. First the table's metadata are written (see
 `target_spark.fivetran.table_metadata`), then its columns change: in place if the format can, else
-by
-rewriting all rows in one commit, so that readers see either the old or the new table. Every step
-can
-be repeated.
+by rewriting all rows in one commit, so that readers see either the old or the new table. Rows that
+another writer commits meanwhile are a conflict, or are rewritten too. Every step can be repeated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -18,22 +17,26 @@ from pyspark.sql import functions as F  # noqa: N812
 from tap_core.events import StreamId
 from target_spark.columns import SchemaChange
 from target_spark.config.options import LoadOptions
-from target_spark.errors import TableError, UnsupportedError
+from target_spark.errors import ConflictError, TableError, UnsupportedError
 from target_spark.fivetran.alter_plan import AlterPlan
-from target_spark.fivetran.existing_table import ExistingTable
+from target_spark.fivetran.existing_table import ExistingTable, committing
 from target_spark.fivetran.table_layout import build_layout
 from target_spark.fivetran.table_metadata import TABLE_PROPERTY, dump_metadata
 from target_spark.fivetran.type_conversion import get_conversion
 from target_spark.fivetran.type_mapping import to_ddl, to_fivetran_type
-from target_spark.tables.identifiers import quote
+from target_spark.tables.identifiers import quote, sql_literal
 from target_spark.writers.delta.catalog import get_layout
 from target_spark.writers.delta.layout import PartitionSpec, build_partition_specs
-from target_spark.writers.iceberg.layout import build_sort_order, get_partitions
-from target_spark.writers.sql import BATCH_VIEW, build_alter_statements, format_properties
+from target_spark.writers.iceberg.layout import build_sort_order
+from target_spark.writers.iceberg.replacement import TableReplacement
+from target_spark.writers.sql import build_alter_statements, format_properties
 
 __all__ = ["apply_plan"]
 
 _NTZ = "timestamp_ntz"
+
+_MISFIT: Final = "target-spark: a value does not fit the new type"
+"""Error of a rewrite for a value that was written after the values were checked."""
 
 _MADE_BY = "delta.generationExpression"
 """Key of a generated column's expression in the column's metadata (Delta protocol)."""
@@ -48,23 +51,28 @@ def apply_plan(
         TableError: a value would be lost, or the key would not be unique; nothing is changed.
         UnsupportedError: the change would break the table's partitioning; nothing is changed.
     """
+    is_rewritten = _is_rewritten(plan, options.format)
+    old = TableReplacement(spark, at.table) if is_rewritten and at.format == "iceberg" else None
     rows = spark.table(at.ref)
     _check_values(rows, stream, at, plan)
     changed = rows.selectExpr(*_columns(rows, at, plan, options.format))
     _check_keys(changed, stream, plan)
     layout, design = build_layout(options, stream, plan.after)
-    if _is_rewritten(plan, options.format) and options.format == "delta":
+    if is_rewritten and old is None:
         changed = _with_parts(changed, stream, at, plan, build_partition_specs(layout, design))
-    listed = format_properties(dict(_properties(at, plan, options.format)))
-    spark.sql(f"ALTER TABLE {at.ref} SET TBLPROPERTIES ({listed})")
-    if _is_rewritten(plan, options.format):
-        if options.format == "delta":
+    properties = dict(_properties(at, plan, options.format))
+    with committing(spark, at):
+        if old is not None:
+            old.commit(changed, properties)
+            if order := build_sort_order(layout, design):  # the rewrite removes it
+                spark.sql(f"ALTER TABLE {at.ref} {order}")
+            return
+        spark.sql(f"ALTER TABLE {at.ref} SET TBLPROPERTIES ({format_properties(properties)})")
+        if is_rewritten:
             _rewrite_delta(spark, at, changed)
-        else:
-            _rewrite_iceberg(spark, at, changed, build_sort_order(layout, design))
-    elif plan.changes_columns:
-        for words in _in_place(plan, options.format):
-            spark.sql(f"ALTER TABLE {at.ref} {words}")
+        elif plan.changes_columns:
+            for words in _in_place(plan, options.format):
+                spark.sql(f"ALTER TABLE {at.ref} {words}")
 
 
 def _is_rewritten(plan: AlterPlan, table_format: str) -> bool:
@@ -123,7 +131,8 @@ def _columns(
     for name in rows.columns:
         value = quote(name)
         if name in converted:
-            value = get_conversion(value, at.types[name], ddl[name]).value
+            way = get_conversion(value, at.types[name], ddl[name])
+            value = f"IF({way.lost}, raise_error({sql_literal(_MISFIT)}), {way.value})"
         elif name in widened:
             value = f"CAST({value} AS {ddl[name]})"
         if name not in gone:
@@ -187,29 +196,21 @@ def _with_parts(
 def _rewrite_delta(spark: SparkSession, at: ExistingTable, changed: DataFrame) -> None:
     """Rewrite all rows of a Delta table in one commit.
 
+    The rows are those of the version that the commit follows: Delta's transaction reads them.
     Partitions are kept. The rewrite removes the clustering, which is therefore set again.
     """
     parts, clusters = (
         [name for name in names if name in changed.columns] for names in get_layout(spark, at.table)
     )
     rows = changed.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-    (rows.partitionBy(*parts) if parts else rows).saveAsTable(at.ref)
+    try:
+        (rows.partitionBy(*parts) if parts else rows).saveAsTable(at.ref)
+    except Exception as error:
+        if _MISFIT not in str(error):
+            raise
+        raise ConflictError(
+            f"Another writer has added values to table {at.table.name} that the new types of its"
+            " columns cannot hold."
+        ) from error
     if clusters:
         spark.sql(f"ALTER TABLE {at.ref} CLUSTER BY ({', '.join(map(quote, clusters))})")
-
-
-def _rewrite_iceberg(
-    spark: SparkSession, at: ExistingTable, changed: DataFrame, order: str
-) -> None:
-    """Rewrite all rows of an Iceberg table; the sort order is set again, since it is lost."""
-    (made,) = spark.sql(f"SHOW CREATE TABLE {at.ref}").collect()
-    parts = get_partitions(made[0])
-    divided = f" PARTITIONED BY ({parts})" if parts else ""
-    changed.createOrReplaceTempView(BATCH_VIEW)
-    try:
-        words = f"REPLACE TABLE {at.ref} USING iceberg{divided} AS TABLE {BATCH_VIEW}"
-        spark.sql(words)
-    finally:
-        spark.catalog.dropTempView(BATCH_VIEW)
-    if order:
-        spark.sql(f"ALTER TABLE {at.ref} {order}")

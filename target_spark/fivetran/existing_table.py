@@ -1,12 +1,14 @@
 """An existing table: its columns in the format, and their Fivetran types.
 
 This module only reads, and starts no Spark job. The table's columns take precedence over its stored
-metadata.
+metadata. All looks at a table in one call find the same table, and each commit is made in the block
+of `committing`, which checks that it still is that one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
@@ -18,22 +20,26 @@ from target_spark.fivetran.table_metadata import TABLE_PROPERTY, load_metadata, 
 from target_spark.fivetran.table_schema import FivetranSchema
 from target_spark.tables.model import Table
 from target_spark.writers import get_writer
+from target_spark.writers.base import same_table
+from target_spark.writers.delta.catalog import get_table_id
 from target_spark.writers.delta.log_reader import delta_ref
 from target_spark.writers.iceberg.catalog import resolve_table
+from target_spark.writers.iceberg.snapshots import get_table_uuid
 
-__all__ = ["ExistingTable", "load_table"]
+__all__ = ["ExistingTable", "TableLookup", "committing"]
 
 
 @dataclass(frozen=True, slots=True)
 class ExistingTable:
     """An existing table.
 
-    ``ref`` is its SQL name, ``shape`` its columns for Fivetran, in table order, and ``types`` the
-    DDL of
-    each column by its name in the table.
+    ``id`` is the id that its format gives it, ``ref`` its SQL name, ``shape`` its columns for
+    Fivetran, in table order, and ``types`` the DDL of each column by its name in the table.
     """
 
     table: Table
+    format: str
+    id: str
     ref: str
     shape: FivetranSchema
     types: Mapping[str, str]
@@ -55,24 +61,68 @@ class ExistingTable:
         return FivetranSchema(tuple(columns))
 
 
-def load_table(spark: SparkSession, options: LoadOptions, stream: StreamId) -> ExistingTable | None:
-    """Return the table of a schema and name, or None if there is no table.
+class TableLookup:
+    """Looks at one table during a call; each must find the table that the first one found."""
+
+    def __init__(self, spark: SparkSession, options: LoadOptions, stream: StreamId) -> None:
+        self._spark = spark
+        self._format = options.format
+        self._table = options.table(stream)
+        self._id: str | None = None
+
+    def load(self) -> ExistingTable | None:
+        """Return the table as it is now, or None if there is no table.
+
+        Raises:
+            TableError: there are files or a catalog entry, but no table of the format; its stored
+                metadata cannot be read; or it is not the table of the first look.
+        """
+        spark, table = self._spark, self._table
+        self._id = _check_id(spark, table, self._format, self._id)
+        types = get_writer(self._format).table_types(spark, table)
+        if types is None:
+            return None
+        if self._id is None:  # the table was registered in the catalog by this look
+            self._id = _check_id(spark, table, self._format, None)
+        ref = resolve_table(spark, table).ref if self._format == "iceberg" else delta_ref(table)
+        found = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
+        properties = {row.key: row.value for row in found}
+        try:
+            said = load_metadata(properties.get(TABLE_PROPERTY))
+        except ValueError as error:
+            raise TableError(
+                f"The stored metadata of table {table.name} is damaged: {error}. Remove the"
+                " property (ALTER TABLE … UNSET TBLPROPERTIES), and Fivetran describes the table"
+                " again."
+            ) from error
+        shape = reconcile(types, said, self._format)
+        return ExistingTable(table, self._format, self._id or "", ref, shape, types)
+
+
+@contextmanager
+def committing(spark: SparkSession, at: ExistingTable) -> Iterator[None]:
+    """Check before and after the commit of the block that the table is the one looked at.
 
     Raises:
-        TableError: there are files or a catalog entry, but no table of the format; or its stored
-            metadata cannot be read.
+        TableError: the table was removed or replaced; also if that made the commit fail.
     """
-    table = options.table(stream)
-    types = get_writer(options.format).table_types(spark, table)
-    if types is None:
-        return None
-    ref = resolve_table(spark, table).ref if options.format == "iceberg" else delta_ref(table)
-    properties = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()}
+    _check_id(spark, at.table, at.format, at.id)
     try:
-        said = load_metadata(properties.get(TABLE_PROPERTY))
-    except ValueError as error:
-        raise TableError(
-            f"The stored metadata of table {table.name} is damaged: {error}. Remove the property"
-            " (ALTER TABLE … UNSET TBLPROPERTIES), and Fivetran describes the table again."
-        ) from error
-    return ExistingTable(table, ref, reconcile(types, said, options.format), types)
+        yield
+    except Exception:
+        _check_id(spark, at.table, at.format, at.id)
+        raise
+    _check_id(spark, at.table, at.format, at.id)
+
+
+def _check_id(
+    spark: SparkSession, table: Table, table_format: str, known: str | None
+) -> str | None:
+    """Return the id of a table, which must be the known one, or None if there is no table."""
+    found = (
+        get_table_uuid(spark, table) if table_format == "iceberg" else get_table_id(spark, table)
+    )
+    try:
+        return same_table(table, known, found)
+    except TableError as error:
+        raise TableError(f"{error} In Fivetran, re-sync the table.") from None

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from target_spark.errors import TableError
 from target_spark.fivetran.batch_frame import OP, ORDINAL, unmodified_flag
 from target_spark.fivetran.batch_request import FileKind
-from target_spark.fivetran.existing_table import ExistingTable
+from target_spark.fivetran.existing_table import ExistingTable, committing
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 from target_spark.fivetran.type_conversion import get_conversion
 from target_spark.tables.identifiers import quote
@@ -133,25 +133,28 @@ def _all_done() -> Expression:
     return F.when(is_deleted, F.max(OP)).otherwise(F.min(OP)).alias(OP)
 
 
-def append_rows(rows: DataFrame, at: ExistingTable, table_format: str) -> None:
+def append_rows(spark: SparkSession, rows: DataFrame, at: ExistingTable) -> None:
     """Append rows to a table; missing columns are null."""
     writer = _whole(rows, at).writeTo(at.ref)
-    (writer.options(**FANOUT_OPTIONS) if table_format == "iceberg" else writer).append()
+    with committing(spark, at):
+        (writer.options(**FANOUT_OPTIONS) if at.format == "iceberg" else writer).append()
 
 
-def fill(spark: SparkSession, rows: DataFrame, at: ExistingTable, table_format: str) -> bool:
+def fill(spark: SparkSession, rows: DataFrame, at: ExistingTable) -> bool:
     """Write rows to an empty table; return False, without writing, if it has rows.
 
     Rows that another writer adds meanwhile are a conflict, and the next attempt finds them.
     """
-    if table_format == "iceberg":
+    if at.format == "iceberg":
         is_empty, empty_at = emptiness(spark, at.table)
         if is_empty:
-            iceberg.insert_first(_whole(rows, at).writeTo(at.ref), empty_at)
+            with committing(spark, at):
+                iceberg.insert_first(_whole(rows, at).writeTo(at.ref), empty_at)
         return is_empty
     is_empty = not has_files(spark, at.table)
     if is_empty:
-        delta.insert_first(spark, at.table, _whole(rows, at))
+        with committing(spark, at):
+            delta.insert_first(spark, at.table, _whole(rows, at))
     return is_empty
 
 
@@ -194,18 +197,18 @@ def _does(kind: FileKind) -> str:
     return f"{source_column(OP)} = {int(kind)}"
 
 
-def merge_rows(spark: SparkSession, rows: DataFrame, how: Merge, table_format: str) -> None:
+def merge_rows(spark: SparkSession, rows: DataFrame, how: Merge, at: ExistingTable) -> None:
     """Merge rows, one per key, into a table, in one commit.
 
     The rows are computed once: Delta Lake stores them during the merge; for Iceberg they are
     persisted.
     """
-    if table_format == "delta":
-        with spark_conf(spark, MATERIALIZE_SOURCE_CONF):
+    if at.format == "delta":
+        with committing(spark, at), spark_conf(spark, MATERIALIZE_SOURCE_CONF):
             how.run(rows)
     else:
         check_isolation(spark, how.target)
-        with persisted(rows) as held:
+        with persisted(rows) as held, committing(spark, at):
             how.run(held)
 
 

@@ -24,7 +24,7 @@ from target_spark.fivetran.alter_plan import plan_changes
 from target_spark.fivetran.alter_table import apply_plan
 from target_spark.fivetran.configuration_form import check_format
 from target_spark.fivetran.existing_table import ExistingTable as ExistingTable
-from target_spark.fivetran.existing_table import load_table
+from target_spark.fivetran.existing_table import TableLookup
 from target_spark.fivetran.table_layout import build_layout
 from target_spark.fivetran.table_metadata import TABLE_PROPERTY, dump_metadata
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
@@ -53,7 +53,11 @@ class TableService:
         Raises:
             TableError: there are files, but no table of the format.
         """
-        return load_table(self.spark, self.options, StreamId(name, schema or None))
+        return self.lookup(StreamId(name, schema or None)).load()
+
+    def lookup(self, stream: StreamId) -> TableLookup:
+        """Return the looks at a table during one operation."""
+        return TableLookup(self.spark, self.options, stream)
 
     def create(self, schema: str, name: str, shape: FivetranSchema) -> None:
         """Create an empty table, and its schema if necessary.
@@ -95,7 +99,8 @@ class TableService:
         """
         stream = StreamId(name, schema or None)
         _check_columns(stream, shape)
-        return self._patiently(stream, lambda: self._altered(stream, shape, drops=drops))
+        lookup = self.lookup(stream)
+        return self._patiently(stream, lambda: self._altered(stream, lookup, shape, drops=drops))
 
     def truncate(
         self, schema: str, name: str, synced: str, before: datetime | None, soft: str | None
@@ -112,10 +117,15 @@ class TableService:
             TableError: one of the columns has the wrong type or is missing.
         """
         stream = StreamId(name, schema or None)
-        return self._patiently(stream, lambda: self._truncated(stream, synced, before, soft))
+        lookup = self.lookup(stream)
+        return self._patiently(
+            stream, lambda: self._truncated(stream, lookup, synced, before, soft)
+        )
 
-    def _altered(self, stream: StreamId, asked: FivetranSchema, *, drops: bool) -> list[str]:
-        at = load_table(self.spark, self.options, stream)
+    def _altered(
+        self, stream: StreamId, lookup: TableLookup, asked: FivetranSchema, *, drops: bool
+    ) -> list[str]:
+        at = lookup.load()
         if at is None:
             raise TableError(
                 f"Table {stream} does not exist, so it cannot be altered. Fivetran creates it in a"
@@ -132,17 +142,22 @@ class TableService:
         return done
 
     def _truncated(
-        self, stream: StreamId, synced: str, before: datetime | None, soft: str | None
+        self,
+        stream: StreamId,
+        lookup: TableLookup,
+        synced: str,
+        before: datetime | None,
+        soft: str | None,
     ) -> int:
-        at = load_table(self.spark, self.options, stream)
+        at = lookup.load()
         if at is None:
             return 0
         condition = matching_rows(at, stream, synced, before)
         mark = None if soft is None else at.shape.by_name.get(soft)
         if soft is not None and mark is None:
             marked = (*at.shape.columns, DestinationColumn(soft, DataType.BOOLEAN))
-            self._altered(stream, FivetranSchema(marked), drops=False)
-            return self._truncated(stream, synced, before, soft)
+            self._altered(stream, lookup, FivetranSchema(marked), drops=False)
+            return self._truncated(stream, lookup, synced, before, soft)
         if mark is not None and mark.type is not DataType.BOOLEAN:
             raise TableError(
                 f"Column {soft} of table {stream} is {mark.type.name}: rows cannot be"

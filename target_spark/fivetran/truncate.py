@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from tap_core.events import StreamId
 from tap_core.protocols.fivetran.enums import DataType
 from target_spark.errors import TableError
-from target_spark.fivetran.existing_table import ExistingTable
+from target_spark.fivetran.existing_table import ExistingTable, committing
 from target_spark.fivetran.table_schema import DestinationColumn
 from target_spark.tables.identifiers import format_instant, quote
 
@@ -50,10 +50,11 @@ def delete_rows(
     if mark is not None:
         marked = quote(mark.column)
         condition = f"({condition}) AND ({marked} IS NULL OR NOT {marked})"
-    rows = spark.table(at.ref).where(condition).count()
-    if rows and mark is None:
-        spark.sql(f"DELETE FROM {at.ref} WHERE {condition}")  # noqa: S608  (names are quoted)
-    elif rows and mark is not None:
-        put = f"{quote(mark.column)} = true"
-        spark.sql(f"UPDATE {at.ref} SET {put} WHERE {condition}")  # noqa: S608
+    with committing(spark, at):
+        rows = spark.table(at.ref).where(condition).count()
+        if rows and mark is None:
+            spark.sql(f"DELETE FROM {at.ref} WHERE {condition}")  # noqa: S608  (names are quoted)
+        elif rows and mark is not None:
+            put = f"{quote(mark.column)} = true"
+            spark.sql(f"UPDATE {at.ref} SET {put} WHERE {condition}")  # noqa: S608
     return rows

@@ -81,15 +81,16 @@ def write_with_retry(
 ) -> BatchResult:
     """Write a batch with the function ``write``, and retry transient errors.
 
-    Each attempt starts again from the current table.
+    Each attempt starts again from the current version of the table.
     """
     files = sorted(batch.files, key=lambda file: file.kind)
     if not files:
         return BatchResult(0, 0)
     now: list[BatchTarget] = []
+    lookup = tables.lookup(stream)
 
     def step() -> int:
-        now[:] = [_target(tables, stream, shape)]
+        now[:] = [_target(tables, stream, lookup.load(), shape)]
         validate_files(files, batch.params, now[0].shape)
         return write(now[0], files, batch.params)
 
@@ -103,8 +104,9 @@ def write_with_retry(
     return BatchResult(rows, len(files))
 
 
-def _target(tables: TableService, stream: StreamId, shape: FivetranSchema) -> BatchTarget:
-    at = tables.described(stream.namespace or "", stream.name)
+def _target(
+    tables: TableService, stream: StreamId, at: ExistingTable | None, shape: FivetranSchema
+) -> BatchTarget:
     if at is None:
         raise TableError(
             f"Table {stream} does not exist, so no rows can be written to it. Fivetran creates it"
@@ -155,7 +157,7 @@ def _write_rows(
         rows = collapse_by_key(rows, shape, has_flags=has_flags)
     only_replaces = told.kinds == {FileKind.REPLACE}
     if only_replaces and not shape.keys:
-        append_rows(rows, at, tables.format)
-    elif not only_replaces or not fill(tables.spark, rows, at, tables.format):
+        append_rows(tables.spark, rows, at)
+    elif not only_replaces or not fill(tables.spark, rows, at):
         how = build_merge(at.ref, shape, told.kinds, has_flags=has_flags)
-        merge_rows(tables.spark, rows, how, tables.format)
+        merge_rows(tables.spark, rows, how, at)

@@ -75,7 +75,7 @@ def _write_versions(
     target: BatchTarget, rows: DataFrame, known: VersionedSchema, told: BatchStats
 ) -> None:
     if told.kinds <= {FileKind.EARLIEST_START, FileKind.REPLACE} and fill(
-        target.tables.spark, _build_versions(rows, known, told), target.at, target.tables.format
+        target.tables.spark, _build_versions(rows, known, told), target.at
     ):
         return
     with persisted(rows) as held:
@@ -97,7 +97,7 @@ def _merge(target: BatchTarget, rows: DataFrame, known: VersionedSchema, told: B
         versions = fill_unmodified(versions, table, known)
     found = build_steps(rows, versions, table, known)
     how = known.history.merge(at.ref, _get_actions(told))
-    merge_rows(spark, found, how, target.tables.format)
+    merge_rows(spark, found, how, at)
 
 
 def _get_actions(told: BatchStats) -> frozenset[str]:

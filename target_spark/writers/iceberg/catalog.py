@@ -21,7 +21,14 @@ from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table
 
-__all__ = ["DEFAULT_CATALOG", "IcebergTableRef", "catalog_table_exists", "load", "resolve_table"]
+__all__ = [
+    "DEFAULT_CATALOG",
+    "IcebergTableRef",
+    "catalog_table_exists",
+    "find_in_catalog",
+    "load",
+    "resolve_table",
+]
 
 DEFAULT_CATALOG = "target_spark"
 """Prefix of the names of target-spark's catalogs. Spark settings that begin with
@@ -82,6 +89,12 @@ def catalog_table_exists(spark: SparkSession, place: IcebergTableRef) -> bool:
 
 def load(spark: SparkSession, place: IcebergTableRef) -> Any:
     """Return Iceberg's Java object of a table, loaded from its catalog."""
+    catalog, named = find_in_catalog(spark, place)
+    return catalog.loadTable(named).table()
+
+
+def find_in_catalog(spark: SparkSession, place: IcebergTableRef) -> tuple[Any, Any]:
+    """Return the Java objects of a catalog and of a table's identifier in it."""
     known: Any = spark
     jvm = known._jvm  # noqa: SLF001
     catalogs = known._jsparkSession.sessionState().catalogManager()  # noqa: SLF001
@@ -89,7 +102,7 @@ def load(spark: SparkSession, place: IcebergTableRef) -> Any:
     for number, name in enumerate(place.database):
         database[number] = name
     named = jvm.org.apache.spark.sql.connector.catalog.Identifier.of(database, place.name)
-    return catalogs.catalog(place.catalog).loadTable(named).table()
+    return catalogs.catalog(place.catalog), named
 
 
 def _of_folder(spark: SparkSession, path: str) -> IcebergTableRef:

@@ -16,7 +16,7 @@ from target_spark.tables.model import PartitionField, TableLayout, Transform
 from target_spark.writers.sql import format_properties
 from target_spark.writers.table_properties import build_properties
 
-__all__ = ["build_layout_ddl", "build_sort_order", "describe_partition_mismatch", "get_partitions"]
+__all__ = ["build_layout_ddl", "build_sort_order", "describe_partition_mismatch"]
 
 _PARTED: Final = re.compile(r"^PARTITIONED BY \((.*)\)$", re.MULTILINE)
 
@@ -56,13 +56,13 @@ def describe_partition_mismatch(
     statement: str, layout: TableSchema, design: TableLayout
 ) -> str | None:
     """Return a table's partitioning, from its CREATE TABLE, if it differs from ``design``."""
-    parts = get_partitions(statement).replace("`", "")
+    parts = _get_partitions(statement).replace("`", "")
     if parts == ", ".join(_parts(layout, design.partition_by)).replace("`", ""):
         return None
     return f"partitioned by {parts}" if parts else "not partitioned"
 
 
-def get_partitions(statement: str) -> str:
+def _get_partitions(statement: str) -> str:
     """Return the partition list of a CREATE TABLE statement, or "" without partitions."""
     found = _PARTED.search(statement)
     return found[1] if found else ""

@@ -1,0 +1,66 @@
+"""Replacement of all rows and columns of an Iceberg table, exactly after the version that was read.
+
+Spark's REPLACE TABLE … AS SELECT replaces the newest version whatever it is: rows that another
+writer commits while it runs would be lost. Here Spark writes the files into the same staged table,
+and its metadata are committed with the version that was read as their base. If another commit has
+followed that version, Iceberg reports a conflict, and the table is unchanged. This needs the JVM of
+a local Spark session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from target_spark.errors import ConflictError
+from target_spark.tables.model import Table
+from target_spark.writers.iceberg.catalog import find_in_catalog, resolve_table
+
+__all__ = ["TableReplacement"]
+
+
+class TableReplacement:
+    """A version of a table, and the commit that replaces it."""
+
+    def __init__(self, spark: SparkSession, table: Table) -> None:
+        """Remember the current version; rows for `commit` must be read after this."""
+        self._spark: Any = spark
+        self._name = table.name
+        self._catalog, self._identifier = find_in_catalog(spark, resolve_table(spark, table))
+        self._table = self._catalog.loadTable(self._identifier)
+        self._operations = self._table.table().operations()
+        self._base = self._operations.current()
+
+    def commit(self, rows: DataFrame, properties: Mapping[str, str]) -> None:
+        """Replace all rows and columns by these; partitioning and other properties are kept.
+
+        The sort order of the table is lost. If the table has changed since the version that was
+        read, nothing is changed: a ConflictError or Iceberg's CommitFailedException is raised.
+        """
+        frame: Any = rows
+        jvm, session = self._spark._jvm, self._spark._jsparkSession  # noqa: SLF001
+        added = jvm.java.util.HashMap()
+        for name, value in properties.items():
+            added.put(name, value)
+        staged = self._catalog.stageReplace(
+            self._identifier,
+            frame._jdf.schema().asNullable(),  # noqa: SLF001
+            self._table.partitioning(),
+            added,
+        )
+        relation = jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation.create(
+            staged, jvm.scala.Option.apply(self._catalog), jvm.scala.Option.apply(self._identifier)
+        )
+        append = jvm.org.apache.spark.sql.catalyst.plans.logical.AppendData
+        no_options = getattr(append, "byName$default$3")()
+        plan = append.byName(relation, frame._jdf.logicalPlan(), no_options)  # noqa: SLF001
+        mode = getattr(session.sessionState(), "executePlan$default$2")()
+        session.sessionState().executePlan(plan, mode).assertCommandExecuted()
+        newest = self._catalog.loadTable(self._identifier).table().operations().current()
+        if newest.metadataFileLocation() != self._base.metadataFileLocation() or (
+            newest.uuid() != self._base.uuid()  # a Hadoop catalog uses the same names again
+        ):
+            raise ConflictError(f"Table {self._name} was changed while its rows were rewritten.")
+        self._operations.commit(self._base, staged.table().operations().current())
