@@ -19,6 +19,7 @@ import os
 import re
 import shutil
 import uuid
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -110,16 +111,33 @@ class CommitManifest:
         sync(folder)
 
 
+@dataclass
+class _TableState:
+    """State of one table during a run.
+
+    ``manifest`` is the one that was last read or written, once it ``was_read``; None if there was
+    none. ``sources`` are to be written with the next manifest. ``acknowledged`` and ``effect`` are
+    the metadata and the statistics of the run's last commit.
+    """
+
+    manifest: CommitManifest | None = None
+    was_read: bool = False
+    sources: Mapping[str, str] = field(default_factory=dict)
+    acknowledged: CommitMetadata | None = None
+    effect: CommitStats = field(default_factory=CommitStats)
+
+    def read(self, manifest: CommitManifest | None) -> None:
+        """Remember the manifest that the table has now."""
+        self.manifest, self.was_read = manifest, True
+
+
 class ParquetWriter:
     """Writer of Parquet folders; remembers the manifest that it last read or wrote in each."""
 
     keeps_batch = False
 
     def __init__(self) -> None:
-        self._opened: dict[str, CommitManifest | None] = {}
-        self._sources: dict[str, Mapping[str, str]] = {}
-        self._acknowledged: dict[str, CommitMetadata] = {}
-        self._effects: dict[str, CommitStats] = {}
+        self._tables: defaultdict[str, _TableState] = defaultdict(_TableState)
 
     def can_widen(self, _old: str, _new: str, /) -> bool:
         """Return False: a column's type cannot be changed in place."""
@@ -132,7 +150,8 @@ class ParquetWriter:
             TableError: there are files that target-spark did not write, or the table was removed.
         """
         folder = _folder(table)
-        manifest = self._opened[table.key] = self._read(table)
+        manifest = self._read(table)
+        self._tables[table.key].read(manifest)
         if manifest is None:
             _refuse_other_files(folder)
             return None
@@ -181,11 +200,12 @@ class ParquetWriter:
     def sources(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str]:
         """Return the `TableSchema.sources` stored in the manifest, with those not yet written."""
         manifest = CommitManifest.read(_folder(table)) or CommitManifest()
-        return {**manifest.sources, **self._sources.get(table.key, {})}
+        return {**manifest.sources, **self._tables[table.key].sources}
 
     def annotate(self, _spark: SparkSession, /, table: Table, layout: TableSchema) -> None:
         """Store the schema's sources with the next manifest; Parquet has no column comments."""
-        self._sources[table.key] = {**self._sources.get(table.key, {}), **layout.sources}
+        known = self._tables[table.key]
+        known.sources = {**known.sources, **layout.sources}
 
     def allow_nulls(self, _spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
         """Do nothing: all columns are nullable."""
@@ -205,8 +225,8 @@ class ParquetWriter:
             marker = self._next(manifest, commit, table)
             if not commit.same_batch(manifest.marker):
                 self._write(df, table, replace(manifest, marker=marker), rows)
-            self._acknowledged[table.key] = marker
-        return self._effects.get(table.key, CommitStats())
+            self._tables[table.key].acknowledged = marker
+        return self._tables[table.key].effect
 
     def upsert(
         self,
@@ -262,8 +282,8 @@ class ParquetWriter:
             if not commit.same_batch(manifest.marker):
                 self._write(df, table, CommitManifest(manifest.commit, marker), rows)
                 self._open(table)  # removes the files of the replaced rows
-            self._acknowledged[table.key] = marker
-        return self._effects.get(table.key, CommitStats())
+            self._tables[table.key].acknowledged = marker
+        return self._tables[table.key].effect
 
     def retire(
         self,
@@ -300,7 +320,7 @@ class ParquetWriter:
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
             self._seal(table, replace(manifest, marker=marker))
-            self._acknowledged[table.key] = marker
+            self._tables[table.key].acknowledged = marker
 
     def last_marker(self, _spark: SparkSession, /, table: Table) -> CommitMetadata | None:
         """Return the commit metadata in the manifest, or None if it has none."""
@@ -324,12 +344,13 @@ class ParquetWriter:
     def drop(self, spark: SparkSession, /, table: Table) -> None:
         """Remove the folder."""
         remove_folder(spark, str(_folder(table)))
-        self._opened.pop(table.key, None)
+        known = self._tables[table.key]
+        known.manifest, known.was_read = None, False
 
     def _next(
         self, manifest: CommitManifest, commit: CommitMetadata, table: Table
     ) -> CommitMetadata:
-        acknowledged = commit.same_batch(self._acknowledged.get(table.key))
+        acknowledged = commit.same_batch(self._tables[table.key].acknowledged)
         return next_marker(manifest.marker, commit, table, acknowledged=acknowledged)
 
     def _read(self, table: Table) -> CommitManifest | None:
@@ -339,7 +360,7 @@ class ParquetWriter:
             TableError: this run has seen a manifest, and it is gone.
         """
         found = CommitManifest.read(_folder(table))
-        if found is None and self._opened.get(table.key) is not None:
+        if found is None and self._tables[table.key].manifest is not None:
             raise table_removed_error(table)
         return found
 
@@ -356,8 +377,9 @@ class ParquetWriter:
         _remove_unfinished(folder)
         found = self._read(table)
         is_made = found is not None and commit is not None and commit.same_batch(found.marker)
-        is_known = found == self._opened.get(table.key, found)
-        self._opened[table.key] = found
+        known = self._tables[table.key]
+        is_known = not known.was_read or found == known.manifest
+        known.read(found)
         if not (is_made or is_known):
             raise ConflictError(f"Another run has written to table {table.name} at the same time.")
         manifest = found or CommitManifest()
@@ -378,7 +400,7 @@ class ParquetWriter:
         folder = _folder(table)
         # The name is random, because executors of a dead run may still write to theirs.
         staging = folder / _STAGING / uuid.uuid4().hex
-        before = self._opened[table.key] or CommitManifest()
+        before = self._tables[table.key].manifest or CommitManifest()
         df = _with_all_columns(df, before.schema)
         rows, count = counted(df, expected)
         rows.write.parquet(f"file://{staging}")
@@ -389,17 +411,18 @@ class ParquetWriter:
         types = {column.name: to_ddl(column.dataType) for column in df.schema.fields}
         schema = {**base.schema, **types}
         nbytes = sum((folder / name).stat().st_size for name in names)
-        self._effects[table.key] = CommitStats(inserted=written, files=len(names), nbytes=nbytes)
+        effect = CommitStats(inserted=written, files=len(names), nbytes=nbytes)
+        self._tables[table.key].effect = effect
         self._seal(table, CommitManifest(commit, base.marker, (*base.parts, *names), schema))
 
     def _seal(self, table: Table, manifest: CommitManifest) -> None:
-        before = self._opened[table.key] or CommitManifest()
-        sources = {**before.sources, **self._sources.get(table.key, {})}
+        before = self._tables[table.key].manifest or CommitManifest()
+        sources = {**before.sources, **self._tables[table.key].sources}
         manifest = replace(manifest, sources=sources)
-        if self._read(table) != self._opened[table.key]:  # this run holds the lock
+        if self._read(table) != self._tables[table.key].manifest:  # this run holds the lock
             raise replaced_meanwhile(table)
         manifest.write(_folder(table))
-        self._opened[table.key] = manifest
+        self._tables[table.key].read(manifest)
 
     @contextmanager
     def _committing(self, table: Table) -> Iterator[None]:
