@@ -1,9 +1,8 @@
 """Paginators: from the response of one page to the token of the next.
 
 - A paginator serves one stream and context. The stream reads ``current_value``, fetches the page
-  and
-  passes the response to ``advance``, until ``finished``. A page without records ends the pagination
-  without a call of ``advance``, unless ``continue_if_empty`` returns True.
+  and passes the response to ``advance``, until ``finished``. A page without records ends the
+  pagination without a call of ``advance``, unless ``continue_if_empty`` returns True.
 - Names, constructors and hooks are singer_sdk's.
 - A falsy token (None, an empty string, 0) is no token. A repeated token is an error.
 - Tokens may grant access to data, so errors show them only if they are plain numbers.

@@ -212,8 +212,7 @@ class Route:
         """Check a redirect and remove from ``following`` all that its origin must not receive.
 
         ``first`` is the request that started the chain of redirects. ``is_bare`` is True if an
-        earlier
-        redirect already removed the credentials.
+        earlier redirect already removed the credentials.
 
         Returns:
             True if ``following`` carries no credentials either.

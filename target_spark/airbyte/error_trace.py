@@ -1,10 +1,9 @@
 """The body of an ERROR trace for an error of the target.
 
 The message of a `TargetSparkError` is complete (the failure, its effect on the data, the remedy)
-and
-is shown to the user. Errors that the user can correct in settings or catalog are ``config_error``,
-transient ones ``transient_error``, all others ``system_error``. Secrets are removed from every
-text.
+and is shown to the user. Errors that the user can correct in settings or catalog are
+``config_error``, transient ones ``transient_error``, all others ``system_error``. Secrets are
+removed from every text.
 Source: the Airbyte protocol, section "AirbyteErrorTraceMessage".
 """
 

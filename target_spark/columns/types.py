@@ -1,8 +1,7 @@
 """Column types.
 
 Pure and immutable, without Spark. A type defines its DDL; `target_spark.frames` converts the
-values.
-A field of a struct is a `Column`, like a column of a table.
+values. A field of a struct is a `Column`, like a column of a table.
 
     ColumnType
     ├── Boolean

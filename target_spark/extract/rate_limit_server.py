@@ -141,8 +141,8 @@ class RateLimitServer:
         """Return the server for the executors of a Spark session; None for Spark Connect.
 
         It listens on the driver's address, on the port ``spark.tap.permits.port`` if that is set.
-        With
-        Spark Connect, the driver is on another machine, and executors cannot reach this process.
+        With Spark Connect, the driver is on another machine, and executors cannot reach this
+        process.
 
         Raises:
             RateLimitServerError: the port is invalid.

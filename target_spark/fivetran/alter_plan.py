@@ -1,8 +1,8 @@
 """Changes that an AlterTable request makes to a table.
 
 Pure functions. Columns match by Fivetran's names and keep their names in the table. A column that
-is
-not requested is kept, and is no longer a key; it is dropped only if Fivetran sets ``drop_columns``.
+is not requested is kept, and is no longer a key; it is dropped only if Fivetran sets
+``drop_columns``.
 Source: Fivetran's Partner SDK development guide, "AlterTable"; destination_sdk.proto.
 """
 

@@ -2,8 +2,7 @@
 
 A `TableService` is created for one call, with the session of its thread; the caller ensures that
 only one call at a time changes a table. A change is retried after transient errors, from the
-table's
-current state, so that an attempt whose response was lost is detected.
+table's current state, so that an attempt whose response was lost is detected.
 Source: Fivetran's Partner SDK development guide, "DescribeTable" to "Truncate".
 """
 
@@ -89,8 +88,7 @@ class TableService:
         """Change a table as requested; return descriptions of the changes, if any.
 
         Columns that are not requested are kept as columns that are not keys; with ``drops`` they
-        are
-        dropped.
+        are dropped.
 
         Raises:
             TableError: there is no such table; or a value would be lost, or the new key would not
@@ -108,10 +106,8 @@ class TableService:
         """Remove the rows synced before a time; return their number.
 
         ``synced`` names the column with the sync time; without ``before``, all rows are removed.
-        With
-        ``soft``, the rows are kept and the column of that name is set to true; it is added if the
-        table
-        does not have it. A table that does not exist has no rows.
+        With ``soft``, the rows are kept and the column of that name is set to true; it is added if
+        the table does not have it. A table that does not exist has no rows.
 
         Raises:
             TableError: one of the columns has the wrong type or is missing.

@@ -1,11 +1,11 @@
 """WriteBatch: rows that replace, update or delete rows of a table.
 
 All files are read completely before the one commit: a batch is applied completely or not at all,
-and
-a batch that is repeated because its response was lost changes nothing. An update or a deletion of a
-missing row has no effect. Rows for an empty table are appended without a merge; if another writer
-adds rows meanwhile, the batch is merged with them. If a key occurs twice in a batch, contrary to
-Fivetran's specification, all its rows are applied in the order of their kinds and files.
+and a batch that is repeated because its response was lost changes nothing. An update or a deletion
+of a missing row has no effect. Rows for an empty table are appended without a merge; if another
+writer adds rows meanwhile, the batch is merged with them. If a key occurs twice in a batch,
+contrary to Fivetran's specification, all its rows are applied in the order of their kinds and
+files.
 Source: Fivetran's Partner SDK development guide, "WriteBatchRequest" and "FAQ".
 """
 
@@ -60,8 +60,7 @@ def write_batch(
     """Write a batch to a table; return its number of rows and files.
 
     ``shape`` are the columns of the request. If it has no keys, the keys stored with the table are
-    used,
-    or else ``_fivetran_id``.
+    used, or else ``_fivetran_id``.
 
     Raises:
         TableError: there is no such table, or a column is missing or cannot hold its values.

@@ -1,8 +1,7 @@
 """WriteHistoryBatch: versions of rows that begin and end, in a table with history.
 
 A batch becomes one step per version and one commit; repeating it gives the same table. Its files
-are
-applied in the order of their kinds:
+are applied in the order of their kinds:
 
     earliest start  remove the versions that began then or later; end the active version one
                     millisecond before

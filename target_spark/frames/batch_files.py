@@ -2,20 +2,16 @@
 
 - A row becomes the same spool line as from a RECORD message, so conversions, quarantine and counts
   are the same for both. The lines are written and then read, because Spark's JSON reader keeps
-  every
-  digit only when it reads files.
+  every digit only when it reads files.
 - The order of rows is that of messages, then of the files in a manifest, then of the rows in a
-  file.
-  Spark reads the blocks of a file in parallel: a first pass counts the lines of each block, a
-  second
-  pass numbers them and checks that each line is where it was counted.
+  file. Spark reads the blocks of a file in parallel: a first pass counts the lines of each block, a
+  second pass numbers them and checks that each line is where it was counted.
 - A line that is not JSON, or has an unpaired surrogate, becomes a JSON string of itself, so that
   the reader quarantines it. NaN and infinities become null. A line that does not begin and end as
   an object is an error: the file is truncated or of another kind.
 - Parquet rows are written as JSON: timestamps as ISO 8601 in UTC (without a zone if the file has
   none), binary as base64. A string whose schema declares more than a string is parsed as JSON,
-  which
-  taps write for types that Parquet lacks; if it is not JSON, it remains a string.
+  which taps write for types that Parquet lacks; if it is not JSON, it remains a string.
 """
 
 from __future__ import annotations

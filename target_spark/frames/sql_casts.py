@@ -1,7 +1,6 @@
 r"""Conversions of scalars from the text that the JSON reader returned, in Spark SQL.
 
-Pure functions from SQL to SQL. The result is null if the text is not exactly a value of the type;
-a
+Pure functions from SQL to SQL. The result is null if the text is not exactly a value of the type; a
 caller must check separately if it was null before. Nothing is rounded, truncated or guessed: a
 pattern from the JSON grammar or RFC 3339 comes first, then a cast that can only be exact.
 

@@ -4,12 +4,10 @@ Pure functions of a schema, cached. Columns and fields are only named through `q
 plans for a schema:
 
 - fast: one expression per column, for the usual spellings. Any other value fails the job, so
-  nothing
-  is computed twice;
-- tolerant: all allowed spellings. Values of one type are converted together, as one array per
-  type, because Spark compiles each use of an expression and a wide table has thousands. Their
-  errors
-  are computed in the same way, as an array of errors per value.
+  nothing is computed twice;
+- tolerant: all allowed spellings. Values of one type are converted together, as one array per type,
+  because Spark compiles each use of an expression and a wide table has thousands. Their errors are
+  computed in the same way, as an array of errors per value.
 
 A schema with too many columns for one expression each uses arrays in both plans. Nested values with
 a separate column were read as text, and are converted from text in both.

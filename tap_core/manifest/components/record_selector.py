@@ -65,10 +65,8 @@ class RecordSelection(Protocol):
         """Yield the records.
 
         ``extracted`` is called for each record that the extractor finds, before the filter.
-        ``failed`` is
-        called for a record on which a template fails, and the record is skipped; without ``failed``
-        the
-        error is raised.
+        ``failed`` is called for a record on which a template fails, and the record is skipped;
+        without ``failed`` the error is raised.
 
         Raises:
             ManifestError: a template fails.

@@ -193,8 +193,7 @@ class AirbyteReader:
     """Converts the bytes of an Airbyte source to events.
 
     Call `feed` with each block of bytes and `close` at the end of the input, and consume every
-    event
-    of both; then `remarks` yields a summary of skipped lines and records.
+    event of both; then `remarks` yields a summary of skipped lines and records.
 
     Args:
         expected: The streams of the configured catalog.

@@ -185,9 +185,8 @@ def to_state_document(
     """Return the state document from which a tap resumes, as a deep copy.
 
     Streams that are read in full start without a state. The parent streams of a selected stream
-    that
-    restarts do too, because otherwise the children of older parent records would be missed. Shared
-    state is stored beside the bookmarks.
+    that restarts do too, because otherwise the children of older parent records would be missed.
+    Shared state is stored beside the bookmarks.
 
     Args:
         given: The parsed state file.

@@ -92,8 +92,7 @@ class RequestReceiver:
         """Receive and parse the request of a call; its memory is counted until the block ends.
 
         ``kind`` is the class of the message. A client that ends its stream without a message has
-        sent an
-        empty request. A call whose request does not arrive while others wait is cancelled.
+        sent an empty request. A call whose request does not arrive while others wait is cancelled.
 
         Raises:
             RequestTooLargeError: All calls together would hold too much memory.

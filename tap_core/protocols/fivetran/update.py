@@ -1,8 +1,7 @@
 """One Update call: a tap syncs in a separate thread while its responses are sent.
 
 - The tap is created for the call, because Update requires no Schema call before it. A missing
-  state,
-  an empty one and ``{}`` mean that nothing was synced.
+  state, an empty one and ``{}`` mean that nothing was synced.
 - Unselected streams are not read, and their state is unchanged.
 - The client may end the call at any time; the sync then stops at its next record, without effect
   on other calls. A sync's error is raised after all its responses, including a state, were sent.

@@ -133,8 +133,7 @@ class SingerReader:
     """Converts the bytes of a Singer stream to events.
 
     Call `feed` with each block of bytes and `close` at the end of the input, and consume every
-    event
-    of both.
+    event of both.
 
     Args:
         check: A check of each record; BATCH messages are then refused.

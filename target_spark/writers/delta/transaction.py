@@ -1,10 +1,10 @@
 """Transactions on a Delta table in a local folder, made by deltalake (delta-rs) without a JVM.
 
 They create a table, and commit Parquet files that Spark has written. For a small batch, planning
-and
-committing the same append in Spark's Delta takes longer than writing the batch. A table that needs
-more than files (partitions, clusters, constraints, column mapping, generated columns) is written by
-Spark. Invariant: a commit is made exactly after the version that was read, or not at all.
+and committing the same append in Spark's Delta takes longer than writing the batch. A table that
+needs more than files (partitions, clusters, constraints, column mapping, generated columns) is
+written by Spark. Invariant: a commit is made exactly after the version that was read, or not at
+all.
 Source: the Delta protocol, "Actions" and "Requirements for Writers".
 """
 

@@ -6,8 +6,7 @@
   that was read, and name files that exist and have the rows that were written.
 - In a local folder, rows that match no others are committed through deltalake
   (`target_spark.writers.delta.transaction`), everything else through Spark's Delta. Session
-  settings
-  pass transaction id and metadata to MERGE and ALTER, so each writer thread has a session.
+  settings pass transaction id and metadata to MERGE and ALTER, so each writer thread has a session.
 - Tables are created for the oldest possible reader version; type widening is enabled with the first
   column that widens. `target_spark.tables.identifiers` produces no names that need column mapping,
   so readers without it can read every table.
