@@ -1,9 +1,8 @@
 """Batch files as Fivetran writes them: CSV, compressed, each encrypted with its own key.
 
 Files are written as streams, and no plaintext is stored. Cells are strings or one of two marks
-(null,
-unmodified). As in Fivetran's writer, a cell is quoted if CSV requires it or if it is longer than 24
-characters; the null mark is never quoted. ZSTD frames do not declare their content size.
+(null, unmodified). As in Fivetran's writer, a cell is quoted if CSV requires it or if it is longer
+than 24 characters; the null mark is never quoted. ZSTD frames do not declare their content size.
 """
 
 from __future__ import annotations

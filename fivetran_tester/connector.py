@@ -1,8 +1,7 @@
 """Test of a connector: form, tests, schema, update, resume, interruption and selection.
 
 The connector is observed only through its rpcs. Each step prints what it observed and records
-faults
-in a `Findings` object; a fault that makes the next steps meaningless stops the test.
+faults in a `Findings` object; a fault that makes the next steps meaningless stops the test.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 The interface has no rpc that reads rows, so a destination is judged by its responses and by
 DescribeTable; users can inspect the tables. No rpc removes tables, so they remain, in schemas whose
 names start with ``fivetran_test_``. Files are written to a temporary folder, encrypted unless a
-step
-tests other forms.
+step tests other forms.
 """
 
 from __future__ import annotations

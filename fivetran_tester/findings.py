@@ -1,8 +1,7 @@
 """Findings of a test: the broken rules, by number, with their counts.
 
 Messages name tables, columns and rpcs but never values, so that the same fault in a thousand
-records
-is one finding. The rule numbers are those of docs/fivetran.md.
+records is one finding. The rule numbers are those of docs/fivetran.md.
 """
 
 from __future__ import annotations

@@ -100,8 +100,7 @@ def build_selection(tables: Mapping[Name, KnownTable], choice: TableSelection) -
     """Return a selection as the message that Fivetran sends.
 
     If ``takes_new`` is True, unselected tables and columns are listed as excluded. Otherwise they
-    are not
-    listed, because tables and columns that are not listed are not selected.
+    are not listed, because tables and columns that are not listed are not selected.
     """
     listed = [name for name in tables if choice.takes_new or name in choice.columns]
     chosen = {name: _table_selection(name, tables[name], choice) for name in listed}

@@ -2,8 +2,7 @@
 
 A row takes four bytes per column (a checksum of the value), so that large tables fit into memory
 and two models can be compared column by column. A row without a key is identified by all its
-values.
-Deleted rows are removed from the model.
+values. Deleted rows are removed from the model.
 """
 
 from __future__ import annotations

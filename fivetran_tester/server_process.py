@@ -2,9 +2,8 @@
 
 An environment variable makes the server listen on the loopback addresses of IPv4 and IPv6; a server
 that ignores the variable listens on its default. Each line of its standard output is checked
-against
-the rules of the log at once, and the last lines are kept for error messages. Standard error is that
-of the tester. Every process started here is also ended here.
+against the rules of the log at once, and the last lines are kept for error messages. Standard error
+is that of the tester. Every process started here is also ended here.
 """
 
 from __future__ import annotations

@@ -63,9 +63,8 @@ class SchemaEvent:
     """Schema of a stream, sent before its first rows and again when it changes.
 
     ``keys`` are the properties that identify a row; without keys, rows are only appended.
-    ``cursor``
-    is the replication key. A name among these may denote a value inside a property; ``nested`` then
-    holds its path.
+    ``cursor`` is the replication key. A name among these may denote a value inside a property;
+    ``nested`` then holds its path.
     """
 
     stream: StreamId
@@ -81,10 +80,8 @@ class Rows:
 
     ``rows`` holds encoded bodies (for the JSON protocols one JSON object each, without a newline).
     ``extracted_at`` is an ISO 8601 timestamp for the whole chunk, or one per row. ``version`` is
-    the
-    table version of the rows. ``meta`` is the source's metadata of each row, encoded as JSON; None
-    if
-    no row has any.
+    the table version of the rows. ``meta`` is the source's metadata of each row, encoded as JSON;
+    None if no row has any.
     """
 
     stream: StreamId
@@ -114,9 +111,8 @@ class SpooledRows:
     """Rows that other processes have written in the format of a loader's spool.
 
     ``paths`` are files or directories of files. ``count`` and ``nbytes`` are the number and the
-    size
-    of the rows. ``has_deletes`` is False only if no row can be a delete record. ``starts`` maps the
-    part number of a line to the input position of the first row of that part.
+    size of the rows. ``has_deletes`` is False only if no row can be a delete record. ``starts``
+    maps the part number of a line to the input position of the first row of that part.
     """
 
     stream: StreamId

@@ -320,8 +320,7 @@ class RetriableAPIError(RetriableSyncError):
         """Store the message and the response, whose headers the retry rules read.
 
         The response is a ``requests.Response``; it is typed ``Any`` so that this module does not
-        import
-        requests.
+        import requests.
         """
         super().__init__(message)
         self.response = response

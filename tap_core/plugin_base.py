@@ -453,8 +453,7 @@ class PluginBase(abc.ABC):
         """Handle a signal, unless it repeats the previous request.
 
         Ctrl-C reaches every process of a terminal, and an orchestrator among them then sends
-        SIGTERM to
-        each of its plugins: these two signals are one request to stop.
+        SIGTERM to each of its plugins: these two signals are one request to stop.
         """
         is_echo = self._signals_heeded == (signal.SIGINT,) and signum == signal.SIGTERM
         self._signals_heeded += (signum,)

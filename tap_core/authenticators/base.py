@@ -70,8 +70,7 @@ class APIAuthenticatorBase(AuthBase):
         """Record the tap and the stream that this authenticator works for.
 
         The stream calls this before it uses the authenticator. All authenticators of a tap share
-        its
-        replaced refresh tokens, and new tokens are written back to the tap's configuration.
+        its replaced refresh tokens, and new tokens are written back to the tap's configuration.
         """
         self._stream_name = getattr(stream, "name", None)
         if self._tap is None:

@@ -59,8 +59,7 @@ class RefreshTokens:
         """Write a new token to the tap's configuration file; if that fails, log a warning once.
 
         If the tap has a ``config_listener``, call it too, so that the process that started the tap
-        can
-        store the token.
+        can store the token.
         """
         listener = getattr(tap, "config_listener", None)
         if callable(listener):

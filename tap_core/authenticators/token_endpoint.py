@@ -65,8 +65,7 @@ class AccessTokenError(FatalAPIError, RuntimeError):
     """No access token could be obtained.
 
     ``status`` is the HTTP status, None without a response. ``error`` and ``description`` are
-    OAuth's
-    error fields, None if missing.
+    OAuth's error fields, None if missing.
     """
 
     def __init__(

@@ -60,8 +60,7 @@ class ConfigInput:
     """Merged files of the ``--config`` options, and whether the environment was requested.
 
     ``file`` is the file's path if all settings came from a single file, otherwise None. ``args``
-    are
-    the original option values.
+    are the original option values.
     """
 
     config: dict[str, Any] = field(default_factory=dict)

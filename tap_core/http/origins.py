@@ -170,9 +170,8 @@ class Route:
     """Origins that one request and its redirects may be sent to.
 
     ``is_home`` returns True for the origins that the credentials belong to. ``carries`` returns
-    True
-    if a request has credentials. ``setting`` is the name, for messages, of the setting in which an
-    author allows a host.
+    True if a request has credentials. ``setting`` is the name, for messages, of the setting in
+    which an author allows a host.
     """
 
     is_home: Callable[[Origin], bool]

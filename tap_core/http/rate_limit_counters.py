@@ -35,9 +35,8 @@ class RateLimits:
     """The limits of a budget: each pair in ``rates`` is (number of requests, period in seconds).
 
     ``even`` spaces the requests of its single rate evenly. ``fixed`` counts requests per fixed
-    window
-    and restarts at its end, as the source does. ``moving`` enforces each rate in any window of its
-    length.
+    window and restarts at its end, as the source does. ``moving`` enforces each rate in any window
+    of its length.
     """
 
     kind: LimitKind

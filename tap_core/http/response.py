@@ -128,8 +128,7 @@ class JSONResponse(requests.Response):
         """Decode the document and keep it for `parse_json`, which raises the same errors.
 
         The first match of the path ``noting`` is kept for `parse_first_document` if it is a string,
-        an
-        integer or absent, since the document's consumer may have changed the document by then.
+        an integer or absent, since the document's consumer may have changed the document by then.
         """
         if self._document is _UNREAD:
             self._document = _parse_body(self, secrets)

@@ -159,8 +159,7 @@ class ReadingTime:
 
     It is counted from one chunk of the body to the next and includes all processing of the rows.
     Waiting for a pipe takes no processor time. If the thread sent a request or read another
-    response
-    between two chunks, as for the child streams of a row, that interval is not counted.
+    response between two chunks, as for the child streams of a row, that interval is not counted.
     """
 
     def __init__(self, most: float | None, limit: float = 0.0) -> None:

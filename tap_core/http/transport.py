@@ -62,8 +62,7 @@ class ProxyCache:
     """Proxies from the environment variables, looked up once per host.
 
     requests reads all environment variables three times per request, which takes longer than
-    reading a
-    page. Sessions with their own proxies or class do their own lookup.
+    reading a page. Sessions with their own proxies or class do their own lookup.
     """
 
     def __init__(self) -> None:
@@ -176,8 +175,7 @@ class _Trip:
         """Send one request and read its response within the limits.
 
         The reading hook runs before the hooks of authors, and again after them for a response that
-        they
-        replaced.
+        they replaced.
         """
         check_https(request.url)
         arguments = self._proxies.arguments(self._session, request)

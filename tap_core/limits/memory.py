@@ -148,8 +148,7 @@ class RowBound:
     """Lines of text for a CSV reader, limited per row: a quoted cell may span many lines.
 
     The caller calls `next_row` after each row that it receives. The csv module's own limit on
-    cells,
-    131,072 characters for the whole process, is lifted.
+    cells, 131,072 characters for the whole process, is lifted.
     """
 
     def __init__(self, bound: Bound, lines: IO[str], separator: str = ",") -> None:

@@ -309,8 +309,7 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
         """Return the start and the end of the period to read.
 
         Slices that share a cursor all end where the first slice of the run ended. The shared state
-        never
-        passes that end, so later records would be read again by the next sync.
+        never passes that end, so later records would be read again by the next sync.
         """
         start, end = super()._edges(cursor)
         if not cursor.global_substream_cursor:
@@ -335,8 +334,7 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
         """True if the stream is selected, as far as that is known without its schema.
 
         The schema is not used because reading it may need requests to the API, and this property
-        may be
-        read on the way.
+        may be read on the way.
         """
         catalog = self._tap_input_catalog
         if self._metadata is None and (catalog is None or catalog.get_stream(self.name) is None):
@@ -491,8 +489,7 @@ class DeclarativeStreamBase(RESTStream[PageToken]):
         """Return a parent's position after the last sync of all children of its records.
 
         Several partition routers give None, so all parents are read in full, as in airbyte-cdk: a
-        parent
-        record that is not new may still form a new slice with another router's value.
+        parent record that is not new may still form a new slice with another router's value.
         """
         if len(self.retriever.routers) > 1:
             return None

@@ -106,8 +106,7 @@ class ExpiringToken:
     """A token that is made or requested on demand and cached until shortly before it expires.
 
     ``get`` returns a new token and the datetime of its expiry, or None if the expiry is unknown.
-    After
-    a 401 the stream renews the token if ``access_token`` still equals the refused one.
+    After a 401 the stream renews the token if ``access_token`` still equals the refused one.
     """
 
     def __init__(self, get: Callable[[], tuple[str, datetime | None]]) -> None:

@@ -421,8 +421,7 @@ class ManifestStream(CustomCursorStream):
         """Return the first page of a slice if the parent's record contains it, else None.
 
         The parent's record contains all its children, so it replaces the first page only while
-        there is
-        no bookmark.
+        there is no bookmark.
         """
         page = getattr(context, "extra_fields", {}).get(CHILD_RESPONSE)
         if page is None or self._scope.get("next_page_token"):
@@ -529,8 +528,7 @@ class ManifestStream(CustomCursorStream):
         """Parse JSON here, where the request of a truncated body is still retried.
 
         If the extractor reads the response itself, the body need not be JSON: then only its length
-        is
-        checked.
+        is checked.
         """
         if hasattr(self.retriever.record_selector.extractor, "whole"):
             if not self._puts_into_files:

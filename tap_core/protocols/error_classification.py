@@ -4,9 +4,9 @@
 - ``transient_error``: a retry may succeed.
 - ``system_error``: everything else.
 
-Errors of optional libraries are recognised by class name, so that no library is imported for
-it. An error that cannot be classified is judged by its cause.
-Source of the names: the Airbyte protocol, section "AirbyteErrorTraceMessage".
+Errors of optional libraries are recognised by class name, so that no library is imported for it. An
+error that cannot be classified is judged by its cause. Source of the names: the Airbyte protocol,
+section "AirbyteErrorTraceMessage".
 """
 
 from __future__ import annotations

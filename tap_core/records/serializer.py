@@ -280,8 +280,7 @@ def _layout_finder(
     """Return the function that finds, or computes, the layout of an order of keys.
 
     It returns None for records that need the slow path. The number of cached layouts is bounded,
-    for
-    sources with ever new orders of keys. With ``finite``, a number that JSON cannot represent
+    for sources with ever new orders of keys. With ``finite``, a number that JSON cannot represent
     needs conversion too (an encoder writes null for it anyway).
     """
     properties: dict[str, JsonSchema] = schema.get("properties") or {}

@@ -136,10 +136,8 @@ class StreamProperties:
         """Context keys that identify a bookmark, as a sequence of strings.
 
         None (the default) uses the whole context, so that each context has a bookmark. An empty
-        list
-        keeps a single bookmark for the stream. With any value but None the stream's state is
-        handled
-        as unsorted.
+        list keeps a single bookmark for the stream. With any value but None the stream's state is
+        handled as unsorted.
         """
         return self._state_partitioning_keys
 

@@ -2,9 +2,8 @@
 
 A state is emitted as the object that was received; only its ``destinationStats`` are added, also to
 states of unknown types. Commits store a JSON list of such objects, which every source accepts as
-its
-state. Source: the Airbyte protocol, section "State & Checkpointing", and the protocol's models for
-the statistics.
+its state. Source: the Airbyte protocol, section "State & Checkpointing", and the protocol's models
+for the statistics.
 """
 
 from __future__ import annotations

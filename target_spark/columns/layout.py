@@ -154,8 +154,7 @@ class TableSchema:
 
     With ``cut_timestamps``, date-times are truncated to microseconds. Strings of the properties
     ``filled`` must not be empty. With ``keeps_misfits``, a value that does not fit becomes null and
-    its
-    row is kept, unless the row has no usable key or deletion time.
+    its row is kept, unless the row has no usable key or deletion time.
     """
 
     columns: tuple[Column, ...]
@@ -175,8 +174,7 @@ class TableSchema:
         """The columns and fields whose name differs from their property's name, and the property.
 
         The key is a quoted path, with ``element`` for the items of an array. Names that differ only
-        in
-        case are not included.
+        in case are not included.
         """
         return dict(_renamed(self.columns))
 
@@ -217,9 +215,8 @@ class SchemaChange:
     """One change of a table: a new column or field, or a wider type.
 
     ``path`` is the path of the column or field (the items of an array are called ``element``),
-    ``ddl``
-    its new type. ``instead_of`` names the existing column that could not take the values and is not
-    changed. ``comment`` is the comment of a new column.
+    ``ddl`` its new type. ``instead_of`` names the existing column that could not take the values
+    and is not changed. ``comment`` is the comment of a new column.
     """
 
     kind: Literal["add", "widen"]

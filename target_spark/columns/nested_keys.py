@@ -3,8 +3,7 @@
 Pure functions. The property is unchanged, and the additional column has the type that the schema
 declares at the end of the path. Its name has `_` between the parts, since Iceberg reads a name with
 a dot as the nested field. A path leads only through objects, each of which declares the next part:
-a
-list has no single value, and an undeclared value has no type by which it could be compared.
+a list has no single value, and an undeclared value has no type by which it could be compared.
 """
 
 from __future__ import annotations

@@ -223,8 +223,7 @@ class Column:
     """A column of a table or a field of a struct, and the source of its values.
 
     ``source`` is the name in the record, ``name`` the name in the table. With a ``path``, the value
-    is
-    nested in a property at this path, and ``source`` is a unique name for it.
+    is nested in a property at this path, and ``source`` is a unique name for it.
     """
 
     source: str

@@ -96,8 +96,7 @@ async def serve_connections(listener: socket.socket) -> AsyncIterator[socket.soc
     """Yield each accepted connection, one per turn of the event loop, so that others are served.
 
     If the process has no file descriptors left, one warning is logged and the next attempt follows
-    a
-    second later; connections wait in the kernel meanwhile.
+    a second later; connections wait in the kernel meanwhile.
     """
     loop = asyncio.get_running_loop()
     has_warned = False

@@ -1,8 +1,7 @@
 """Division of a stream into Spark partitions, and conversion of a partition to record batches.
 
-This module does not import pyspark. The contexts of a stream are found on the driver with the
-tap's sync engine, which hands the contexts over instead of reading them; the parents' records that
-it
+This module does not import pyspark. The contexts of a stream are found on the driver with the tap's
+sync engine, which hands the contexts over instead of reading them; the parents' records that it
 reads are dropped. A worker reads a context completely into an unnamed temporary file before it
 yields a row, so that it can retry without duplicates. Error messages name the context and contain
 no secrets of the settings.

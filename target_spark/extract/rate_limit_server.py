@@ -2,9 +2,8 @@
 
 The driver counts the requests; executors ask it for a slot. The server never blocks: it responds at
 once with the time to wait. It serves only clients that know the run's key, and messages contain
-only
-numbers and names of limits, never Python objects. If workers cannot reach the driver, each gets a
-static share instead: every n-th time slot.
+only numbers and names of limits, never Python objects. If workers cannot reach the driver, each
+gets a static share instead: every n-th time slot.
 """
 
 from __future__ import annotations
@@ -375,8 +374,7 @@ class StaticShare:
 
     Time is divided into slots of the length that the rate allows, equal on all machines. Every
     ``of``-th slot, starting at ``number``, belongs to this part. The job stays within its limits,
-    but a
-    part that runs alone is slower than necessary.
+    but a part that runs alone is slower than necessary.
     """
 
     number: int

@@ -56,8 +56,7 @@ class ReadOptions:
     """Options for reading one stream of a tap.
 
     ``stream`` is the tap's name of the stream, ``name`` the name of its output: stream maps may
-    change
-    it. With ``nulls``, a value that does not fit is null.
+    change it. With ``nulls``, a value that does not fit is null.
     """
 
     source: TapSpec

@@ -2,8 +2,7 @@
 
 Pure functions, slow and complete; faster conversions must give the same results. The text of a
 string is its content without quotes, the text of any other value is its JSON. The rules are those
-of
-`target_spark.frames.sql_casts`, which converts rows for tables: nothing is rounded, truncated or
+of `target_spark.frames.sql_casts`, which converts rows for tables: nothing is rounded, truncated or
 guessed, and a text that is not a value of its type is an error.
 """
 

@@ -3,9 +3,9 @@
 Partitions that are synced together are one Spark job, whose results are written to one folder with
 Spark's commit protocol: output of lost workers is ignored, and retried tasks count once. If the
 workers can write to the driver's folder, they write their rows directly, and only files that
-results
-name become visible to readers; otherwise the rows are sent with the results. Nothing goes to the
-loader before the job has succeeded. The job runs in a thread, so that a signal can cancel it.
+results name become visible to readers; otherwise the rows are sent with the results. Nothing goes
+to the loader before the job has succeeded. The job runs in a thread, so that a signal can cancel
+it.
 """
 
 from __future__ import annotations

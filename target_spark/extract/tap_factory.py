@@ -31,8 +31,7 @@ class TapSpec:
     """A tap by its class name (``tap_x.tap:TapX``), with its settings and catalog.
 
     ``id`` is new for each run: a cached tap is used only within its run. ``permits`` is the
-    location of
-    the job's request counters; None counts each process separately.
+    location of the job's request counters; None counts each process separately.
     """
 
     id: str

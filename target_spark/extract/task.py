@@ -41,8 +41,8 @@ class PartResult:
     """Result of a partition: its `WorkResult`, and statistics of its rows.
 
     ``file`` is the name of its task's files, ``nbytes`` the bytes of lines by stream, ``deletes``
-    the
-    streams that may have delete records, ``described`` the schemas that differ from the driver's.
+    the streams that may have delete records, ``described`` the schemas that differ from the
+    driver's.
     """
 
     result: WorkResult
@@ -67,10 +67,8 @@ class SparkTask:
     """The partitions of one job, and the function that reads them in a worker.
 
     ``streams`` are the output streams with their schemas, in the order of their numbers; ``first``
-    is the
-    number of the first partition within the run. Rows are written to ``folder`` if the driver has
-    it
-    too. Calling the task takes batches of partition numbers.
+    is the number of the first partition within the run. Rows are written to ``folder`` if the
+    driver has it too. Calling the task takes batches of partition numbers.
     """
 
     source: TapSpec

@@ -52,10 +52,8 @@ def read_files(
     """Return the rows of files as a DataFrame with one partition per file.
 
     It has the columns by their names in the table; if there are update files, a flag per column
-    that is
-    not a key (`unmodified_flag`), true if the row does not change the value; `OP`; and `ORDINAL`,
-    which
-    is unique and increases from file to file.
+    that is not a key (`unmodified_flag`), true if the row does not change the value; `OP`; and
+    `ORDINAL`, which is unique and increases from file to file.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 

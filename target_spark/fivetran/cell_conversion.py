@@ -142,8 +142,7 @@ def _are_plain(texts: Any, precision: int, scale: int) -> bool:
     """Return True if Arrow reads these decimals exactly or refuses them.
 
     Arrow silently misreads numbers with an exponent, with more digits than it can hold, or with
-    more
-    digits before the point than the column has.
+    more digits before the point than the column has.
     """
     if _some_have(texts, "e") or _some_have(texts, "E"):
         return False

@@ -2,9 +2,8 @@
 
 The content of a file is never written to disk unencrypted, and only a few blocks of a file are in
 memory. Errors name the file by its last path component, the fault and its likely cause; they
-contain
-neither content of the file nor its key. Source: Fivetran's Partner SDK development guide, "Batch
-files", "Encryption" and "Security".
+contain neither content of the file nor its key. Source: Fivetran's Partner SDK development guide,
+"Batch files", "Encryption" and "Security".
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ def get_reading_lock() -> AbstractContextManager[object]:
     """Return a lock with which one call at a time reads files in the server process.
 
     It limits the memory of all calls together: a decompressor may take 128 MB, and a row several
-    times
-    64 MB. Spark's workers are separate processes and do not use it.
+    times 64 MB. Spark's workers are separate processes and do not use it.
     """
     return _READING
 

@@ -2,9 +2,8 @@
 
 Input and output are DataFrames; the result has at most one step per version
 (`target_spark.writers.history_merge`). A version is identified by its row's keys and its start
-time,
-which are never null. Versions of a row are ordered by their start time, independently of their
-files. Source: Fivetran's Partner SDK, "How to handle history mode batch files".
+time, which are never null. Versions of a row are ordered by their start time, independently of
+their files. Source: Fivetran's Partner SDK, "How to handle history mode batch files".
 """
 
 from __future__ import annotations

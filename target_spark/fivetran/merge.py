@@ -2,8 +2,7 @@
 
 `target_spark.fivetran.batch_frame` makes the DataFrame of rows, with their kind (`OP`), their
 position (`ORDINAL`) and flags of unmodified values. A batch changes a table in one MERGE, so that
-it
-is applied completely or not at all, and repeating it changes nothing. No value is rounded or
+it is applied completely or not at all, and repeating it changes nothing. No value is rounded or
 truncated for a column of another type: nothing is written then. Data that Spark stores on disk
 meanwhile are encrypted by its session.
 """

@@ -123,8 +123,7 @@ class _Part:
     """Reader of the rows of one file, whose header has ``names``.
 
     ``flagged`` are its columns with a flag; ``unmodified`` is the text of an unmodified cell, or
-    empty if
-    the file has none.
+    empty if the file has none.
     """
 
     kind: FileKind

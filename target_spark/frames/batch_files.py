@@ -76,9 +76,8 @@ class BatchFileFrame:
     """Spool lines made of files: their folders ``paths``, and their number ``rows``.
 
     ``moves`` has, for each BATCH message (by its ordinal), the offset that its rows add to the
-    ordinals
-    of all later messages. ``mended`` counts the rows in which NaN or an infinity became null. With
-    ``has_deletes`` some rows may be delete records.
+    ordinals of all later messages. ``mended`` counts the rows in which NaN or an infinity became
+    null. With ``has_deletes`` some rows may be delete records.
     """
 
     paths: tuple[str, ...]
@@ -93,8 +92,7 @@ class _Part:
     """A block of a file; its lines are numbered from ``first``.
 
     ``places`` counts all lines, ``rows`` those that are not blank. ``broken`` is the number of the
-    first
-    line that is not an object.
+    first line that is not an object.
     """
 
     file: str
@@ -119,8 +117,7 @@ class _Scan:
     """Files that are read together, each once, and their blocks.
 
     ``numbers`` are the positions of each file among all files of the messages. ``lines`` has the
-    columns
-    ``file``, ``block``, ``id`` and ``value``, the record.
+    columns ``file``, ``block``, ``id`` and ``value``, the record.
     """
 
     numbers: _Numbers

@@ -67,10 +67,8 @@ class ErrorColumns(NamedTuple):
     """SQL that finds the errors of a line that was parsed.
 
     ``together`` are expressions to compute first. ``any`` is true for a line that does not fit,
-    else
-    false; ``reasons`` is an array of texts. ``changes`` is a JSON list of the values that became
-    null in
-    a line that is kept, or None if the schema keeps no such lines.
+    else false; ``reasons`` is an array of texts. ``changes`` is a JSON list of the values that
+    became null in a line that is kept, or None if the schema keeps no such lines.
     """
 
     together: tuple[str, ...]

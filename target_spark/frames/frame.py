@@ -58,8 +58,7 @@ class BatchMetadata:
 
     ``received_at`` is also the extraction time of messages without one. ``sync_started_at`` is in
     milliseconds since 1970 and orders the runs. ``sync_id`` is Airbyte's id of the sync. ``starts``
-    are
-    the first ordinals of parts whose lines have the number of their part instead.
+    are the first ordinals of parts whose lines have the number of their part instead.
     """
 
     received_at: datetime
@@ -111,8 +110,7 @@ class SpoolFrame:
         """All lines: the columns that the target fills, the ordinal, and ``reasons``.
 
         ``reasons`` is null in a good row. In a bad row it lists the errors of its values, and may
-        be empty
-        if the JSON reader refused the line. Values with errors are null.
+        be empty if the JSON reader refused the line. Values with errors are null.
         """
         faults = build_error_columns(self._layout)
         return self._exact().selectExpr(
@@ -125,10 +123,8 @@ class SpoolFrame:
         """Return the columns that the target fills, in table order, then the ordinal.
 
         With ``strict``, the job fails with `BAD_ROWS_MARKER` at the first line that does not fit or
-        has an
-        unusual spelling; otherwise lines that do not fit are left out. `counts` refers to the first
-        action
-        on the latest result.
+        has an unusual spelling; otherwise lines that do not fit are left out. `counts` refers to
+        the first action on the latest result.
         """
         if strict:
             plan = fast_plan(self._layout)
@@ -174,8 +170,7 @@ class SpoolFrame:
         """Return the lines that do not fit.
 
         The columns are ``raw`` (the record, byte by byte), ``reasons``, ``ordinal``,
-        ``extracted_at`` and
-        ``version``.
+        ``extracted_at`` and ``version``.
         """
         faults = build_error_columns(self._layout)
         faulty = (

@@ -6,8 +6,7 @@ if the text has another spelling (in quotes, or ``1.0`` for 1), or an infinity: 
 the usual spellings, and takes a third less time than text. Its options are defined only here.
 
 A spool line is ``{"n":ordinal,"t":time,"v":version,"r":record}``, with ``"m"`` (the source's meta
-of
-the row) before the record if there is any. The record is parsed inside one struct, so that Spark
+of the row) before the record if there is any. The record is parsed inside one struct, so that Spark
 parses either all of it or nothing, and the column for corrupt lines is outside of it, so that no
 property can have its name.
 """
@@ -85,8 +84,7 @@ def read_lines(
     """Return the spool lines, with their records parsed as the type ``record``.
 
     The columns are ``n``, ``t``, ``v``, with ``meta`` also ``m``, then ``r`` and ``_corrupt``,
-    which
-    holds a line that could not be parsed and is null otherwise.
+    which holds a line that could not be parsed and is null otherwise.
     """
     said = "`m` STRING, " if meta else ""
     schema = f"`n` BIGINT, `t` STRING, `v` BIGINT, {said}`_corrupt` STRING, `r` {record}"

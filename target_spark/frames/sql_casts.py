@@ -102,8 +102,7 @@ def fast_cast(value: str, type_: ColumnType, *, cut: bool = False) -> str:
     """Return the SQL that converts the usual spellings of a type; null for all others.
 
     It is a quarter of the SQL of `exact_cast`, which may convert a text for which this is null.
-    Integers
-    and doubles must have been parsed as numbers.
+    Integers and doubles must have been parsed as numbers.
     """
     if isinstance(type_, Integer):
         return value if type_.bits == _READ_BITS else _cast(value, type_)

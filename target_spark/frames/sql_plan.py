@@ -82,8 +82,7 @@ class SelectPlan:
     """SQL expressions that make rows of lines.
 
     ``together`` are expressions to compute first; ``values`` are the columns of the table, in
-    order, and
-    may use them. Columns that the target does not fill are left out.
+    order, and may use them. Columns that the target does not fill are left out.
     """
 
     together: tuple[str, ...]
@@ -143,8 +142,7 @@ def find_corrupted_keys(layout: TableSchema) -> dict[str, str]:
     """Return, by key, the condition that the parsed key differs from the record's text.
 
     The reader turns an unpaired surrogate into a question mark in a record read as text; it refuses
-    the
-    record otherwise.
+    the record otherwise.
     """
     if not layout.keeps_whole:
         return {}

@@ -86,12 +86,9 @@ class VersionDelete:
     """Deletion of the rows whose table version is not ``version``, null included.
 
     The target does this for an ACTIVATE_VERSION message. The rows are removed. If ``deleted`` names
-    a
-    column, the rows are kept, and those without a deletion time get the time ``at`` in it. In a
-    table
-    with ``history``, the current versions end and no row is removed. ``column`` holds the table
-    version
-    of a row.
+    a column, the rows are kept, and those without a deletion time get the time ``at`` in it. In a
+    table with ``history``, the current versions end and no row is removed. ``column`` holds the
+    table version of a row.
     """
 
     version: int
@@ -134,8 +131,7 @@ class Writer(Protocol):
         """Create an empty table.
 
         With ``has_rows``, the next call writes rows of this schema, and a format whose first write
-        creates
-        the table may do nothing here.
+        creates the table may do nothing here.
         """
         ...
 
@@ -360,8 +356,7 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the newest row of each key, without the column ``keys.order``.
 
     If the newest row is a delete record, return the newest full row of the batch with the deletion
-    time
-    set. With ``keys.deleted`` the column `DELETE_ONLY_COLUMN` is added.
+    time set. With ``keys.deleted`` the column `DELETE_ONLY_COLUMN` is added.
     """
     order = _order(keys)
     newest_first = [each.desc() for each in order]  # null is lower than anything

@@ -37,8 +37,7 @@ class Merge:
     """A MERGE of a batch into the table ``target``, with the condition ``on``.
 
     The first clause of ``matched`` whose condition holds applies. A row without a match is inserted
-    with
-    the columns ``inserted``, if there are any and ``inserted_when`` holds.
+    with the columns ``inserted``, if there are any and ``inserted_when`` holds.
     """
 
     target: str

@@ -227,8 +227,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     """Authenticator that refreshes OAuth 2.0 access tokens (RFC 6749, section 6).
 
     Its overridable methods are airbyte-cdk's. Refresh tokens that the server rotates are not
-    written
-    back; the manifest's own OAuthAuthenticator does that.
+    written back; the manifest's own OAuthAuthenticator does that.
     """
 
     config: Mapping[str, Any]

@@ -229,8 +229,7 @@ class HTTPAPIBudget:
         """Lower the remaining allowance according to the rate limit headers of a response.
 
         A response without a remaining count, but with one of `status_codes_for_ratelimit_hit`,
-        means
-        that no requests are left.
+        means that no requests are left.
         """
         found = self._find_policy(request)
         if found is not None:

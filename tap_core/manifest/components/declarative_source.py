@@ -60,8 +60,7 @@ class DeclarativeStream:
         """Return the names that only this component's templates may use: ``stream_state``.
 
         It is available with a custom cursor only, since no other state has a format that a
-        connector's
-        templates know.
+        connector's templates know.
         """
         own = node.get("incremental_sync")
         is_own = isinstance(own, Mapping) and own.get("type") == CustomIncrementalSync.__name__

@@ -75,8 +75,7 @@ def load_schema(
     """Return the schema of the loaders; if several define a property, the first one wins.
 
     Without a loader, return the schema in the file ``<stream name>.json`` in ``folder``, or an
-    empty
-    schema if there is no such file.
+    empty schema if there is no such file.
     """
     if loaders is None:
         found = _find_file(folder, f"./{stream.name}.json") if folder else None

@@ -292,8 +292,7 @@ def _flat(record: Record, *, into_lists: bool) -> dict[str, Any]:
     """Return the scalar values of a record by name.
 
     The last field is processed first. A name that is taken, and every name after a non-empty list
-    was
-    opened, is prefixed with the name of its parent.
+    was opened, is prefixed with the name of its parent.
     """
     flat: dict[str, Any] = {}
     waiting: list[tuple[str, Any]] = [("_", record)]

@@ -55,8 +55,7 @@ class SourceCommand:
         """Run the command and end the process with its exit code or by the received signal.
 
         With ``standalone_mode=False``, as in click, the exit code is returned instead; for a signal
-        it
-        is the negative signal number.
+        it is the negative signal number.
         """
         argv = list(sys.argv[1:] if args is None else args)
         if {"--help", "-h"}.intersection(argv):

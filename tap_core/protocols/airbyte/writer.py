@@ -3,8 +3,8 @@
 A chunk of rows is one write of row bodies between constant bytes; ``emitted_at`` is the extraction
 time in milliseconds, computed once per chunk. Only streams of the catalog are written, under their
 name and namespace in the catalog. A stream is STARTED before its other messages, RUNNING at its
-first record, and ends with COMPLETE or INCOMPLETE.
-Source of the message formats: the Airbyte protocol, section "Messages".
+first record, and ends with COMPLETE or INCOMPLETE. Source of the message formats: the Airbyte
+protocol, section "Messages".
 """
 
 from __future__ import annotations

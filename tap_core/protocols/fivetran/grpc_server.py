@@ -66,9 +66,8 @@ class Handler:
     """Handler of one rpc.
 
     ``answer`` returns the response; for a streaming rpc, an iterable of responses or of their
-    bytes.
-    ``task`` returns the response that carries an error message as a Task (the last response of a
-    stream); without it, the message becomes the status of the call.
+    bytes. ``task`` returns the response that carries an error message as a Task (the last response
+    of a stream); without it, the message becomes the status of the call.
     """
 
     answer: Callable[[Any, RpcCall], Any]

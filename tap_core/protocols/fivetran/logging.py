@@ -78,8 +78,7 @@ class JsonLogHandler:
     """The log of one server.
 
     ``origin`` is ``sdk_connector`` or ``sdk_destination``; ``scrub`` removes from every text what
-    must
-    not be logged.
+    must not be logged.
     """
 
     def __init__(self, origin: str, scrub: Callable[[str], str] = str) -> None:

@@ -28,8 +28,7 @@ class FlattenedSchema:
     """An object schema: its properties, its required properties, and its conditional parts.
 
     ``branches`` are the alternatives of a union, ``rules`` are schemas with an ``if``;
-    ``dependents``
-    maps a property to the properties that it requires.
+    ``dependents`` maps a property to the properties that it requires.
     """
 
     properties: Mapping[str, Schema]

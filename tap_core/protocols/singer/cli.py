@@ -183,8 +183,7 @@ class SingerCommand(TyperCommand):
     """A command whose flags are all switches or plain strings.
 
     typer converts flag values with pydantic, whose import takes longer than a whole discovery.
-    These
-    flags need no conversion, so this class parses them without pydantic.
+    These flags need no conversion, so this class parses them without pydantic.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -87,9 +87,8 @@ class SingerWriter:
         """Return the RECORD lines of a chunk: the bodies of its rows between constant bytes.
 
         The lines are built with one join. Each further copy of a chunk would cost more than all
-        other
-        steps, because memory of that size is requested from the operating system and returned to
-        it.
+        other steps, because memory of that size is requested from the operating system and returned
+        to it.
         """
         if not event.rows:
             return b""

@@ -1,11 +1,10 @@
 """Parquet files of a Delta table in a local folder: written by Spark, checked and synced to disk.
 
 Files of other writers are never removed. Spark writes a batch to a hidden staging folder named
-after
-the job, and its files are moved to the table's folder before the commit that names them. The next
-run of the same job, which holds the job's lock, removes the staging folders of killed runs. Files
-that were moved but never committed are removed by VACUUM only, because a commit whose response was
-lost may name them. Source: the Delta protocol, "Add File and Remove File".
+after the job, and its files are moved to the table's folder before the commit that names them. The
+next run of the same job, which holds the job's lock, removes the staging folders of killed runs.
+Files that were moved but never committed are removed by VACUUM only, because a commit whose
+response was lost may name them. Source: the Delta protocol, "Add File and Remove File".
 """
 
 from __future__ import annotations

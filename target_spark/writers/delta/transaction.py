@@ -145,8 +145,7 @@ def commit_files(
     """Commit files (possibly none) after a snapshot, with commit metadata and transaction id.
 
     Return False if another writer has committed that version. After an error the commit may have
-    been
-    made.
+    been made.
     """
     from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import CommitFailedError

@@ -436,8 +436,8 @@ class DeltaWriter:
         """Yield the commit metadata to write, and check the commit that the block makes.
 
         Yield None if the table has the batch already: the response to its commit was lost. ``rows``
-        is the
-        number of rows that the commit adds, ``source`` the number that its MERGE reads, if known.
+        is the number of rows that the commit adds, ``source`` the number that its MERGE reads, if
+        known.
         """
         self._check_same(spark, table)
         known = self._tables[table.key]

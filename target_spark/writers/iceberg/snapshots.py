@@ -238,8 +238,7 @@ def parse_summary(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
     """Return the statistics of a commit from its summary.
 
     A MERGE rewrites the unchanged rows of the files that it changes. Spark 4.1 counts them
-    separately;
-    before Spark 4.1 only the growth of the table is known.
+    separately; before Spark 4.1 only the growth of the table is known.
     """
     added, removed = _number(snapshot, "added-records"), _number(snapshot, "deleted-records")
     updated = 0

@@ -116,12 +116,9 @@ class _TableState:
     """State of one table during a run.
 
     ``uuid`` is the Iceberg uuid at first sight. ``newest`` is the newest commit metadata, once it
-    was
-    ``looked_for``. ``snapshot`` is the id of the run's last commit. An unknown ``is_empty`` is
-    None.
-    ``empty_at`` is the snapshot without rows; without a snapshot it is None. ``is_unsure`` is True
-    if a
-    commit that failed may still be made.
+    was ``looked_for``. ``snapshot`` is the id of the run's last commit. An unknown ``is_empty`` is
+    None. ``empty_at`` is the snapshot without rows; without a snapshot it is None. ``is_unsure`` is
+    True if a commit that failed may still be made.
     """
 
     uuid: str | None = None
@@ -422,8 +419,7 @@ class IcebergWriter:
         """Write a batch unless the table has it already, and check the resulting snapshot.
 
         ``rows`` is the number of rows that the commit adds, ``source`` the number of rows of which
-        its
-        MERGE inserts or updates one each, if they are known.
+        its MERGE inserts or updates one each, if they are known.
         """
         self._check_same(spark, table)
         known = self._tables[table.key]
@@ -641,8 +637,7 @@ def insert_first(rows: DataFrameWriterV2, empty_at: int | None) -> None:
     """Append the first rows of a table that was empty in the snapshot ``empty_at``, if any.
 
     An overwrite of no rows is an append that Iceberg validates: it conflicts with files that were
-    added
-    after that snapshot, or with any file if there is no such snapshot.
+    added after that snapshot, or with any file if there is no such snapshot.
     """
     options = {"isolation-level": "serializable", **FANOUT_OPTIONS}
     if empty_at is not None:
