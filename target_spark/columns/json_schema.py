@@ -218,7 +218,7 @@ def _string(schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 
 def _common(types: Sequence[ColumnType]) -> ColumnType:
-    """Return the one type that takes the values of all types, or text."""
+    """Return a type for the values of all given types; text if there is no other."""
     distinct = set(types)
     if len(distinct) == 1:
         return distinct.pop()

@@ -80,7 +80,7 @@ def _leaf(
 
 
 def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
-    """Return the properties that an object on the path declares."""
+    """Return the properties that the object at position ``at`` of a path declares."""
     variants = list(split_variants(schema))
     place = ".".join(path[:at])
     kinds = {kind for kind, _ in variants}

@@ -90,7 +90,10 @@ def count_integer_digits(type_: Integer | Decimal) -> int:
 
 
 def _sized(whole: int | None, places: int, options: ColumnOptions) -> ColumnType:
-    """Return a 38-digit decimal with this scale, or the configured type if it is too wide."""
+    """Return a decimal of 38 digits with ``places`` decimal places.
+
+    If ``whole`` digits do not fit before them, return the type that the options configure for that.
+    """
     wanted = MIN_INTEGER_DIGITS if whole is None else whole
     if wanted + places <= MAX_DIGITS:
         return Decimal(MAX_DIGITS, places)

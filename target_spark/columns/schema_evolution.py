@@ -49,7 +49,7 @@ _LIMITED = re.compile(r"(var)?char\(\d+\)")
 
 
 def any_widening(_old: str, _new: str) -> bool:
-    """Return True: allow each lossless widening, as Delta Lake does."""
+    """Return True: the format allows each lossless widening, as Delta Lake does."""
     return True
 
 
@@ -93,7 +93,7 @@ def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _homes(columns: Iterable[Column]) -> dict[_Path, _Path]:
-    """Return the path in the table for each path in the record."""
+    """Return the path in the table by the path of the property in the record."""
     homes: dict[_Path, _Path] = {}
     for column in columns:
         if not column.is_fed:
@@ -122,7 +122,10 @@ def _merged(
 
 
 def _without_whole(columns: Iterable[Column], keys: Collection[str]) -> tuple[Column, ...]:
-    """Stop writing the whole record to a column once a property that is not a key has a column."""
+    """Return the columns without a source for the whole record.
+
+    A table has that source only as long as the schema declares nothing but keys.
+    """
     known = tuple(columns)
     if not any(
         column.feed is ColumnSource.PROPERTY and column.source not in keys for column in known
@@ -135,7 +138,10 @@ def _without_whole(columns: Iterable[Column], keys: Collection[str]) -> tuple[Co
 
 
 def _settled(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Set columns without a source to EMPTIED if their values moved, else to NOTHING."""
+    """Return the columns, each with the reason why it has no source, if it has none.
+
+    The reason is EMPTIED if its values now go to another column, else NOTHING.
+    """
     known = tuple(columns)
     elsewhere = {column.source for column in known if column.feed is ColumnSource.PROPERTY}
     return tuple(
@@ -162,14 +168,14 @@ def _get_name(layout: TableSchema, source: str) -> str:
 
 
 class _Rules(NamedTuple):
-    """Widening rules of the format, and True if the sources of the columns are known."""
+    """Rules of a merge: the format's widenings, and if column sources are known."""
 
     can_widen: CanWiden
     remembers: bool
 
 
 class _Merge:
-    """Columns of a table or struct, while the columns of a schema are merged into them."""
+    """Columns of a table or struct into which the columns of a schema are merged, one by one."""
 
     def __init__(self, columns: Iterable[Column], rules: _Rules, path: _Path = ()) -> None:
         self.columns = list(columns)
@@ -244,7 +250,7 @@ class _Merge:
                 self.changes.extend(joined[1])
 
     def _is_free(self, at: int, wanted: Column) -> bool:
-        """Return True if the column has no other source, now or earlier."""
+        """Return True if no other property is or was the source of column ``at``."""
         column = self.columns[at]
         if at in self._claimed or (not self._path and is_internal(column.name)):
             return False
@@ -268,7 +274,7 @@ class _Merge:
         self.changes.append(change)
 
     def _try(self, at: int | None, wanted: Column) -> bool:
-        """Write the wanted column's values to an existing column, if its type allows."""
+        """Map the wanted column to column ``at`` and return True, if its type allows."""
         if at is None or not self._is_free(at, wanted):
             return False
         column = self.columns[at]
@@ -288,7 +294,7 @@ class _Merge:
         self._by_feed[_feed(self.columns[at])] = at
 
     def _release(self, wanted: Column) -> None:
-        """Remove this source from the column that has it now."""
+        """Remove the wanted column's property as the source of the column that has it now."""
         at = self._by_feed.get(_feed(wanted))
         if at is not None:
             self.columns[at] = replace(self.columns[at], feed=ColumnSource.NOTHING)
@@ -302,7 +308,7 @@ _Joined: TypeAlias = tuple[ColumnType, list[SchemaChange]]
 
 
 def _joined(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _Joined | None:
-    """Return a column's type for values of both types, and the changes; None if impossible."""
+    """Return the type for values of both types, and the changes; None if impossible."""
     if old == new or isinstance(old, Text):
         return old, []
     if isinstance(old, Struct) and isinstance(new, Struct):

@@ -35,18 +35,24 @@ _NODE = 12
 
 
 def constant_columns(sync_id: int | None) -> tuple[str, ...]:
-    """Return the constant columns that the expressions of this module use, new for each batch."""
+    """Return SQL definitions of the columns that are equal in all rows of a batch.
+
+    The other expressions of this module refer to them.
+    """
     fresh = str(uuid.uuid4())[:-_NODE]
     return (f"{sql_literal(meta_prefix(sync_id))} AS `_meta`", f"{sql_literal(fresh)} AS `_ids`")
 
 
 def raw_id() -> str:
-    """Return the SQL of a row's UUID: a random prefix of the batch, then the row's ordinal."""
+    """Return the SQL of a row's ``_airbyte_raw_id``.
+
+    It is a random prefix of the batch, then the row's ordinal.
+    """
     return f"concat(`_ids`, substring(CAST(`n` + {10**_NODE}L AS STRING), 2))"
 
 
 def get_extracted_at() -> str:
-    """Return the SQL of a row's extraction time; a time without a zone is UTC."""
+    """Return the SQL of ``_airbyte_extracted_at``; a time without a time zone is read as UTC."""
     return "coalesce(try_cast(substring_index(`t`, 'Z', 1) AS TIMESTAMP), `_received_at`)"
 
 
@@ -62,16 +68,20 @@ def build_meta(changes: str | None) -> str:
     The SQL uses the columns `` `_meta` `` (the JSON's beginning) and `` `m` `` (the source's meta).
     """
     if changes is None:
-        return f"concat(`_meta`, if(`m` IS NULL, '[]', {_came()}), '}}')"
+        return f"concat(`_meta`, if(`m` IS NULL, '[]', {_source_changes()}), '}}')"
     together = (
-        f"CASE WHEN {changes} = '[]' THEN {_came()} WHEN {_came()} = '[]' THEN {changes}"
-        f" ELSE concat(left({_came()}, length({_came()}) - 1), ',', substring({changes}, 2)) END"
+        f"CASE WHEN {changes} = '[]' THEN {_source_changes()} WHEN {_source_changes()} = '[]' THEN {changes}"
+        f" ELSE concat(left({_source_changes()}, length({_source_changes()}) - 1), ',', substring({changes}, 2)) END"
     )
     return f"concat(`_meta`, if(`m` IS NULL, {changes}, {together}), '}}')"
 
 
-def _came() -> str:
-    """Return the SQL of the source's changes, as a JSON list."""
+def _source_changes() -> str:
+    """Return the SQL of the changes that the source recorded for a row, as a JSON list.
+
+    The SQL reads ``changes`` of the source's metadata in the column `` `m` ``; without any it is
+    ``[]``.
+    """
     found = "get_json_object(`m`, '$.changes')"
     return f"if(coalesce(startswith({found}, '['), false), {found}, '[]')"
 

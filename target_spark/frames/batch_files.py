@@ -178,7 +178,7 @@ def assign_ordinals(
 
 
 def _groups(files: Sequence[BatchFile]) -> list[list[int]]:
-    """Return the numbers of the files, grouped by format and JSON columns."""
+    """Return the positions of the files, grouped by file format and by their JSON columns."""
     groups: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for number, file in enumerate(files):
         groups[file.format, file.in_json].append(number)
@@ -188,7 +188,10 @@ def _groups(files: Sequence[BatchFile]) -> list[list[int]]:
 def _scans(
     spark: SparkSession, files: Sequence[BatchFile], group: Sequence[int]
 ) -> Iterator[_Scan]:
-    """Yield the scans of a group: one, unless its Parquet files have incompatible types."""
+    """Yield the scans that read a group of files.
+
+    There is one, or several if the Parquet files have incompatible types.
+    """
     numbers: dict[str, list[int]] = defaultdict(list)
     for number in group:
         numbers[get_file_key(files[number].place)].append(number)
@@ -270,7 +273,7 @@ def _text_lines(text: DataFrame) -> DataFrame:
 
 
 def _parts_of_text(lines: DataFrame) -> list[_Part]:
-    """Count and classify the lines of each block."""
+    """Count the lines of each block of JSON files, the blank ones and those that are no objects."""
     blank = "`value` = ''"
     whole = "startswith(`value`, '{') AND endswith(`value`, '}')"
     found = lines.groupBy("file", "block").agg(
@@ -358,7 +361,10 @@ def _build_begins_table(begins: _Begins) -> str:
 
 
 def _as_text(value: str) -> str:
-    """Return the SQL of a string as JSON: the value cut out of an object's JSON."""
+    """Return the SQL that encodes a string value as JSON.
+
+    It cuts the value out of the JSON of an object with that one field.
+    """
     made = f"to_json(named_struct('r', make_valid_utf8({value})))"
     return f"substring({made}, 6, length({made}) - 6)"
 
@@ -433,7 +439,7 @@ def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
 
 
 def _of_copies(files: Sequence[BatchFile], text: str) -> str:
-    """Return a text that names files where it named their copies."""
+    """Replace the paths of local copies in a message by the addresses of the original files."""
     names = {"/".join(Path(file.copy).parts[-2:]): file.shown for file in files if file.copy}
     for name, shown in names.items():
         text = re.sub(rf"(?:file:)?/\S*/{re.escape(name)}", shown.replace("\\", r"\\"), text)

@@ -124,7 +124,7 @@ def _faults_of_a_value(type_: ColumnType, *, cut: bool) -> str:
 
 
 def _reasons(faults: Mapping[str, str]) -> str:
-    """Return an array of the texts whose conditions hold."""
+    """Return the SQL of an array with the text of each error whose condition holds."""
     known = (
         f"CASE WHEN {holds} THEN {sql_literal(reason)} END" for reason, holds in faults.items()
     )
@@ -132,7 +132,7 @@ def _reasons(faults: Mapping[str, str]) -> str:
 
 
 def _faults_of_a_line(layout: TableSchema) -> dict[str, str]:
-    """Return the errors of a line as a whole, and their conditions."""
+    """Return conditions in SQL by error text, for errors of a line as a whole."""
     faults = {"the record is null": "(`_corrupt` IS NULL AND `r` IS NULL)"}
     if layout.keeps_whole:
         faults["not an object"] = "coalesce(NOT startswith(`whole`, '{'), false)"

@@ -196,10 +196,11 @@ class SpoolFrame:
         )
 
     def _exact(self) -> DataFrame:
-        """Return the lines with their converted values and errors, each computed once.
+        """Return the lines with their converted values and error columns, each computed once.
 
-        Spark would copy the conversions into each use of their results; it moves nothing across an
-        observation.
+        Spark would otherwise copy a conversion into each use of its result; an ``observe`` between
+        them
+        prevents that.
         """
         from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
@@ -250,7 +251,7 @@ class SpoolFrame:
 
 
 def latest_by_key(df: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return the last row of each key."""
+    """Return the row with the greatest ordinal of each key."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
 

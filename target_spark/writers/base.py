@@ -325,7 +325,7 @@ def same_table(table: Table, known: str | None, found: str | None) -> str | None
 
 
 def of_another_job(table: Table, owner: str, job: str) -> TableOwnerError:
-    """Return the error for a table of another job, whose states must not be mixed with ours."""
+    """Return the error for a table of another job: the states of two jobs must not be mixed."""
     return TableOwnerError(
         f"Table {table.name} ({table.key}) is loaded by job {owner!r}, and this run is job"
         f" {job!r}. If they are one pipeline, set job to {owner!r}; if they are two, give this"

@@ -148,7 +148,7 @@ def _beside_current(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> 
 
 
 def _beside_equal(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add the times at which the key had the same state before, and its deletion times."""
+    """Add to each event the times at which its key had the same values, and its deletion times."""
     names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
     none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, _MARK))
     steps = versions.select(*names, state.alias(at), _MICROS, no_mark.alias(_MARK))
@@ -196,7 +196,7 @@ def _steps(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFr
 
 
 def _not_sent_again(events: DataFrame, keys: MergeKeys, run_started: int) -> DataFrame:
-    """Return the events without those that were sent again."""
+    """Return the events without those whose record was sent in an earlier run or batch."""
     micros, since, order = F.col(_MICROS), F.col(_SINCE), _col(keys.order)
     stands = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
     timeless = micros.eqNullSafe(F.unix_micros(F.lit(keys.received).cast("timestamp")))

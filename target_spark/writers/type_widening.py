@@ -52,7 +52,7 @@ def iceberg_widens(old: str, new: str) -> bool:
 
 
 def _digits(type_: str) -> tuple[int, int] | None:
-    """Return a decimal's numbers of digits before and after the point."""
+    """Return the numbers of digits before and after the point; None for another type."""
     found = _DECIMAL.fullmatch(type_)
     return (int(found[1]) - int(found[2]), int(found[2])) if found else None
 

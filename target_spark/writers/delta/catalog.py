@@ -190,7 +190,7 @@ def _unquoted(names: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _may_be_there(table: Table) -> bool:
-    """Return False if a local folder is certainly no table; needs no Spark job."""
+    """Return False if a local folder cannot be a Delta table; starts no Spark job."""
     folder = to_local_folder(table.path)
     if folder is None or (folder / "_delta_log").is_dir():
         return True
