@@ -67,11 +67,12 @@ def build_meta(changes: str | None) -> str:
 
     The SQL uses the columns `` `_meta` `` (the JSON's beginning) and `` `m` `` (the source's meta).
     """
+    theirs = _source_changes()
     if changes is None:
-        return f"concat(`_meta`, if(`m` IS NULL, '[]', {_source_changes()}), '}}')"
+        return f"concat(`_meta`, if(`m` IS NULL, '[]', {theirs}), '}}')"
     together = (
-        f"CASE WHEN {changes} = '[]' THEN {_source_changes()} WHEN {_source_changes()} = '[]' THEN {changes}"
-        f" ELSE concat(left({_source_changes()}, length({_source_changes()}) - 1), ',', substring({changes}, 2)) END"
+        f"CASE WHEN {changes} = '[]' THEN {theirs} WHEN {theirs} = '[]' THEN {changes}"
+        f" ELSE concat(left({theirs}, length({theirs}) - 1), ',', substring({changes}, 2)) END"
     )
     return f"concat(`_meta`, if(`m` IS NULL, {changes}, {together}), '}}')"
 
