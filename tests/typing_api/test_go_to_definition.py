@@ -40,7 +40,12 @@ class LanguageServer:
         self._number = 0
         self.request(
             "initialize",
-            {"processId": None, "rootUri": folder.as_uri(), "capabilities": {}},
+            {
+                "processId": None,
+                "rootUri": folder.as_uri(),
+                "workspaceFolders": [{"uri": folder.as_uri(), "name": folder.name}],
+                "capabilities": {},
+            },
         )
         self.notify("initialized", {})
 
