@@ -161,7 +161,7 @@ def test_storage_that_is_away_for_a_while_is_waited_for(
     assert delta.rows("a") == [(1,)]
     tries = [text for text in caplog.messages if "is repeated in" in text]
     assert len(tries) == 4
-    assert all("Table a: try" in text and "Read timed out" in text for text in tries)
+    assert all("Table a: attempt" in text and "Read timed out" in text for text in tries)
 
 
 def test_storage_that_stays_away_is_an_error_in_words_and_the_next_run_resumes(
