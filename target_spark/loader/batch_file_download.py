@@ -73,7 +73,7 @@ def _check_files(
         return {}
     place.mkdir(mode=0o700)
     stays, copies = is_local_master(spark.sparkContext.master or ""), dict[str, str]()
-    full = disk_full_context(f"rows that wait ({place.parent})", "Make room there, or set staging")
+    full = disk_full_context(f"rows that wait ({place.parent})", "Free space there, or set staging")
     with full, ThreadPoolExecutor(_AT_ONCE) as pool:
         for start in range(0, len(away), _AT_ONCE):
             some = away[start : start + _AT_ONCE]

@@ -149,7 +149,7 @@ def test_files_whose_storage_is_away_for_a_moment_are_read_again_and_once(
     away_after, read = [0, 1], 0
 
     def said() -> int:
-        return sum("its batch files: try" in text for text in caplog.messages)
+        return sum("its batch files: attempt" in text for text in caplog.messages)
 
     def failing(_number: int) -> bool:
         nonlocal read
@@ -211,14 +211,14 @@ def too_large() -> list[tuple[str, bytes, dict[str, str], str]]:
     """Return files of which too much would be read at once, and what is said of them."""
     page = io.BytesIO()
     how: dict[str, Any] = {"use_dictionary": False, "data_page_size": 1 << 30}
-    rows = pa.table({"id": [os.urandom(500).hex() for _ in range(200)]})
+    rows = pa.table({"id": [os.urandom(500).hex() for _ in range(400)]})
     parquet.write_table(rows, page, compression="none", write_batch_size=1 << 20, **how)
     endless = gzip.compress(b"a" * 400_000_000, 1)
     long = b'{"id": 1}\n' * 99 + b'{"id": "%b"}\n' % (b"x" * 10_000)
     return [
         ("a.json.gz", endless, GZIP, "a line is longer than 10,000 bytes"),
         ("b.jsonl", long, JSONL, "a line is longer than 10,000 bytes"),
-        ("c.parquet", page.getvalue(), PARQUET, "column 'id' has a page that unpacks to 2"),
+        ("c.parquet", page.getvalue(), PARQUET, "column 'id' has a page that unpacks to 4"),
     ]
 
 
@@ -275,7 +275,7 @@ def test_a_disk_without_room_for_a_copy_is_named(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(batch_file_download, "fetch_file", full)
-    with pytest.raises(DiskFullError, match=r"No room is left for rows that wait \(/.*staging"):
+    with pytest.raises(DiskFullError, match=r"No space is left for rows that wait \(/.*spool"):
         delta.load(
             schema("a", ID), batch(storage.put("x.jsonl", {"id": 1})), batch_schemes=["webhdfs"]
         )
