@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any, Final, Protocol
+from typing import IO, TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import msgspec
@@ -23,6 +23,9 @@ from tap_core.exceptions import BatchFileError, ConfigurationError
 from tap_core.records.serializer import encode_record
 from tap_core.redaction import redact_url
 from tap_core.types import JsonSchema, Record
+
+if TYPE_CHECKING:
+    from tap_core.batch.parquet import ParquetEncoder
 
 __all__ = [
     "BatchFileWriter",
@@ -49,19 +52,12 @@ def encode_row(record: Record) -> bytes:
     return body
 
 
-class _Rows(Protocol):
-    """Interface of encoders that write rows to an open file; they do not open or close it."""
-
-    def write(self, bodies: Sequence[bytes], /) -> None: ...
-    def finish(self) -> None: ...
-
-
 @dataclass(frozen=True)
 class EncodedFormat:
     """A format with its compression: the file name suffix and the encoder."""
 
     ending: str
-    rows: Callable[[IO[bytes], JsonSchema], _Rows]
+    rows: Callable[[IO[bytes], JsonSchema], _Lines | _PackedLines | ParquetEncoder]
 
 
 def is_builtin_encoding(encoding: BaseBatchFileEncoding) -> bool:

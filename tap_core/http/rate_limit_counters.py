@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 __all__ = [
     "FixedWindowCounter",
@@ -66,17 +66,6 @@ class RateCounterStore(Protocol):
     def is_shared(self) -> bool:
         """True if requests of other processes are counted too."""
         ...
-
-
-class _Counter(Protocol):
-    """Counter of the requests of one budget."""
-
-    def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Request a slot."""
-        ...
-
-    def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Apply the remaining requests and the seconds until reset that the source reported."""
 
 
 class LeakyBucket:
@@ -190,7 +179,10 @@ class SlidingWindowCounter:
             self._moments.popleft()
 
 
-_KINDS: Final[dict[LimitKind, Callable[[], _Counter]]] = {
+_RequestCounter: TypeAlias = LeakyBucket | FixedWindowCounter | SlidingWindowCounter
+"""Counter of the requests of one budget."""
+
+_KINDS: Final[dict[LimitKind, Callable[[], _RequestCounter]]] = {
     "even": LeakyBucket,
     "fixed": FixedWindowCounter,
     "moving": SlidingWindowCounter,
@@ -203,7 +195,7 @@ class InProcessCounters:
     is_shared = False
 
     def __init__(self) -> None:
-        self._counters: dict[tuple[str, LimitKind], _Counter] = {}
+        self._counters: dict[tuple[str, LimitKind], _RequestCounter] = {}
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
@@ -216,7 +208,7 @@ class InProcessCounters:
         """Pass the limits that the source reported to the counter with this name."""
         self._get_counter(name, terms.kind).lower(terms, left, seconds)
 
-    def _get_counter(self, name: str, kind: LimitKind) -> _Counter:
+    def _get_counter(self, name: str, kind: LimitKind) -> _RequestCounter:
         with self._lock:
             found = self._counters.get((name, kind))
             if found is None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import requests
 
@@ -25,7 +25,12 @@ from tap_core.http.transport import ANNOTATED_ERRORS
 from tap_core.manifest.components.async_retriever import AsyncRetriever, JobStatus
 from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.partition_routers import PartitionSlice
-from tap_core.manifest.interfaces import Decoder, Extractor, TemplateScope
+from tap_core.manifest.interfaces import (
+    DeclarativeStreamProtocol,
+    Decoder,
+    Extractor,
+    TemplateScope,
+)
 
 if TYPE_CHECKING:
     from tap_core.manifest.components.retrievers import SimpleRetriever
@@ -85,28 +90,6 @@ def _check(run: SyncRun) -> None:
         raise run.outbox.failure
 
 
-class _RequestStream(Protocol):
-    """A stream that sends its requests through one requester."""
-
-    def answer(self) -> requests.Response:
-        """Send the request and return the response."""
-
-    def request_records(self, context: None, /) -> Iterable[Record]:
-        """Send the requests for all pages, and yield the records."""
-
-
-class _JobStream(Protocol):
-    """The stream that a job belongs to, as this module uses it."""
-
-    def log(self, message: str, *args: Any, level: int = ..., **kwargs: Any) -> None:
-        """Log a message under the stream's name."""
-
-    def asking(
-        self, retriever: SimpleRetriever, scope: TemplateScope, *, into_file: bool = False
-    ) -> _RequestStream:
-        """Return a copy of the stream that sends only the requests of the retriever."""
-
-
 @dataclass(slots=True)
 class _JobResponses:
     """A job as interpolation sees it: the API's responses about it."""
@@ -121,7 +104,7 @@ class _JobResponses:
 class AsyncJobReader:
     """Reader of one stream slice through an asynchronous job."""
 
-    stream: _JobStream
+    stream: DeclarativeStreamProtocol
     retriever: AsyncRetriever
     scope: TemplateScope
     """The interpolation scope of the slice."""

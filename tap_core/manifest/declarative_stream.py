@@ -59,6 +59,8 @@ from tap_core.streams.rest import RESTStream
 from tap_core.typing.inspect import TypeConformanceLevel
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from tap_core.http.origins import Origin
     from tap_core.http.request import Auth
     from tap_core.manifest.async_jobs import JobLimiter
@@ -127,6 +129,9 @@ class ManifestTapProtocol(Protocol):
 
     def parent_stream(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
         """Return the stream that reads all records of a parent."""
+
+    def keeping(self, names: Iterable[str]) -> AbstractContextManager[None]:
+        """Cache the responses of these parent streams while the tap's streams are not known yet."""
 
     def signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
         """Return the function that signs requests; streams with equal authenticators share it."""

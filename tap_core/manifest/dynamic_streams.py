@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import requests
 
@@ -27,22 +27,12 @@ from tap_core.manifest.stream import ManifestStream
 from tap_core.manifest.template_expansion import StreamTemplate, get_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from contextlib import AbstractContextManager
-
     from tap_core.manifest.components.record_selector import RecordSelection
     from tap_core.types import Record
 
 __all__ = ["generate_streams"]
 
 _TOKEN_ENDPOINT: Final = "token_refresh_endpoint"  # noqa: S105  (an option's name)
-
-
-class _Host(ManifestTapProtocol, Protocol):
-    """The members of the tap that this module uses, in addition to those of its streams."""
-
-    def keeping(self, names: Iterable[str]) -> AbstractContextManager[None]:
-        """Cache the responses of these parent streams while the tap's streams are not known yet."""
 
 
 class _DescriptionStream(ManifestStream):
@@ -56,7 +46,7 @@ class _DescriptionStream(ManifestStream):
 
 
 def generate_streams(
-    tap: Any, host: _Host, taken: Collection[str]
+    tap: Any, host: ManifestTapProtocol, taken: Collection[str]
 ) -> Iterator[tuple[str, MappingNode]]:
     """Yield the streams of all templates of a manifest, each with its template's name.
 
@@ -91,7 +81,11 @@ def generate_streams(
 
 
 def _filled(
-    tap: Any, host: _Host, declared: DynamicDeclarativeStream, node: MappingNode, called: str
+    tap: Any,
+    host: ManifestTapProtocol,
+    declared: DynamicDeclarativeStream,
+    node: MappingNode,
+    called: str,
 ) -> Iterator[MappingNode]:
     resolver = declared.components_resolver
     template = StreamTemplate(
@@ -121,14 +115,14 @@ def _filled(
         raise ManifestError(error.message, place=place, line=error.line) from None
 
 
-def _find_origins(host: _Host, template: MappingNode) -> frozenset[Origin]:
+def _find_origins(host: ManifestTapProtocol, template: MappingNode) -> frozenset[Origin]:
     """Return the origins of a template's requests before a response fills the template."""
     keys = ("url_base", "url", _TOKEN_ENDPOINT)
     found = (_find_origin(host, part, key) for part in _parts(template) for key in keys)
     return frozenset(origin for origin in found if origin is not None)
 
 
-def _find_origin(host: _Host, part: MappingNode, key: str) -> Origin | None:
+def _find_origin(host: ManifestTapProtocol, part: MappingNode, key: str) -> Origin | None:
     """Return the origin of an address that needs only config and manifest, or None."""
     with suppress(ManifestError):
         text = build_component(
@@ -138,7 +132,9 @@ def _find_origin(host: _Host, part: MappingNode, key: str) -> Origin | None:
     return None
 
 
-def _check_token_endpoints(host: _Host, stream: MappingNode, origins: frozenset[Origin]) -> None:
+def _check_token_endpoints(
+    host: ManifestTapProtocol, stream: MappingNode, origins: frozenset[Origin]
+) -> None:
     """Check that no response has changed a token endpoint, which gets the client secret.
 
     Raises:
@@ -164,7 +160,7 @@ def _parts(part: Any) -> Iterator[MappingNode]:
 
 
 def _records(
-    tap: Any, host: _Host, retriever: Mapping[str, Any], called: str
+    tap: Any, host: ManifestTapProtocol, retriever: Mapping[str, Any], called: str
 ) -> Iterator[tuple[PartitionSlice, Record]]:
     """Yield the records of a components resolver's retriever, each with its slice.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from tap_core.singerlib.catalog import CatalogEntry, Metadata
 from tap_core.types import JsonSchema
@@ -28,6 +28,8 @@ class TapProtocol(Protocol):
 
     name: str
     has_shared_state: bool
+    connection_tests: ClassVar[Mapping[str, str]]
+    """Connection tests: a test ``x`` is the method ``check_x``."""
     config_file: Path | None
     config_listener: Any
 

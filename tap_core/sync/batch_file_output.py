@@ -14,9 +14,9 @@ Source: "Batch Messages" in the documentation of the Meltano Singer SDK.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Rows, SchemaEvent, StreamId
 
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     from tap_core.metrics import Counter
 
 __all__ = ["BatchFileOutput", "BatchFolder"]
-
-
-class _EventWriter(Protocol):
-    """An object that accepts events, for example a `ProtocolWriter`."""
-
-    def emit(self, event: Event, /) -> None: ...
 
 
 class BatchFolder:
@@ -106,9 +100,9 @@ class BatchFolder:
 class BatchFileOutput:
     """Batch file output of one run; call its methods under the lock of the output queue."""
 
-    def __init__(self, outlet: _EventWriter) -> None:
-        """Pass events that do not go into files, and the `BatchFiles` events, to ``outlet``."""
-        self._outlet = outlet
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        """Pass events that do not go into files, and the `BatchFiles` events, to ``emit``."""
+        self._emit = emit
         self._sources: dict[str, tuple[BatchFolder, ...]] = {}
         self._folders: dict[StreamId, BatchFolder] = {}
         self._has_filled = False
@@ -151,7 +145,7 @@ class BatchFileOutput:
             self._has_filled = False
         elif isinstance(event, ActivateVersion | SchemaEvent):
             self._make_way(event)
-        self._outlet.emit(event)
+        self._emit(event)
 
     def _make_way(self, event: ActivateVersion | SchemaEvent) -> None:
         folder = self._folders.get(event.stream)
@@ -166,7 +160,7 @@ class BatchFileOutput:
         found = False
         for files in finished:
             found = True
-            self._outlet.emit(files)
+            self._emit(files)
             self._folders[files.stream].counter.increment()
         return found
 

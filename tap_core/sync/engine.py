@@ -565,14 +565,14 @@ def _held_cursor(
 
     bookmark = DeferredBookmark(cursor, move)
     family.hold(bookmark)
-    run.outbox.held[bookmark] = None
+    run.outbox.held[bookmark.settle] = None
     try:
         yield cursor
     finally:
         family.hold(None)
         with run.outbox.lock:
             bookmark.settle()
-            del run.outbox.held[bookmark]
+            del run.outbox.held[bookmark.settle]
 
 
 # Start and end of a context, on both paths

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tap_core.typing.inspect import TypeConformanceLevel
 
 __all__ = [
-    "BookmarkHolder",
     "OpenChunk",
     "OutputQueue",
     "PolledWriter",
@@ -113,13 +112,6 @@ class OpenChunk(Protocol):
         """Send the buffered rows if they are older than the age limit."""
 
 
-class BookmarkHolder(Protocol):
-    """A bookmark that advances on request."""
-
-    def settle(self) -> bool:
-        """Advance the bookmark as far as allowed, under the lock; return True if it moved."""
-
-
 class OutputQueue:
     """Single exit of all events of a tap, shared by all threads."""
 
@@ -128,7 +120,7 @@ class OutputQueue:
     ) -> None:
         """Write the states of ``document`` to ``outlet``, as often as ``cadence`` allows."""
         self.outlet = outlet
-        self.files = BatchFileOutput(outlet)
+        self.files = BatchFileOutput(outlet.emit)
         self.document = document
         self.cadence = cadence
         self.lock = document.lock
@@ -137,7 +129,8 @@ class OutputQueue:
         """Open chunks of all threads."""
         self.threads: dict[int, Any] = {}
         """Runs of the worker threads by thread identifier."""
-        self.held: dict[BookmarkHolder, None] = {}
+        self.held: dict[Callable[[], bool], None] = {}
+        """Functions that advance the bookmarks held by open contexts, under the lock."""
         self.begun: set[str] = set()
         """Streams that have written a row."""
         self._said: dict[Hashable, Any] = {}
@@ -183,8 +176,8 @@ class OutputQueue:
         with self.lock:
             if not self.files.allows_state(owed=True):
                 return  # a batcher took a row in the meantime
-            for held in list(self.held):
-                held.settle()
+            for settle in list(self.held):
+                settle()
             state = (document or self.document).encode_if_changed()
             if state is None:
                 return

@@ -241,8 +241,8 @@ class SyncRun:
     def settle_held(self) -> None:
         """Advance the bookmarks that wait for children as far as the children are done."""
         with self.outbox.lock:
-            for held in list(self.outbox.held):
-                held.settle()
+            for settle in list(self.outbox.held):
+                settle()
 
     def reload_bookmarks(self) -> None:
         """Reset the cursors to the state after the author's code changed it."""

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import msgspec
 from typing_extensions import Self
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RateLimitAddress",
-    "RateLimitBackend",
     "RateLimitServer",
     "StaticShare",
     "use_job_rate_limit",
@@ -63,15 +62,7 @@ _FIRST_PAUSE_SECONDS: Final = 0.5
 _Answer = TypeVar("_Answer")
 
 
-class RateLimitBackend(Protocol):
-    """Location of a job's request counters; pickled with the tap's settings."""
-
-    def counters(self) -> RateCounterStore:
-        """Return the counters for this process."""
-        ...
-
-
-def use_job_rate_limit(tap: object, permits: RateLimitBackend | None) -> None:
+def use_job_rate_limit(tap: object, permits: RateLimitAddress | StaticShare | None) -> None:
     """Count the requests of a tap together with those of the whole job."""
     if permits is not None:
         use_shared_counters(tap, permits.counters())

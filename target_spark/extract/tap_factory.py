@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tap_core.compat import import_alias
 from tap_core.exceptions import ConfigurationError
 from tap_core.redaction import make_redactor
-from target_spark.extract.rate_limit_server import RateLimitBackend, use_job_rate_limit
+from target_spark.extract.rate_limit_server import RateLimitAddress, StaticShare, use_job_rate_limit
 
 if TYPE_CHECKING:
     from tap_core.tap_base import Tap
@@ -38,7 +38,7 @@ class TapSpec:
     tap: str
     config: Mapping[str, Any]
     catalog: Mapping[str, Any] | None = None
-    permits: RateLimitBackend | None = None
+    permits: RateLimitAddress | StaticShare | None = None
 
     def new(self, state: Mapping[str, Any] | None = None) -> Tap:
         """Return a new tap.

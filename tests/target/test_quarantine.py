@@ -315,9 +315,7 @@ def test_a_table_that_another_job_loads_is_refused(parquet: Warehouse, table: st
         shutil.rmtree(parquet.folder / "a")
     messages = [schema("a", NUMBERS), record("a", id=3, n="three"), state(2)]
     states: list[bytes] = []
-    with pytest.raises(
-        TableOwnerError, match=f"{table} .* job 'job', and this run is job 'other'"
-    ):
+    with pytest.raises(TableOwnerError, match=f"{table} .* job 'job', and this run is job 'other'"):
         load_as("other", parquet, messages, states.append)
     assert states == []
     assert aside(parquet) == ['{"id": 1, "n": "one"}']

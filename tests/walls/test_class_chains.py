@@ -16,41 +16,41 @@ MODULES = modules()
 
 LINES = 900
 LINKS = 4
-PROTOCOLS = 65
+PROTOCOLS = 48
 """Protocols today; the number may only fall."""
 
 LARGER: dict[str, tuple[int, int]] = {
-    "AccessTokenError": (38, 5),
+    "AccessTokenError": (37, 5),
     "AttributeIsBooleanTest": (163, 5),
     "AttributeIsDateTimeTest": (163, 5),
     "AttributeIsIntegerTest": (164, 5),
     "AttributeIsNumberTest": (163, 5),
     "AttributeIsObjectTest": (163, 5),
-    "CustomCursorStream": (2464, 10),
-    "DeclarativeStreamBase": (2320, 9),
-    "FileStream": (943, 4),
-    "FolderTap": (950, 4),
-    "GraphQLStream": (1985, 11),
-    "ManifestStream": (3018, 11),
-    "ManifestTap": (1138, 4),
+    "CustomCursorStream": (2459, 10),
+    "DeclarativeStreamBase": (2315, 9),
+    "FileStream": (941, 4),
+    "FolderTap": (949, 4),
+    "GraphQLStream": (1983, 11),
+    "ManifestStream": (3011, 11),
+    "ManifestTap": (1137, 4),
     "NotJSONError": (23, 5),
-    "RESTStream": (1903, 8),
+    "RESTStream": (1901, 8),
     "ResponseTooLargeError": (19, 5),
     "ResponseTooSlowError": (19, 5),
     "SQLConnector": (791, 5),
-    "SQLStream": (1072, 4),
-    "SQLTap": (920, 4),
-    "SQLTarget": (1129, 4),
-    "Target": (1040, 3),
-    "TruncatedBodyError": (28, 5),
+    "SQLStream": (1070, 4),
+    "SQLTap": (919, 4),
+    "SQLTarget": (1128, 4),
+    "Target": (1039, 3),
+    "TruncatedBodyError": (27, 5),
     "UnreadableRecordError": (20, 5),
     "UnsupportedBatchEncodingError": (14, 5),
     "UntrustedHostError": (21, 5),
-    "WindowedStream": (1147, 4),
-    "_DescriptionStream": (3026, 12),
-    "_GraphQLBase": (1931, 9),
-    "_HTTPStream": (1793, 5),
-    "_JSONStream": (1807, 6),
+    "WindowedStream": (1145, 4),
+    "_DescriptionStream": (3019, 12),
+    "_GraphQLBase": (1929, 9),
+    "_HTTPStream": (1791, 5),
+    "_JSONStream": (1805, 6),
 }
 """Classes above a limit, with their lines and links today; neither may grow.
 

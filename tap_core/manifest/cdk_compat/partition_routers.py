@@ -13,7 +13,7 @@ from typing import Any, cast
 from tap_core.manifest.cdk_compat.interpolation import InterpolatedString, evaluate
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice, Record, RequestOptionType
 from tap_core.manifest.cdk_compat.requesters import CdkRequestOption
-from tap_core.manifest.components.partition_routers import PARENT_SLICE, ResumableParent
+from tap_core.manifest.components.partition_routers import PARENT_SLICE
 from tap_core.manifest.dpath import MISSING, make_getter, split_path
 from tap_core.manifest.interfaces import DeclarativeStreamProtocol
 from tap_core.manifest.state_translation import to_parent_state
@@ -95,13 +95,13 @@ class CdkStream:
         if self._resumed is None:
             return {}
         key = str(self.cursor_field)
-        return to_parent_state(cast(ResumableParent, self._resumed).position, key)
+        return to_parent_state(self._resumed.position, key)
 
     @state.setter
     def state(self, value: Mapping[str, Any]) -> None:
         """Set the state from which the next reads continue."""
         parent = self._owner.parent(self._declared)
-        self._resumed = cast(ResumableParent, parent).resumed(value) if value else None
+        self._resumed = parent.resumed(value) if value else None
 
     @property
     def name(self) -> str:

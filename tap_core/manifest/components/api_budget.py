@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 import requests
@@ -100,20 +100,6 @@ def _has(found: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
     return all(str(found.get(name)) == str(value) for name, value in wanted.items())
 
 
-class _Policy(Protocol):
-    """Interface of a rate limit policy."""
-
-    @property
-    def matchers(self) -> list[HttpRequestRegexMatcher]:
-        """Matchers of the requests that the policy counts; an empty list matches every request."""
-        ...
-
-    @property
-    def terms(self) -> RateLimits | None:
-        """Rate limits of the policy, or None for no limit."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class UnlimitedCallRatePolicy:
     """Policy without a limit for the requests that it matches."""
@@ -192,6 +178,11 @@ def _refuse_heavy(matchers: list[HttpRequestRegexMatcher], limit: int) -> None:
             )
 
 
+_CallRatePolicy: TypeAlias = (
+    UnlimitedCallRatePolicy | FixedWindowCallRatePolicy | MovingWindowCallRatePolicy
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class HTTPAPIBudget:
     """Rate limit policies of a source, shared by its streams and their threads."""
@@ -255,7 +246,7 @@ class HTTPAPIBudget:
         return None
 
 
-def _weight(policy: _Policy, request: requests.PreparedRequest) -> int:
+def _weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> int:
     """Return the weight of the request under the policy, or 0 if the policy does not match it."""
     if not policy.matchers:
         return 1

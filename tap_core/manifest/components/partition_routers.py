@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, Final, Protocol, cast
+from typing import Annotated, Any, Final, cast
 
 import requests
 
@@ -37,8 +37,6 @@ __all__ = [
     "ListPartitionRouter",
     "ParentStreamConfig",
     "PartitionSlice",
-    "ResumableParent",
-    "StatefulRouter",
     "SubstreamPartitionRouter",
     "UnionPartitionRouter",
 ]
@@ -85,27 +83,6 @@ class PartitionSlice(dict[str, Any]):
         """Return the merge of both slices; this slice's values win."""
         more: Mapping[str, Any] = getattr(other, "extra_fields", {})
         return PartitionSlice({**other, **self}, extra_fields={**more, **self.extra_fields})
-
-
-class StatefulRouter(Protocol):
-    """Interface of a stream that stores the positions of its parent streams in its state."""
-
-    def find_parent_state(self, parent: str) -> Any:
-        """Return the stored position of a parent stream, or None at first."""
-
-    def remember(self, parent: str, position: Any) -> None:
-        """Store a parent's position as soon as all slices yielded so far have been synced."""
-
-
-class ResumableParent(Protocol):
-    """Interface of a parent stream that can be read incrementally."""
-
-    def resumed(self, position: Any) -> DeclarativeStreamProtocol:
-        """Return a stream that reads only changes since the position."""
-
-    @property
-    def position(self) -> Any:
-        """Position reached so far, as a JSON value that `resumed` accepts."""
 
 
 @dataclass(frozen=True)
@@ -169,10 +146,10 @@ class ParentStreamConfig:
         if not self.incremental_dependency:
             yield from self._of_slices(parent)
             return
-        keeper = cast(StatefulRouter, stream)
-        parent = cast(ResumableParent, parent).resumed(keeper.find_parent_state(parent.name))
+        keeper = stream
+        parent = parent.resumed(keeper.find_parent_state(parent.name))
         yield from self._of_slices(parent)
-        keeper.remember(parent.name, cast(ResumableParent, parent).position)
+        keeper.remember(parent.name, parent.position)
 
     def _of_slices(self, parent: DeclarativeStreamProtocol) -> Iterator[Context]:
         for context in parent.slices():

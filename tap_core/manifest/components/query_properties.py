@@ -12,12 +12,17 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.dpath import MISSING, make_getter
-from tap_core.manifest.interfaces import Retriever, TemplateScope, Transformation
-from tap_core.types import JsonSchema, Record
+from tap_core.manifest.interfaces import (
+    DeclarativeStreamProtocol,
+    Retriever,
+    TemplateScope,
+    Transformation,
+)
+from tap_core.types import Record
 
 __all__ = [
     "GroupByKeyMergeStrategy",
@@ -36,21 +41,6 @@ _BETWEEN: Final = 3
 _turn: Final = threading.RLock()
 
 
-class _AskingStream(Protocol):
-    """Interface of the stream that requests the properties."""
-
-    @property
-    def schema(self) -> JsonSchema:
-        """JSON schema of the stream's records."""
-
-    @property
-    def mask(self) -> Mapping[tuple[str, ...], bool]:
-        """Selection of each property in the catalog."""
-
-    def iterate_records(self, retriever: Any) -> Iterable[Record]:
-        """Yield the records of a retriever's only slice."""
-
-
 @dataclass(frozen=True)
 class PropertiesFromEndpoint:
     """Property names read from a field of the records of an endpoint."""
@@ -62,7 +52,7 @@ class PropertiesFromEndpoint:
     def _known(self) -> list[list[str]]:
         return []
 
-    def names(self, stream: _AskingStream) -> list[str]:
+    def names(self, stream: DeclarativeStreamProtocol) -> list[str]:
         """Return the property names; records without the field are skipped."""
         with _turn:
             if not self._known:
@@ -132,7 +122,7 @@ class JsonSchemaPropertySelector:
 
     transformations: list[Transformation] = field(default_factory=list)
 
-    def chosen(self, stream: _AskingStream) -> frozenset[str]:
+    def chosen(self, stream: DeclarativeStreamProtocol) -> frozenset[str]:
         """Return the API names of the selected top-level properties of a stream."""
         known: Mapping[str, Any] = stream.schema.get("properties") or {}
         mask = stream.mask
@@ -158,7 +148,7 @@ class QueryProperties:
         """Strategy to merge the records of several chunks, or None without chunking."""
         return None if self.property_chunking is None else self.property_chunking.merging
 
-    def chunks(self, stream: _AskingStream) -> list[list[str]]:
+    def chunks(self, stream: DeclarativeStreamProtocol) -> list[list[str]]:
         """Return the property names of each request that a page needs."""
         given, always = self.property_list, self.always_include_properties
         names = given.names(stream) if isinstance(given, PropertiesFromEndpoint) else given

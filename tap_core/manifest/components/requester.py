@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 from tap_core.http.request import HTTPRequest
@@ -60,11 +60,6 @@ _PLAIN: Final = re.compile(r"[\w-]+(?:/[\w-]+)*/?", re.ASCII)
 
 _Body: TypeAlias = tuple[Any, bool | None]
 """Body, and True if it is sent as JSON; both are None without a body."""
-
-
-class _SaysBody(Protocol):
-    def content(self, scope: TemplateScope) -> _Body:
-        """Return the body for a scope."""
 
 
 @dataclass(slots=True)
@@ -244,7 +239,9 @@ class HttpRequester:
         return {name: str(it) for name, it in _fields(self.request_headers, scope).items()}
 
     @cached_property
-    def _body(self) -> _SaysBody | None:
+    def _body(
+        self,
+    ) -> RequestBodyPlainText | RequestBodyUrlEncodedForm | RequestBodyJsonObject | None:
         """Body component, from the option that declares it, or None."""
         if self.request_body_json:
             return RequestBodyJsonObject(value=self.request_body_json)

@@ -8,11 +8,11 @@ begins with the name of the connector's former package.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from tap_core.limits.memory import DOCUMENT_BYTES, read_at_most
 from tap_core.manifest import interfaces
@@ -27,7 +27,7 @@ from tap_core.manifest.interfaces import (
     resolve,
 )
 from tap_core.singerlib.json import load_json
-from tap_core.types import JsonSchema, Record
+from tap_core.types import JsonSchema
 
 __all__ = [
     "ComplexFieldType",
@@ -223,13 +223,6 @@ class SchemaTypeIdentifier:
 _TWO: Final = 2
 
 
-class _Reader(Protocol):
-    """Interface of a stream that can run another retriever."""
-
-    def iterate_records(self, retriever: Retriever) -> Iterable[Record]:
-        """Yield the records of a retriever's only slice."""
-
-
 @dataclass(frozen=True)
 class DynamicSchemaLoader:
     """Schema built from the API's description of its fields."""
@@ -242,7 +235,7 @@ class DynamicSchemaLoader:
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
         """Return the schema built from the retriever's first record."""
-        described = next(iter(cast(_Reader, stream).iterate_records(self.retriever)), None)
+        described = next(iter(stream.iterate_records(self.retriever)), None)
         fields = self.schema_type_identifier.fields(described, self.config) if described else ()
         properties: dict[str, Any] = {
             name: schema for name, schema in fields if self._keeps(name, schema)

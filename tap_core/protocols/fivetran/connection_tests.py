@@ -7,24 +7,19 @@ briefly, so that a test ends soon. Source: Fivetran's Partner SDK development gu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Final, Protocol
+from typing import Final
 
 from tap_core.http.fail_fast import fail_fast
 from tap_core.protocols.fivetran.error_messages import format_error
+from tap_core.protocols.interfaces import TapProtocol
 
-__all__ = ["NAME_LIMIT", "TestableTap", "run_test", "unknown_test"]
+__all__ = ["NAME_LIMIT", "run_test", "unknown_test"]
 
 NAME_LIMIT: Final = 100
 """Maximum length of a test's name in messages, as clients may send any name."""
 
 
-class TestableTap(Protocol):
-    """A tap whose connection test ``x`` is its method ``check_x``."""
-
-    connection_tests: ClassVar[Mapping[str, str]]
-
-
-def run_test(tap: TestableTap, name: str, hide: Callable[[str], str] = str) -> str | None:
+def run_test(tap: TapProtocol, name: str, hide: Callable[[str], str] = str) -> str | None:
     """Run a connection test; return the reason for its failure, or None if it succeeded.
 
     ``hide`` redacts the secrets in a text.

@@ -17,11 +17,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from tap_core.exceptions import StateFileError
 from tap_core.protocols.fivetran.bounded_queue import BoundedByteQueue, CallEndedError
 from tap_core.protocols.fivetran.columns import TableId
+from tap_core.protocols.fivetran.grpc_server import RpcCall
 from tap_core.protocols.fivetran.selection import Selection, TableSelection, build_catalog
 from tap_core.protocols.fivetran.tables import SourceTable, build_tables, identity_name, select_all
 from tap_core.protocols.fivetran.update_writer import UpdateWriter
@@ -30,22 +31,12 @@ from tap_core.protocols.resume import find_previously_sent, retained_bookmarks
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE, Catalog
 from tap_core.state.reader import parse_json
 
-__all__ = ["UpdateCall", "UpdateLog", "discover_tables", "parse_state", "update"]
+__all__ = ["UpdateLog", "discover_tables", "parse_state", "update"]
 
 _logger = logging.getLogger(__name__)
 
 UpdateLog: TypeAlias = Mapping[TableId, SourceTable]
 """Tables that Fivetran already knows, by ID."""
-
-
-class UpdateCall(Protocol):
-    """The call that is handled; `grpc_server.RpcCall` implements this interface."""
-
-    def on_end(self, callback: Callable[[], None], /) -> None:
-        """Register a callback for the end of the call."""
-
-    def note(self, text: str, /) -> None:
-        """Set the details in the log line of the call."""
 
 
 def discover_tables(tap: TapProtocol) -> tuple[SourceTable, ...]:
@@ -84,7 +75,7 @@ def parse_state(text: str) -> dict[str, Any]:
 def update(
     make_tap: Callable[[], TapProtocol],
     request: Any,
-    call: UpdateCall,
+    call: RpcCall,
     told: UpdateLog | None = None,
 ) -> Iterator[bytes]:
     """Yield the responses of an Update call.
@@ -109,7 +100,7 @@ class _UpdateJob:
         self,
         make_tap: Callable[[], TapProtocol],
         request: Any,
-        call: UpdateCall,
+        call: RpcCall,
         backlog: BoundedByteQueue,
         told: UpdateLog | None,
     ) -> None:

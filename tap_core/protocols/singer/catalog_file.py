@@ -11,26 +11,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from inspect import getattr_static
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tap_core.exceptions import CatalogFileError
 from tap_core.io.json_lines import repair_surrogates
+from tap_core.protocols.interfaces import DiscoveredStream
 from tap_core.singerlib.catalog import CatalogEntry
 from tap_core.singerlib.json import load_json
 
-__all__ = ["CatalogStream", "find_unknown_streams", "parse_catalog"]
-
-
-class CatalogStream(Protocol):
-    """A stream with the attributes that are compared with a catalog entry."""
-
-    @property
-    def tap_stream_id(self) -> str:
-        """The stream's ID in the catalog."""
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        """The stream's JSON Schema according to the tap."""
+__all__ = ["find_unknown_streams", "parse_catalog"]
 
 
 def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
@@ -143,7 +132,7 @@ def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def find_unknown_streams(
-    catalog: Mapping[str, Any], streams: Mapping[str, CatalogStream]
+    catalog: Mapping[str, Any], streams: Mapping[str, DiscoveredStream]
 ) -> Iterator[str]:
     """Yield a warning for each stream or property of a catalog that the tap does not have.
 
@@ -165,7 +154,7 @@ def find_unknown_streams(
         yield f"The catalog has streams that this tap does not: {', '.join(unknown)}"
 
 
-def _at_hand(stream: CatalogStream) -> Mapping[str, Any] | None:
+def _at_hand(stream: DiscoveredStream) -> Mapping[str, Any] | None:
     """Return a stream's schema if no code of the author computes it, or None otherwise."""
     found = getattr_static(stream, "schema", None)
     if isinstance(found, Mapping):

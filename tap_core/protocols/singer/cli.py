@@ -36,8 +36,8 @@ from tap_core.exceptions import (
 )
 from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
 from tap_core.plugin_base import CliCommand
+from tap_core.protocols.interfaces import DiscoveredStream
 from tap_core.protocols.singer.catalog_file import (
-    CatalogStream,
     find_unknown_streams,
     parse_catalog,
 )
@@ -89,7 +89,7 @@ class TapPlugin(Plugin, Protocol):
     ) -> None: ...
 
     @property
-    def streams(self) -> Mapping[str, CatalogStream]:
+    def streams(self) -> Mapping[str, DiscoveredStream]:
         """The tap's streams by name."""
 
     def sync_all(self) -> None:
