@@ -69,135 +69,7 @@ if TYPE_CHECKING:
 __all__ = ["StateWriter", "Tap"]
 
 
-class _TapOutput(PluginBase):
-    """Output side of a tap: rows, states, estimates and the messages that authors write."""
-
-    document: StateDocument
-
-    message_writer_class: type[Any] = SimpleSingerWriter
-    """Class whose objects have ``write_message(message)``, for other output formats."""
-
-    @property
-    def run(self) -> SyncRun:
-        """Current run as seen by the calling thread; created by the first sync."""
-        made: SyncRun | None = self.__dict__.get("run")
-        if made is None:
-            made = self.__dict__["run"] = self._begin_run()
-        return made.here()
-
-    def _begin_run(self) -> SyncRun:
-        return SyncRun(self.outlet, self.document, CheckpointPolicy())
-
-    @property
-    def message_writer(self) -> Any:
-        """Writer of the messages that author code writes; access first sends the buffered rows."""
-        if "run" in self.__dict__:
-            self.run.settle()
-        return self._message_writer
-
-    @message_writer.setter
-    def message_writer(self, writer: Any) -> None:
-        self._message_writer = writer
-        self.outlet: ProtocolWriter = make_event_writer(writer)
-        self.__dict__.pop("run", None)
-
-    def speak_by(self, outlet: ProtocolWriter) -> None:
-        """Write all output with ``outlet``, the writer of a protocol other than Singer.
-
-        Messages that author code writes are converted to events and written there too.
-        """
-        if not is_default_writer(self._message_writer):
-            self.logger.warning(
-                "'%s' is not used: what is written depends on the protocol.",
-                type(self._message_writer).__qualname__,
-            )
-        if is_overridden(self, "write_message"):
-            self.logger.warning(
-                "The tap overrides write_message. Messages that it passes to Tap.write_message"
-                " are sent; text that it prints goes to standard error."
-            )
-        self._message_writer = EventForwardingWriter(partial(_TapOutput.write_message, self))
-        self.outlet = outlet
-        self.__dict__.pop("run", None)
-
-    def write_message(self, message: Message) -> None:
-        """Write a Singer message after all rows so far."""
-        self.run.emit(to_event(message, self.outlet.encode))
-
-    @cached_property
-    def state_writer(self) -> StateWriter:
-        """Writer for author code that writes states explicitly."""
-        return StateWriter(self)
-
-    def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return the estimated number of rows and bytes of all streams together; None if unknown.
-
-        Called before the first stream under protocols with estimates (Airbyte's ESTIMATE of type
-        SYNC). If it returns a total, the streams are not queried.
-        """
-        return None
-
-    def update_estimate(self, rows: int | None = None, nbytes: int | None = None) -> None:
-        """Update the estimated total of rows and bytes of this sync; the last call counts.
-
-        It has no effect if single streams were estimated, because platforms do not support both.
-        """
-        emit_total_estimate(self.run, self.name, rows, nbytes)
-
-    def update_config(self, changes: Mapping[str, Any]) -> None:
-        """Change settings of this tap, for example when a source has replaced a credential.
-
-        Under Airbyte a CONTROL message is written. A Fivetran connector keeps the changes while it
-        runs. Under Singer they last for this run only, and a warning is logged.
-
-        Args:
-            changes: New values by setting.
-
-        Raises:
-            ConfigurationError: `config_jsonschema` does not declare a setting or rejects a value.
-        """
-        schema = self._full_schema()
-        changed = checked_changes(self._config, changes, schema)
-        register_secrets(self, collect_secrets(changed, schema))
-        streams: Mapping[str, Stream] = self.__dict__.get("_streams") or {}
-        for config in (self._config, *(one._config for one in streams.values())):
-            config.update(changed)
-        if changed and self.config_listener is None:
-            names = ", ".join(map(repr, changed))
-            self.logger.warning("The tap has changed %s: the next run needs the new values.", names)
-        elif changed and self.config_listener:
-            self.run.settle()
-            self.config_listener(lambda given: {**given, **changed})
-
-    def _leave_state(self, unfinished: str | None) -> None:
-        """Write the last state, marked as unfinished, after an error or a signal.
-
-        ``currently_syncing`` prevents a target from taking the end of the input for the end of the
-        data. A failure to write the state is logged and does not hide the original error.
-        """
-        if self.run.is_broken or self.run.is_hurried:
-            return
-        state = self.document.tap_state
-        state["currently_syncing"] = unfinished
-        self.document.refresh()
-        try:
-            self.run.checkpoint(owed=True)
-        except Exception as error:  # noqa: BLE001  the original error is raised
-            told = type(error).__name__
-            self.logger.error("The last state could not be written: %s: %s", told, error)  # noqa: TRY400
-        finally:
-            del state["currently_syncing"]
-
-    def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Stop the sync at a signal; the state is written before the process ends."""
-        leave = super()._handle_termination
-        if "run" in self.__dict__:
-            self.run.stop(lambda: leave(signum, frame))
-        else:
-            leave(signum, frame)
-
-
-class Tap(_TapOutput):
+class Tap(PluginBase):
     """Base class of a tap.
 
     Define ``name`` and ``config_jsonschema``, and override `discover_streams`. Run the tap with the
@@ -217,6 +89,11 @@ class Tap(_TapOutput):
             def discover_streams(self):
                 return [Users(self)]
     """
+
+    document: StateDocument
+
+    message_writer_class: type[Any] = SimpleSingerWriter
+    """Class whose objects have ``write_message(message)``, for other output formats."""
 
     dynamic_catalog: bool = False
     """True if discovery queries the source and therefore needs a valid configuration."""
@@ -320,6 +197,127 @@ class Tap(_TapOutput):
             stream.max_parallel_partitions > 1 for stream in streams
         ):
             merge_missing_config_jsonschema(PARALLEL_PARTITIONS_CONFIG, config_jsonschema)
+
+    # Output: rows, states, estimates and messages
+
+    @property
+    def run(self) -> SyncRun:
+        """Current run as seen by the calling thread; created by the first sync."""
+        made: SyncRun | None = self.__dict__.get("run")
+        if made is None:
+            made = self.__dict__["run"] = self._begin_run()
+        return made.here()
+
+    def _begin_run(self) -> SyncRun:
+        return SyncRun(self.outlet, self.document, CheckpointPolicy())
+
+    @property
+    def message_writer(self) -> Any:
+        """Writer of the messages that author code writes; access first sends the buffered rows."""
+        if "run" in self.__dict__:
+            self.run.settle()
+        return self._message_writer
+
+    @message_writer.setter
+    def message_writer(self, writer: Any) -> None:
+        self._message_writer = writer
+        self.outlet: ProtocolWriter = make_event_writer(writer)
+        self.__dict__.pop("run", None)
+
+    def speak_by(self, outlet: ProtocolWriter) -> None:
+        """Write all output with ``outlet``, the writer of a protocol other than Singer.
+
+        Messages that author code writes are converted to events and written there too.
+        """
+        if not is_default_writer(self._message_writer):
+            self.logger.warning(
+                "'%s' is not used: what is written depends on the protocol.",
+                type(self._message_writer).__qualname__,
+            )
+        if is_overridden(self, "write_message"):
+            self.logger.warning(
+                "The tap overrides write_message. Messages that it passes to Tap.write_message"
+                " are sent; text that it prints goes to standard error."
+            )
+        self._message_writer = EventForwardingWriter(partial(Tap.write_message, self))
+        self.outlet = outlet
+        self.__dict__.pop("run", None)
+
+    def write_message(self, message: Message) -> None:
+        """Write a Singer message after all rows so far."""
+        self.run.emit(to_event(message, self.outlet.encode))
+
+    @cached_property
+    def state_writer(self) -> StateWriter:
+        """Writer for author code that writes states explicitly."""
+        return StateWriter(self)
+
+    def estimate_sync(self) -> tuple[int | None, int | None] | None:
+        """Return the estimated number of rows and bytes of all streams together; None if unknown.
+
+        Called before the first stream under protocols with estimates (Airbyte's ESTIMATE of type
+        SYNC). If it returns a total, the streams are not queried.
+        """
+        return None
+
+    def update_estimate(self, rows: int | None = None, nbytes: int | None = None) -> None:
+        """Update the estimated total of rows and bytes of this sync; the last call counts.
+
+        It has no effect if single streams were estimated, because platforms do not support both.
+        """
+        emit_total_estimate(self.run, self.name, rows, nbytes)
+
+    def update_config(self, changes: Mapping[str, Any]) -> None:
+        """Change settings of this tap, for example when a source has replaced a credential.
+
+        Under Airbyte a CONTROL message is written. A Fivetran connector keeps the changes while it
+        runs. Under Singer they last for this run only, and a warning is logged.
+
+        Args:
+            changes: New values by setting.
+
+        Raises:
+            ConfigurationError: `config_jsonschema` does not declare a setting or rejects a value.
+        """
+        schema = self._full_schema()
+        changed = checked_changes(self._config, changes, schema)
+        register_secrets(self, collect_secrets(changed, schema))
+        streams: Mapping[str, Stream] = self.__dict__.get("_streams") or {}
+        for config in (self._config, *(one._config for one in streams.values())):
+            config.update(changed)
+        if changed and self.config_listener is None:
+            names = ", ".join(map(repr, changed))
+            self.logger.warning("The tap has changed %s: the next run needs the new values.", names)
+        elif changed and self.config_listener:
+            self.run.settle()
+            self.config_listener(lambda given: {**given, **changed})
+
+    def _leave_state(self, unfinished: str | None) -> None:
+        """Write the last state, marked as unfinished, after an error or a signal.
+
+        ``currently_syncing`` prevents a target from taking the end of the input for the end of the
+        data. A failure to write the state is logged and does not hide the original error.
+        """
+        if self.run.is_broken or self.run.is_hurried:
+            return
+        state = self.document.tap_state
+        state["currently_syncing"] = unfinished
+        self.document.refresh()
+        try:
+            self.run.checkpoint(owed=True)
+        except Exception as error:  # noqa: BLE001  the original error is raised
+            told = type(error).__name__
+            self.logger.error("The last state could not be written: %s: %s", told, error)  # noqa: TRY400
+        finally:
+            del state["currently_syncing"]
+
+    def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
+        """Stop the sync at a signal; the state is written before the process ends."""
+        leave = super()._handle_termination
+        if "run" in self.__dict__:
+            self.run.stop(lambda: leave(signum, frame))
+        else:
+            leave(signum, frame)
 
     # Streams and catalog
 
@@ -607,7 +605,7 @@ Tap._HOOKS = {name: get_member(Tap, name) for name in ("catalog", "write_message
 class StateWriter:
     """Writer of states that the author provides; equal consecutive states are written once."""
 
-    def __init__(self, tap: _TapOutput) -> None:
+    def __init__(self, tap: Tap) -> None:
         """Write states with the run of ``tap``."""
         self._tap = tap
         self._last = b""

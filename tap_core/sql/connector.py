@@ -1,16 +1,58 @@
 """`SQLConnector`: access of a SQL tap or target to its database.
 
-The class combines connections (`tap_core.sql.connection`), discovery
-(`tap_core.sql.discovery`) and DDL (`tap_core.sql.column_ddl`, `tap_core.sql.table_ddl`).
+A connector has one engine, created on first use by `create_engine`, which authors override.
+Passwords appear in no message: see `tap_core.sql.connection_errors`. All tables of a schema are
+reflected with one query; if that fails because one table cannot be read, each table is reflected
+separately, and unreadable ones are logged and skipped. Methods that an author overrides are called
+for every table or column, with singer_sdk's arguments. For a table that already matches its stream,
+only the columns are read. A change of a column's type never loses values.
 """
 
 from __future__ import annotations
 
-from tap_core.sql.fully_qualified_name import FullyQualifiedName as FullyQualifiedName
-from tap_core.sql.table_ddl import TableDDL
-from tap_core.sql.types import JSONSchemaToSQL as JSONSchemaToSQL
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.engine.reflection import ObjectKind
+from sqlalchemy.schema import CreateColumn, CreateSchema
+from sqlalchemy.types import TypeEngine
+
+from tap_core import typing as th
+from tap_core.capabilities import TargetLoadMethods
+from tap_core.exceptions import ConfigValidationError, SingerSDKPendingDeprecationWarning
+from tap_core.singerlib.catalog import CatalogEntry, MetadataMapping, Schema
+from tap_core.singerlib.json import dump_json, load_json
+from tap_core.sql.connection_errors import (
+    DatabaseUnreachableError,
+    install_error_translation,
+    parse_url,
+    translate_url_errors,
+)
+from tap_core.sql.fully_qualified_name import FullyQualifiedName, split_name
+from tap_core.sql.type_widening import adapt_type, is_text, is_wider, loses_precision, type_rank
+from tap_core.sql.types import JSONSchemaToSQL, SQLToJSONSchema
 from tap_core.sql.types import JSONtoSQLHandler as JSONtoSQLHandler
-from tap_core.sql.types import SQLToJSONSchema as SQLToJSONSchema
+from tap_core.types import JsonSchema
+
+if sys.version_info >= (3, 13):
+    from warnings import deprecated
+else:
+    from typing_extensions import deprecated
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine.interfaces import (
+        Dialect,
+        ReflectedColumn,
+        ReflectedIndex,
+        ReflectedPrimaryKeyConstraint,
+    )
 
 __all__ = [
     "FullyQualifiedName",
@@ -20,11 +62,876 @@ __all__ = [
     "SQLToJSONSchema",
 ]
 
+_T = TypeVar("_T")
+_Key: TypeAlias = tuple[str | None, str]
+"""Schema (None for the default one) and table."""
+_Type: TypeAlias = sa.types.TypeEngine[Any]
+_Name: TypeAlias = str | FullyQualifiedName
 
-class SQLConnector(TableDDL):
+
+class SQLConnector:
     """Connector to a database: connections, discovery and DDL.
 
     Override `get_sqlalchemy_url` to build the URL from other settings, `create_engine` to
     connect differently, and ``sql_to_jsonschema_converter`` or ``jsonschema_to_sql_converter``
     to convert types differently.
     """
+
+    max_varchar_length: int | None = None
+    """The maximum declared length of text columns; None for no limit."""
+
+    sql_to_jsonschema_converter: type[SQLToJSONSchema] = SQLToJSONSchema
+    """The converter class from column types to JSON Schema; replace it by a subclass."""
+
+    jsonschema_to_sql_converter: type[JSONSchemaToSQL] = JSONSchemaToSQL
+    """The converter class from JSON Schema to column types; replace it by a subclass."""
+
+    _cached_engine: sa.Engine | None = None
+
+    allow_column_add: bool = True
+    """True if columns may be added to an existing table."""
+
+    allow_column_rename: bool = True
+    """True if columns may be renamed."""
+
+    allow_column_alter: bool = False
+    """True if the type of a column may be changed."""
+
+    allow_merge_upsert: bool = False
+    """True if the sink can merge by key; not used by the SDK."""
+
+    allow_overwrite: bool = False
+    """True if the load method ``overwrite`` is supported; not used by the SDK."""
+
+    allow_temp_tables: bool = True
+    """True if the database supports temporary tables; not used by the SDK."""
+
+    def __init__(
+        self, config: dict[str, Any] | None = None, sqlalchemy_url: str | None = None
+    ) -> None:
+        """Store the settings of the tap or target; no connection is opened."""
+        self._config: dict[str, Any] = config or {}
+        self._sqlalchemy_url: str | None = sqlalchemy_url or None
+        self._tables_prepared: dict[str, bool] = {}
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The settings of the tap or target."""
+        return self._config
+
+    @property
+    def logger(self) -> logging.Logger:
+        """The logger of the connector."""
+        return logging.getLogger("sqlconnector")
+
+    # The database
+
+    @property
+    def sqlalchemy_url(self) -> str:
+        """The database URL including its password; it must not be logged."""
+        if not self._sqlalchemy_url:
+            self._sqlalchemy_url = self.get_sqlalchemy_url(self.config)
+        return self._sqlalchemy_url
+
+    def get_sqlalchemy_url(self, config: dict[str, Any]) -> str:
+        """Return the database URL; override to build it from other settings.
+
+        Raises:
+            ConfigValidationError: the setting ``sqlalchemy_url`` is missing.
+        """
+        if "sqlalchemy_url" not in config:
+            raise ConfigValidationError("Could not find or create 'sqlalchemy_url' for connection.")
+        url: str = config["sqlalchemy_url"]
+        return url
+
+    def create_engine(self) -> sa.Engine:
+        """Create the engine; override to change its options, use `_engine` to get the instance."""
+        url = parse_url(self.sqlalchemy_url)
+        try:
+            return sa.create_engine(
+                url,
+                echo=False,
+                pool_pre_ping=True,
+                json_serializer=self.serialize_json,
+                json_deserializer=self.deserialize_json,
+            )
+        except TypeError:  # dialects without JSON refuse its arguments
+            return sa.create_engine(url, echo=False, pool_pre_ping=True)
+
+    @property
+    def _engine(self) -> sa.Engine:
+        """The engine, created on first use."""
+        if self._cached_engine is None:
+            with translate_url_errors():
+                self._cached_engine = install_error_translation(self.create_engine())
+        return self._cached_engine
+
+    @property
+    def _dialect(self) -> Dialect:
+        """The SQLAlchemy dialect of the database."""
+        return self._engine.dialect
+
+    @contextmanager
+    def _connect(self) -> Iterator[sa.Connection]:
+        """Open a connection that streams results from the server if the driver supports it."""
+        with self._engine.connect().execution_options(stream_results=True) as connection:
+            yield connection
+
+    def serialize_json(self, obj: object) -> str:
+        """Return the JSON text of a JSON column's value; override for another encoding."""
+        return dump_json(obj)
+
+    def deserialize_json(self, json_str: str) -> object:
+        """Return the value of a JSON column's text; override for another decoding."""
+        return load_json(json_str)
+
+    # Names
+
+    def get_fully_qualified_name(
+        self,
+        table_name: str = "",
+        schema_name: str | None = None,
+        db_name: str | None = None,
+        delimiter: str = ".",
+    ) -> FullyQualifiedName:
+        """Return the fully qualified name of a table, quoted where the database requires it.
+
+        Raises:
+            ValueError: all parts are empty.
+        """
+        return FullyQualifiedName(
+            table=table_name,
+            schema=schema_name,
+            database=db_name,
+            delimiter=delimiter,
+            dialect=self._dialect,
+        )
+
+    @deprecated(
+        "This method is deprecated. Use or override `FullyQualifiedName` instead.",
+        category=SingerSDKPendingDeprecationWarning,
+    )
+    def quote(self, name: str) -> str:
+        """Return a name with each of its parts quoted where the database requires it."""
+        return ".".join(map(self._dialect.identifier_preparer.quote, name.split(".")))
+
+    # Types
+
+    @cached_property
+    def sql_to_jsonschema(self) -> SQLToJSONSchema:
+        """The converter from column types to JSON Schema."""
+        return self.sql_to_jsonschema_converter.from_config(self.config)
+
+    @cached_property
+    def jsonschema_to_sql(self) -> JSONSchemaToSQL:
+        """The converter from JSON Schema to column types."""
+        return self.jsonschema_to_sql_converter.from_config(
+            self.config, max_varchar_length=self.max_varchar_length
+        )
+
+    def to_jsonschema_type(
+        self, sql_type: str | TypeEngine[Any] | type[TypeEngine[Any]] | Any
+    ) -> JsonSchema:
+        """Return the JSON Schema of a column type; override to support further types.
+
+        Passing a type's name or class instead of an instance is deprecated.
+
+        Raises:
+            ValueError: ``sql_type`` is not a SQL type.
+        """
+        if isinstance(sql_type, TypeEngine):
+            schema: JsonSchema = self.sql_to_jsonschema.to_jsonschema(sql_type)
+            return schema
+        is_class = isinstance(sql_type, type)
+        if not isinstance(sql_type, str) and not (is_class and issubclass(sql_type, TypeEngine)):
+            name = sql_type.__name__ if is_class else type(sql_type).__name__
+            raise ValueError(f"Unexpected type received: '{name}'")
+        what = "type classes" if is_class else "string types"
+        warnings.warn(
+            f"Passing {what} to `to_jsonschema_type` is deprecated. Please pass a SQLAlchemy"
+            " type object instead.",
+            SingerSDKPendingDeprecationWarning,
+            stacklevel=2,
+        )
+        return th.to_jsonschema_type(sql_type)
+
+    def to_sql_type(self, jsonschema_type: JsonSchema) -> TypeEngine[Any]:
+        """Return the column type of a property; override to support further types."""
+        return self.jsonschema_to_sql.to_sql_type(jsonschema_type)
+
+    # Deprecated members
+
+    @deprecated(
+        "`SQLConnector.create_sqlalchemy_connection` is deprecated: make a child class of the"
+        " connector and add the method that you need there.",
+        category=SingerSDKPendingDeprecationWarning,
+    )
+    def create_sqlalchemy_connection(self) -> sa.Connection:
+        """Open a connection (deprecated; unlike `_connect` it must be closed by the caller)."""
+        return self._engine.connect().execution_options(stream_results=True)
+
+    @deprecated(
+        "`SQLConnector.create_sqlalchemy_engine` is deprecated. Override `_engine` or"
+        " `sqlalchemy_url` instead.",
+        category=SingerSDKPendingDeprecationWarning,
+    )
+    def create_sqlalchemy_engine(self) -> sa.Engine:
+        """Return the engine (deprecated)."""
+        return self._engine
+
+    @property
+    def connection(self) -> sa.Connection:
+        """A new connection (deprecated)."""
+        warnings.warn(
+            "`SQLConnector.connection` is deprecated: make a child class of the connector and"
+            " add the method that you need there.",
+            SingerSDKPendingDeprecationWarning,
+            stacklevel=2,
+        )
+        return self.create_sqlalchemy_connection()
+
+    # Sources of the catalog; each may be overridden
+
+    def get_schema_names(self, engine: sa.Engine, inspected: sa.Inspector) -> list[str]:  # noqa: ARG002
+        """Return the schemas to discover; override to restrict them."""
+        return inspected.get_schema_names()
+
+    @deprecated("This method is deprecated.", category=SingerSDKPendingDeprecationWarning)
+    def get_object_names(
+        self,
+        engine: sa.Engine,  # noqa: ARG002
+        inspected: sa.Inspector,
+        schema_name: str,
+    ) -> list[tuple[str, bool]]:
+        """Return (name, is_view) for each table and view of a schema.
+
+        If this method is overridden, discovery is restricted to its result.
+        """
+        tables = [(name, False) for name in inspected.get_table_names(schema=schema_name)]
+        return tables + [(name, True) for name in self._view_names(inspected, schema_name)]
+
+    def discover_catalog_entry(
+        self,
+        engine: sa.Engine,  # noqa: ARG002
+        inspected: sa.Inspector,  # noqa: ARG002
+        schema_name: str | None,
+        table_name: str,
+        is_view: bool,
+        *,
+        reflected_columns: list[ReflectedColumn] | None = None,
+        reflected_pk: ReflectedPrimaryKeyConstraint | None = None,
+        reflected_indices: list[ReflectedIndex] | None = None,
+    ) -> CatalogEntry:
+        """Return the catalog entry of one table or view from its reflected metadata.
+
+        The key is the primary key, or the first unique index if the database reports no primary
+        key. The replication method is left empty for the user to choose.
+        """
+        stream = f"{schema_name}-{table_name}" if schema_name else table_name
+        keys = _keys(reflected_pk, reflected_indices or [])
+        schema = self._build_schema(reflected_columns or [], keys)
+        return CatalogEntry(
+            tap_stream_id=stream,
+            stream=stream,
+            table=table_name,
+            key_properties=keys,
+            schema=Schema.from_dict(schema),
+            is_view=is_view,
+            replication_method="",
+            metadata=MetadataMapping.get_standard_metadata(
+                schema_name=schema_name,
+                schema=schema,
+                replication_method="",
+                key_properties=keys,
+                valid_replication_keys=None,
+            ),
+            database=None,
+            row_count=None,
+            stream_alias=None,
+            replication_key=None,
+        )
+
+    def discover_catalog_entries(
+        self, *, exclude_schemas: Sequence[str] = (), reflect_indices: bool = True
+    ) -> list[dict[str, Any]]:
+        """Return the catalog entries of all tables and views, as dicts.
+
+        ``reflect_indices=False`` skips the query for unique indexes.
+
+        Raises:
+            DatabaseUnreachableError: the database cannot be reached.
+        """
+        engine = self._engine
+        inspected = sa.inspect(engine)
+        schemas = [
+            name for name in self.get_schema_names(engine, inspected) if name not in exclude_schemas
+        ]
+        entries = [
+            entry.to_dict()
+            for schema in schemas
+            for entry in self._discover_entries(engine, inspected, schema, reflect_indices)
+        ]
+        if not entries:
+            self.logger.warning(
+                "Discovery found no tables and no views: %s. Check the database, and what its"
+                " user may see.",
+                f"looked in {', '.join(map(repr, schemas))}" if schemas else "there is no schema",
+            )
+        return entries
+
+    # Names and tables
+
+    def parse_full_table_name(
+        self, full_table_name: str | FullyQualifiedName
+    ) -> tuple[str | None, str | None, str]:
+        """Return (database, schema, table); override for names with other parts."""
+        return split_name(full_table_name)
+
+    def table_exists(self, full_table_name: str | FullyQualifiedName) -> bool:
+        """Return True if the table exists."""
+        _, schema, table = self.parse_full_table_name(full_table_name)
+        return sa.inspect(self._engine).has_table(table, schema)
+
+    def get_table_columns(
+        self,
+        full_table_name: str | FullyQualifiedName,
+        column_names: Collection[str] | None = None,
+    ) -> dict[str, sa.Column[Any]]:
+        """Return a table's columns by name, in table order; only ``column_names`` if passed.
+
+        Names are compared without regard to case.
+        """
+        _, schema, table = self.parse_full_table_name(full_table_name)
+        wanted = {name.casefold() for name in column_names or ()}
+        return {
+            column["name"]: sa.Column(
+                column["name"], column["type"], nullable=column.get("nullable", False)
+            )
+            for column in sa.inspect(self._engine).get_columns(table, schema)
+            if not wanted or column["name"].casefold() in wanted
+        }
+
+    def get_table(
+        self,
+        full_table_name: str | FullyQualifiedName,
+        column_names: Collection[str] | None = None,
+    ) -> sa.Table:
+        """Return a table with all its columns, or only with ``column_names`` if passed."""
+        columns = self.get_table_columns(
+            full_table_name=full_table_name,
+            column_names=column_names,  # the names that overrides in singer_sdk taps use
+        ).values()
+        _, schema, table = self.parse_full_table_name(full_table_name)
+        return sa.Table(table, sa.MetaData(), *columns, schema=schema)
+
+    # Reflection
+
+    def _discover_entries(
+        self, engine: sa.Engine, inspected: sa.Inspector, schema: str, reflect_indices: bool
+    ) -> Iterator[CatalogEntry]:
+        """Yield the catalog entries of one schema: its tables, then its views."""
+        ask = _SchemaReflection(self, inspected, schema)
+        primary_keys = ask.inspect_all(
+            inspected.get_multi_pk_constraint, inspected.get_pk_constraint
+        )
+        indices: Mapping[_Key, list[ReflectedIndex]] = (
+            ask.inspect_all(inspected.get_multi_indexes, inspected.get_indexes)
+            if reflect_indices
+            else {}
+        )
+        listed = self._listed(engine, inspected, schema)
+        for kind, is_view in ((ObjectKind.TABLE, False), (ObjectKind.ANY_VIEW, True)):
+            columns = ask.inspect_all(inspected.get_multi_columns, inspected.get_columns, kind)
+            for key, reflected in columns.items():
+                if listed is None or (key[1], is_view) in listed:
+                    yield self.discover_catalog_entry(
+                        engine,
+                        inspected,
+                        key[0],
+                        key[1],
+                        is_view,
+                        reflected_columns=reflected,
+                        reflected_pk=primary_keys.get(key),
+                        reflected_indices=indices.get(key, []),
+                    )
+
+    def _listed(
+        self, engine: sa.Engine, inspected: sa.Inspector, schema: str
+    ) -> Collection[tuple[str, bool]] | None:
+        """Return the result of an overridden `get_object_names`, else None."""
+        own = getattr(type(self), "get_object_names", None)
+        if own is SQLConnector.get_object_names:
+            return None
+        return set(self.get_object_names(engine, inspected, schema))
+
+    def _build_schema(
+        self, columns: Sequence[ReflectedColumn], keys: Collection[str]
+    ) -> JsonSchema:
+        """Return the JSON Schema of a row."""
+        return th.PropertiesList(
+            *(
+                th.Property(
+                    column["name"],
+                    th.CustomType(self.to_jsonschema_type(column["type"])),
+                    nullable=column.get("nullable", False),
+                    required=column["name"] in keys,
+                    description=column.get("comment"),
+                )
+                for column in columns
+            )
+        ).to_dict()
+
+    def _view_names(self, inspected: sa.Inspector, schema: str) -> list[str]:
+        """Return the views of a schema; an empty list if the dialect cannot list views."""
+        try:
+            return inspected.get_view_names(schema=schema)
+        except NotImplementedError:
+            self._warn_no_view_detection()
+            return []
+
+    @cached_property
+    def _view_warning(self) -> None:
+        """Log once that the dialect cannot list views."""
+        self.logger.warning(
+            "Provider does not support get_view_names(). Streams list may be incomplete or"
+            " `is_view` may be unpopulated."
+        )
+
+    def _warn_no_view_detection(self) -> None:
+        """Log, on the first call only, that the dialect cannot list views."""
+        _ = self._view_warning
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        """Open a connection whose statements are committed together or rolled back."""
+        with self._connect() as connection, connection.begin():
+            connection.execution_options(stream_results=False)  # server-side cursors can only read
+            yield connection
+
+    def _overrides(self, *names: str) -> bool:
+        """Return True if an author overrides one of these methods."""
+        return any(
+            name in vars(self) or getattr(type(self), name) is not getattr(SQLConnector, name)
+            for name in names
+        )
+
+    def _fitting_type(self, known: Any) -> _Type:
+        """Return the column type of a property; the schemas true and false count as empty."""
+        schema: JsonSchema = known if isinstance(known, dict) else {}
+        return adapt_type(self.to_sql_type(schema), self._dialect)
+
+    def column_exists(self, full_table_name: _Name, column_name: str) -> bool:
+        """Return True if a table has a column."""
+        return column_name in self.get_table_columns(full_table_name)
+
+    def prepare_column(self, full_table_name: _Name, column_name: str, sql_type: _Type) -> None:
+        """Add a column, or alter the existing one so that it can hold ``sql_type``."""
+        if self.column_exists(full_table_name, column_name):
+            self._adapt_column_type(full_table_name, column_name=column_name, sql_type=sql_type)
+        else:
+            self._create_empty_column(
+                full_table_name=full_table_name, column_name=column_name, sql_type=sql_type
+            )
+
+    def _create_empty_column(
+        self, full_table_name: _Name, column_name: str, sql_type: _Type
+    ) -> None:
+        """Add a column.
+
+        Raises:
+            NotImplementedError: `allow_column_add` is false.
+        """
+        if not self.allow_column_add:
+            raise NotImplementedError("Adding columns is not supported.")
+        statement = self.get_column_add_ddl(
+            table_name=full_table_name,
+            column_name=column_name,
+            column_type=adapt_type(sql_type, self._dialect),
+        )
+        with self._transaction() as connection:
+            connection.execute(statement)
+
+    def rename_column(self, full_table_name: _Name, old_name: str, new_name: str) -> None:
+        """Rename a column.
+
+        Raises:
+            NotImplementedError: `allow_column_rename` is false.
+        """
+        if not self.allow_column_rename:
+            raise NotImplementedError("Renaming columns is not supported.")
+        own = self._overrides("get_column_rename_ddl")
+        quote = str if own else self._dialect.identifier_preparer.quote
+        statement = self.get_column_rename_ddl(
+            table_name=full_table_name,
+            column_name=quote(old_name),
+            new_column_name=quote(new_name),
+        )
+        with self._transaction() as connection:
+            connection.execute(statement)
+
+    def _adapt_column_type(self, full_table_name: _Name, column_name: str, sql_type: _Type) -> None:
+        """Alter a column so that it holds a second type in addition to its current type.
+
+        Raises:
+            NotImplementedError: the column must be altered, and `allow_column_alter` is false.
+            ValueError: no type can hold both.
+        """
+        current = self._get_column_type(full_table_name, column_name)
+        sql_type = adapt_type(sql_type, self._dialect)
+        collation = self.remove_collation(current)
+        if self._is_same(current, sql_type):
+            return
+        wanted = self._type_for_both(current, sql_type)
+        if str(wanted) == str(current):
+            return
+        if collation:
+            self.update_collation(wanted, collation)
+        if not self.allow_column_alter:
+            raise NotImplementedError(
+                "Altering columns is not supported. Could not convert column"
+                f" '{full_table_name}.{column_name}' from '{current}' to '{wanted}'."
+            )
+        with self._transaction() as connection:
+            connection.execute(self._alter_statement(full_table_name, column_name, wanted))
+
+    def _is_same(self, current: _Type, sql_type: _Type) -> bool:
+        """Return True if two types have the same generic name or the same name in this database."""
+        if str(current) == str(sql_type):
+            return True
+        return bool(self._spelled(current) == self._spelled(sql_type))
+
+    def _spelled(self, sql_type: _Type) -> str:
+        try:
+            return sql_type.compile(dialect=self._dialect)
+        except (sa.exc.CompileError, NotImplementedError):  # a reflected type without a name
+            return str(sql_type)
+
+    def _type_for_both(self, current: _Type, new: _Type) -> _Type:
+        """Return the result of `merge_sql_types`, or ``new`` if the merged type would lose values.
+
+        SQLite columns store any value unchanged, so SQLite is exempt.
+        """
+        if self._dialect.name != "sqlite" and (
+            loses_precision(current, new) or (self.allow_column_alter and is_wider(current, new))
+        ):
+            return new
+        return self.merge_sql_types([current, new])
+
+    def _alter_statement(self, table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
+        """Return the author's ALTER statement, or PostgreSQL's, or the standard one."""
+        if self._overrides("get_column_alter_ddl"):
+            return self.get_column_alter_ddl(
+                table_name=table_name, column_name=column_name, column_type=column_type
+            )
+        quoted = self._dialect.identifier_preparer.quote(column_name)
+        if self._dialect.name != "postgresql":
+            return self.get_column_alter_ddl(
+                table_name=table_name, column_name=quoted, column_type=column_type
+            )
+        return _ddl(
+            "ALTER TABLE %(table_name)s ALTER COLUMN %(column_name)s TYPE %(column_type)s",
+            {
+                "table_name": table_name,
+                "column_name": quoted,
+                "column_type": self._spelled(column_type),
+            },
+        )
+
+    def _get_column_type(self, full_table_name: _Name, column_name: str) -> _Type:
+        """Return the type of a column.
+
+        Raises:
+            KeyError: the column does not exist.
+        """
+        column = self.get_table_columns(full_table_name).get(column_name)
+        if column is None:
+            raise KeyError(f"Column `{column_name}` does not exist in table `{full_table_name}`.")
+        return column.type
+
+    # Merging of types
+
+    def merge_sql_types(self, sql_types: Sequence[_Type]) -> _Type:
+        """Return a type that holds the values of several types.
+
+        Args:
+            sql_types: the types; the first is the current type of the column.
+
+        Raises:
+            ValueError: ``sql_types`` is empty, or no type holds all values.
+        """
+        if not sql_types:
+            raise ValueError("Expected at least one member in `sql_types` argument.")
+        current = sql_types[0]
+        if len(sql_types) == 1:
+            return current
+        first, second, *others = self._sort_types(sql_types)
+        if others:
+            return self.merge_sql_types([self.merge_sql_types([first, second]), *others])
+        for option in (first, second):
+            if _will_do(option, current):
+                return option
+        raise ValueError(f"Unable to merge sql types: {', '.join(map(str, (first, second)))}")
+
+    def _sort_types(self, sql_types: Iterable[_Type]) -> Sequence[_Type]:
+        """Return types sorted from the most general to the most specific.
+
+        The order is text, date-times, fractions, integers, others; longer types come first.
+        """
+        return sorted(sql_types, key=type_rank, reverse=True)
+
+    @staticmethod
+    def remove_collation(column_type: _Type) -> str | None:
+        """Remove the collation from a type and return it; None if it has no collation."""
+        collation: str | None = getattr(column_type, "collation", None) or None
+        if collation:
+            column_type.collation = None  # type: ignore[attr-defined]
+        return collation
+
+    @staticmethod
+    def update_collation(column_type: _Type, collation: str | None) -> None:
+        """Set the collation of a type that supports one."""
+        if collation and hasattr(column_type, "collation"):
+            column_type.collation = collation
+
+    # Statements whose syntax depends on the database
+
+    def get_column_add_ddl(self, table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
+        """Return the statement that adds a column; override it for another syntax."""
+        clause = CreateColumn(sa.Column(column_name, column_type)).compile(dialect=self._dialect)
+        return _ddl(
+            "ALTER TABLE %(table_name)s ADD COLUMN %(create_column_clause)s",
+            {"table_name": table_name, "create_column_clause": clause.string},
+        )
+
+    @staticmethod
+    def get_column_rename_ddl(table_name: _Name, column_name: str, new_column_name: str) -> sa.DDL:
+        """Return the statement that renames a column; override it for another syntax."""
+        return _ddl(
+            "ALTER TABLE %(table_name)s RENAME COLUMN %(column_name)s to %(new_column_name)s",
+            {
+                "table_name": table_name,
+                "column_name": column_name,
+                "new_column_name": new_column_name,
+            },
+        )
+
+    @staticmethod
+    def get_column_alter_ddl(table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
+        """Return the statement that changes a column's type; override it for another syntax.
+
+        PostgreSQL's needs no override.
+        """
+        return _ddl(
+            "ALTER TABLE %(table_name)s ALTER COLUMN %(column_name)s (%(column_type)s)",
+            {
+                "table_name": table_name,
+                "column_name": column_name,
+                "column_type": column_type,
+            },
+        )
+
+    # Schemas
+
+    def schema_exists(self, schema_name: str) -> bool:
+        """Return True if the database has a schema."""
+        return schema_name in sa.inspect(self._engine).get_schema_names()
+
+    def create_schema(self, schema_name: str) -> None:
+        """Create a schema."""
+        with self._transaction() as connection:
+            connection.execute(CreateSchema(schema_name))
+
+    def prepare_schema(self, schema_name: str) -> None:
+        """Create a schema unless it exists."""
+        if not self.schema_exists(schema_name):
+            self.create_schema(schema_name)
+
+    # Tables
+
+    def create_empty_table(
+        self,
+        full_table_name: _Name,
+        schema: JsonSchema,
+        primary_keys: Sequence[str] | None = None,
+        partition_keys: list[str] | None = None,  # noqa: ARG002 - for overrides
+        as_temp_table: bool = False,
+    ) -> None:
+        """Create a table with a column for each property.
+
+        Keys that are not properties are omitted from the primary key.
+
+        Raises:
+            NotImplementedError: ``as_temp_table`` is true; override to support temporary tables.
+            RuntimeError: the schema has no ``properties``.
+        """
+        if as_temp_table:
+            raise NotImplementedError("Temporary tables are not supported.")
+        if "properties" not in schema:
+            raise RuntimeError(
+                f"Schema for '{full_table_name}' does not define properties: {schema}"
+            )
+        properties = schema["properties"]
+        _, schema_name, table_name = self.parse_full_table_name(full_table_name)
+        # An autoincrement column would generate keys for rows without a key.
+        columns = [
+            sa.Column(name, self._fitting_type(known), autoincrement=False)
+            for name, known in properties.items()
+        ]
+        keys = [key for key in primary_keys or () if key in properties]
+        constraints = [sa.PrimaryKeyConstraint(*keys)] if keys else []
+        metadata = sa.MetaData(schema=schema_name)
+        sa.Table(table_name, metadata, *columns, *constraints)
+        metadata.create_all(self._engine)
+
+    def prepare_table(
+        self,
+        full_table_name: _Name,
+        schema: JsonSchema,
+        primary_keys: Sequence[str],
+        partition_keys: list[str] | None = None,
+        as_temp_table: bool = False,
+    ) -> None:
+        """Create a table, or adapt the existing one.
+
+        With the load method ``overwrite`` the table is dropped and recreated once per connector.
+        """
+        name = str(full_table_name)
+        overwrites = self.config.get("load_method") == TargetLoadMethods.OVERWRITE
+        starts_anew = overwrites and not self._tables_prepared.get(name, False)
+        if starts_anew or not self.table_exists(full_table_name=full_table_name):
+            self._drop_table(full_table_name)
+            self.logger.info("Creating empty table %s", full_table_name)
+            self.create_empty_table(
+                full_table_name=full_table_name,
+                schema=schema,
+                primary_keys=primary_keys,
+                partition_keys=partition_keys,
+                as_temp_table=as_temp_table,
+            )
+        else:
+            self._prepare_columns(full_table_name, schema["properties"])
+            self.prepare_primary_key(full_table_name=full_table_name, primary_keys=primary_keys)
+        self._tables_prepared[name] = True
+
+    def _drop_table(self, full_table_name: _Name) -> None:
+        _, schema_name, table_name = self.parse_full_table_name(full_table_name)
+        table = sa.Table(table_name, sa.MetaData(), schema=schema_name)
+        table.drop(self._engine, checkfirst=True)
+
+    def _prepare_columns(self, full_table_name: _Name, properties: JsonSchema) -> None:
+        """Call `prepare_column` for each column that must change.
+
+        If an author overrides `prepare_column`, it is called for every column.
+        """
+        asks_always = self._overrides("prepare_column", "_adapt_column_type", "column_exists")
+        there = {} if asks_always else self.get_table_columns(full_table_name)
+        for name, known in properties.items():
+            sql_type = self._fitting_type(known)
+            if name in there and self._is_same(there[name].type, sql_type):
+                continue
+            self.prepare_column(full_table_name, name, sql_type)
+
+    def prepare_primary_key(
+        self,
+        *,
+        full_table_name: _Name,  # noqa: ARG002 - a hook
+        primary_keys: Sequence[str],  # noqa: ARG002
+    ) -> None:
+        """Adapt the primary key of a table; does nothing unless overridden."""
+        self.logger.debug("Primary key adaptation is not implemented")
+
+    # Rows of old versions
+
+    def delete_old_versions(
+        self, *, full_table_name: _Name, version_column_name: str, current_version: int
+    ) -> None:
+        """Delete rows with a smaller version; rows without a version are kept."""
+        column = self._dialect.identifier_preparer.quote(version_column_name)
+        statement = sa.text(f"DELETE FROM {full_table_name} WHERE {column} < :version").bindparams(  # noqa: S608
+            sa.bindparam("version", current_version, sa.BigInteger())
+        )
+        with self._transaction() as connection:
+            connection.execute(statement)
+
+
+class _SchemaReflection:
+    """Reflection of one schema: all tables at once, or one by one if that fails."""
+
+    def __init__(self, connector: SQLConnector, inspected: sa.Inspector, schema: str) -> None:
+        self._connector = connector
+        self._inspected = inspected
+        self._schema = schema
+
+    def inspect_all(
+        self,
+        of_all: Callable[..., Mapping[_Key, _T]],
+        of_one: Callable[..., _T],
+        kind: ObjectKind = ObjectKind.TABLE,
+    ) -> Mapping[Any, _T]:
+        """Return the reflected metadata of each readable table (or view, by ``kind``)."""
+        try:
+            return of_all(schema=self._schema, kind=kind)
+        except DatabaseUnreachableError:
+            raise
+        except (exc.SQLAlchemyError, NotImplementedError) as error:
+            self._connector.logger.warning(
+                "Schema '%s' cannot be read at once (%s): its tables are read one by one.",
+                self._schema,
+                _first_line(error),
+            )
+        answers = {(self._schema, name): self._one(of_one, name) for name in self._names(kind)}
+        return {key: answer for key, answer in answers.items() if answer is not None}
+
+    def _one(self, of_one: Callable[..., _T], name: str) -> _T | None:
+        """Return the reflected metadata of one table; log a warning and return None if it fails."""
+        try:
+            return of_one(name, schema=self._schema)
+        except DatabaseUnreachableError:
+            raise
+        except (exc.SQLAlchemyError, NotImplementedError) as error:
+            self._connector.logger.warning(
+                "'%s' in schema '%s' cannot be read and is left out: %s",
+                name,
+                self._schema,
+                _first_line(error),
+            )
+            return None
+
+    def _names(self, kind: ObjectKind) -> list[str]:
+        """Return the names of the tables, or of the views including materialized ones."""
+        if kind is ObjectKind.TABLE:
+            return self._inspected.get_table_names(schema=self._schema)
+        names = self._connector._view_names(self._inspected, self._schema)  # noqa: SLF001
+        try:
+            return [*names, *self._inspected.get_materialized_view_names(schema=self._schema)]
+        except NotImplementedError:
+            return names
+
+
+def _keys(
+    primary: ReflectedPrimaryKeyConstraint | None, indices: Sequence[ReflectedIndex]
+) -> list[str]:
+    """Return the primary key's columns, else those of the first unique index."""
+    if primary and "constrained_columns" in primary:
+        return list(primary["constrained_columns"])
+    unique = (index["column_names"] for index in indices if index.get("unique", False))
+    named = ([name for name in names if name is not None] for names in unique if None not in names)
+    return next(named, [])
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def _ddl(statement: str, context: dict[str, object]) -> sa.DDL:
+    make: Callable[[str, dict[str, object]], sa.DDL] = sa.DDL
+    return make(statement, context)
+
+
+def _will_do(option: _Type, current: _Type) -> bool:
+    """Return True if a column of type ``current`` may become ``option``."""
+    if not is_text(option):
+        return str(option) == str(current)
+    length = getattr(option, "length", None) or 0
+    before = getattr(current, "length", None) or 0
+    return not length or bool(before and length >= before)
