@@ -1,9 +1,10 @@
 # mypy: disable-error-code="unreachable"
-"""Type stubs for properties that authors may override with a plain value or a `ClassVar`.
+"""Types of properties that authors may override with a plain value or a `ClassVar`.
 
-The classes are empty at run time; the members are properties of the actual classes. mypy allows a
-value in place of a property. pyright does so only if the base class assigns a descriptor instead of
-declaring a property, so it is shown one. Only mypy treats a name ``MYPY`` as true.
+mypy allows a plain value in place of a property. pyright does so only if the nearest base class
+assigns a descriptor instead of declaring a property. A class therefore inherits such properties and
+assigns descriptors under ``if TYPE_CHECKING and not MYPY:``, which only pyright reads: only mypy
+treats a name ``MYPY`` as true. The classes here are empty at run time.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 __all__ = [
     "MYPY",
     "AuthorProperty",
-    "GraphQLStreamOverrides",
-    "RESTStreamOverrides",
     "SinkOverrides",
     "TargetOverrides",
 ]
@@ -38,12 +37,6 @@ class AuthorProperty(Generic[_T]):
 
 if MYPY or not TYPE_CHECKING:
 
-    class RESTStreamOverrides:
-        """Overridable members of `RESTStream`."""
-
-    class GraphQLStreamOverrides:
-        """Overridable members of `GraphQLStream`."""
-
     class SinkOverrides:
         """Overridable members of `BatchSink` and `RecordSink`."""
 
@@ -52,27 +45,6 @@ if MYPY or not TYPE_CHECKING:
 
 else:  # pragma: no cover - for pyright
     from collections.abc import Sequence
-
-    from tap_core.http.request import Auth
-
-    class RESTStreamOverrides:
-        """Overridable members of `RESTStream`."""
-
-        replication_key = AuthorProperty[str | None]()
-        state_partitioning_keys = AuthorProperty[Sequence[str] | None]()
-        url_base = AuthorProperty[str]()
-        authenticator = AuthorProperty[Auth]()
-        http_headers = AuthorProperty[dict[str, Any]]()
-        http_method = AuthorProperty[str]()
-        timeout = AuthorProperty[float]()
-        user_agent = AuthorProperty[str]()
-        records_jsonpath = AuthorProperty[str]()
-
-    class GraphQLStreamOverrides:
-        """Overridable members of `GraphQLStream`."""
-
-        records_jsonpath = AuthorProperty[str]()
-        query = AuthorProperty[str]()
 
     class SinkOverrides:
         """Overridable members of `BatchSink` and `RecordSink`."""

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tap_core import metrics
+from tap_core.compat.author_overrides import MYPY, AuthorProperty
 from tap_core.compat.renamed_members import RenamedMember, adopt_renamed_members
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE as REPLICATION_FULL_TABLE
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL as REPLICATION_INCREMENTAL
@@ -32,7 +33,7 @@ from tap_core.singerlib.catalog import (
 )
 from tap_core.state.replication_key import parse_path
 from tap_core.streams.declarations import (
-    StreamDeclarations,
+    StreamProperties,
     get_stream_metadata,
     has_datetime_replication_key,
     load_schema,
@@ -87,7 +88,7 @@ __all__ = [
 ]
 
 
-class Stream(StreamDeclarations, abc.ABC):
+class Stream(StreamProperties, abc.ABC):
     """Base class of a stream of records.
 
     Define ``name``, ``schema``, ``primary_keys`` and, for incremental syncs, ``replication_key``,
@@ -160,6 +161,24 @@ class Stream(StreamDeclarations, abc.ABC):
     _stream_maps: list[StreamMap] | None = None
     _origin: Stream | None = None
     """Original stream of a worker's copy; None for the original itself."""
+
+    if TYPE_CHECKING and not MYPY:  # pyright accepts a plain value in place of a descriptor
+        schema = AuthorProperty["JsonSchema"]()
+        """JSON Schema of the records, as a dict."""
+        primary_keys = AuthorProperty[Sequence[str]]()
+        """Names of the properties that identify a record, as a sequence of strings."""
+        replication_key = AuthorProperty[str | None]()
+        """Name of the property that grows with every change of a record, as a string."""
+        replication_method = AuthorProperty[str]()
+        """FULL_TABLE, INCREMENTAL or LOG_BASED."""
+        state_partitioning_keys = AuthorProperty[Sequence[str] | None]()
+        """Context keys that identify a bookmark, as a sequence of strings."""
+        is_sorted = AuthorProperty[bool]()
+        """True if records arrive in ascending order of the replication key; False by default."""
+        check_sorted = AuthorProperty[bool]()
+        """True if a record out of order in a sorted stream is an error; True by default."""
+        partitions = AuthorProperty[Sequence[dict[str, Any]] | None]()
+        """Contexts that the stream is synced for, in this order, as a list of dicts or None."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

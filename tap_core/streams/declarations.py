@@ -15,7 +15,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tap_core.compat.author_overrides import MYPY, AuthorProperty
 from tap_core.exceptions import (
     DiscoveryError,
     InvalidReplicationKeyException,
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from tap_core.sync.plan import Plan
 
 __all__ = [
-    "StreamDeclarations",
     "StreamProperties",
     "get_stream_metadata",
     "has_datetime_replication_key",
@@ -177,31 +175,6 @@ class StreamProperties:
                 return [{"region": region} for region in self.config["regions"]]
         """
         return get_partitions_in_state(self._tap.document, self.name)
-
-
-if MYPY or not TYPE_CHECKING:
-    StreamDeclarations = StreamProperties
-else:  # pyright accepts a plain value in place of a descriptor, but not in place of a property
-
-    class StreamDeclarations(StreamProperties):
-        """`StreamProperties` as pyright is shown them, with the same members."""
-
-        schema = AuthorProperty[JsonSchema]()
-        """JSON Schema of the records, as a dict."""
-        primary_keys = AuthorProperty[Sequence[str]]()
-        """Names of the properties that identify a record, as a sequence of strings."""
-        replication_key = AuthorProperty[str | None]()
-        """Name of the property that grows with every change of a record, as a string."""
-        replication_method = AuthorProperty[str]()
-        """FULL_TABLE, INCREMENTAL or LOG_BASED."""
-        state_partitioning_keys = AuthorProperty[Sequence[str] | None]()
-        """Context keys that identify a bookmark, as a sequence of strings."""
-        is_sorted = AuthorProperty[bool]()
-        """True if records arrive in ascending order of the replication key; False by default."""
-        check_sorted = AuthorProperty[bool]()
-        """True if a record out of order in a sorted stream is an error; True by default."""
-        partitions = AuthorProperty[Sequence[dict[str, Any]] | None]()
-        """Contexts that the stream is synced for, in this order, as a list of dicts or None."""
 
 
 def load_schema(stream_name: str, source: object) -> tuple[JsonSchema, Path | None]:

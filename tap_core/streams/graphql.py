@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any, Generic
 
-from tap_core.compat.author_overrides import GraphQLStreamOverrides
+from tap_core.compat.author_overrides import MYPY, AuthorProperty
 from tap_core.exceptions import FatalAPIError
 from tap_core.streams.rest import RESTStream, _TToken
 
@@ -52,7 +52,7 @@ class _GraphQLBase(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
         raise NotImplementedError("GraphQLStream `query` is not defined.")
 
 
-class GraphQLStream(GraphQLStreamOverrides, _GraphQLBase[_TToken], abc.ABC, Generic[_TToken]):
+class GraphQLStream(_GraphQLBase[_TToken], abc.ABC, Generic[_TToken]):
     """Base class of a stream of a GraphQL API.
 
     Define ``url_base``, ``schema`` and `query`; `get_url_params` returns the query's variables.
@@ -67,6 +67,12 @@ class GraphQLStream(GraphQLStreamOverrides, _GraphQLBase[_TToken], abc.ABC, Gene
 
     path = ""
     http_method = "POST"
+
+    if TYPE_CHECKING and not MYPY:  # pyright accepts a plain value in place of a descriptor
+        records_jsonpath = AuthorProperty[str]()
+        """JSONPath of the records in a response, as a string."""
+        query = AuthorProperty[str]()
+        """GraphQL query, as a string."""
 
     def prepare_request_payload(
         self, context: Context | None, next_page_token: _TToken | None

@@ -27,7 +27,7 @@ import requests
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
 from tap_core.authenticators.base import puts_nothing
-from tap_core.compat.author_overrides import RESTStreamOverrides
+from tap_core.compat.author_overrides import MYPY, AuthorProperty
 from tap_core.compat.renamed_members import RenamedMember
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SingerSDKDeprecationWarning
 from tap_core.http.origins import (
@@ -774,7 +774,7 @@ class _JSONStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
         return "$[*]"
 
 
-class RESTStream(RESTStreamOverrides, _JSONStream[_TToken], abc.ABC, Generic[_TToken]):
+class RESTStream(_JSONStream[_TToken], abc.ABC, Generic[_TToken]):
     """Base class of a stream of a JSON API.
 
     Define ``name``, ``url_base``, ``path`` and ``schema``; ``records_jsonpath`` and
@@ -794,6 +794,26 @@ class RESTStream(RESTStreamOverrides, _JSONStream[_TToken], abc.ABC, Generic[_TT
     the API has none."""
 
     payload_as_json: bool = True
+
+    if TYPE_CHECKING and not MYPY:  # pyright accepts a plain value in place of a descriptor
+        replication_key = AuthorProperty[str | None]()
+        """Name of the property that grows as records change, as a string."""
+        state_partitioning_keys = AuthorProperty[Sequence[str] | None]()
+        """Context keys that identify a bookmark, as a sequence of strings."""
+        url_base = AuthorProperty[str]()
+        """Base URL of all requests, as a string."""
+        authenticator = AuthorProperty[Auth]()
+        """Authenticator of the requests: a callable that signs a request."""
+        http_headers = AuthorProperty[dict[str, Any]]()
+        """Headers of every request, as a dict."""
+        http_method = AuthorProperty[str]()
+        """HTTP method of every request; GET by default."""
+        timeout = AuthorProperty[float]()
+        """Seconds to wait for a connection, and for each part of a response."""
+        user_agent = AuthorProperty[str]()
+        """``User-Agent`` of the requests."""
+        records_jsonpath = AuthorProperty[str]()
+        """JSONPath of the records in a response, as a string."""
 
     def __init__(
         self,
