@@ -287,7 +287,7 @@ class TargetSpark(PluginBase):
 
     # Signals
 
-    def interrupted_by(self, leave: Callable[[], None] | None) -> None:
+    def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
         """Register ``leave``, which the first signal calls to interrupt the main thread."""
         self._leave = leave
 

@@ -39,7 +39,7 @@ _FLAGS: Final[Mapping[str, CommandArgs]] = {
 
 
 class DestinationCommand:
-    """One command of the destination, with the call interface of a click command."""
+    """Airbyte command (spec, check or write), called like a click command."""
 
     def __init__(self, plugin: type[CommandTarget], word: str) -> None:
         self.name: str = plugin.name
@@ -78,7 +78,7 @@ class DestinationCommand:
 
 
 class _CommandState:
-    """State of a running command: its output, and the redaction of secrets."""
+    """State of a running Airbyte command: its standard output and the secrets to redact."""
 
     def __init__(self, plugin: type[CommandTarget], wire: StdoutWriter) -> None:
         self.plugin = plugin
@@ -112,7 +112,7 @@ class _CommandState:
         return made
 
     def say(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
-        """Write one message."""
+        """Write one Airbyte message of type ``kind`` with its body under the key ``field``."""
         self._wire.write(line(kind, field, body))
 
     def say_fault(self, fault: BaseException) -> None:

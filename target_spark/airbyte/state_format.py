@@ -26,10 +26,10 @@ _decode_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class PerStreamStateFormat:
-    """Format of per-stream and global states, with the number of rows that each covers."""
+    """Encoding of Airbyte states, with the number of rows that each state covers."""
 
     def __init__(self) -> None:
-        """Initialize without counts."""
+        """Create the format with all row counts at zero."""
         self._counted: Counter[Hashable] = Counter()
         self._rejected: Counter[Hashable] = Counter()
 

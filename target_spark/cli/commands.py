@@ -100,7 +100,7 @@ class SubCommand:
         return 1
 
     def _made(self, found: ConfigInput) -> CommandTarget:
-        """Return the target with its settings, without overwriting the last run's report."""
+        """Return the target with its settings; the last run's report file is not overwritten."""
         config = {**found.config, "report": None}
         return self._plugin(config=config, parse_env_config=found.parse_env)
 

@@ -204,7 +204,7 @@ def _staging(config: Mapping[str, Any]) -> Check:
     if fault:
         return Check("staging", "failed", f"{fault}. Set staging to a folder that can be written")
     wanted_bytes = settings.load_options(config).spool_bytes
-    free = shutil.disk_usage(_nearest(folder)).free
+    free = shutil.disk_usage(_nearest_existing(folder)).free
     if free < wanted_bytes:
         text = (
             f"{folder} has {_size(free)} free, and {_size(wanted_bytes)} may wait there: free"
@@ -222,7 +222,7 @@ def _check_path(config: Mapping[str, Any]) -> Iterator[Check]:
     if fault:
         yield Check("path", "failed", f"{fault}. Set path to a folder that can be written")
         return
-    free = shutil.disk_usage(_nearest(folder)).free
+    free = shutil.disk_usage(_nearest_existing(folder)).free
     if free < _ROOM:
         yield Check("path", "warning", f"{folder} has only {_size(free)} free: free space there")
         return
@@ -230,14 +230,14 @@ def _check_path(config: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("path", "ok", f"{folder} ({_size(free)} free{made})")
 
 
-def _nearest(folder: Path) -> Path:
-    """Return the folder, or the first folder above it that exists."""
+def _nearest_existing(folder: Path) -> Path:
+    """Return a folder, or the nearest folder above it that exists."""
     return next(place for place in (folder, *folder.absolute().parents) if place.exists())
 
 
 def _cannot_write(folder: Path) -> str:
     """Return the reason why a folder cannot be created or written; empty if it can."""
-    nearest = _nearest(folder)
+    nearest = _nearest_existing(folder)
     if not nearest.is_dir():
         return f"{nearest} is a file"
     if not os.access(nearest, os.W_OK | os.X_OK):
@@ -329,11 +329,11 @@ def _staging_address(staging: str, spark: SparkSession) -> Check:
 
 def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]:
     """Create, write, read and drop a table with an unused name in each location of tables."""
-    for table in _probes(options):
+    for table in _probe_tables(options):
         yield _storage(options, spark, table)
 
 
-def _probes(options: LoadOptions) -> list[Table]:
+def _probe_tables(options: LoadOptions) -> list[Table]:
     """Return a table with an unused name for each location in which a stream has its table."""
     name = f"{_PROBE}_{uuid.uuid4().hex[:8]}"
     found: dict[str, Table] = {}
@@ -349,8 +349,8 @@ def _storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
     place = ".".join(table.identifier[:-1]) or table.path.rpartition("/")[0]
     steps: list[str] = []
     try:
-        with _removed_afterwards(spark, table):
-            for step in _a_life(options, spark, table):
+        with _remove_created_afterwards(spark, table):
+            for step in _try_table(options, spark, table):
                 steps.append(step)  # noqa: PERF402  (the completed steps are reported)
     except Exception as error:  # noqa: BLE001  any storage error is reported
         told = str(error).partition("\n\tat ")[0].partition("\n\n")[0].strip()
@@ -361,7 +361,7 @@ def _storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
     return Check("storage", "ok", f"a {options.format} table in {place} was {', '.join(steps)}")
 
 
-def _a_life(options: LoadOptions, spark: SparkSession, table: Table) -> Iterator[str]:
+def _try_table(options: LoadOptions, spark: SparkSession, table: Table) -> Iterator[str]:
     """Create, write, read and drop a table; yield the name of each completed step."""
     from target_spark.writers import get_writer
 
@@ -391,8 +391,8 @@ def _check_read_rows(rows: Sequence[tuple[Any, ...]]) -> None:
 
 
 @contextlib.contextmanager
-def _removed_afterwards(spark: SparkSession, table: Table) -> Iterator[None]:
-    """Afterwards remove the tables' database and folder if they did not exist before."""
+def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[None]:
+    """Remove the table's database and folder after the block if they did not exist before it."""
     database = quote(*table.identifier[:-1])
     fresh_database = bool(database) and not spark.catalog.databaseExists(database)
     folder = to_local_folder(table.path.rpartition("/")[0]) if table.path else None

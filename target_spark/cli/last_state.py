@@ -2,9 +2,9 @@
 
 The tables are searched where the settings put them (the folders below ``path``, the tables of each
 catalog and database), and the newest commit metadata of each table is read. The metadata with the
-last position applies (`latest_marker`). A table with rows but without commit metadata is unknown,
-never empty: another program wrote it, so no state is known to cover its rows. Spark is started only
-for tables that cannot be read as local files.
+last position applies (`find_latest_metadata`). A table with rows but without commit metadata is
+unknown, never empty: another program wrote it, so no state is known to cover its rows. Spark is
+started only for tables that cannot be read as local files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from target_spark.config.options import LoadOptions, split_identifier, uses_paths
 from target_spark.errors import StorageError, TableError, TargetSparkError
-from target_spark.loader.ledger import CommitMetadata, latest_marker
+from target_spark.loader.ledger import CommitMetadata, find_latest_metadata
 from target_spark.storage.errors import find_storage_error
 from target_spark.storage.retry import first_error_line
 from target_spark.storage.uris import to_local_folder
@@ -50,7 +50,9 @@ def get_last_marker(
 
     ``jobs`` are the job's name and its former names.
     """
-    last = latest_marker(each.marker for each in found if each.marker and each.marker.job in jobs)
+    last = find_latest_metadata(
+        each.marker for each in found if each.marker and each.marker.job in jobs
+    )
     return None if last is None or last.state is None else last
 
 
@@ -126,11 +128,11 @@ def _of_parquet(folder: Path) -> Iterator[RecoveredTable]:
 
 
 def _of_iceberg(folder: Path) -> Iterator[RecoveredTable]:
-    from target_spark.writers.iceberg.snapshots import is_path_table, table_exists
+    from target_spark.writers.iceberg.snapshots import read_local_snapshots, table_exists
 
     if not table_exists(folder):
         return
-    known = list(is_path_table(folder))
+    known = list(read_local_snapshots(folder))
     marker = next(filter(None, (snapshot.marker for snapshot in known)), None)
     with_rows = any(snapshot.summary.get("total-records") != "0" for snapshot in known)
     yield RecoveredTable(folder.name, marker, unknown=marker is None and with_rows)
@@ -181,13 +183,13 @@ def _by_writer(
     writer = get_writer(options.format)
     for table in tables:
         if _is_table(writer, spark, table):
-            marker = writer.last_marker(spark, table)
+            marker = writer.get_last_metadata(spark, table)
             unknown = marker is None and not writer.rows(spark, table).isEmpty()
             yield RecoveredTable(table.name, marker, unknown=unknown)
 
 
 def _is_table(writer: Writer, spark: SparkSession, table: Table) -> bool:
     try:
-        return writer.table_types(spark, table) is not None
+        return writer.get_column_types(spark, table) is not None
     except TargetSparkError:  # the folder is not a table
         return False

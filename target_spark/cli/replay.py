@@ -74,7 +74,7 @@ class ReplayResult:
     kept: int = 0
 
     def told(self) -> str:
-        """Return the outcome as text, with a hint on the remaining records."""
+        """Return the outcome of the replay as text, with a hint on the remaining records."""
         if not self.found:
             return f"{self.stream}: the quarantine of table {self.table} is empty."
         parts = [f"{self.stream}: {self.loaded} of {self.found} records are now in {self.table}"]
@@ -196,11 +196,11 @@ class ReplayWriter(BatchWriter):
     def opened(self, table: Table) -> Iterator[int]:
         """Stage a copy of a table's quarantine and yield the number of its records."""
         spark, self._aside = self._engine.spark(), get_quarantine_table(table)
-        if self._writer.table_types(spark, self._aside) is None:
+        if self._writer.get_column_types(spark, self._aside) is None:
             yield 0
             return
         self._fit(spark, self._aside, LAYOUT, TableLayout())
-        with stage_frame(spark, self._reach, self._unloaded(spark, table)) as source:
+        with stage_frame(spark, self._reach, self._get_unloaded_records(spark, table)) as source:
             self._held = source
             count = source.count()
             if not count:  # records that an earlier replay loaded may still be there
@@ -213,7 +213,7 @@ class ReplayWriter(BatchWriter):
             f"`{_PLACE}` AS place", "raw", f"{_TIME} AS extracted", "version"
         )
         for row in wanted.orderBy("place").toLocalIterator():
-            rows = _decoded(described, row.raw, row.extracted, row.version)
+            rows = _decode_record(described, row.raw, row.extracted, row.version)
             if rows is None:
                 self._unread.append(row.place)
             else:
@@ -226,14 +226,14 @@ class ReplayWriter(BatchWriter):
             raise RuntimeError("a replay has only one batch, so that it is loaded atomically")
         self._written = True
         spark = self._engine.spark()
-        met = frozenset() if self._overwrite else self._met(spark, work)
+        met = frozenset() if self._overwrite else self._find_existing_keys(spark, work)
         (batch,) = work.batches
-        taken = _without(batch, met, self._folder)
+        taken = _remove_rows(batch, met, self._folder)
         if not taken.count:
-            self._rewrite(spark, self._claimed(spark, [*self._unread, *self._places]))
+            self._rewrite(spark, self._claim_records(spark, [*self._unread, *self._places]))
             return CommitResult(0, 0, None, {})
         stay = [*self._unread, *(self._places[n - batch.first] for n in met)]
-        self._rewrite(spark, self._claimed(spark, stay))
+        self._rewrite(spark, self._claim_records(spark, stay))
         outcome = super().write(replace(work, batches=(taken,)))
         self._remove(spark)
         return outcome
@@ -244,7 +244,7 @@ class ReplayWriter(BatchWriter):
             raise RuntimeError("call `opened` first")
         return self._held
 
-    def _unloaded(self, spark: SparkSession, table: Table) -> DataFrame:
+    def _get_unloaded_records(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the records that are not in the table yet, each with its position."""
         aside = self._writer.rows(spark, self._aside)
         missing = {
@@ -253,7 +253,7 @@ class ReplayWriter(BatchWriter):
             if name not in aside.columns
         }
         aside = aside.withColumns(missing) if missing else aside
-        marker = self._writer.last_marker(spark, table)
+        marker = self._writer.get_last_metadata(spark, table)
         done = (marker and marker.replay) or ""
         waiting = aside.where(f"`replay` IS NULL OR `replay` <> '{done}'")
         failed = waiting.selectExpr("`replay` AS `run`").where("`run` IS NOT NULL").distinct()
@@ -263,9 +263,12 @@ class ReplayWriter(BatchWriter):
             _PLACE, F.monotonically_increasing_id()
         )
 
-    def _met(self, spark: SparkSession, work: CommitRequest) -> frozenset[int]:
-        """Return the ordinals of rows that would replace a row of the table with the same key."""
-        if work.mode is WriteMode.APPEND or self._writer.table_types(spark, work.table) is None:
+    def _find_existing_keys(self, spark: SparkSession, work: CommitRequest) -> frozenset[int]:
+        """Return the ordinals of quarantined rows whose key already exists in the table."""
+        if (
+            work.mode is WriteMode.APPEND
+            or self._writer.get_column_types(spark, work.table) is None
+        ):
             return frozenset()
         layout = self._fit(spark, work.table, work.layout, work.design)
         paths = [to_spark_uri(path) for batch in work.batches for path in batch.paths]
@@ -276,7 +279,7 @@ class ReplayWriter(BatchWriter):
         met = rows.select(*keys, quote(ordinal)).join(there, list(layout.keys), "left_semi")
         return frozenset(row[0] for row in met.select(quote(ordinal)).toLocalIterator())
 
-    def _claimed(self, spark: SparkSession, stay: Collection[int]) -> DataFrame:
+    def _claim_records(self, spark: SparkSession, stay: Collection[int]) -> DataFrame:
         """Return the quarantine with this run's id in all records except those at ``stay``."""
         path = self._folder.new_path("stay")
         path.write_text("".join(f'{{"{_PLACE}":{place}}}\n' for place in stay), "ascii")
@@ -298,11 +301,13 @@ class ReplayWriter(BatchWriter):
         table = self._aside
         with stage_frame(spark, self._reach, rows) as kept:
             marker = self._marker(table, None)
-            self._patiently(table, lambda: self._writer.replace(spark, table, kept, marker))
+            self._run_with_retries(table, lambda: self._writer.replace(spark, table, kept, marker))
         self._tables[table.key].commits += 1
 
 
-def _decoded(described: SchemaEvent, raw: str, at: str | None, version: int | None) -> Rows | None:
+def _decode_record(
+    described: SchemaEvent, raw: str, at: str | None, version: int | None
+) -> Rows | None:
     """Return a record as a decoded message, or None if it is not a valid record."""
     head: dict[str, Any] = {"type": "RECORD", "stream": described.stream.name, "time_extracted": at}
     if version is not None:
@@ -315,7 +320,7 @@ def _decoded(described: SchemaEvent, raw: str, at: str | None, version: int | No
     return replace(rows, stream=described.stream) if isinstance(rows, Rows) else None
 
 
-def _without(batch: Batch, left: Collection[int], folder: SpoolFolder) -> Batch:
+def _remove_rows(batch: Batch, left: Collection[int], folder: SpoolFolder) -> Batch:
     """Return the batch without the rows whose ordinal is in ``left``."""
     if not left:
         return batch

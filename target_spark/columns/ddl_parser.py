@@ -57,7 +57,7 @@ _SUFFIX = re.compile(r"\s+(?:not\s+null\b|comment\s+'(?:[^'\\]|\\.)*')", re.IGNO
 
 
 def parse_ddl(ddl: str) -> ColumnType:
-    """Return the type for a column's DDL."""
+    """Return the `ColumnType` of a column's DDL, such as ``struct<a:int>``."""
     text = ddl.strip()
     plain = _PLAIN.get(text.lower())
     if plain is not None:

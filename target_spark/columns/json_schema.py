@@ -218,7 +218,7 @@ def _string(schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 
 def _common(types: Sequence[ColumnType]) -> ColumnType:
-    """Return a type for the values of all given types; text if there is no other."""
+    """Return the narrowest type that holds the values of all given types; text if there is none."""
     distinct = set(types)
     if len(distinct) == 1:
         return distinct.pop()

@@ -91,7 +91,7 @@ _UNSIZED = Decimal(38, 18)
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """User options for columns.
+    """Options that determine the columns of a table.
 
     Attributes:
         plain_numbers: type of a ``number`` without ``multipleOf``; None is double.
@@ -122,7 +122,7 @@ class ColumnOptions:
 
     @property
     def keeps_misfits(self) -> bool:
-        """True if rows with conversion errors are kept."""
+        """True if a row with a conversion error is loaded, with null for the value."""
         return self.airbyte and not self.misfits_aside
 
     @property
@@ -171,16 +171,16 @@ class TableSchema:
 
     @property
     def sources(self) -> dict[str, str]:
-        """The columns and fields whose name differs from their property's name, and the property.
+        """Stream properties of the columns whose name differs from their property's name.
 
-        The key is a quoted path, with ``element`` for the items of an array. Names that differ only
-        in case are not included.
+        The key is the quoted path of a column or field, with ``element`` for the items of an array.
+        Names that differ only in case are not included.
         """
         return dict(_renamed(self.columns))
 
     @property
     def keeps_whole(self) -> bool:
-        """True if a column takes the whole record, which is then read as text."""
+        """True if a column holds the whole record as JSON, so that records are read as text."""
         return any(column.feed is ColumnSource.WHOLE for column in self.columns)
 
     @property
@@ -190,7 +190,7 @@ class TableSchema:
 
     @property
     def must_fit(self) -> frozenset[str]:
-        """The properties whose conversion errors reject the row: keys and deletion times."""
+        """Properties whose conversion errors reject the row: keys and the deletion time."""
         return frozenset((*self.key_sources, DELETED_AT, CDC_DELETED_AT))
 
     def with_metadata(self, name: str) -> TableSchema:
@@ -226,7 +226,7 @@ class SchemaChange:
     comment: str | None = None
 
     def told(self) -> str:
-        """Return a description of the change for the log."""
+        """Return the change as text for the log, such as ``column a is now bigint``."""
         beside = f", beside {self.instead_of}, which cannot take it" if self.instead_of else ""
         return f"column {'.'.join(self.path)} is now {self.ddl}{beside}"
 

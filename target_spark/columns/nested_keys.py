@@ -23,7 +23,7 @@ _Paths: TypeAlias = Mapping[str, Sequence[str]]
 
 
 def nested_sources(nested: _Paths, declared: Collection[str]) -> dict[str, str]:
-    """Return the source name of each nested value, which no declared property has."""
+    """Return a source name for each nested key or cursor that no declared property has."""
     sources: dict[str, str] = {}
     for name, path in nested.items():
         if tuple(path) == (name,):
@@ -80,7 +80,7 @@ def _leaf(
 
 
 def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
-    """Return the properties that the object at position ``at`` of a path declares."""
+    """Return the properties declared by the object at position ``at`` of a path."""
     variants = list(split_variants(schema))
     place = ".".join(path[:at])
     kinds = {kind for kind, _ in variants}

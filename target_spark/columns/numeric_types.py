@@ -39,7 +39,7 @@ requires one more than their longest value has."""
 
 
 def to_integer_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
-    """Return a 64-bit integer, or a decimal if the bounds allow larger numbers."""
+    """Return the column type of a JSON ``integer``: 64 bits, or a decimal for larger bounds."""
     low, high = get_bounds(schema)
     beyond = (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64)
     if not beyond:
@@ -48,7 +48,7 @@ def to_integer_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 
 def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
-    """Return a decimal if the schema declares the number of decimal places, else a double."""
+    """Return the column type of a JSON ``number``: a decimal with ``multipleOf``, else a double."""
     if schema.get("format") in DECIMAL_FORMATS:
         return to_decimal_type(schema, options)
     step = get_step(schema)
@@ -64,7 +64,7 @@ def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 
 def to_decimal_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
-    """Return a decimal of the declared ``precision`` and ``scale``."""
+    """Return the decimal type that a schema declares by ``precision`` and ``scale``."""
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
         return options.unsized_decimals

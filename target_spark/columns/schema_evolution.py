@@ -49,14 +49,14 @@ _LIMITED = re.compile(r"(var)?char\(\d+\)")
 
 
 def any_widening(_old: str, _new: str) -> bool:
-    """Return True: the format allows each lossless widening, as Delta Lake does."""
+    """Return True for any two types, as Delta Lake allows every lossless widening."""
     return True
 
 
 def merge_layouts(
     old: TableSchema, new: TableSchema, can_widen: CanWiden = any_widening
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
-    """Return the schema for a stream with a new SCHEMA message, and the changes to its table.
+    """Return a stream's columns after a new SCHEMA message, and the changes to its table.
 
     All columns of ``old`` are kept. The keys are those of ``new``, whose column names may change.
     """
@@ -86,21 +86,21 @@ def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
 
     They may not if the keys changed, or if a property goes to another column.
     """
-    homes = _homes(new.columns)
-    moved = any(homes.get(path) != home for path, home in _homes(old.columns).items())
+    homes = _map_paths(new.columns)
+    moved = any(homes.get(path) != home for path, home in _map_paths(old.columns).items())
     same_keys = (old.keys, old.key_sources) == (new.keys, new.key_sources)
     return same_keys and not moved
 
 
-def _homes(columns: Iterable[Column]) -> dict[_Path, _Path]:
-    """Return the path in the table by the path of the property in the record."""
+def _map_paths(columns: Iterable[Column]) -> dict[_Path, _Path]:
+    """Return, for each property path in the record, the path of its column in the table."""
     homes: dict[_Path, _Path] = {}
     for column in columns:
         if not column.is_fed:
             continue
         source = (column.feed.value, column.source)
         homes[source] = (column.name,)
-        for path, home in _homes(_get_fields(column.type)).items():
+        for path, home in _map_paths(_get_fields(column.type)).items():
             homes[source + path] = (column.name, *home)
     return homes
 
@@ -116,15 +116,17 @@ def _merged(
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
     merge = _Merge(columns, _Rules(can_widen, remembers))
     merge.match_all(new.columns)
-    layout = replace(new, columns=_settled(_without_whole(merge.columns, new.key_sources)))
+    layout = replace(
+        new, columns=_name_missing_sources(_without_whole(merge.columns, new.key_sources))
+    )
     keys = tuple(_get_name(layout, source) for source in new.key_sources)
     return replace(layout, keys=keys), tuple(merge.changes)
 
 
 def _without_whole(columns: Iterable[Column], keys: Collection[str]) -> tuple[Column, ...]:
-    """Return the columns without a source for the whole record.
+    """Return the columns, of which none is filled with the whole record any more.
 
-    A table has that source only as long as the schema declares nothing but keys.
+    A column has that source only as long as the schema declares nothing but keys.
     """
     known = tuple(columns)
     if not any(
@@ -137,10 +139,10 @@ def _without_whole(columns: Iterable[Column], keys: Collection[str]) -> tuple[Co
     )
 
 
-def _settled(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns, each with the reason why it has no source, if it has none.
+def _name_missing_sources(columns: Iterable[Column]) -> tuple[Column, ...]:
+    """Return the columns, with a reason for each column that no property fills.
 
-    The reason is EMPTIED if its values now go to another column, else NOTHING.
+    The reason is EMPTIED if the values now go to another column, else NOTHING.
     """
     known = tuple(columns)
     elsewhere = {column.source for column in known if column.feed is ColumnSource.PROPERTY}
@@ -168,14 +170,14 @@ def _get_name(layout: TableSchema, source: str) -> str:
 
 
 class _Rules(NamedTuple):
-    """Rules of a merge: the format's widenings, and if column sources are known."""
+    """Rules of a merge: the format's type widenings, and True if column sources are known."""
 
     can_widen: CanWiden
     remembers: bool
 
 
 class _Merge:
-    """Columns of a table or struct into which the columns of a schema are merged, one by one."""
+    """Columns of a table or struct into which the columns of a new schema are merged."""
 
     def __init__(self, columns: Iterable[Column], rules: _Rules, path: _Path = ()) -> None:
         self.columns = list(columns)
@@ -218,7 +220,10 @@ class _Merge:
         return at if at is not None and self.columns[at].name == wanted.name else None
 
     def _place(self, wanted: Column) -> None:
-        """Use the first column with the wanted name, or a successor, that fits; else add one."""
+        """Map a wanted column to the first table column of its name that fits, or add a column.
+
+        Columns named ``<name>__<type>`` are tried after ``<name>``.
+        """
         first = self._first_of_source(wanted)
         name = wanted.name if first is None else self.columns[first].name
         name = wanted.name if is_internal(name) else name
@@ -244,7 +249,7 @@ class _Merge:
         elif at not in self._claimed and self.columns[at].name == wanted.name:
             column = self.columns[at]
             path = (*self._path, column.name)
-            joined = _joined(column.type, wanted.type, self._rules, path)
+            joined = _join_types(column.type, wanted.type, self._rules, path)
             if joined is not None:
                 self.columns[at] = replace(column, source=wanted.source, type=joined[0])
                 self.changes.extend(joined[1])
@@ -279,7 +284,7 @@ class _Merge:
             return False
         column = self.columns[at]
         path = (*self._path, column.name)
-        joined = _joined(column.type, wanted.type, self._rules, path)
+        joined = _join_types(column.type, wanted.type, self._rules, path)
         if joined is None:
             return False
         type_, changes = joined
@@ -294,7 +299,7 @@ class _Merge:
         self._by_feed[_feed(self.columns[at])] = at
 
     def _release(self, wanted: Column) -> None:
-        """Remove the wanted column's property as the source of the column that has it now."""
+        """Remove the wanted column's property from the column that it filled until now."""
         at = self._by_feed.get(_feed(wanted))
         if at is not None:
             self.columns[at] = replace(self.columns[at], feed=ColumnSource.NOTHING)
@@ -304,11 +309,11 @@ def _feed(column: Column) -> tuple[ColumnSource, str]:
     return column.feed, column.source
 
 
-_Joined: TypeAlias = tuple[ColumnType, list[SchemaChange]]
+_JoinedType: TypeAlias = tuple[ColumnType, list[SchemaChange]]
 
 
-def _joined(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _Joined | None:
-    """Return the type for values of both types, and the changes; None if impossible."""
+def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _JoinedType | None:
+    """Return the type for the values of both types and the schema changes; None if impossible."""
     if old == new or isinstance(old, Text):
         return old, []
     if isinstance(old, Struct) and isinstance(new, Struct):
@@ -316,9 +321,9 @@ def _joined(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _Jo
         merge.match_all(new.fields)
         return Struct(tuple(merge.columns)), merge.changes
     if isinstance(old, Array) and isinstance(new, Array):
-        inner = _joined(old.element, new.element, rules, (*path, "element"))
+        inner = _join_types(old.element, new.element, rules, (*path, "element"))
         return None if inner is None else (Array(inner[0]), inner[1])
-    wider = _wider(old, new)
+    wider = _wider_scalar(old, new)
     if wider is None or wider == old:
         return None if wider is None else (old, [])
     if not rules.can_widen(old.ddl, wider.ddl):
@@ -326,8 +331,8 @@ def _joined(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _Jo
     return wider, [SchemaChange("widen", path, wider.ddl)]
 
 
-def _wider(old: ColumnType, new: ColumnType) -> ColumnType | None:
-    """Return the scalar type that holds both types without additional loss, or None."""
+def _wider_scalar(old: ColumnType, new: ColumnType) -> ColumnType | None:
+    """Return the scalar type that holds the values of both types without loss, or None."""
     if isinstance(old, UnmanagedType) and _LIMITED.fullmatch(old.written):
         return Text()
     if isinstance(old, LocalTimestamp) and isinstance(new, Timestamp):

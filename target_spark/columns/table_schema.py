@@ -63,9 +63,9 @@ def to_json_schema(layout: TableSchema) -> dict[str, Any]:
 
 
 def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = None) -> TableSchema:
-    """Return a table's schema from its column names and DDL; the columns have no source.
+    """Return the `TableSchema` of an existing table from its column names and DDL types.
 
-    ``sources`` is the `TableSchema.sources` stored in the table.
+    The columns have no source. ``sources`` is the `TableSchema.sources` stored in the table.
     """
     columns = (
         Column(name, name, parse_ddl(ddl), feed=ColumnSource.NOTHING) for name, ddl in types.items()

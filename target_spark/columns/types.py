@@ -51,7 +51,7 @@ MAX_DIGITS = 38
 
 @dataclass(frozen=True, slots=True)
 class Boolean:
-    """True or false."""
+    """Column type of a boolean."""
 
     ddl: ClassVar[str] = "boolean"
     word: ClassVar[str] = "boolean"
@@ -59,7 +59,7 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """An integer of ``bits`` bits."""
+    """Column type of a signed integer of ``bits`` bits (8, 16, 32 or 64)."""
 
     bits: int = 64
 
@@ -72,7 +72,7 @@ class Integer:
 
     @property
     def word(self) -> str:
-        """The name of the type as part of a column name."""
+        """Name of the type as the suffix of a column name, such as ``decimal_10_2``."""
         return self.ddl
 
 
@@ -90,13 +90,13 @@ class Decimal:
 
     @property
     def word(self) -> str:
-        """The name of the type as part of a column name."""
+        """Name of the type as the suffix of a column name."""
         return f"decimal_{self.precision}_{self.scale}"
 
 
 @dataclass(frozen=True, slots=True)
 class Double:
-    """A binary floating-point number: the only type that rounds."""
+    """Column type of a 64-bit floating-point number, the only type that rounds."""
 
     ddl: ClassVar[str] = "double"
     word: ClassVar[str] = "double"
@@ -104,7 +104,7 @@ class Double:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text, or the JSON text of a value without a declared structure."""
+    """Column type of text, or of the JSON text of a value without a declared structure."""
 
     ddl: ClassVar[str] = "string"
     word: ClassVar[str] = "string"
@@ -112,7 +112,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """A point in time."""
+    """Column type of a point in time, stored in UTC to the microsecond."""
 
     ddl: ClassVar[str] = "timestamp"
     word: ClassVar[str] = "timestamp"
@@ -120,7 +120,7 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class LocalTimestamp:
-    """A date and time without a time zone; only in existing tables."""
+    """Column type of a date and time without a time zone; only in existing tables."""
 
     ddl: ClassVar[str] = "timestamp_ntz"
     word: ClassVar[str] = "timestamp_ntz"
@@ -128,7 +128,7 @@ class LocalTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class Date:
-    """A date of the proleptic Gregorian calendar."""
+    """Column type of a date in the proleptic Gregorian calendar."""
 
     ddl: ClassVar[str] = "date"
     word: ClassVar[str] = "date"
@@ -136,7 +136,7 @@ class Date:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Bytes."""
+    """Column type of a sequence of bytes."""
 
     ddl: ClassVar[str] = "binary"
     word: ClassVar[str] = "binary"
@@ -144,7 +144,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class UnmanagedType:
-    """A type of an existing table that the target does not write; its columns are not changed."""
+    """Column type of an existing table that target-spark never writes, kept as its DDL text."""
 
     written: str
 
@@ -155,13 +155,13 @@ class UnmanagedType:
 
     @property
     def word(self) -> str:
-        """The name of the type as part of a column name."""
+        """Name of the type as the suffix of a column name."""
         return "".join(c if c.isalnum() else "_" for c in self.written)
 
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """An object with declared properties."""
+    """Column type of an object with declared properties, as a struct of named fields."""
 
     fields: tuple[Column, ...]
 
@@ -175,7 +175,7 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A list with items of one type."""
+    """Column type of a list whose items all have the type ``element``."""
 
     element: ColumnType
 
@@ -204,7 +204,7 @@ ColumnType: TypeAlias = (
 
 
 class ColumnSource(Enum):
-    """Source of a column's values."""
+    """Kinds of sources that a column's values may come from."""
 
     PROPERTY = "property"
     """The record's property ``source``."""
@@ -220,7 +220,7 @@ class ColumnSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table or a field of a struct, and the source of its values.
+    """Column of a table or field of a struct, with the source of its values.
 
     ``source`` is the name in the record, ``name`` the name in the table. With a ``path``, the value
     is nested in a property at this path, and ``source`` is a unique name for it.

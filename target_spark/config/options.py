@@ -141,7 +141,7 @@ class StreamOptions:
     sync_id: int | None = None
 
     def over(self, general: StreamOptions) -> StreamOptions:
-        """Return these options, completed with the general options where they are not set."""
+        """Return these options, with values from ``general`` for those that are not set."""
         chosen: dict[str, Any] = {}
         for option in fields(self):
             own = getattr(self, option.name)

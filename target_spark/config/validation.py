@@ -47,14 +47,14 @@ def validate_combinations(config: _Settings) -> Iterator[str]:
     for prefix, asked in _iterate_settings(config):
         yield from _of_format(table_format, prefix, asked)
         yield from _of_place(config, prefix, asked)
-    for prefix, merged in _merged(config):
+    for prefix, merged in _effective_settings(config):
         yield from _of_layout(table_format, prefix, merged)
-    yield from _of_storage(table_format, config)
+    yield from _check_addresses(table_format, config)
     yield from _of_prefix(config)
     yield from _shared_tables(config)
     yield from _lost_history(config)
-    yield from _of_remote(config)
-    yield from _of_values(config)
+    yield from _check_remote(config)
+    yield from _check_exact_values(config)
 
 
 def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
@@ -71,7 +71,7 @@ def _iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
         yield f"streams.{name}.", asked
 
 
-def _merged(config: _Settings) -> Iterator[tuple[str, _Settings]]:
+def _effective_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
     """Yield the effective settings for all streams and of each configured stream."""
     yield "", config
     for name, asked in _streams(config):
@@ -117,8 +117,8 @@ def _of_layout(table_format: str, prefix: str, asked: _Settings) -> Iterator[str
         yield f"{prefix}cluster_by: Delta supports at most {_MOST_CLUSTERED} properties"
 
 
-def _of_remote(config: _Settings) -> Iterator[str]:
-    """Yield a sentence for each setting that Spark Connect does not support."""
+def _check_remote(config: _Settings) -> Iterator[str]:
+    """Yield a sentence for each setting that a Spark Connect server (``remote``) rules out."""
     if not config.get("remote"):
         return
     if not str(config["remote"]).startswith("sc://"):
@@ -143,8 +143,8 @@ def _of_remote(config: _Settings) -> Iterator[str]:
         )
 
 
-def _of_values(config: _Settings) -> Iterator[str]:
-    """Yield a sentence for each setting of Spark that would falsify values."""
+def _check_exact_values(config: _Settings) -> Iterator[str]:
+    """Yield a sentence for each Spark setting that would change stored values."""
     spark = config.get("spark")
     given = spark if isinstance(spark, Mapping) else {}
     conf = {key: str(value) for key, value in given.items()}
@@ -155,7 +155,7 @@ def _of_values(config: _Settings) -> Iterator[str]:
 # Locations of tables
 
 
-def _of_storage(table_format: str, config: _Settings) -> Iterator[str]:
+def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:
     """Yield a sentence for each address that Spark or the table format does not support."""
     addresses = {name: config.get(name) for name in ("path", "warehouse", "staging")}
     for setting, address in addresses.items():
@@ -185,7 +185,7 @@ def _of_place(config: _Settings, prefix: str, asked: _Settings) -> Iterator[str]
         return
     if asked.get("catalog") or asked.get("database"):
         yield from _of_catalog(config, prefix, merged)
-    if table and _is_sparks(merged) and not _NAME_IN_SPARKS_CATALOG.fullmatch(table):
+    if table and _uses_spark_catalog(merged) and not _NAME_IN_SPARKS_CATALOG.fullmatch(table):
         yield f"{prefix}table: {table!r} is not a valid name; use letters, digits and '_' only"
 
 
@@ -202,8 +202,8 @@ def _of_folders(prefix: str, asked: _Settings) -> Iterator[str]:
 
 def _of_catalog(config: _Settings, prefix: str, merged: _Settings) -> Iterator[str]:
     catalog, database = merged.get("catalog"), merged.get("database")
-    if _is_sparks(merged):
-        yield from _of_sparks_files(prefix, merged)
+    if _uses_spark_catalog(merged):
+        yield from _check_spark_catalog_location(prefix, merged)
         if database and not _NAME_IN_SPARKS_CATALOG.fullmatch(database):
             yield (
                 f"{prefix}database: {database!r} is not a valid database name in"
@@ -218,7 +218,7 @@ def _of_catalog(config: _Settings, prefix: str, merged: _Settings) -> Iterator[s
         )
 
 
-def _of_sparks_files(prefix: str, merged: _Settings) -> Iterator[str]:
+def _check_spark_catalog_location(prefix: str, merged: _Settings) -> Iterator[str]:
     """Yield a sentence if Spark's own catalog has no permanent location for its tables."""
     spark = merged.get("spark") or {}
     if merged.get("path") or merged.get("warehouse") or f"{_CATALOGS}{_SPARKS_CATALOG}" in spark:
@@ -236,7 +236,7 @@ def _of_sparks_files(prefix: str, merged: _Settings) -> Iterator[str]:
         )
 
 
-def _is_sparks(merged: _Settings) -> bool:
+def _uses_spark_catalog(merged: _Settings) -> bool:
     """Return True if tables go to Spark's own catalog: in memory, or Hive's metastore."""
     default = (merged.get("spark") or {}).get("spark.sql.defaultCatalog")
     return (merged.get("catalog") or default or _SPARKS_CATALOG) == _SPARKS_CATALOG

@@ -148,7 +148,7 @@ class ArrowConverter:
         made = {}
         for place, column in enumerate(self._columns):
             raw = given.get(column.source, _NULL)
-            made[f"f{place}"] = self._structure(self._alone[place], raw, column)
+            made[f"f{place}"] = self._structure(self._column_decoders[place], raw, column)
         return self._record_type(**made)
 
     def _structure(self, decoder: msgspec.json.Decoder[Any], raw: Any, column: Column) -> Any:
@@ -162,9 +162,11 @@ class ArrowConverter:
     # ------------------------------------------------------------------------- decoding
 
     @cached_property
-    def _alone(self) -> list[msgspec.json.Decoder[Any]]:
-        """A decoder for the value of each column."""
-        wires = (self._wire(each.type, (each.source,), exact=True) for each in self._columns)
+    def _column_decoders(self) -> list[msgspec.json.Decoder[Any]]:
+        """JSON decoder for the value of each column."""
+        wires = (
+            self._decoded_type(each.type, (each.source,), exact=True) for each in self._columns
+        )
         return [msgspec.json.Decoder(wire) for wire in wires]
 
     def _decoder(self, *, exact: bool) -> msgspec.json.Decoder[Any]:
@@ -177,17 +179,17 @@ class ArrowConverter:
         fields = [
             (
                 f"f{place}",
-                self._wire(column.type, (*path, column.source), exact=exact),
+                self._decoded_type(column.type, (*path, column.source), exact=exact),
                 msgspec.field(name=column.source, default=None),
             )
             for place, column in enumerate(columns)
         ]
         return msgspec.defstruct("Record", fields, gc=False)
 
-    def _wire(self, type_: ColumnType, path: _Path, *, exact: bool) -> Any:
-        """Return the type as which a value is decoded; `msgspec.Raw` takes any value."""
+    def _decoded_type(self, type_: ColumnType, path: _Path, *, exact: bool) -> Any:
+        """Return the msgspec type as which a column's value is decoded; `Raw` accepts any value."""
         if isinstance(type_, Array):
-            return list[self._wire(type_.element, (*path, _ITEM), exact=exact)] | None  # type: ignore[misc]
+            return list[self._decoded_type(type_.element, (*path, _ITEM), exact=exact)] | None  # type: ignore[misc]
         if isinstance(type_, Struct):
             return self._object(type_.fields, path, exact=exact) | None
         if exact or path in self._loose or isinstance(type_, Decimal):
@@ -274,7 +276,7 @@ def _whole(bodies: Sequence[bytes]) -> pa.Array:
 
 
 def _mask(values: list[Any]) -> pa.Array:
-    """Return a mask that is true for null values."""
+    """Return a boolean Arrow array that is true where a value is None."""
     return pa.array([value is None for value in values], pa.bool_())
 
 
@@ -331,7 +333,7 @@ _FIRST_DAY: Final = -719_162
 
 def _instants(values: list[Any], _type: ColumnType) -> pa.Array:
     texts = pa.array(values, pa.string())
-    if _all(pc.match_substring_regex(texts, rf"\A{_CLOCK}{_ZONE}\z")):
+    if _all_true(pc.match_substring_regex(texts, rf"\A{_CLOCK}{_ZONE}\z")):
         instants = texts.cast(_INSTANT)
     else:  # a date-time without a zone is UTC
         instants = _matching(texts, rf"\A{_CLOCK}\z").cast(pa.timestamp("us")).view(_INSTANT)
@@ -344,13 +346,13 @@ def _days(values: list[Any], _type: ColumnType) -> pa.Array:
 
 
 def _matching(texts: pa.Array, pattern: str) -> pa.Array:
-    if not _all(pc.match_substring_regex(texts, pattern)):
+    if not _all_true(pc.match_substring_regex(texts, pattern)):
         raise ValueError
     return texts
 
 
-def _all(conditions: pa.Array) -> bool:
-    """Return True if all conditions hold; nulls are ignored."""
+def _all_true(conditions: pa.Array) -> bool:
+    """Return True if every boolean of an Arrow array is true; nulls are ignored."""
     return pc.all(conditions).as_py() is not False
 
 

@@ -82,7 +82,9 @@ class RunCommand:
         found = ConfigInput.from_cli_args(*given.config)
         own = ConfigInput.from_cli_args(*given.tap_config) if given.tap_config else None
         hide += [make_redactor(found.config), make_redactor(own.config if own else {})]
-        ours, theirs = (found.config, own.config) if own else _parted(found.config, kind, self)
+        ours, theirs = (
+            (found.config, own.config) if own else _split_settings(found.config, kind, self)
+        )
         catalog = _document(given.catalog, CatalogFileError)
         state = _document(given.state, StateFileError)
         tap = kind(
@@ -112,7 +114,7 @@ class RunCommand:
 
 
 class _TapSync:
-    """One sync of a tap into an opened run of the target."""
+    """Sync of a tap whose rows go to the loader of an opened load session."""
 
     def __init__(
         self,
@@ -139,9 +141,9 @@ class _TapSync:
         opened.engine.begin()
         tap, target = self._tap, self._target
         self._count(opened)
-        tap.load_state(dict(self._state if self._state is not None else self._last(opened)))
+        tap.load_state(dict(self._state if self._state is not None else self._last_state(opened)))
         tap.speak_by(outlet := _Outlet(opened.loader, target.mapped(), self._spreader(opened)))
-        target.interrupted_by(lambda: tap.run.stop(_leave))
+        target.call_on_interrupt(lambda: tap.run.stop(_leave))
         try:
             with outlet.beating():
                 tap.sync_all()
@@ -150,9 +152,9 @@ class _TapSync:
         except TargetSparkError:
             raise
         except Exception as error:
-            raise self._told(error) from error
+            raise self._redacted_error(error) from error
         finally:
-            target.interrupted_by(None)
+            target.call_on_interrupt(None)
 
     def _count(self, opened: LoadSession) -> None:
         """Count the requests of this process and of all executors in this process."""
@@ -163,15 +165,15 @@ class _TapSync:
             self._source = replace(self._source, permits=issuer.address)
             use_job_rate_limit(self._tap, issuer.address)
 
-    def _told(self, error: Exception) -> ReadingError:
-        """Return an error of the tap as ReadingError, without secrets of its settings."""
+    def _redacted_error(self, error: Exception) -> ReadingError:
+        """Return an error of the tap as a ReadingError, without secrets of its settings."""
         hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
         if not isinstance(error, SingerSDKError):  # its message is enough without a traceback
             self._tap.logger.error("The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
-    def _last(self, opened: LoadSession) -> Mapping[str, Any]:
-        """Return the last state in the tables, or an empty one."""
+    def _last_state(self, opened: LoadSession) -> Mapping[str, Any]:
+        """Return the last state stored in the target's tables; empty if there is none."""
         from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
 
         marker = get_last_marker(
@@ -260,10 +262,10 @@ def _leave() -> None:
     raise SystemExit(0)
 
 
-def _parted(
+def _split_settings(
     config: Mapping[str, Any], kind: type[Tap], command: RunCommand
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings of the target and of the tap, from one file for both.
+    """Return the target's and the tap's settings, split from one settings file for both.
 
     Raises:
         ConfigurationError: both declare a setting of the file.

@@ -70,7 +70,7 @@ class TapDataSource(DataSource):
         return TapReader(request)
 
     def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802  Spark's
-        """Raise UnsupportedError.
+        """Raise UnsupportedError: streaming reads are not supported.
 
         Raises:
             UnsupportedError: always.
@@ -109,7 +109,7 @@ class TapReader(DataSourceReader):
 
 @dataclass
 class TapPartition(InputPartition):
-    """Some contexts of a stream."""
+    """Spark input partition: the contexts of a stream that one task reads."""
 
     group: PartitionGroup
 

@@ -41,7 +41,7 @@ def run_in_fork(work: Callable[[], _T]) -> _T:
     with tempfile.TemporaryFile() as answer:
         pid = os.fork()
         if not pid:
-            _be_the_child(work, answer)
+            _run_child(work, answer)
         _, status = os.waitpid(pid, 0)
         code = os.waitstatus_to_exitcode(status)
         if code:
@@ -56,7 +56,7 @@ def run_in_fork(work: Callable[[], _T]) -> _T:
     return result
 
 
-def _be_the_child(work: Callable[[], object], answer: BinaryIO) -> None:
+def _run_child(work: Callable[[], object], answer: BinaryIO) -> None:
     """Run the work in the child and exit without the parent's cleanup."""
     code = 1
     try:

@@ -102,7 +102,7 @@ class _Collected:
         return self
 
     def emit(self, event: Event) -> None:
-        """Drop the events of parent streams."""
+        """Ignore an event: only the contexts of the stream are needed."""
 
     def refuses(self, _stream: Any) -> str | None:
         return None
@@ -196,7 +196,7 @@ class _Sink:
         self.begin()
 
     def begin(self) -> None:
-        """Discard everything received so far."""
+        """Discard the rows of a failed attempt."""
         self._file.seek(0)
         self._file.truncate()
         self._writer: Any = None

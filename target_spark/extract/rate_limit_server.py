@@ -106,7 +106,7 @@ class RateLimitServer:
         self.close()
 
     def open(self) -> None:
-        """Start to listen.
+        """Begin to listen for the executors' connections.
 
         Raises:
             RateLimitServerError: the server cannot listen on the address.
@@ -164,7 +164,7 @@ class RateLimitServer:
 
     async def _listen(self) -> None:
         """Serve each connection in a separate task until the server is closed."""
-        with _bound(self._bind, self._port) as listener:
+        with _bind_socket(self._bind, self._port) as listener:
             self._port = listener.getsockname()[1]
             accepting = asyncio.ensure_future(self._accept(listener))
             self._ready.set()
@@ -224,8 +224,8 @@ def _close(accepted: socket.socket, task: asyncio.Task[None]) -> None:
         task.exception()  # retrieved, so that asyncio does not log it
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on an address."""
+def _bind_socket(host: str, port: int) -> socket.socket:
+    """Return a listening TCP socket bound to an address."""
     family, kind, protocol, _, where = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -246,8 +246,8 @@ def _proof(key: bytes, challenge: bytes) -> bytes:
     return hmac.new(key, challenge, hashlib.sha256).hexdigest().encode()
 
 
-def _portable(terms: RateLimits) -> RateLimits:
-    """Return limits for JSON, which has no infinity: -1 is an unlimited number of requests."""
+def _without_infinity(terms: RateLimits) -> RateLimits:
+    """Return rate limits that JSON can represent: -1 stands for an unlimited number."""
     rates = tuple((-1.0 if math.isinf(most) else most, each) for most, each in terms.rates)
     return RateLimits(terms.kind, rates)
 
@@ -260,7 +260,7 @@ def _whole(terms: RateLimits) -> RateLimits:
 # ----------------------------------------------------------------------------- the workers
 @dataclass(frozen=True, slots=True)
 class RateLimitAddress:
-    """Address and key of the server of a run."""
+    """Address and key of the rate limit server of a Spark job."""
 
     host: str
     port: int
@@ -273,7 +273,7 @@ class RateLimitAddress:
 
 
 class _Client:
-    """Client of the server; sends one message at a time."""
+    """Client of the rate limit server; it sends one message at a time."""
 
     is_shared = True
 
@@ -283,12 +283,12 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve a slot.
+        """Reserve a request slot from the driver, and return the time to wait.
 
         Raises:
             RateLimitServerError: the driver does not respond.
         """
-        return self._call(_RateLimitMessage(name, _portable(terms), weight))
+        return self._call(_RateLimitMessage(name, _without_infinity(terms), weight))
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
@@ -298,12 +298,12 @@ class _Client:
         Raises:
             RateLimitServerError: the driver does not respond.
         """
-        self._call(_RateLimitMessage(name, _portable(terms), 0, left, seconds))
+        self._call(_RateLimitMessage(name, _without_infinity(terms), 0, left, seconds))
 
     def _call(self, asked: _RateLimitMessage) -> Reservation:
         line = msgspec.json.encode(asked) + b"\n"
         with self._lock:
-            return _tried(lambda: self._answer_to(line), self._reason)
+            return _call_with_retries(lambda: self._answer_to(line), self._reason)
 
     def _answer_to(self, line: bytes) -> Reservation:
         try:
@@ -344,7 +344,9 @@ _clients: dict[tuple[RateLimitAddress, int], _Client] = {}
 _clients_lock = threading.Lock()
 
 
-def _tried(call: Callable[[], _Answer], reason: Callable[[Exception], Exception]) -> _Answer:
+def _call_with_retries(
+    call: Callable[[], _Answer], reason: Callable[[Exception], Exception]
+) -> _Answer:
     """Call a function, and retry after connection errors with growing pauses."""
     pause = _FIRST_PAUSE_SECONDS
     for left in reversed(range(_TRIES)):
@@ -361,7 +363,7 @@ def _tried(call: Callable[[], _Answer], reason: Callable[[Exception], Exception]
 # -------------------------------------------------------------------- without the driver
 @dataclass(frozen=True, slots=True)
 class StaticShare:
-    """Time slots of one part, if ``of`` parts may run at once and no server can be reached.
+    """Static share of a rate limit for one of ``of`` parts, if no server can be reached.
 
     Time is divided into slots of the length that the rate allows, equal on all machines. Every
     ``of``-th slot, starting at ``number``, belongs to this part. The job stays within its limits,
@@ -373,11 +375,11 @@ class StaticShare:
 
     def counters(self) -> RateCounterStore:
         """Return the counter that hands out the slots of this part."""
-        return _Moments(self)
+        return _SlotCounter(self)
 
 
-class _Moments:
-    """Counter that hands out the time slots of one share; no other part uses them."""
+class _SlotCounter:
+    """Counter that reserves the time slots of one `StaticShare`."""
 
     is_shared = True
 
@@ -392,7 +394,7 @@ class _Moments:
         now = time.time()
         with self._lock:
             after = max(now, self._free_at.get(name, now))
-            at = _moment(after, apart, self._share) if apart else after
+            at = _next_slot(after, apart, self._share) if apart else after
             at += (weight - 1) * apart * self._share.of
             self._free_at[name] = at + apart / 2  # excludes this slot in spite of rounding
         return Reservation(at - now, is_taken=True)
@@ -407,8 +409,8 @@ class _Moments:
                 self._free_at[name] = max(self._free_at.get(name, 0.0), time.time() + wait)
 
 
-def _moment(after: float, apart: float, share: StaticShare) -> float:
-    """Return the share's first slot after a time."""
+def _next_slot(after: float, apart: float, share: StaticShare) -> float:
+    """Return the start of the share's first time slot after the time ``after``, in seconds."""
     round_seconds = apart * share.of
     first = apart * share.number
     return (math.floor((after - first) / round_seconds) + 1) * round_seconds + first

@@ -103,7 +103,7 @@ class SparkDistributor:
         self._addresses: list[str] = []
 
     def refuses(self, stream: SyncStream) -> str | None:
-        """Return the reason not to distribute a stream, or None."""
+        """Return the reason why a stream cannot be read by Spark workers, or None if it can."""
         if self._here & {"*", stream.name}:
             return "--here selects it"
         return None
@@ -119,16 +119,16 @@ class SparkDistributor:
         first = self._parts
         self._parts += len(parts)
         work = SparkTask(self._source, tuple(parts), described, first)
-        told, address = self._patiently(lambda spark, place: self._run(spark, work, place))
+        told, address = self._run_with_retries(lambda spark, place: self._run(spark, work, place))
         failed = [each.result.number for each in told if each.result.error is not None]
         if in_order and failed:
             upto, whole = min(failed), address
             sure = first_in_part(first + upto)
-            _, address = self._patiently(
-                lambda spark, place: _keep_below(spark, whole, place, sure)
+            _, address = self._run_with_retries(
+                lambda spark, place: _copy_rows_below(spark, whole, place, sure)
             )
             told = [each for each in told if each.result.number <= upto]
-        starts = self._starts(told, first)
+        starts = self._reserve_ordinals(told, first)
         rows = sum(sum(each.result.counts.values()) for each in told)
         seconds = time.monotonic() - started
         names = ", ".join(sorted({part.stream for part in parts}))
@@ -139,7 +139,7 @@ class SparkDistributor:
             [each.result for each in told],
         )
 
-    def _starts(self, told: Iterable[PartResult], first: int) -> dict[int, int]:
+    def _reserve_ordinals(self, told: Iterable[PartResult], first: int) -> dict[int, int]:
         """Reserve ordinals for the rows; return the first ordinal of each partition."""
         counts = {each.result.number: sum(each.result.counts.values()) for each in told}
         ordinal = self._reserve(sum(counts.values()))
@@ -178,7 +178,7 @@ class SparkDistributor:
         known = {name: version for part in parts for name, version in part.versions.items()}
         return {out: known[name] for out, name in self._origins.items() if name in known}
 
-    def _patiently(self, step: Callable[[SparkSession, str], _T]) -> tuple[_T, str]:
+    def _run_with_retries(self, step: Callable[[SparkSession, str], _T]) -> tuple[_T, str]:
         """Run a step that writes rows to a new address; retry transient errors with another one."""
         address = ""
 
@@ -187,7 +187,7 @@ class SparkDistributor:
             address = self._reach.new_address("parts")
             self._addresses.append(address)
             with translate_write_errors(self._reach):
-                return _awaited(self._engine, lambda spark: step(spark, address))
+                return _run_cancellable(self._engine, lambda spark: step(spark, address))
 
         def before_again(error: BaseException) -> None:
             if self._engine.failure is not None:
@@ -205,7 +205,7 @@ class SparkDistributor:
             ) from error
 
     def _run(self, spark: SparkSession, work: SparkTask, address: str) -> list[PartResult]:
-        slots = _slots(spark)
+        slots = _count_task_slots(spark)
         self.most = max(MAX_PARTS_PER_JOB, slots * _PARTS_PER_SLOT)
         tasks = min(len(work.parts), self._width or slots * _TASKS_PER_SLOT)
         spark.conf.set(_WRITERS, len(work.streams) + 1)  # fewer make Spark sort all blocks
@@ -232,7 +232,7 @@ def _write(blocks: DataFrame, address: str) -> None:
     blocks.write.partitionBy("stream").option("maxRecordsPerFile", 0).text(address)
 
 
-def _keep_below(spark: SparkSession, address: str, kept: str, ordinal: int) -> None:
+def _copy_rows_below(spark: SparkSession, address: str, kept: str, ordinal: int) -> None:
     """Copy the rows before an ordinal: rows after a failed partition do not count."""
     lines = spark.read.schema("value STRING, stream INT").text(address)
     rows = lines.where(f"stream <> {RESULT_STREAM}").where(f"{_ORDINAL} < {ordinal}")
@@ -281,13 +281,13 @@ def _reason(error: Exception) -> str:
     return f"{lacking[0]}, in Spark's workers" if lacking else first_error_line(error)
 
 
-def _slots(spark: SparkSession) -> int:
+def _count_task_slots(spark: SparkSession) -> int:
     """Return the number of tasks that Spark runs at once, as far as it knows now."""
     return spark.range(_MANY).selectExpr("spark_partition_id() AS slot").distinct().count() or 1
 
 
-def _awaited(engine: LeasedSpark, step: Callable[[SparkSession], _T]) -> _T:
-    """Run a step in a thread, and cancel its Spark jobs if this thread is interrupted."""
+def _run_cancellable(engine: LeasedSpark, step: Callable[[SparkSession], _T]) -> _T:
+    """Run a step in a thread; cancel its Spark jobs if the calling thread is interrupted."""
     found: list[_T] = []
     fault: list[BaseException] = []
     tag = f"tap-{threading.get_ident()}-{time.monotonic_ns()}"

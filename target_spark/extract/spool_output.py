@@ -32,9 +32,10 @@ class WriteFailedError(BaseException):
 
 
 class SpoolOutput:
-    """The files of one task, in ``folder``, or temporary files without a folder.
+    """Spool files that one Spark task writes, one per stream.
 
-    ``name`` is the name of the task's file in the folder of each stream.
+    They are in ``folder``, or temporary files without a folder. ``name`` is the name of the task's
+    file in the folder of each stream.
 
     Raises:
         WriteFailedError: raised by all methods that write.
@@ -52,7 +53,7 @@ class SpoolOutput:
             self._open_file(stream).write(lines)
 
     def drop(self) -> None:
-        """Discard the lines that were not kept."""
+        """Discard the lines written since the last `keep`."""
         with _writing():
             for stream, file in self._files.items():
                 file.seek(self._kept.get(stream, 0))

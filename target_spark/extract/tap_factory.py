@@ -41,7 +41,7 @@ class TapSpec:
     permits: RateLimitAddress | StaticShare | None = None
 
     def new(self, state: Mapping[str, Any] | None = None) -> Tap:
-        """Return a new tap.
+        """Create a tap from the description, with an optional state.
 
         Raises:
             ConfigurationError: there is no such class.

@@ -128,7 +128,7 @@ class SparkTask:
 
 
 def _is_tried_again() -> bool:
-    """Return True if Spark retries this task: its first process may have died."""
+    """Return True if Spark repeats this task, because its first process may have died."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -22,7 +22,7 @@ __all__ = ["AlterPlan", "plan_changes"]
 
 @dataclass(frozen=True, slots=True)
 class AlterPlan:
-    """A table ``now`` and ``after`` the change, and the columns that differ, as they will be.
+    """Planned changes of a table: its columns ``now`` and ``after`` an AlterTable request.
 
     The type of a ``widened`` column changes in place, a ``converted`` column is rewritten. A
     ``narrowed`` column allows fewer values than its type in the table.
@@ -49,7 +49,7 @@ class AlterPlan:
         return () if same and not set(keys) & set(self.converted) else keys
 
     def told(self) -> list[str]:
-        """Return a description of each change; empty if there is nothing to change."""
+        """Return a sentence for each planned change; empty if there is nothing to change."""
         return list(self._words())
 
     def _words(self) -> Iterator[str]:
@@ -116,7 +116,7 @@ def plan_changes(
 
 
 def _changed(old: DestinationColumn, asked: DestinationColumn | None) -> DestinationColumn:
-    """Return a column after the change; a decimal without declared digits keeps its digits."""
+    """Return a column as requested; a DECIMAL requested without digits keeps its digits."""
     if asked is None:
         return replace(old, is_key=False)
     is_open = asked.type is old.type is DataType.DECIMAL and asked.decimal is None

@@ -45,7 +45,7 @@ _MADE_BY = "delta.generationExpression"
 def apply_plan(
     spark: SparkSession, options: LoadOptions, stream: StreamId, at: ExistingTable, plan: AlterPlan
 ) -> None:
-    """Change a table as planned.
+    """Carry out an `AlterPlan` on a table.
 
     Raises:
         TableError: a value would be lost, or the key would not be unique; nothing is changed.
@@ -59,7 +59,9 @@ def apply_plan(
     _check_keys(changed, stream, plan)
     layout, design = build_layout(options, stream, plan.after)
     if is_rewritten and old is None:
-        changed = _with_parts(changed, stream, at, plan, build_partition_specs(layout, design))
+        changed = _add_generated_columns(
+            changed, stream, at, plan, build_partition_specs(layout, design)
+        )
     properties = dict(_properties(at, plan, options.format))
     with committing(spark, at):
         if old is not None:
@@ -162,14 +164,14 @@ def _in_place(plan: AlterPlan, table_format: str) -> Iterator[str]:
         yield f"DROP COLUMNS ({', '.join(quote(column.column) for column in plan.dropped)})"
 
 
-def _with_parts(
+def _add_generated_columns(
     changed: DataFrame,
     stream: StreamId,
     at: ExistingTable,
     plan: AlterPlan,
     parts: Sequence[PartitionSpec],
 ) -> DataFrame:
-    """Add to generated columns the expressions from which Delta computes them.
+    """Return the rows with the generated partition columns of a Delta table recomputed.
 
     Raises:
         UnsupportedError: the expression of a column is not known.

@@ -74,7 +74,7 @@ def find_file_error(error: BaseException) -> BatchFileLoadError | None:
 
 
 class _WorkerError(Exception):
-    """Carries a worker's message through Spark's errors."""
+    """Raised in a Spark worker; its message is passed to the driver inside Spark's error."""
 
     def __init__(self, error: BatchFileLoadError) -> None:
         super().__init__(_MARK + json.dumps(str(error)))

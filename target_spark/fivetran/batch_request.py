@@ -14,7 +14,10 @@ __all__ = ["BatchRequest", "FileKind", "FileParams", "RequestFile"]
 
 
 class FileKind(IntEnum):
-    """Effect of a file's rows; within a batch, lower kinds are applied first."""
+    """Kind of a batch file, which defines the effect of its rows.
+
+    Within a batch, files of lower kinds are applied first.
+    """
 
     EARLIEST_START = 0
     REPLACE = 1
@@ -24,7 +27,7 @@ class FileKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestFile:
-    """A batch file: its path, its kind, and the key that decrypts it."""
+    """Batch file of a request: its path, its kind, and the AES key that decrypts it."""
 
     path: str
     kind: FileKind
@@ -33,7 +36,10 @@ class RequestFile:
 
 @dataclass(frozen=True, slots=True)
 class FileParams:
-    """Format of a batch's files; ``null`` and ``unmodified`` are the texts of such cells."""
+    """Format of the batch files of a request.
+
+    ``null`` and ``unmodified`` are the cell texts that mean NULL and "keep the old value".
+    """
 
     compression: Compression = Compression.OFF
     encryption: Encryption = Encryption.NONE
@@ -49,5 +55,5 @@ class BatchRequest:
     params: FileParams
 
     def of(self, *kinds: FileKind) -> tuple[RequestFile, ...]:
-        """Return the files of these kinds."""
+        """Return the files of the request that have one of these kinds."""
         return tuple(file for file in self.files if file.kind in kinds)

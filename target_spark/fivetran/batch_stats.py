@@ -38,7 +38,10 @@ _INEXACT: Final = (DataType.FLOAT, DataType.DOUBLE)
 
 @dataclass(frozen=True, slots=True)
 class BatchStats:
-    """Number of rows by kind, and True if keys may be repeated among the compared rows."""
+    """Number of rows in a batch, by kind of file.
+
+    ``repeats`` is True if a key may occur more than once among the compared rows.
+    """
 
     rows: Mapping[FileKind, int]
     repeats: bool
@@ -79,7 +82,7 @@ def count_rows(
 
 
 class _Keys:
-    """The keys read so far, up to a memory limit."""
+    """Set of the row keys read so far from batch files, up to a memory limit."""
 
     def __init__(self, shape: FivetranSchema) -> None:
         self._columns = shape.keys
@@ -104,7 +107,7 @@ class _Keys:
             self._found.append(pa.record_batch(values, names=self._names))
 
     def repeat(self) -> bool:
-        """Return True if a key may occur twice."""
+        """Return True if two of the added rows may have the same key."""
         if self._is_unsure or not self._found:
             return self._is_unsure
         keys = pa.Table.from_batches(self._found)

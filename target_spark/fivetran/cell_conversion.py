@@ -96,7 +96,7 @@ def find_first_failure(values: Any, use: Callable[[Any], Any]) -> int:
 def _booleans(texts: Any, _column: DestinationColumn) -> Any:
     for spelled in (texts, pc.ascii_lower(texts)):
         values = pc.equal(spelled, "true")
-        if _all(pc.or_(values, pc.equal(spelled, "false"))):
+        if _all_true(pc.or_(values, pc.equal(spelled, "false"))):
             return values
     raise ValueError
 
@@ -115,8 +115,8 @@ def _some_have(texts: Any, sign: str) -> bool:
     return bool(pc.any(pc.match_substring(texts, sign)).as_py())
 
 
-def _all(conditions: Any) -> bool:
-    """Return True if all conditions hold; nulls are ignored."""
+def _all_true(conditions: Any) -> bool:
+    """Return True if every boolean of an Arrow array is true; nulls are ignored."""
     return pc.all(conditions).as_py() is not False
 
 
@@ -133,13 +133,13 @@ _LARGEST_FLOAT_TOLD: Final = 3.4028237e38
 
 def _decimals(texts: Any, column: DestinationColumn) -> Any:
     type_ = arrow_type(column)
-    if _are_plain(texts, *column.digits):
+    if _are_exact_in_arrow(texts, *column.digits):
         return texts.cast(type_)
     return pa.array([_decimal(text, *column.digits) for text in texts.to_pylist()], type_)
 
 
-def _are_plain(texts: Any, precision: int, scale: int) -> bool:
-    """Return True if Arrow reads these decimals exactly or refuses them.
+def _are_exact_in_arrow(texts: Any, precision: int, scale: int) -> bool:
+    """Return True if Arrow's decimal parser reads these texts exactly or rejects them.
 
     Arrow silently misreads numbers with an exponent, with more digits than it can hold, or with
     more digits before the point than the column has.
@@ -154,7 +154,7 @@ def _are_plain(texts: Any, precision: int, scale: int) -> bool:
     before_point = pc.if_else(has_point, points, lengths)
     digits = pc.subtract(lengths, has_point.cast(pa.int32()))
     are_few = pc.and_(pc.less_equal(before_point, precision - scale), pc.less_equal(digits, _MOST))
-    return _all(are_few)
+    return _all_true(are_few)
 
 
 def _decimal(text: str | None, precision: int, scale: int) -> Decimal | None:
@@ -189,7 +189,7 @@ def _floats(texts: Any, column: DestinationColumn) -> Any:
 def _replace_infinite_floats(texts: Any, values: Any, overflown: Any) -> Any:
     """Return the values with FLOAT's maximum where its usual text was read as infinity."""
     size = pc.abs(texts.filter(overflown).cast(pa.float64()))
-    if values.type != pa.float32() or not _all(pc.less_equal(size, _LARGEST_FLOAT_TOLD)):
+    if values.type != pa.float32() or not _all_true(pc.less_equal(size, _LARGEST_FLOAT_TOLD)):
         raise ValueError
     largest = pc.multiply(pc.sign(values), pa.scalar(_LARGEST_FLOAT, pa.float32()))
     return pc.if_else(overflown, largest, values)
@@ -211,31 +211,31 @@ def _dates(texts: Any, _column: DestinationColumn) -> Any:
 
 
 def _naive(texts: Any, _column: DestinationColumn | None = None) -> Any:
-    values = _cut(texts).cast(pa.timestamp("us"))
+    values = _truncate_to_micros(texts).cast(pa.timestamp("us"))
     return _within(values, pa.int64(), _FIRST, _LAST)
 
 
 def _instants(texts: Any, _column: DestinationColumn) -> Any:
-    if _all(pc.ends_with(texts, "Z")):
-        return _naive(_sliced(texts, -1)).view(_INSTANT)
+    if _all_true(pc.ends_with(texts, "Z")):
+        return _naive(_slice_bytes(texts, -1)).view(_INSTANT)
     texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
     is_zoned = pc.match_substring_regex(texts, _ZONED)
     zoned = pc.if_else(is_zoned, texts, pc.binary_join_element_wise(texts, "Z", ""))
     return _within(zoned.cast(_INSTANT), pa.int64(), _FIRST, _LAST)
 
 
-def _cut(texts: Any) -> Any:
-    """Return date-times without the digits after microseconds."""
+def _truncate_to_micros(texts: Any) -> Any:
+    """Return date-time texts without the digits after microseconds."""
     if (pc.max(pc.binary_length(texts)).as_py() or 0) <= _TO_MICROSECONDS:
         return texts
     whole = pc.binary_length(pc.ascii_rtrim(texts, characters="0123456789"))
-    if not _all(pc.less_equal(whole, _TO_MICROSECONDS)):
+    if not _all_true(pc.less_equal(whole, _TO_MICROSECONDS)):
         raise ValueError
-    return _sliced(texts, _TO_MICROSECONDS)
+    return _slice_bytes(texts, _TO_MICROSECONDS)
 
 
-def _sliced(texts: Any, end: int) -> Any:
-    """Return the first bytes of each text; the following cast refuses text that is not ASCII."""
+def _slice_bytes(texts: Any, end: int) -> Any:
+    """Return the first ``end`` bytes of each text; a later cast rejects text that is not ASCII."""
     return pc.binary_slice(texts.cast(pa.binary()), 0, end).cast(pa.string())
 
 
@@ -247,7 +247,7 @@ def _within(values: Any, as_number: Any, first: int, last: int) -> Any:
 
 
 def _times(texts: Any, _column: DestinationColumn) -> Any:
-    if not _all(pc.match_substring_regex(texts, _TIME)):
+    if not _all_true(pc.match_substring_regex(texts, _TIME)):
         raise ValueError
     return texts
 
@@ -258,7 +258,7 @@ _BASE64: Final = r"^[A-Za-z0-9+/]*={0,2}$"
 
 
 def _bytes(texts: Any, _column: DestinationColumn) -> Any:
-    if not _all(pc.match_substring_regex(texts, _BASE64)):
+    if not _all_true(pc.match_substring_regex(texts, _BASE64)):
         raise ValueError
     cells = (text if text is None else _decoded(text) for text in texts.to_pylist())
     return pa.array(list(cells), pa.binary())

@@ -31,7 +31,7 @@ _LISTED: Final = 5
 
 
 class FileFaultError(Exception):
-    """Raised for a fault of a file; the text continues a sentence that begins with its name."""
+    """Raised for a fault of a batch file; the message continues a sentence that names the file."""
 
 
 def read_header(block: bytes) -> tuple[list[str], bytes]:
@@ -125,20 +125,20 @@ def read_columns(
         return "error"
 
     try:
-        return _parsed(block, count, dict.fromkeys(wanted, pa.string()), null, found)
+        return _parse_columns(block, count, dict.fromkeys(wanted, pa.string()), null, found)
     except pa.ArrowInvalid:
         if uneven:
             raise FileFaultError(
                 f"has another number of cells in row {rows_before + uneven[0]:,} than in its header"
             ) from None
-    row = rows_before + 1 + _first_no_text(block, count, wanted, null)
+    row = rows_before + 1 + _find_first_invalid_utf8(block, count, wanted, null)
     raise FileFaultError(f"is not UTF-8 in row {row:,}")
 
 
-def _parsed(
+def _parse_columns(
     block: bytes, count: int, wanted: Mapping[int, Any], null: str, found: Callable[[Any], str]
 ) -> list[Any]:
-    """Return the columns at the wanted indexes, with the wanted types."""
+    """Return the columns of a CSV block at the wanted indexes, with the wanted Arrow types."""
     if block.startswith(_MARK):
         block = _MARK + block  # Arrow removes one mark, but this one is in a cell
     names = [str(number) for number in range(count)]
@@ -159,14 +159,16 @@ def _parsed(
     return [column.combine_chunks() for column in table.columns]
 
 
-def _first_no_text(block: bytes, count: int, wanted: Iterable[int], null: str) -> int:
+def _find_first_invalid_utf8(block: bytes, count: int, wanted: Iterable[int], null: str) -> int:
     """Return the index of the first row with a cell that is not UTF-8.
 
     Raises:
         FileFaultError: a row that is not UTF-8 has another number of cells than the header.
     """
     try:
-        cells = _parsed(block, count, dict.fromkeys(wanted, pa.binary()), null, lambda _: "error")
+        cells = _parse_columns(
+            block, count, dict.fromkeys(wanted, pa.binary()), null, lambda _: "error"
+        )
     except pa.ArrowInvalid:  # its text would contain the row
         raise FileFaultError(
             "has a row with another number of cells than its header, which is not UTF-8 either"

@@ -78,7 +78,7 @@ def _with_task(kind: Any) -> Callable[[str], Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """The handlers, and the objects they share."""
+    """Handlers of Fivetran's gRPC calls to a destination, and the objects that they share."""
 
     plugin: type[CommandTarget]
     sparks: SharedSpark
@@ -201,7 +201,7 @@ class _Calls:
 
     @contextmanager
     def _at(self, request: Any, name: str, call: RpcCall) -> Iterator[tuple[TableService, str]]:
-        """Yield the tables and the table's name, while no other call changes that table."""
+        """Yield the table operations of a call and the table's name, holding the table's lock."""
         stream = _stream(request.schema_name, name)
         call.note(str(stream))
         with self._tables(request) as tables:
@@ -253,7 +253,7 @@ def _has(request: Any, field: str) -> bool:
 
 
 def _instant(stamp: Any) -> datetime:
-    """Return a timestamp truncated to microseconds."""
+    """Return a protobuf timestamp as a datetime in UTC, truncated to microseconds."""
     try:
         return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
     except OverflowError as error:

@@ -31,7 +31,7 @@ __all__ = ["ExistingTable", "TableLookup", "committing"]
 
 @dataclass(frozen=True, slots=True)
 class ExistingTable:
-    """An existing table.
+    """Existing table of a destination, as found in its format.
 
     ``id`` is the id that its format gives it, ``ref`` its SQL name, ``shape`` its columns for
     Fivetran, in table order, and ``types`` the DDL of each column by its name in the table.
@@ -79,7 +79,7 @@ class TableLookup:
         """
         spark, table = self._spark, self._table
         self._id = _check_id(spark, table, self._format, self._id)
-        types = get_writer(self._format).table_types(spark, table)
+        types = get_writer(self._format).get_column_types(spark, table)
         if types is None:
             return None
         if self._id is None:  # the table was registered in the catalog by this look
@@ -101,7 +101,7 @@ class TableLookup:
 
 @contextmanager
 def committing(spark: SparkSession, at: ExistingTable) -> Iterator[None]:
-    """Check before and after the commit of the block that the table is the one looked at.
+    """Check before and after the commit in the block that the table is the one looked up.
 
     Raises:
         TableError: the table was removed or replaced; also if that made the commit fail.

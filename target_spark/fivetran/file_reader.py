@@ -83,7 +83,7 @@ def split_rows(
     held: list[bytes] = []
     is_open = False
     for chunk in chunks:
-        end, is_open = _last_end(chunk, is_open)
+        end, is_open = _find_last_row_end(chunk, is_open)
         if end:
             yield b"".join((*held, memoryview(chunk)[:end]))
             held = [chunk[end:]]
@@ -100,10 +100,10 @@ def split_rows(
         yield rest
 
 
-def _last_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
-    """Return the end of the last row in a chunk (or 0), and True if a cell is open after it.
+def _find_last_row_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
+    """Return the end of the last complete row in a chunk (0 if none), and the quote state after it.
 
-    ``is_open`` is True if a quoted cell is open at the start of the chunk.
+    ``is_open``, like the second result, is True if the position is inside a quoted cell.
     """
     is_open_after = is_inside = is_open ^ bool(chunk.count(_QUOTE) & 1)
     end = len(chunk)
@@ -126,7 +126,7 @@ def _content(file: RequestFile, params: FileParams, size: int, stack: ExitStack)
         raw: Any = stack.enter_context(open_regular(Path(file.path)))
         length = os.fstat(raw.fileno()).st_size
     except OSError as error:
-        raise file_error(file, _unreadable(error)) from None
+        raise file_error(file, _explain_read_error(error)) from None
     if not length:
         raise file_error(file, "is empty: it has no header")
     if params.encryption is Encryption.AES:
@@ -144,12 +144,19 @@ def _read_chunk(
     try:
         return read(size)
     except OSError as error:
-        words = _undecoded(error, params) if error.errno is None else _unreadable(error)
+        words = (
+            _explain_decompression_error(error, params)
+            if error.errno is None
+            else _explain_read_error(error)
+        )
         raise file_error(file, words) from None
 
 
 class _Decrypted:
-    """A file that is decrypted while it is read; it begins with the initialization vector."""
+    """File object that decrypts a batch file while it is read.
+
+    The file begins with the initialization vector.
+    """
 
     closed = False
 
@@ -196,8 +203,8 @@ class _Decrypted:
         """Do nothing: the caller that opened the file closes it."""
 
 
-def _unreadable(error: OSError) -> str:
-    """Return the reason why the system cannot read a file."""
+def _explain_read_error(error: OSError) -> str:
+    """Return the reason why the operating system cannot read a file."""
     if isinstance(error, FileNotFoundError):
         return "does not exist. It must be on this server until the response to the call"
     if isinstance(error, PermissionError):
@@ -205,7 +212,7 @@ def _unreadable(error: OSError) -> str:
     return f"cannot be read: {error.strerror}"
 
 
-def _undecoded(error: OSError, params: FileParams) -> str:
+def _explain_decompression_error(error: OSError, params: FileParams) -> str:
     """Return the reason why a file cannot be decompressed; such an OSError has no errno."""
     name = params.compression.name
     if "runcated" in str(error):

@@ -49,7 +49,7 @@ _IS_THERE = "__fivetran_is_there"
 
 @dataclass(frozen=True, slots=True)
 class VersionedSchema:
-    """The columns of a table with history, with the keys of a version as keys of ``shape``.
+    """Columns of a history-mode table, with the keys of a version as keys of ``shape``.
 
     ``row`` are the keys of a row; ``row`` and ``start`` together are the keys of a version.
     """
@@ -84,7 +84,7 @@ class VersionedSchema:
 
 
 def parse_versioned_schema(shape: FivetranSchema, table: str) -> VersionedSchema:
-    """Return the roles of a table's columns.
+    """Return the schema of a history-mode table, with its key, start and end columns found.
 
     Raises:
         TableError: the table has no history columns.
@@ -119,7 +119,7 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, known: VersionedSchem
 
     An update without a version before it is left out.
     """
-    chain = versions.unionByName(_bases(versions, table, known))
+    chain = versions.unionByName(_find_base_versions(versions, table, known))
     order = Window.partitionBy(*known.row_keys).orderBy(
         F.col(OP) != int(FileKind.EARLIEST_START), column_ref(known.start), F.col(ORDINAL)
     )
@@ -138,8 +138,8 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, known: VersionedSchem
     return found.where(F.col(_IS_THERE) & (F.col(OP) != int(FileKind.EARLIEST_START)))
 
 
-def _bases(versions: DataFrame, table: DataFrame, known: VersionedSchema) -> DataFrame:
-    """Return, for each row, the table's version that its first version in the batch changes.
+def _find_base_versions(versions: DataFrame, table: DataFrame, known: VersionedSchema) -> DataFrame:
+    """Return, for each row, the table's version from which unmodified values are taken.
 
     It is the version with the same start time (then the batch was written before); else the active
     version, unless the batch has it; else the last version before them.
@@ -172,7 +172,7 @@ def build_steps(
     """Return the steps of a batch; ``versions`` are the versions that it inserts or updates."""
     told = _aggregate_version_ends(rows, known)
     ended = _build_end_steps(versions, table, told, known)
-    return _as_said(versions, told, known).unionByName(ended, allowMissingColumns=True)
+    return _build_write_steps(versions, told, known).unionByName(ended, allowMissingColumns=True)
 
 
 def _aggregate_version_ends(rows: DataFrame, known: VersionedSchema) -> DataFrame:
@@ -190,8 +190,11 @@ def _aggregate_version_ends(rows: DataFrame, known: VersionedSchema) -> DataFram
     )
 
 
-def _as_said(versions: DataFrame, told: DataFrame, known: VersionedSchema) -> DataFrame:
-    """Return the steps that write the batch's versions; a deletion may end an active one."""
+def _build_write_steps(versions: DataFrame, told: DataFrame, known: VersionedSchema) -> DataFrame:
+    """Return the steps that insert or update the batch's versions.
+
+    A deletion in the batch may end an active version.
+    """
     active, end = column_ref(known.active), column_ref(known.end)
     is_over = active & F.col(_ENDED).isNotNull()
     changed = versions.join(told, known.row_names, "left").withColumns(

@@ -32,7 +32,7 @@ from target_spark.writers.delta.catalog import has_files
 from target_spark.writers.delta.writer import MATERIALIZE_SOURCE_CONF
 from target_spark.writers.iceberg import writer as iceberg
 from target_spark.writers.iceberg.snapshots import check_isolation
-from target_spark.writers.iceberg.writer import FANOUT_OPTIONS, emptiness
+from target_spark.writers.iceberg.writer import FANOUT_OPTIONS, find_empty_snapshot
 from target_spark.writers.merge_statement import (
     Matched,
     Merge,
@@ -59,7 +59,7 @@ _TOLD: Final = re.compile(re.escape(_MISFIT) + r"(\d+)")
 
 
 def column_ref(column: DestinationColumn) -> Expression:
-    """Return a column of a DataFrame."""
+    """Return the Spark column expression of a destination column, by its name in the table."""
     return F.col(quote(column.column))
 
 
@@ -106,7 +106,7 @@ def collapse_by_key(rows: DataFrame, shape: FivetranSchema, *, has_flags: bool) 
     if not has_flags:
         return latest_by_key(rows, MergeKeys(tuple(key.column for key in shape.keys), ORDINAL))
     others = shape.others
-    last = (_last_set(column).alias(unmodified_flag(column)) for column in others)
+    last = (_last_set_value(column).alias(unmodified_flag(column)) for column in others)
     grouped = rows.groupBy(*map(column_ref, shape.keys)).agg(
         _all_done(), F.max(ORDINAL).alias(ORDINAL), *last
     )
@@ -120,7 +120,7 @@ def collapse_by_key(rows: DataFrame, shape: FivetranSchema, *, has_flags: bool) 
     )
 
 
-def _last_set(column: DestinationColumn) -> Expression:
+def _last_set_value(column: DestinationColumn) -> Expression:
     """Return the last value that rows of a key set, as a struct; null if none sets it."""
     is_set = ~F.col(quote(unmodified_flag(column)))
     value = F.struct(column_ref(column).alias("is"))
@@ -134,31 +134,31 @@ def _all_done() -> Expression:
 
 def append_rows(spark: SparkSession, rows: DataFrame, at: ExistingTable) -> None:
     """Append rows to a table; missing columns are null."""
-    writer = _whole(rows, at).writeTo(at.ref)
+    writer = _add_missing_columns(rows, at).writeTo(at.ref)
     with committing(spark, at):
         (writer.options(**FANOUT_OPTIONS) if at.format == "iceberg" else writer).append()
 
 
 def fill(spark: SparkSession, rows: DataFrame, at: ExistingTable) -> bool:
-    """Write rows to an empty table; return False, without writing, if it has rows.
+    """Append rows to a table that must be empty; return False, without writing, if it has rows.
 
     Rows that another writer adds meanwhile are a conflict, and the next attempt finds them.
     """
     if at.format == "iceberg":
-        is_empty, empty_at = emptiness(spark, at.table)
+        is_empty, empty_at = find_empty_snapshot(spark, at.table)
         if is_empty:
             with committing(spark, at):
-                iceberg.insert_first(_whole(rows, at).writeTo(at.ref), empty_at)
+                iceberg.insert_first(_add_missing_columns(rows, at).writeTo(at.ref), empty_at)
         return is_empty
     is_empty = not has_files(spark, at.table)
     if is_empty:
         with committing(spark, at):
-            delta.insert_first(spark, at.table, _whole(rows, at))
+            delta.insert_first(spark, at.table, _add_missing_columns(rows, at))
     return is_empty
 
 
-def _whole(rows: DataFrame, at: ExistingTable) -> DataFrame:
-    """Return rows with all columns of a table; missing ones are null."""
+def _add_missing_columns(rows: DataFrame, at: ExistingTable) -> DataFrame:
+    """Return the rows with all columns of the table; columns that the rows lack are null."""
     coming = set(rows.columns)
     return rows.select(
         *(

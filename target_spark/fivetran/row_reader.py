@@ -65,7 +65,10 @@ def check_header(file: RequestFile, params: FileParams, shape: FivetranSchema) -
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """Reader of the files of a call; ``has_updates`` adds the flags of unmodified values."""
+    """Reader of the batch files of a call as Arrow record batches.
+
+    ``has_updates`` adds the flags of unmodified values.
+    """
 
     params: FileParams
     shape: FivetranSchema
@@ -120,7 +123,7 @@ def _ordinals(first: int, count: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Reader of the rows of one file, whose header has ``names``.
+    """Reader of the rows of one batch file, whose CSV header has ``names``.
 
     ``flagged`` are its columns with a flag; ``unmodified`` is the text of an unmodified cell, or
     empty if the file has none.
@@ -141,7 +144,7 @@ class _Part:
             self._check_key(key, cells[key.name], count)
         flags = {each.name: self._kept(cells.get(each.name), rows) for each in self.flagged}
         for column in self.columns:
-            told = _without(cells.get(column.name), flags.get(column.name))
+            told = _null_unmodified(cells.get(column.name), flags.get(column.name))
             if told is None:
                 yield pa.nulls(rows, arrow_type(column))
             else:
@@ -164,8 +167,8 @@ class _Part:
         return pc.fill_null(pc.equal(cells, self.unmodified), False)  # noqa: FBT003  (a value)
 
 
-def _without(cells: Any | None, is_kept: Any | None) -> Any | None:
-    """Return the cells with unmodified ones as null."""
+def _null_unmodified(cells: Any | None, is_kept: Any | None) -> Any | None:
+    """Return a column's cells with null in place of the unmodified ones."""
     if cells is None or is_kept is None or not pc.any(is_kept).as_py():
         return cells
     return pc.if_else(is_kept, pa.scalar(None, pa.string()), cells)

@@ -52,7 +52,7 @@ def _refuse_reflection(*_: object) -> str:
 
 
 class SharedSpark:
-    """The current Spark of a server, and a lock for each table."""
+    """Spark session that all calls of a destination server share, with a lock for each table."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -71,9 +71,9 @@ class SharedSpark:
         Raises:
             TargetSparkError: Spark cannot be started, or died during the block.
         """
-        session = self._taken(config)
+        session = self._register_user(config)
         try:
-            yield self._guarded(session.thread_session())
+            yield self._disable_reflection(session.thread_session())
         except TargetSparkError:
             raise
         except Exception as error:
@@ -100,7 +100,7 @@ class SharedSpark:
             self._changed.notify_all()
         self._closing.close()
 
-    def _guarded(self, spark: SparkSession) -> SparkSession:
+    def _disable_reflection(self, spark: SparkSession) -> SparkSession:
         """Return the session with the SQL functions that call Java methods disabled.
 
         The caller chooses the tables, and a table can have such a function in a default or a
@@ -112,8 +112,8 @@ class SharedSpark:
             self._are_guarded.add(spark)
         return spark
 
-    def _taken(self, config: Mapping[str, Any]) -> Session:
-        """Register a user of a Spark with these settings, and start it if necessary."""
+    def _register_user(self, config: Mapping[str, Any]) -> Session:
+        """Count one more call that uses a Spark with these settings; start Spark if necessary."""
         place = settings.get_location(config)
         asked = settings.spark_settings(config)
         asked = replace(asked, conf={**asked.conf, **_ENFORCED})
@@ -124,7 +124,7 @@ class SharedSpark:
                 raise TargetSparkError("The server is stopping: try again later.")
             session = self._session
             if session is None or not self._fits(asked):
-                session = self._started(asked, place, config.get("staging"))
+                session = self._replace_session(asked, place, config.get("staging"))
             self._users += 1
             return session
 
@@ -132,8 +132,8 @@ class SharedSpark:
         alive = self._session is not None and self._session.failure is None
         return alive and self._wanted == asked
 
-    def _started(self, asked: SparkSettings, place: str, staging: str | None) -> Session:
-        """Replace the current Spark by a new one, without waiting until it is up.
+    def _replace_session(self, asked: SparkSettings, place: str, staging: str | None) -> Session:
+        """Stop the current Spark and begin to start a new one, without waiting for it.
 
         Raises:
             UnsupportedError: the settings name a Spark Connect server.

@@ -43,7 +43,7 @@ _USUAL: Final = (38, 10)
 
 @dataclass(frozen=True, slots=True)
 class DestinationColumn:
-    """A column: ``name`` is Fivetran's name, ``column`` the name in the table.
+    """Column of a destination table: ``name`` is Fivetran's name, ``column`` the table's.
 
     ``decimal`` is precision and scale of a DECIMAL.
     """
@@ -62,7 +62,7 @@ class DestinationColumn:
 
 @dataclass(frozen=True, slots=True)
 class FivetranSchema:
-    """The columns of a table, in order."""
+    """Columns of a destination table with Fivetran's types, in order."""
 
     columns: tuple[DestinationColumn, ...]
 

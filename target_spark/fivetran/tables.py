@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 
 
 class TableService:
-    """The tables of one call."""
+    """Operations on a destination's tables for one gRPC call."""
 
     def __init__(self, spark: SparkSession, options: LoadOptions) -> None:
         check_format(options)
@@ -55,7 +55,7 @@ class TableService:
         return self.lookup(StreamId(name, schema or None)).load()
 
     def lookup(self, stream: StreamId) -> TableLookup:
-        """Return the looks at a table during one operation."""
+        """Return a lookup of a table, which keeps the table's identity during one operation."""
         return TableLookup(self.spark, self.options, stream)
 
     def create(self, schema: str, name: str, shape: FivetranSchema) -> None:
@@ -82,7 +82,7 @@ class TableService:
                     " destination to create it again."
                 )
 
-        self._patiently(stream, make, failures)
+        self._run_with_retries(stream, make, failures)
 
     def alter(self, schema: str, name: str, shape: FivetranSchema, *, drops: bool) -> list[str]:
         """Change a table as requested; return descriptions of the changes, if any.
@@ -98,7 +98,9 @@ class TableService:
         stream = StreamId(name, schema or None)
         _check_columns(stream, shape)
         lookup = self.lookup(stream)
-        return self._patiently(stream, lambda: self._altered(stream, lookup, shape, drops=drops))
+        return self._run_with_retries(
+            stream, lambda: self._altered(stream, lookup, shape, drops=drops)
+        )
 
     def truncate(
         self, schema: str, name: str, synced: str, before: datetime | None, soft: str | None
@@ -114,7 +116,7 @@ class TableService:
         """
         stream = StreamId(name, schema or None)
         lookup = self.lookup(stream)
-        return self._patiently(
+        return self._run_with_retries(
             stream, lambda: self._truncated(stream, lookup, synced, before, soft)
         )
 
@@ -161,7 +163,7 @@ class TableService:
             )
         return delete_rows(self.spark, at, condition, mark)
 
-    def _patiently(
+    def _run_with_retries(
         self,
         stream: StreamId,
         step: Callable[[], _T],

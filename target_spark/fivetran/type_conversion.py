@@ -30,14 +30,14 @@ _SPECIAL: Final = "('NaN', 'Infinity', '-Infinity')"
 
 
 class Conversion(NamedTuple):
-    """SQL of the new value, and SQL of the condition that the old value is lost."""
+    """Conversion of a column in SQL: the new value, and a condition that the old value is lost."""
 
     value: str
     lost: str
 
 
 class _Step(NamedTuple):
-    """SQL of the new value of a non-null value, and the condition that both are equal."""
+    """Conversion of a non-null value in SQL, and the condition that both values are equal."""
 
     value: str
     same: str
@@ -55,10 +55,10 @@ def get_conversion(value: str, old: str, new: str) -> Conversion:
 
 
 def _get_conversion(old: str, new: str) -> _Way:
-    """Return the conversion function for two kinds of types."""
+    """Return the function that converts values of the DDL type ``old`` to ``new``."""
     if new == "text":
         return _to_text
-    return _from_text if old == "text" else _STEPS.get((old, new), _never)
+    return _from_text if old == "text" else _STEPS.get((old, new), _lose_all)
 
 
 def _kind(ddl: str) -> str:
@@ -73,14 +73,14 @@ def _to_text(value: str, old: str, _new: str) -> _Step:
     plain = f"CAST({value} AS STRING)"
     kind = _kind(old)
     if kind == "text":
-        return _exact(plain)
+        return _exact_step(plain)
     if kind == "bytes":  # Spark adds line breaks to long texts
-        return _exact(f"translate(base64({value}), chr(13) || chr(10), '')")
+        return _exact_step(f"translate(base64({value}), chr(13) || chr(10), '')")
     if kind == "nested":
-        return _exact(f"to_json({value}, map('ignoreNullFields', 'false'))")
+        return _exact_step(f"to_json({value}, map('ignoreNullFields', 'false'))")
     if kind == "local":
-        return _exact(f"replace({plain}, ' ', 'T')")
-    return _exact(f"concat(replace({plain}, ' ', 'T'), 'Z')" if kind == "instant" else plain)
+        return _exact_step(f"replace({plain}, ' ', 'T')")
+    return _exact_step(f"concat(replace({plain}, ' ', 'T'), 'Z')" if kind == "instant" else plain)
 
 
 def _from_text(value: str, _old: str, new: str) -> _Step:
@@ -89,11 +89,11 @@ def _from_text(value: str, _old: str, new: str) -> _Step:
         return _to_binary_number(value, new)
     if kind == "truth":
         spelled = f"lower({value})"
-        return _exact(f"CASE {spelled} WHEN 'true' THEN true WHEN 'false' THEN false END")
+        return _exact_step(f"CASE {spelled} WHEN 'true' THEN true WHEN 'false' THEN false END")
     made = exact_cast(value, type_)
     if isinstance(type_, LocalTimestamp):
         made = f"if({has_no_timezone(value)}, {made}, NULL)"
-    return _exact(made)
+    return _exact_step(made)
 
 
 def _to_binary_number(text: str, new: str) -> _Step:
@@ -116,7 +116,7 @@ def _digits(number: str) -> str:
 
 
 def _cast(value: str, _old: str, new: str) -> _Step:
-    return _exact(f"try_cast({value} AS {new})")
+    return _exact_step(f"try_cast({value} AS {new})")
 
 
 def _there_and_back(value: str, old: str, new: str) -> _Step:
@@ -146,16 +146,16 @@ def _binary_to_decimal(value: str, old: str, new: str) -> _Step:
 
 
 def _to_truth(value: str, _old: str, _new: str) -> _Step:
-    return _exact(f"CASE WHEN {value} = 0 THEN false WHEN {value} = 1 THEN true END")
+    return _exact_step(f"CASE WHEN {value} = 0 THEN false WHEN {value} = 1 THEN true END")
 
 
-def _never(_value: str, _old: str, new: str) -> _Step:
-    """Return the conversion between types without common values: all values are lost."""
+def _lose_all(_value: str, _old: str, new: str) -> _Step:
+    """Return the conversion between types without common values: every value is lost."""
     return _Step(f"CAST(NULL AS {new})", "false")
 
 
-def _exact(made: str) -> _Step:
-    """Return a step whose value is null if the new type cannot hold the old one."""
+def _exact_step(made: str) -> _Step:
+    """Return a step whose SQL value is null if the new type cannot hold the old value."""
     return _Step(made, f"({made}) IS NOT NULL")
 
 

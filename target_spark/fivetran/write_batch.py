@@ -38,7 +38,7 @@ __all__ = ["BatchResult", "BatchTarget", "write_batch", "write_with_retry"]
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """Number of rows and files that a batch had."""
+    """Result of a batch: its numbers of rows and files."""
 
     rows: int
     files: int
@@ -46,7 +46,7 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class BatchTarget:
-    """The existing table of a batch, and the columns of the batch."""
+    """Existing table that a batch is written to, and the columns of the batch."""
 
     tables: TableService
     name: str
@@ -114,10 +114,10 @@ def _target(
     met = at.meeting(shape)
     if any(column.is_key for column in met.columns):
         return BatchTarget(tables, str(stream), at, met)
-    return BatchTarget(tables, str(stream), at, _with_keys(met, at.shape.keys, stream))
+    return BatchTarget(tables, str(stream), at, _use_table_keys(met, at.shape.keys, stream))
 
 
-def _with_keys(
+def _use_table_keys(
     shape: FivetranSchema, keys: Sequence[DestinationColumn], stream: StreamId
 ) -> FivetranSchema:
     """Return the requested columns with the keys of the table."""

@@ -44,10 +44,7 @@ def constant_columns(sync_id: int | None) -> tuple[str, ...]:
 
 
 def raw_id() -> str:
-    """Return the SQL of a row's ``_airbyte_raw_id``.
-
-    It is a random prefix of the batch, then the row's ordinal.
-    """
+    """Return the SQL of ``_airbyte_raw_id``: a random prefix of the batch and the row's ordinal."""
     return f"concat(`_ids`, substring(CAST(`n` + {10**_NODE}L AS STRING), 2))"
 
 

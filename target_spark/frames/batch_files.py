@@ -89,10 +89,10 @@ class BatchFileFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A block of a file; its lines are numbered from ``first``.
+    """Block of a file that one Spark task reads; its first line has the number ``first``.
 
     ``places`` counts all lines, ``rows`` those that are not blank. ``broken`` is the number of the
-    first line that is not an object.
+    first line that is not a JSON object.
     """
 
     file: str
@@ -214,7 +214,7 @@ def _scans(
 
 
 def _check(files: Sequence[BatchFile], numbers: _Numbers, parts: Sequence[_Part]) -> None:
-    """Raise an error if a file is not of the kind that its message declares."""
+    """Raise FilesError if a file does not have the format that its message declares."""
     before: dict[str, int] = defaultdict(int)
     for part in parts:
         key = get_file_key(part.file, escaped=True)
@@ -273,7 +273,7 @@ def _text_lines(text: DataFrame) -> DataFrame:
 
 
 def _parts_of_text(lines: DataFrame) -> list[_Part]:
-    """Count the lines of each block of JSON files, the blank ones and those that are no objects."""
+    """Return the blocks of JSON files, with their counts of all, blank and invalid lines."""
     blank = "`value` = ''"
     whole = "startswith(`value`, '{') AND endswith(`value`, '}')"
     found = lines.groupBy("file", "block").agg(
@@ -302,7 +302,7 @@ def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
 
 
 def _parts_of_parquet(frame: DataFrame) -> list[_Part]:
-    """Count the rows of each file."""
+    """Return one block per Parquet file, with its number of rows."""
     deletes = int(DELETED_AT in frame.columns)
     found = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
     parts = (_Part(row[0], 0, 0, row[1], row[1], deletes) for row in found.collect())
@@ -361,10 +361,7 @@ def _build_begins_table(begins: _Begins) -> str:
 
 
 def _as_text(value: str) -> str:
-    """Return the SQL that encodes a string value as JSON.
-
-    It cuts the value out of the JSON of an object with that one field.
-    """
+    """Return the SQL that encodes a string as a JSON string."""
     made = f"to_json(named_struct('r', make_valid_utf8({value})))"
     return f"substring({made}, 6, length({made}) - 6)"
 
@@ -432,14 +429,14 @@ def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
             fault is FailureKind.PASSING and not is_torn
         ):
             raise
-        found = _READ_FAILURES.search(_of_copies(files, str(error)))
+        found = _READ_FAILURES.search(_restore_original_paths(files, str(error)))
         where = (found[1] or found[2]) if found else ", ".join(file.address for file in files[:3])
-        reason = _of_copies(files, first_error_line(error)).rstrip(". ")
+        reason = _restore_original_paths(files, first_error_line(error)).rstrip(". ")
         raise explain_unreadable(files[0].stream, where, reason) from error
 
 
-def _of_copies(files: Sequence[BatchFile], text: str) -> str:
-    """Replace the paths of local copies in a message by the addresses of the original files."""
+def _restore_original_paths(files: Sequence[BatchFile], text: str) -> str:
+    """Return an error text with the paths of local copies replaced by the original addresses."""
     names = {"/".join(Path(file.copy).parts[-2:]): file.shown for file in files if file.copy}
     for name, shown in names.items():
         text = re.sub(rf"(?:file:)?/\S*/{re.escape(name)}", shown.replace("\\", r"\\"), text)

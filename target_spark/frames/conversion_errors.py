@@ -78,7 +78,7 @@ class ErrorColumns(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """A condition in SQL (true or false, never null), and the path and reason it reports."""
+    """SQL condition of a conversion error (never null), with the path and reason to report."""
 
     condition: str
     path: str
@@ -97,7 +97,7 @@ def build_error_columns(layout: TableSchema) -> ErrorColumns:
         f"transform({place}, `f` -> concat({sql_literal(source)}, `f`.`path`, ': ', `f`.`why`))"
         for source, place in places.items()
     ]
-    of_lines = _faults_of_a_line(layout)
+    of_lines = _line_errors(layout)
     conditions = ["`_corrupt` IS NOT NULL", *of_lines.values(), *found]
     cases = ", ".join(f"CASE WHEN {condition} THEN 1 END" for condition in conditions)
     reasons = f"concat({', '.join((_reasons(of_lines), *of_values))})"
@@ -131,8 +131,8 @@ def _reasons(faults: Mapping[str, str]) -> str:
     return f"array_compact(array({', '.join(known)}))"
 
 
-def _faults_of_a_line(layout: TableSchema) -> dict[str, str]:
-    """Return conditions in SQL by error text, for errors of a line as a whole."""
+def _line_errors(layout: TableSchema) -> dict[str, str]:
+    """Return, by error text, the SQL conditions for errors that concern a whole line."""
     faults = {"the record is null": "(`_corrupt` IS NULL AND `r` IS NULL)"}
     if layout.keeps_whole:
         faults["not an object"] = "coalesce(NOT startswith(`whole`, '{'), false)"

@@ -70,7 +70,7 @@ class BatchMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of one action on the good rows.
+    """Counts that Spark observed while it computed the good rows.
 
     ``zoneless`` counts, by column, the date-times without a time zone, which were read as UTC;
     ``nulled`` counts the rows with a value that does not fit and is null.
@@ -84,12 +84,12 @@ class Counts:
 def read_spool(
     spark: SparkSession, paths: Sequence[str], layout: TableSchema, metadata: BatchMetadata
 ) -> SpoolFrame:
-    """Return the lines of spool files as rows of a schema."""
+    """Return the lines of spool files as a `SpoolFrame` with the columns of ``layout``."""
     return SpoolFrame(spark, tuple(paths), layout, metadata)
 
 
 class SpoolFrame:
-    """Lines of spool files under one schema."""
+    """Spool lines of one batch, converted to the columns of one schema."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class SpoolFrame:
         return Counts(seen["rows"], found, seen.get("nulled", 0))
 
     def bad(self) -> DataFrame:
-        """Return the lines that do not fit.
+        """Return the spool lines that do not match their schema, for the quarantine.
 
         The columns are ``raw`` (the record, byte by byte), ``reasons``, ``ordinal``,
         ``extracted_at`` and ``version``.
@@ -251,7 +251,7 @@ class SpoolFrame:
 
 
 def latest_by_key(df: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return the row with the greatest ordinal of each key."""
+    """Return, for each key, the row with the greatest ordinal (the last one received)."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
 

@@ -112,7 +112,7 @@ def from_json(text: str, schema: str) -> str:
 
 
 def variants_from_json(text: str, schema: str) -> str:
-    """Return the same for variants: a text nested too deeply for a variant is not parsed."""
+    """Return the SQL that parses a text to variants; a text nested too deeply becomes null."""
     return _from_json(text, schema, {**READER_OPTIONS, "maxNestingDepth": _DEEPEST_VARIANT})
 
 
@@ -139,7 +139,7 @@ def _struct_type(layout: TableSchema, *, usual: bool = False) -> str:
 
 
 def needs_record(columns: Sequence[Column]) -> bool:
-    """Return True if the record itself feeds a metadata column."""
+    """Return True if a metadata column of the table is computed from the whole record."""
     return any(c.feed is ColumnSource.METADATA and c.source == DELETED_AT for c in columns)
 
 

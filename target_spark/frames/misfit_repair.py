@@ -35,7 +35,7 @@ _NOTHING: Final = "CAST(array() AS ARRAY<STRING>)"
 
 
 class RepairPlan(NamedTuple):
-    """Expressions to compute one after the other, and columns to replace after them."""
+    """SQL expressions to compute in order, and the columns that they replace afterwards."""
 
     steps: tuple[tuple[str, ...], ...]
     replaced: tuple[str, ...]
@@ -53,14 +53,14 @@ def structured_columns(layout: TableSchema) -> list[Column]:
 
 
 def is_unreadable(type_: ColumnType) -> str:
-    """Return the condition that the JSON in `` `i` `` is not a value of the type."""
+    """Return the SQL condition that the JSON text in `` `i` `` is not a value of the type."""
     alone = "concat('{\"c\":', `i`, '}')"
     read = from_json(alone, f"`c` {source_type(type_)}, `_corrupt` STRING")
     return f"{read}.`_corrupt` IS NOT NULL"
 
 
 def build_repair(layout: TableSchema) -> RepairPlan:
-    """Return the repair of lines for a schema that keeps rows with errors."""
+    """Return the SQL that sets values of the wrong structure to null, for Airbyte streams."""
     columns = structured_columns(layout)
     if not columns or layout.keeps_whole:
         return RepairPlan(((f"{_NOTHING} AS `_nulled`",),), ())

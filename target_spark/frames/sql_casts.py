@@ -66,7 +66,7 @@ _MIDNIGHT = f"{_DAY}[Tt ]00:00(:00([.]0+)?)?( ?([Zz]|[+-]00(:?00)?))?"
 
 
 class _Conversion(NamedTuple):
-    """Conversion of a text: ``value`` if it matches the pattern, else ``rare``."""
+    """SQL conversion of a text: ``value`` if the pattern matches, else ``rare``."""
 
     pattern: str
     value: str
@@ -136,7 +136,7 @@ def _conversion(text: str, type_: ColumnType, *, cut: bool) -> _Conversion:
 
 
 def _integer(text: str, type_: Integer) -> _Conversion:
-    """Return the conversion to an integer: digits, zeros after a point, or an exponent."""
+    """Return the SQL conversion to an integer, also of spellings like ``1.0`` and ``1e3``."""
     return _Conversion(
         f"{_WHOLE}([.]0+)?",
         f"try_cast(substring_index({text}, '.', 1) AS {type_.ddl})",

@@ -79,7 +79,7 @@ _Value: TypeAlias = Callable[[Column], str]
 
 @dataclass(frozen=True, slots=True)
 class SelectPlan:
-    """SQL expressions that make rows of lines.
+    """SQL expressions that convert spool lines to table rows.
 
     ``together`` are expressions to compute first; ``values`` are the columns of the table, in
     order, and may use them. Columns that the target does not fill are left out.
@@ -184,7 +184,7 @@ def by_type(
 
 
 def source_expression(column: Column) -> str:
-    """Return the SQL of a column's value as parsed."""
+    """Return the SQL of a column's value as the JSON reader parsed it, before conversion."""
     return quote("_inside" if column.path else "r", column.source)
 
 

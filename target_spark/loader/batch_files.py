@@ -77,12 +77,12 @@ class BatchFile:
 
     @property
     def place(self) -> str:
-        """The address at which Spark reads the file."""
+        """Address from which Spark reads the file: that of the local copy if there is one."""
         return to_spark_uri(self.copy or self.address)
 
     @property
     def packing(self) -> str:
-        """The end of the name by which Spark tells a compression; empty where there is none."""
+        """Suffix of the file name by which Spark detects compression, such as ``.gz``; or ""."""
         found = _COMPRESSED.search(self.address) if self.format == JSONL else None
         return "" if found is None else found[0]
 

@@ -82,7 +82,7 @@ from target_spark.tables.model import (
 )
 from target_spark.tables.quarantine_summary import describe_reasons
 from target_spark.writers import get_writer
-from target_spark.writers.base import of_another_job, table_removed_error
+from target_spark.writers.base import table_owner_error, table_removed_error
 from target_spark.writers.sql import spark_conf
 
 __all__ = ["BatchWriter"]
@@ -109,7 +109,7 @@ _SIZES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """The columns that a stream wanted of its table, and those with the table's own types."""
+    """Columns that a stream needs, and the same columns with the types that the table has."""
 
     wanted: TableSchema
     layout: TableSchema
@@ -137,14 +137,17 @@ class _TableState:
     remarks: tuple[str, ...] = ()
 
     def news(self) -> tuple[SchemaChange, ...]:
-        """Return the column changes that are not reported yet, and clear the list."""
+        """Return the column changes that no result has reported yet, and clear the list."""
         news = tuple(self.changes)
         self.changes.clear()
         return news
 
 
 class BatchWriter:
-    """Writer of batches into tables of one format; two threads may use it for different tables."""
+    """Writer that commits batches to tables of one format and quarantines their bad rows.
+
+    Two threads may use it at the same time for different tables.
+    """
 
     def __init__(
         self,
@@ -173,7 +176,7 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """The function that tells if the table format can widen a column type in place."""
+        """Function that returns True if the table format can change a type to another in place."""
         return self._writer.can_widen
 
     def write(self, work: CommitRequest) -> CommitResult:
@@ -188,10 +191,12 @@ class BatchWriter:
             DiskFullError: A disk is full.
         """
         state = self._tables[work.table.key]
-        near = _near(self._engine.spark, self._reach, work, partial(self._patiently, work.table))
+        near = _near(
+            self._engine.spark, self._reach, work, partial(self._run_with_retries, work.table)
+        )
         with near as reached, self._spooled(reached) as (whole, from_files):
             attempt = CommitAttempt(whole)
-            verified = self._patiently(work.table, partial(self._write, attempt))
+            verified = self._run_with_retries(work.table, partial(self._write, attempt))
             bad, written = verified.bad, verified.written
             state.written += verified.rows
             state.quarantined += bad.count if bad else 0
@@ -213,7 +218,10 @@ class BatchWriter:
 
     @contextmanager
     def _spooled(self, work: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
-        """Yield the request with all rows in the spool format, and the count of rows from files."""
+        """Yield the commit request with the rows of its files converted to spool lines.
+
+        The second value is the number of rows that came from files.
+        """
         files = [file for batch in work.batches for file in batch.files]
         state = self._tables[work.table.key]
         if not work.batches or not (files or state.moved):
@@ -227,7 +235,9 @@ class BatchWriter:
                 with translate_write_errors(self._reach):
                     return ingest_files(spark, work, state.moved, next(tries), self._folder, limits)
 
-            made = self._patiently(work.table, step, f"Stream {work.stream}: its batch files")
+            made = self._run_with_retries(
+                work.table, step, f"Stream {work.stream}: its batch files"
+            )
             yield made.work, made.rows
         state.moved = made.moved  # not earlier: after a failure above nothing is committed
         withheld = self._guard.judge(state.written, state.quarantined) is not None
@@ -251,7 +261,9 @@ class BatchWriter:
 
     def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
         """Create the table if it does not exist, and add or widen columns as the schema needs."""
-        self._patiently(table, lambda: self._fit(self._engine.spark(), table, layout, design))
+        self._run_with_retries(
+            table, lambda: self._fit(self._engine.spark(), table, layout, design)
+        )
         state = self._tables[table.key]
         return CommitResult(0, 0, None, {}, changes=state.news(), remarks=state.remarks)
 
@@ -263,7 +275,9 @@ class BatchWriter:
         if not self._tables[table.key].commits:
             return None
         try:
-            self._patiently(table, lambda: self._writer.care(self._engine.spark(), table, care))
+            self._run_with_retries(
+                table, lambda: self._writer.care(self._engine.spark(), table, care)
+            )
         except Exception as error:  # noqa: BLE001  (the rows are safe; the next run repeats it)
             cause = error.__cause__ if isinstance(error, StorageError) else None
             reason = first_error_line(cause or error)
@@ -272,20 +286,22 @@ class BatchWriter:
         return None
 
     def carry(self, table: Table, covered: CoveredState) -> None:
-        """Commit a state without rows."""
+        """Make a commit to a table that stores a state and no rows."""
         marker = self._marker(table, covered)
-        self._patiently(
+        self._run_with_retries(
             table, lambda: self._writer.commit_empty(self._engine.spark(), table, marker)
         )
         self._tables[table.key].commits += 1
 
-    def _patiently(self, table: Table, step: Callable[[], _T], what: str | None = None) -> _T:
+    def _run_with_retries(
+        self, table: Table, step: Callable[[], _T], what: str | None = None
+    ) -> _T:
         """Run a step and retry it after transient errors, but never after its commit succeeded."""
         state = self._tables[table.key]
         commits = state.commits
 
         def before_again(error: BaseException) -> None:
-            self._raise_death(error)
+            self._raise_engine_failure(error)
             if state.commits != commits:
                 raise error
             check_constraint_violation(table, error)
@@ -297,8 +313,8 @@ class BatchWriter:
                 step, what or f"Table {table.name}", before_again, self._stopping
             )
 
-    def _raise_death(self, error: BaseException) -> None:
-        """Raise the engine's failure if the error was caused by the end of the Spark process."""
+    def _raise_engine_failure(self, error: BaseException) -> None:
+        """Raise an EngineError if ``error`` was caused by the end of the Spark process."""
         end = time.monotonic() + (
             _DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0
         )
@@ -325,7 +341,7 @@ class BatchWriter:
         state = self._tables[table.key]
         if state.fitted is not None and state.fitted.wanted == wanted:
             return state.fitted.layout
-        types = self._writer.table_types(spark, table)
+        types = self._writer.get_column_types(spark, table)
         if types is None:
             if state.commits:
                 raise table_removed_error(table)
@@ -356,33 +372,33 @@ class BatchWriter:
             state.changes += changes
         writer.annotate(spark, table, fitted)
         if state.takes_nulls:
-            writer.allow_nulls(spark, table, fitted.keys)
+            writer.drop_not_null(spark, table, fitted.keys)
         return fitted
 
     def _find_layout_differences(
         self, spark: SparkSession, table: Table, wanted: TableSchema, design: TableLayout
     ) -> tuple[str, ...]:
         """Return remarks on an existing table whose physical layout differs from the settings."""
-        found = self._writer.arranged_otherwise(spark, table, wanted, design)
+        found = self._writer.describe_layout_mismatch(spark, table, wanted, design)
         return (f"the table is {found}, which is not changed",) if found else ()
 
     def _check_owner(self, spark: SparkSession, table: Table) -> None:
         """Raise if another job loads the table, since the states of the two jobs would be mixed."""
-        marker = self._writer.last_marker(spark, table)
+        marker = self._writer.get_last_metadata(spark, table)
         if marker is None:
             return
         if marker.run != self._run.id:  # even if the clock was set back
             with self._starting:
                 self._started = max(self._started, marker.run_started + 1)
         if marker.job not in self._run.jobs:
-            raise of_another_job(table, marker.job, self._run.job)
+            raise table_owner_error(table, marker.job, self._run.job)
 
     # Rows
 
     def _write_all(
         self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema, frame: SpoolFrame
     ) -> Verified | None:
-        """Write the batch directly; return None, with nothing written, if it contains a bad row."""
+        """Write the batch in one commit; return None, with nothing written, if it has a bad row."""
         work, df = attempt.request, frame.good(strict=True)
         put = partial(self._put, spark, attempt, layout, rows=work.count, strict=True)
         try:
@@ -441,7 +457,12 @@ class BatchWriter:
         strict: bool = False,
         withheld: bool = False,
     ) -> Written:
-        """Commit ``rows`` rows in the stream's write mode."""
+        """Commit the rows of a DataFrame to the table in the stream's write mode.
+
+        ``rows`` is their number. With ``strict`` a bad row fails the commit; with ``withheld`` the
+        commit
+        carries no state that covers these rows.
+        """
         work = attempt.request
         with spark_conf(spark, _file_sizes(work.design)):
             way = select_write_operation(
@@ -457,7 +478,7 @@ class BatchWriter:
         strict: bool = False,
         withheld: bool = False,
     ) -> Written:
-        """Make the commit with the newest covered state, or repeat the one that was prepared."""
+        """Make the commit with the newest state it may carry, or repeat the prepared commit."""
         table = attempt.request.table
         if attempt.prepared is None:
             covered = attempt.request.covered(withheld=withheld)
@@ -480,16 +501,16 @@ class BatchWriter:
         return written.verify(work, _NO_ROWS)
 
     def has_others(self, table: Table, version: int) -> bool:
-        """Return True if a table has rows of other versions than the given one."""
+        """Return True if a table has rows of table versions other than ``version``."""
         column = self._versions_in
 
         def step() -> bool:
             return has_other_versions(self._writer, self._engine.spark(), table, version, column)
 
-        return self._patiently(table, step)
+        return self._run_with_retries(table, step)
 
     def _empty(self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema) -> Verified:
-        """Overwrite a table with no rows."""
+        """Replace all rows of a table by none, for an overwrite without rows."""
         written = self._put(spark, attempt, layout, empty_frame(spark, layout), rows=0)
         return written.verify(attempt.request, _NO_ROWS)
 
@@ -554,7 +575,7 @@ def _near(
     work: CommitRequest,
     patiently: Callable[[Callable[[], Sequence[str]], str], Sequence[str]],
 ) -> Iterator[CommitRequest]:
-    """Yield the request with its spool files at a location that Spark can read.
+    """Yield the commit request with its spool files at a location that Spark can read.
 
     Local files are copied to the staging area if Spark runs elsewhere; the originals stay.
     """

@@ -22,7 +22,7 @@ __all__ = ["BadRows", "CommitAttempt", "Prepared", "Verified", "Written", "check
 
 @dataclass(frozen=True, slots=True)
 class BadRows:
-    """The rows of a batch that do not match their schema, counted against the user's limit."""
+    """Rows of a batch that do not match their schema, already counted against the user's limit."""
 
     count: int
     reasons: tuple[Reason, ...]
@@ -31,9 +31,10 @@ class BadRows:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A commit that may have been made: its metadata, and the state that it carries.
+    """State of a commit attempt before its outcome is known: the commit may have been made.
 
-    With ``strict`` its Spark job fails on a bad row, so a batch with a bad row was not committed.
+    It has the commit metadata and the state that the commit carries. With ``strict`` the Spark job
+    fails on a bad row, so a batch with a bad row was not committed.
     """
 
     marker: CommitMetadata
@@ -43,7 +44,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A commit that the format's writer has read back from the table."""
+    """State of a commit attempt after the commit was read back from the table."""
 
     commit: Prepared
     stats: CommitStats
@@ -62,10 +63,11 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """An ended attempt in which the counts agree; ``rows`` were written.
+    """Final state of a commit attempt: spooled, written and quarantined row counts agree.
 
-    ``written`` is None if the overwrite of a table was withheld. ``withheld`` is the reason why no
-    state may cover the rows.
+    ``rows`` were written. ``written`` is None if the overwrite of a table was withheld.
+    ``withheld``
+    is the reason why no state may cover the rows.
     """
 
     rows: int
@@ -77,7 +79,7 @@ class Verified:
 
 @dataclass(slots=True)
 class CommitAttempt:
-    """A request, and what its attempts have reached so far."""
+    """A commit request with the state that its attempts have reached so far."""
 
     request: CommitRequest
     bad: BadRows | None = None

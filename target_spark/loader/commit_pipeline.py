@@ -46,7 +46,7 @@ _OLD_VERSIONS_STAY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """The creation or schema update of the table of a stream without rows."""
+    """Task that creates or updates the table of a stream without rows."""
 
     stream: StreamId
     table: Table
@@ -57,7 +57,7 @@ class _Creation:
 
 @dataclass(frozen=True, slots=True)
 class _Maintenance:
-    """The maintenance of a table after its last commit."""
+    """Task that maintains a table after its last commit."""
 
     stream: StreamId
     table: Table
@@ -69,7 +69,7 @@ _Task: TypeAlias = CommitRequest | _Creation | _Maintenance
 
 
 class CommitPipeline:
-    """The batches of a run from the end of their spool file to the emission of their states.
+    """Queues of closed batches per table, and the threads that commit them.
 
     ``new_writer`` creates the commit writer when it is first needed. ``ledger`` has the states of
     the run; ``threads`` is the largest number of writer threads. ``stopping`` is set by a signal.
@@ -113,12 +113,12 @@ class CommitPipeline:
 
     @property
     def open_bytes(self) -> int:
-        """The size of the open batches, except those of overwritten streams."""
+        """Bytes spooled in batches that are still open, except those of overwritten streams."""
         return self._open_bytes
 
     @property
     def uncommitted_bytes(self) -> int:
-        """The size of the open batches and of those that wait for their commit."""
+        """Bytes spooled in open batches and in closed batches that wait for their commit."""
         return self._open_bytes + self._queued_bytes
 
     @property
@@ -175,7 +175,7 @@ class CommitPipeline:
         """Queue the maintenance of a table after its last commit."""
         self._enqueue(_Maintenance(stream.id, stream.table, options))
 
-    def carry_leftover(self) -> None:
+    def commit_leftover_state(self) -> None:
         """Commit the last emitted state to a table if no earlier commit carried it."""
         leftover = self.ledger.leftover()
         if leftover is not None and self._last_table is not None:
@@ -328,7 +328,7 @@ class CommitPipeline:
         self._count(request, result, time.monotonic() - started)
         self._tell(request.stream, result)
         if result.quarantined:
-            self._tell_quarantined(request, result)
+            self._report_quarantined(request, result)
         done = self.ledger.withhold if result.withheld else self.ledger.committed
         done(request.waiting, request.upto, result.carried)
         self.ledger.release()
@@ -345,12 +345,14 @@ class CommitPipeline:
         self._report.received(name, result.from_files, 0)
         count_records(name, written)
 
-    def _tell_quarantined(self, request: CommitRequest, result: CommitResult) -> None:
+    def _report_quarantined(self, request: CommitRequest, result: CommitResult) -> None:
         """Report the quarantined rows of a commit and the reasons."""
         table = request.table.beside(QUARANTINE)
         again = request.mode is not WriteMode.OVERWRITE
         name = str(request.stream)
-        self._report.set_aside(name, table.name, table.key, result.reasons, can_replay=again)
+        self._report.record_quarantine(
+            name, table.name, table.key, result.reasons, can_replay=again
+        )
         self.ledger.rejected(request.stream, result.quarantined)
 
     def _tell(self, stream: StreamId, result: CommitResult) -> None:

@@ -46,10 +46,11 @@ class CommitRequest:
     cursor: str | None = None
 
     def covered(self, *, withheld: bool = False) -> CoveredState | None:
-        """Return the newest state that the commit may carry; read it right before the commit.
+        """Return the newest state that the commit may carry, or None.
 
-        Other commits and later states change it after the batch was closed. With ``withheld`` no
-        state may cover the rows of this commit.
+        Read it right before the commit: other commits and later states change it after the batch
+        was
+        closed. With ``withheld`` no state may cover the rows of this commit.
         """
         if withheld:
             return self.ledger.state_before_commit()

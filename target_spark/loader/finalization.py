@@ -44,7 +44,7 @@ _SIGNS_OF_STATUS: Final = (
 
 
 class TableFinalizer:
-    """Swaps in overwrites and deletes old versions for complete streams.
+    """Runs the final step of complete streams: swaps in overwrites, deletes old versions.
 
     ``can_retire`` is False if the table format cannot delete rows. With ``by_status`` only a status
     message of the source completes a stream.
@@ -68,8 +68,8 @@ class TableFinalizer:
         self._kept: list[str] = []
         self._owing: list[LoadedStream] = []
 
-    def awaited(self, stream: LoadedStream, ordinal: int) -> None:
-        """Hold back states from this ordinal on until the stream's final step is committed."""
+    def hold_states(self, stream: LoadedStream, ordinal: int) -> None:
+        """Hold back states after this ordinal until the stream's final step is committed."""
         if stream.overwrites:
             if not self._by_status:
                 self._ledger.opened(stream.id, ordinal)
@@ -89,8 +89,8 @@ class TableFinalizer:
         """Process an ACTIVATE_VERSION message, which may show that the stream is complete."""
         if stream.overwrites or not stream.versions.owed:
             return
-        self.awaited(stream, ordinal)
-        if self._can_retire and stream.versions.may_retire(final=stream.complete):
+        self.hold_states(stream, ordinal)
+        if self._can_retire and stream.versions.may_delete_versions(final=stream.complete):
             self._retire(stream, ordinal)
 
     def end(self, streams: Iterable[LoadedStream], ordinal: int, *, final: bool) -> None:
@@ -106,7 +106,7 @@ class TableFinalizer:
                 self._settle(stream, ordinal, final=complete)
 
     def fault(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:
-        """Return the error that names the incomplete streams, or None.
+        """Return the error that names the streams that are not complete, or None.
 
         Call it after the last commit.
         """
@@ -148,11 +148,11 @@ class TableFinalizer:
             self._kept.append(str(stream.id))
 
     def _settle(self, stream: LoadedStream, ordinal: int, *, final: bool) -> None:
-        if stream.versions.may_retire(final=final):
+        if stream.versions.may_delete_versions(final=final):
             self._retire(stream, ordinal)
-        elif stream.versions.doubtful:
+        elif stream.versions.may_delete_current_rows:
             self._pipeline.note(stream.id, _VERSIONS_MIXED)
-            self._waive(stream)
+            self._release_without_deletion(stream)
         else:
             self._owing.append(stream)
 
@@ -162,17 +162,20 @@ class TableFinalizer:
         self._pipeline.delete_versions(stream, ordinal)
 
     def _has_others(self, stream: LoadedStream) -> bool:
-        """Return True if a table has rows of other versions; if not, release the waiting states."""
+        """Return True if the stream's table has rows of versions other than the activated one.
+
+        If it has none, release the states that wait for their deletion.
+        """
         self._engine.begin()
         version = stream.versions.activated
         if version is not None and self._pipeline.writer.has_others(stream.table, version):
             text = "rows of other versions stay: the stream may be incomplete"
             self._pipeline.note(stream.id, text)
             return True
-        self._waive(stream)
+        self._release_without_deletion(stream)
         return False
 
-    def _waive(self, stream: LoadedStream) -> None:
-        """Let states leave without the deletion of a stream's other versions."""
+    def _release_without_deletion(self, stream: LoadedStream) -> None:
+        """Release the states that wait for the deletion of a stream's other versions."""
         self._ledger.waived(stream.removal)
         self._ledger.release()

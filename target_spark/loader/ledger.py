@@ -31,7 +31,7 @@ from target_spark.loader.state_tracking import (
     merge_states,
 )
 
-__all__ = ["CommitMetadata", "Ledger", "latest_marker", "txn_app_id"]
+__all__ = ["CommitMetadata", "Ledger", "find_latest_metadata", "txn_app_id"]
 
 _FIELD = "target_spark"
 """The only key of the commit metadata's JSON; it identifies metadata of target-spark."""
@@ -80,7 +80,7 @@ class CommitMetadata:
             return None
 
     def is_same_run(self, other: CommitMetadata | None) -> bool:
-        """Tell whether both are of one run of one job."""
+        """Return True if both commits were made by the same run of the same job."""
         return other is not None and (self.job, self.run) == (other.job, other.run)
 
     def same_batch(self, other: CommitMetadata | None) -> bool:
@@ -88,7 +88,7 @@ class CommitMetadata:
         return other is not None and self.is_same_run(other) and self.batch == other.batch
 
     def carrying(self, before: CommitMetadata | None) -> CommitMetadata:
-        """Return this metadata, with missing values filled from the table's previous commit."""
+        """Return a copy whose missing state is that of ``before``, the table's previous commit."""
         if before is None:
             return self
         kept = replace(self, replay=self.replay or before.replay)
@@ -104,10 +104,11 @@ class CommitMetadata:
         )
 
 
-def latest_marker(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | None:
-    """Return the metadata to recover from: the last position, preferring entries with a state.
+def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | None:
+    """Return the commit metadata of a job's tables from which a run resumes.
 
-    Per-stream states held by other entries are merged into it.
+    It has the last position in the input; entries with a state are preferred. States of single
+    streams in the other entries are merged into it.
     """
     found = [marker for marker in markers if marker is not None]
     in_order = sorted(
@@ -130,7 +131,7 @@ def txn_app_id(job: str, stream: str, run: str) -> str:
 
 @dataclass(slots=True)
 class _StreamBatches:
-    """The batches of one stream by first ordinal: the closed ones, oldest first, and the open one.
+    """First ordinals of the batches of one stream: the closed ones, oldest first, and the open one.
 
     ``withheld`` is True if the oldest batch is committed but states must still wait for it.
     """
@@ -148,15 +149,15 @@ class _StreamBatches:
 
 
 class Ledger:
-    """Watermark and states of one run.
+    """Record of a run's committed batches and waiting states; it emits states.
 
-    ``emit`` writes a line; ``form`` defines the format of emitted states and of states in commits.
+    ``emit`` writes a line to the output; ``form`` encodes the states.
     """
 
     def __init__(
         self, emit: Callable[[bytes], None], report: Report, form: StateFormat | None = None
     ) -> None:
-        """Create an empty ledger."""
+        """Create a ledger without batches and states."""
         self._emit = emit
         self._report = report
         self._form = form or GlobalStateFormat()
@@ -168,8 +169,8 @@ class Ledger:
 
     # States
 
-    def state_arrived(self, state: CoveredState) -> None:
-        """Record a state at its position in the input; `release` emits it."""
+    def add_state(self, state: CoveredState) -> None:
+        """Record a state that was received; `release` emits it once its rows are committed."""
         with self._lock:
             self._advance(state.ordinal)
             self._states.arrived(state, self._last_first)
@@ -215,7 +216,7 @@ class Ledger:
                 lane.open = self._last_first = ordinal
 
     def cut(self, stream: Hashable) -> None:
-        """Close the stream's open batch; later rows open the next one."""
+        """Close a stream's open batch; the stream's next rows open another one."""
         with self._lock:
             lane = self._lanes.get(stream)
             if lane is not None and lane.open is not None:
@@ -255,12 +256,12 @@ class Ledger:
             self._thin()
 
     def withheld(self) -> list[Hashable]:
-        """Return the streams with committed batches that states wait for."""
+        """Return the streams with committed batches whose states are held back."""
         with self._lock:
             return [stream for stream, lane in self._lanes.items() if lane.withheld]
 
     def waived(self, stream: Hashable) -> None:
-        """Drop the stream's open batch: states need not wait for it."""
+        """Forget a stream's open batch, so that states do not wait for it."""
         with self._lock:
             lane = self._lanes.get(stream)
             if lane is not None:
@@ -295,7 +296,7 @@ class Ledger:
         self._last = ordinal
 
     def _frontier(self, stream: Hashable = None, upto: int = -1) -> int | None:
-        """Return the oldest uncommitted ordinal.
+        """Return the first ordinal of the oldest uncommitted batch, or None if all are committed.
 
         Batches of ``stream`` up to ordinal ``upto`` count as committed.
         """

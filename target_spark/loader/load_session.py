@@ -35,7 +35,7 @@ class LoadSession:
 
 
 class CommandTarget(Protocol):
-    """The interface of the target for its commands and servers."""
+    """Interface of the target's class for the commands and servers that run a load."""
 
     name: str
     config_args: tuple[str, ...]
@@ -65,11 +65,11 @@ class CommandTarget(Protocol):
     def mapped(self) -> Callable[[Iterable[Event]], Iterator[Event]]:
         """Return the function that applies stream maps to events."""
 
-    def interrupted_by(self, leave: Callable[[], None] | None) -> None:
+    def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
         """Call ``leave`` at the first signal; None removes the callback."""
 
     def load(self, source: BinaryIO, conversation: ProtocolBinding) -> list[BaseException]:
-        """Load messages; return the errors."""
+        """Load the messages of a byte stream into tables; return the errors that occurred."""
 
     def work(
         self,

@@ -73,13 +73,11 @@ _AGES_EVERY: Final = 0.5
 
 
 class Loader:
-    """Loads one input.
+    """Event loop of one load: spools rows, closes batches and passes states to the ledger.
 
     ``commits`` creates the commit writer when it is first needed; ``emit`` writes a state in the
-    format ``form``; ``stopping`` is set by a signal.
-
-    Call `fold` for each event, `beat` regularly, and at the end `finish` or, after a signal,
-    `stop`; then `close`.
+    format ``form``; ``stopping`` is set by a signal. Call `fold` for each event, `beat` regularly,
+    and at the end `finish` or, after a signal, `stop`; then `close`.
     """
 
     def __init__(
@@ -131,7 +129,7 @@ class Loader:
     # During the input
 
     def fold(self, event: Event) -> None:
-        """Process the next event.
+        """Process one event of the input: rows, schema, state, version or stream status.
 
         Raises:
             RecordsWithoutSchemaException: Rows came for a stream without a schema.
@@ -145,12 +143,12 @@ class Loader:
         self._ordinal += len(event.rows) if isinstance(event, Rows) else 1
 
     def beat(self) -> None:
-        """Run due work: raise failures, emit states and close batches that are too old."""
+        """Run periodic work: raise errors of writer threads, emit states, close batches by age."""
         self._raise_failure()
         self._ledger.release()
-        self._cut_old()
+        self._close_old_batches()
 
-    def _cut_old(self) -> None:
+    def _close_old_batches(self) -> None:
         """Close the batches whose oldest row has waited for ``flush_seconds``."""
         now = time.monotonic()
         if now < self._ages_due:
@@ -169,9 +167,9 @@ class Loader:
         if known is None:
             known = self._streams[event.stream] = self._new_stream(event, schema, form)
         elif known.form != form:
-            self._describe_again(known, event, schema)
-        known.described_as(event, form)
-        self._finalizer.awaited(known, self._ordinal)
+            self._merge_schema(known, event, schema)
+        known.set_schema_message(event, form)
+        self._finalizer.hold_states(known, self._ordinal)
 
     def _new_stream(self, event: SchemaEvent, schema: JsonSchema, form: bytes) -> LoadedStream:
         options, versions = self._options, self._versions[event.stream]
@@ -183,7 +181,7 @@ class Loader:
             self._pipeline.note(stream.id, remark)
         return stream
 
-    def _describe_again(self, stream: LoadedStream, event: SchemaEvent, schema: JsonSchema) -> None:
+    def _merge_schema(self, stream: LoadedStream, event: SchemaEvent, schema: JsonSchema) -> None:
         """Merge a new schema into the layout; close the open batch if its rows do not fit."""
         wanted = stream.wanted(self._options, event, schema)
         layout, _ = merge_layouts(stream.layout, wanted, self._pipeline.writer.can_widen)
@@ -193,9 +191,9 @@ class Loader:
         stream.mode = self._options.mode(event.stream, keyed=bool(event.keys))
 
     def _rows(self, event: Rows) -> None:
-        stream = self._taking(event)
+        stream = self._prepare_stream(event)
         if not stream.looked_at:
-            self._look_at(stream, event.rows[0])
+            self._report_undeclared(stream, event.rows[0])
         self._took(stream, len(event.rows), stream.spool.add(event, self._ordinal))
         if not stream.overwrites:
             self._bound(stream)
@@ -206,8 +204,8 @@ class Loader:
         self._report.received(str(stream.id), count, nbytes)
         self._pipeline.spooled(stream, nbytes)
 
-    def _look_at(self, stream: LoadedStream, body: bytes) -> None:
-        """Report the properties of the first record that its schema does not declare."""
+    def _report_undeclared(self, stream: LoadedStream, body: bytes) -> None:
+        """Report the properties of a stream's first record that its schema does not declare."""
         stream.looked_at = True
         if (told := describe_undeclared(body, stream.layout)) is not None:
             self._pipeline.note(stream.id, told)
@@ -220,7 +218,7 @@ class Loader:
         files = batch_files(event, self._ordinal, schema, options.batch_limits, roots)
         if not files:
             return
-        stream = self._taking(event)
+        stream = self._prepare_stream(event)
         stream.spool.add_files(files, self._ordinal, event.version)
         waiting = stream.spool.files
         nbytes = sum(file.nbytes for file in waiting)
@@ -228,8 +226,8 @@ class Loader:
             self._pipeline.cut(stream)
 
     def _spooled(self, event: SpooledRows) -> None:
-        """Take rows that are already in files of the spool format, as a separate batch."""
-        stream = self._taking(event)
+        """Commit rows that other processes have already spooled, as a batch of their own."""
+        stream = self._prepare_stream(event)
         if stream.spool.count:
             self._pipeline.cut(stream)
             self._ledger.opened(stream.id, self._ordinal)
@@ -244,8 +242,8 @@ class Loader:
         self._ordinal += count
         return first
 
-    def _taking(self, event: Rows | BatchFiles | SpooledRows) -> LoadedStream:
-        """Return the stream of the rows, ready to take them."""
+    def _prepare_stream(self, event: Rows | BatchFiles | SpooledRows) -> LoadedStream:
+        """Return the stream of a row event, with its table checked and its version recorded."""
         stream = self._streams.get(event.stream)
         if stream is None:
             raise RecordsWithoutSchemaException(
@@ -263,13 +261,13 @@ class Loader:
 
     def _checkpoint(self, event: Checkpoint) -> None:
         if (self._options.by_status or not is_empty(event.state)) and not self._options.dry_run:
-            self._ledger.state_arrived(self._covered(event))
+            self._ledger.add_state(self._covered(event))
             self._has_states = True
-            self._cut_full(event.scope)
+            self._close_full_batches(event.scope)
         self._last_state = event.state
 
-    def _cut_full(self, scope: StreamId | None) -> None:
-        """Close the batches that waited for a state of this scope."""
+    def _close_full_batches(self, scope: StreamId | None) -> None:
+        """Close the full batches that waited for a state of this stream (None: of all streams)."""
         for stream in tuple(self._full.values()):
             if stream.waits_for_state and scope in {None, stream.id}:
                 self._pipeline.cut(stream)
@@ -303,7 +301,7 @@ class Loader:
         """Add the version column to a stream as soon as the input names a version."""
         if stream.versions.told and not stream.versioned:
             stream.versioned = True
-            self._describe_again(stream, stream.described, stream.schema)
+            self._merge_schema(stream, stream.described, stream.schema)
 
     # Batches
 
@@ -328,8 +326,8 @@ class Loader:
         while pipeline.uncommitted_bytes >= limit and not self._stopping.is_set():
             pipeline.wait_for_space(limit, self._ages_due)
             self._raise_failure()
-            self._cut_old()
-        self._report.held_back(time.monotonic() - started)
+            self._close_old_batches()
+        self._report.add_wait(time.monotonic() - started)
 
     # The end
 
@@ -359,7 +357,7 @@ class Loader:
             self._remark(f"The settings name a stream {name}, which is not in the input")
         fault = self._finalizer.fault(self._streams.values())
         self._ledger.release()
-        self._pipeline.carry_leftover()
+        self._pipeline.commit_leftover_state()
         if fault is not None:
             raise fault
         if whole:
@@ -381,7 +379,7 @@ class Loader:
         self._ledger.release()
 
     def close(self) -> None:
-        """End the threads; nothing further is committed."""
+        """End the writer threads; nothing is committed after this call."""
         self._pipeline.close()
 
     def _is_final(self) -> bool:

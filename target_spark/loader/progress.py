@@ -95,7 +95,7 @@ class _Rates:
         self._seen: dict[str, list[tuple[float, int]]] = {}
 
     def of(self, stream: str, rows: int, now: float) -> float:
-        """Record the current number of rows and return the rate."""
+        """Record a stream's current number of rows, and return its rows per second."""
         seen = self._seen.setdefault(stream, [])
         seen.append((now, rows))
         while len(seen) > 2 and now - seen[0][0] > self._OVER:  # noqa: PLR2004  (first and last)

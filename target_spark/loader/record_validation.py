@@ -117,7 +117,7 @@ def _faults(record: Any, declared: _DeclaredSchema) -> Iterator[str]:
 
 
 def _sentence(error: Any) -> str:
-    """Return one jsonschema error as text, without any value of the record."""
+    """Return a jsonschema error as the end of a sentence, without any value of the record."""
     path = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path
     ).removeprefix(".")

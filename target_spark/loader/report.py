@@ -96,7 +96,7 @@ class Report:
         self._config = tuple(config)
 
     def about(self, **facts: Any) -> None:
-        """Record facts of the run, such as its job, run id and Spark version."""
+        """Record facts of the run by name, such as ``job``, ``run`` and ``spark``."""
         with self._lock:
             self._facts |= facts
 
@@ -105,18 +105,18 @@ class Report:
         with self._lock:
             self._remarks.append(text)
 
-    def held_back(self, seconds: float) -> None:
+    def add_wait(self, seconds: float) -> None:
         """Add seconds for which the tap had to wait because too many bytes were uncommitted."""
         with self._lock:
             self._held_back += seconds
 
     def described(self, stream: str, table: str) -> None:
-        """Record the table of a stream."""
+        """Record the name or path of the table that a stream is loaded into."""
         with self._lock:
             self._get_counts(stream).table = table
 
     def received(self, stream: str, rows: int, nbytes: int) -> None:
-        """Count rows that were received."""
+        """Count rows of a stream that were received, and their size in bytes."""
         with self._lock:
             counts = self._get_counts(stream)
             counts.received += rows
@@ -146,7 +146,7 @@ class Report:
             counts.table_bytes += effect.nbytes
             counts.waiting -= nbytes
 
-    def set_aside(
+    def record_quarantine(
         self, stream: str, table: str, place: str, reasons: Iterable[Reason], *, can_replay: bool
     ) -> None:
         """Record the quarantine table of a stream, and the reasons of its quarantined rows."""
@@ -163,20 +163,20 @@ class Report:
             self._get_counts(stream).withheld = why
 
     def nulled(self, stream: str, rows: int) -> None:
-        """Count rows with a field that is null because its value does not fit."""
+        """Count written rows of a stream with a field set to null because its value did not fit."""
         with self._lock:
             self._get_counts(stream).nulled += rows
 
     def changed(
         self, stream: str, column: str, type: str, kind: str, beside: str | None = None
     ) -> None:
-        """Record a column that was added to the table (add) or whose type grew (widen)."""
+        """Record a table column that was added (``kind="add"``) or widened (``kind="widen"``)."""
         change = {"column": column, "type": type, "kind": kind, "beside": beside}
         with self._lock:
             self._get_counts(stream).changes.append(change)
 
     def zoneless(self, stream: str, columns: Mapping[str, int]) -> None:
-        """Count, by column, date-times without a time zone."""
+        """Count a stream's date-times without a time zone, by column; they were read as UTC."""
         with self._lock:
             known = self._get_counts(stream).zoneless
             for column, count in columns.items():
@@ -334,7 +334,7 @@ def _zone_notes(counts: StreamCounts) -> list[str]:
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    """Return rows as text: the first column left-aligned, figures right-aligned."""
+    """Return table rows as lines of text: first column left-aligned, figures right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -36,13 +36,19 @@ class CoveredState:
 
 
 class StateFormat(Protocol):
-    """Format in which a protocol's states are emitted and kept in commits."""
+    """Encoding of a protocol's states for the output and for the metadata of commits."""
 
     def leaving(self, covered: CoveredState) -> bytes:
-        """Return the output line for a state; called once for each state, in order."""
+        """Return the line to write to standard output for a state.
+
+        Called once for each emitted state, in order.
+        """
 
     def kept(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the content that a commit stores for the newest state of each scope, in order."""
+        """Return the text that a commit stores for the newest state of each scope.
+
+        ``states`` are in input order.
+        """
 
     def rejected(self, stream: Hashable, rows: int) -> None:
         """Record that rows of a stream were committed to its quarantine."""
@@ -56,7 +62,7 @@ class GlobalStateFormat:
         return covered.state
 
     def kept(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the last state."""
+        """Return the last of the states, which covers all streams."""
         return states[-1].state
 
     def rejected(self, stream: Hashable, rows: int) -> None:
@@ -64,7 +70,7 @@ class GlobalStateFormat:
 
 
 def merge_states(before: str, after: str) -> str:
-    """Return the content to keep after ``after`` follows ``before``.
+    """Return the stored text of two states, of which ``after`` is newer.
 
     For states of all streams the result is ``after``. A list holds one state per stream, and a
     stream that ``after`` does not mention keeps its state from ``before``.
@@ -88,10 +94,13 @@ def merge_states(before: str, after: str) -> str:
 
 
 class PendingStates:
-    """The states that wait, oldest first, and the last emitted state of each scope."""
+    """States that wait for the commit of their rows, oldest first.
+
+    It also has the last emitted state of each scope.
+    """
 
     def __init__(self) -> None:
-        """Create an empty collection."""
+        """Create a collection without states."""
         self._waiting: dict[int, CoveredState] = {}
         self._newest: dict[Hashable, int] = {}
         self._left: dict[Hashable, CoveredState] = {}
@@ -101,7 +110,12 @@ class PendingStates:
         return len(self._waiting)
 
     def arrived(self, state: CoveredState, last_first: int) -> None:
-        """Add the newest state; ``last_first`` is the first ordinal of the newest batch."""
+        """Add a state that was just received.
+
+        ``last_first`` is the first ordinal of the newest batch: an older waiting state of the same
+        scope
+        after that ordinal is dropped.
+        """
         before = self._newest.get(state.scope)
         if before is not None and before >= last_first:
             self._waiting.pop(before, None)
@@ -109,7 +123,10 @@ class PendingStates:
         self._newest[state.scope] = state.ordinal
 
     def leave(self, frontier: int | None) -> list[CoveredState]:
-        """Remove and return the newest state of each scope before the frontier, in order."""
+        """Remove and return the states to emit: the newest of each scope before the frontier.
+
+        ``frontier`` is the first ordinal that is not committed; None if all rows are committed.
+        """
         before = self._before(frontier)
         if not before:
             return []
@@ -128,7 +145,10 @@ class PendingStates:
         return newest[of_all[-1] :] if of_all else newest
 
     def thin(self, firsts: Sequence[int]) -> None:
-        """Keep only the newest state of each scope between two of these sorted first ordinals."""
+        """Drop states that a newer state of their scope replaces before the next batch begins.
+
+        ``firsts`` are the sorted first ordinals of the batches.
+        """
         if len(self._waiting) < 2:  # noqa: PLR2004
             return
         newest = {

@@ -84,8 +84,8 @@ class LoadedStream:
         layout = layout_wanted(options, event, schema, versioned=versions.told)
         design, remarks = resolve_layout(options, event.stream, layout)
         mode = options.mode(event.stream, keyed=bool(event.keys))
-        remarks += tuple(_appended(event, mode, options))
-        remarks += tuple(_without_cursor(event, layout, options))
+        remarks += tuple(_remark_on_append(event, mode, options))
+        remarks += tuple(_remark_on_missing_cursor(event, layout, options))
         return cls(
             described=replace(event, schema={}),
             came=schema_digest(event),
@@ -113,13 +113,13 @@ class LoadedStream:
         schema: JsonSchema = json.loads(zlib.decompress(self.packed))
         return schema
 
-    def described_as(self, event: SchemaEvent, form: bytes) -> None:
+    def set_schema_message(self, event: SchemaEvent, form: bytes) -> None:
         """Store the newest schema message."""
         self.described, self.came, self.form = replace(event, schema={}), schema_digest(event), form
         self.looked_at = False
 
     def takes(self, schema: JsonSchema, layout: TableSchema) -> None:
-        """Store a schema, and the layout merged from it and all earlier ones."""
+        """Store a schema, and the columns merged from it and all earlier schemas."""
         self.packed, self.layout = _packed(schema), layout
 
     @property
@@ -129,7 +129,7 @@ class LoadedStream:
 
     @property
     def removal(self) -> Hashable:
-        """The key under which states wait for the deletion of other versions."""
+        """Ledger key under which states wait for the deletion of other table versions."""
         return ("other versions", self.id)
 
     @property
@@ -138,7 +138,7 @@ class LoadedStream:
         return self.mode is WriteMode.OVERWRITE
 
     def wanted(self, options: LoadOptions, event: SchemaEvent, schema: JsonSchema) -> TableSchema:
-        """Return the columns that a new schema message needs."""
+        """Return the table columns that a new schema message needs."""
         return layout_wanted(options, event, schema, versioned=self.versioned)
 
     def valid_batches(self) -> tuple[Batch, ...]:
@@ -149,7 +149,7 @@ class LoadedStream:
         return tuple(batch for batch in self.held if batch.version in {valid, None})
 
     def mark_deletions(self) -> None:
-        """Add the column for the time of deletion."""
+        """Add a column for the time at which a row was deleted."""
         self.layout = self.layout.with_metadata(DELETED_AT)
 
 
@@ -159,7 +159,7 @@ def _find_cursor_column(event: SchemaEvent, layout: TableSchema) -> str | None:
     return next(found, event.cursor) if path else event.cursor
 
 
-def _appended(event: SchemaEvent, mode: WriteMode, options: LoadOptions) -> Iterator[str]:
+def _remark_on_append(event: SchemaEvent, mode: WriteMode, options: LoadOptions) -> Iterator[str]:
     """Yield a remark if rows with keys are appended because the format cannot upsert."""
     if event.keys and mode is WriteMode.APPEND and not options.can_upsert:
         yield (
@@ -168,7 +168,9 @@ def _appended(event: SchemaEvent, mode: WriteMode, options: LoadOptions) -> Iter
         )
 
 
-def _without_cursor(event: SchemaEvent, layout: TableSchema, options: LoadOptions) -> Iterator[str]:
+def _remark_on_missing_cursor(
+    event: SchemaEvent, layout: TableSchema, options: LoadOptions
+) -> Iterator[str]:
     """Yield a remark if rows are to be ordered by a cursor that has no column."""
     cursor = (
         _find_cursor_column(event, layout)
@@ -199,7 +201,7 @@ def resolve_schema(event: SchemaEvent) -> JsonSchema:
     Raises:
         UnsupportedError: A reference cannot be resolved.
     """
-    with _refusing(event):
+    with _name_stream_in_errors(event):
         return resolve_schema_references(dict(event.schema), cut_circles=True)
 
 
@@ -211,12 +213,12 @@ def normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
     Raises:
         UnsupportedError: The schema cannot be normalized.
     """
-    with _refusing(event):
+    with _name_stream_in_errors(event):
         return schema_digest(replace(event, schema=normalize(schema), cursor=None))
 
 
 @contextlib.contextmanager
-def _refusing(event: SchemaEvent) -> Iterator[None]:
+def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
     """Convert any error of the ``with`` block into an `UnsupportedError` that names the stream."""
     try:
         yield
@@ -284,7 +286,7 @@ def layout_wanted(
     columns = replace(options.columns, table_version=versioned, history=mode is WriteMode.SCD2)
     # Append mode of Airbyte uses no keys, so that rows without a key value are kept.
     keys = () if columns.airbyte and mode is WriteMode.APPEND else event.keys
-    with _refusing(event):
+    with _name_stream_in_errors(event):
         _check_keys(event, schema, keys)
         try:
             layout = schema_from_json_schema(schema, keys, columns, event.nested)

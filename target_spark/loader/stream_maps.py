@@ -50,7 +50,7 @@ _Made: TypeAlias = tuple[list[bytes], list[str | None], list[bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """One output stream of a mapped stream. Without ``transform`` only the name changes."""
+    """Output stream of a mapped stream; without ``transform`` only the name changes."""
 
     stream: StreamId
     transform: Callable[[Record], Record | None] | None
@@ -58,7 +58,7 @@ class _Route:
 
 
 class StreamMapper:
-    """Applies the maps of ``mapper`` to events.
+    """Applies stream maps and flattening to the events of the input.
 
     ``renamed`` is called with the old and the new name for each output stream.
     """
@@ -91,7 +91,7 @@ class StreamMapper:
                 if routes is None:
                     yield event
                 else:
-                    yield from _become(event, routes)
+                    yield from _map_event(event, routes)
             else:
                 yield event
 
@@ -156,10 +156,10 @@ def _is_scalar(schema: Any) -> bool:
     return isinstance(kinds, list) and bool(kinds) and _FLAT.issuperset(kinds)
 
 
-def _become(
+def _map_event(
     event: Rows | ActivateVersion | BatchFiles | StreamStatus, routes: Sequence[_Route]
 ) -> Iterator[Event]:
-    """Yield the events of a mapped stream; nothing if its map is null."""
+    """Yield an event for each output stream of a mapped stream; none if its map is null."""
     if isinstance(event, Rows):
         yield from _map_rows(event, routes)
         return
@@ -201,7 +201,7 @@ def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
 
 
 def _bodies(routes: Sequence[_Route], body: bytes) -> list[bytes | None]:
-    """Return the mapped record for each route; None where the map drops the record."""
+    """Return the mapped record as JSON for each route; None where the map drops the record."""
     try:
         record = None if body[0] == _QUOTE else decode_record(body)
     except UnreadableRecordError:  # as a JSON string, which is quarantined later

@@ -16,7 +16,7 @@ __all__ = ["VersionTracker"]
 
 @dataclass
 class VersionTracker:
-    """The versions of one stream within a run.
+    """Table versions of one stream that occurred in this run (ACTIVATE_VERSION).
 
     ``activated`` is the version announced last. ``closed`` is True while nothing has followed its
     rows and its announcement; ``retired`` is True once the deletion of all other versions is
@@ -31,36 +31,39 @@ class VersionTracker:
 
     @property
     def told(self) -> bool:
-        """True if rows or an announcement have named a version."""
+        """True if a row or an ACTIVATE_VERSION message of this stream has named a version."""
         return self.activated is not None or bool(self._seen - {None})
 
     @property
     def owed(self) -> bool:
-        """True if a version is announced and rows of other versions may still exist."""
+        """True if a version was activated and the table may still have rows of other versions."""
         return self.activated is not None and not self.retired
 
     @property
-    def doubtful(self) -> bool:
+    def may_delete_current_rows(self) -> bool:
         """True if a deletion could remove rows of this run that are as new as the kept ones."""
         return self._mixed or bool(self._seen and not self.has(self.activated))
 
     def rows(self, version: int | None) -> None:
-        """Record that rows of a version came."""
+        """Record that rows of a version (None: rows without a version) were received."""
         self.closed = False
         if version != self.activated:
             self._mixed = self._mixed or self.activated is not None
         self._seen.add(version)
 
     def activate(self, version: int) -> None:
-        """Record that a version is announced."""
+        """Record an ACTIVATE_VERSION message for a version."""
         if version != self.activated:
             self.activated, self.retired, self._mixed = version, False, False
         self.closed = version in self._seen
 
     def has(self, version: int | None) -> bool:
-        """Return True if rows of a version came."""
+        """Return True if rows of this version were received."""
         return version in self._seen
 
-    def may_retire(self, *, final: bool) -> bool:
-        """Return True if the rows of other versions may be deleted now."""
-        return self.owed and (final or self.closed) and not self.doubtful
+    def may_delete_versions(self, *, final: bool) -> bool:
+        """Return True if the rows of all versions but the activated one may be deleted now.
+
+        ``final`` is True at the end of an input that shows that the stream is complete.
+        """
+        return self.owed and (final or self.closed) and not self.may_delete_current_rows

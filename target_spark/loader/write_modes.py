@@ -134,7 +134,7 @@ def has_other_versions(
 
     ``column`` holds the version.
     """
-    types = writer.table_types(spark, table)
+    types = writer.get_column_types(spark, table)
     if types is None:
         return False
     rows = writer.rows(spark, table)

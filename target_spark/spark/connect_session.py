@@ -115,7 +115,7 @@ class ConnectSession:
             raise SparkUnavailableError("Spark was stopped.")
         mine: SparkSession | None = getattr(self._local, "spark", None)
         if mine is not None and not _is_usable(mine):
-            self._give_up(mine)
+            self._end_session(mine)
             logger.warning("The session on the Spark Connect server has ended; a new one begins.")
             self._local.spark = mine = None
         if mine is None:
@@ -148,7 +148,7 @@ class ConnectSession:
         with self._guard:
             sessions = list(self._sessions)
         for session in sessions:
-            self._give_up(session)
+            self._end_session(session)
         os.environ.pop(_MODE, None)
 
     def kill(self) -> None:
@@ -193,7 +193,7 @@ class ConnectSession:
             check_server(spark, self._settings.format)
             check_shared(spark, self._settings.shared)
         finally:
-            self._give_up(spark)  # only this thread uses it
+            self._end_session(spark)  # only this thread uses it
         self._is_up = True
 
     def _new(self) -> SparkSession:
@@ -205,16 +205,16 @@ class ConnectSession:
         try:
             self._furnish(spark)
         except BaseException:
-            self._give_up(spark)
+            self._end_session(spark)
             raise
         return spark
 
     def _furnish(self, spark: SparkSession) -> None:
         for key, value in {**exact_conf(), **_LEAN}.items():
             spark.conf.set(key, value)
-        refused = list(_refused(spark, self._settings.conf))
+        refused = list(_set_user_conf(spark, self._settings.conf))
         fixed = {key: needed.value for key, needed in find_conflicts(spark.conf.getAll)}
-        unfit = list(_refused(spark, fixed))
+        unfit = list(_set_user_conf(spark, fixed))
         if unfit:
             raise UnsupportedError(
                 f"The Spark Connect server would falsify values: {', '.join(unfit)} must be"
@@ -226,7 +226,7 @@ class ConnectSession:
                 f"The setting spark has {', '.join(refused)}, which a single session of a Spark"
                 " Connect server cannot set. Remove them here, and start the server with them."
             )
-        self._end_lost()
+        self._end_unreachable_sessions()
 
     def _connected(self, url: str) -> SparkSession:
         from pyspark.sql import SparkSession
@@ -239,8 +239,8 @@ class ConnectSession:
         client.set_retry_policies([policy(max_retries=_TRIES)])
         return spark
 
-    def _give_up(self, spark: SparkSession) -> None:
-        """End a session; record its id if the server cannot be reached now."""
+    def _end_session(self, spark: SparkSession) -> None:
+        """End a session on the server; record its id if the server cannot be reached now."""
         with self._guard:
             if spark in self._sessions:
                 self._sessions.remove(spark)
@@ -260,7 +260,7 @@ class ConnectSession:
         if self._on_sessions is not None:
             self._on_sessions([*self._lost, *map(_get_session_name, self._sessions)])
 
-    def _end_lost(self) -> None:
+    def _end_unreachable_sessions(self) -> None:
         """End sessions whose server could not be reached before.
 
         A write that still runs in such a session would conflict with its retry.
@@ -275,7 +275,7 @@ class ConnectSession:
                 if name not in self._lost:  # another thread was faster
                     continue
                 self._lost.remove(name)
-            self._give_up(session)
+            self._end_session(session)
         if lost:
             time.sleep(_END_SECONDS)
 
@@ -309,8 +309,8 @@ def _collect_parameters(url: str) -> Secrets:
     return Secrets.from_values(each.partition("=")[2] for each in parameters.split(";"))
 
 
-def _refused(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[str]:
-    """Set the user's settings in a session; yield the keys that a session cannot set."""
+def _set_user_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[str]:
+    """Set the user's Spark settings in a session; yield the keys that only the server can set."""
     from pyspark.errors import PySparkException
 
     for key, value in conf.items():

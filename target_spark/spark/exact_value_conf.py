@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The required value of a setting, and the effect of any other value.
+    """Required value of a Spark setting, and the effect that any other value would have.
 
     If ``is_set`` is True, every session sets it, because Spark's default differs or depends on the
     environment.
@@ -184,7 +184,7 @@ def get_needed(key: str) -> Needed | None:
 
 
 def exact_conf() -> dict[str, str]:
-    """Return the settings that every session needs so that values are stored exactly."""
+    """Return the Spark settings that every session needs so that values are stored exactly."""
     return {key: needed.value for key, needed in NEEDED.items() if needed.is_set}
 
 

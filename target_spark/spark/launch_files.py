@@ -81,7 +81,7 @@ def launch_environment(
 
 
 def _library_path(java: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the library path with which Java does not re-execute itself.
+    """Return the ``LD_LIBRARY_PATH`` with which ``java`` does not execute itself again.
 
     If the library path contains another folder with a JVM, ``java`` puts its own folder first and
     executes itself again, with the contents of option files on the command line. It does not if its

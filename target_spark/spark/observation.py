@@ -38,7 +38,7 @@ def get_observation(
         expected: The expected value of ``rows``, if known.
     """
     found: Mapping[str, Any] = observation.get
-    sure = _loses_nobody(spark) if expected is None else found.get("rows") == expected
+    sure = _has_no_executors(spark) if expected is None else found.get("rows") == expected
     return found if found and sure else again().collect()[0].asDict()
 
 
@@ -53,7 +53,7 @@ def get_row_count(
 
 
 def counted(df: DataFrame, rows: int | None) -> tuple[DataFrame, Count]:
-    """Return a DataFrame, and a function that returns its row count after an action.
+    """Return the DataFrame, and a function that returns its number of rows after an action.
 
     The count is ``rows`` if it is known, and otherwise observed during the action.
     """
@@ -71,6 +71,6 @@ def counted(df: DataFrame, rows: int | None) -> tuple[DataFrame, Count]:
     return df.observe(observation, F.count(F.lit(1)).alias("rows")), count
 
 
-def _loses_nobody(spark: SparkSession) -> bool:
-    """Return True if the driver is the only executor, so no executor can be lost."""
+def _has_no_executors(spark: SparkSession) -> bool:
+    """Return True if the driver runs all tasks, so that no executor can be lost."""
     return not is_remote_session(spark) and str(spark.sparkContext.master).startswith("local")

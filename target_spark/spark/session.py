@@ -128,7 +128,7 @@ class SparkSettings:
     shared: Mapping[str, str] = field(default_factory=dict)
 
     def patient(self) -> SparkSettings:
-        """Return settings with which a local Spark retries failed tasks.
+        """Return a copy of the settings with which a local Spark retries failed tasks.
 
         A cluster retries anyway; for a local master the number of attempts is part of its URL.
         """
@@ -196,7 +196,7 @@ def spark_conf(
     `settings.conf` overrides ours, except settings that values depend on. ``archive`` is the path
     of a class archive, which may not exist.
     """
-    conf = _lean(settings.master) | _upload_buffers(settings)
+    conf = _small_spark_conf(settings.master) | _upload_buffers(settings)
     conf["spark.sql.warehouse.dir"] = _default_database(settings.scratch)
     conf |= settings.conf
     conf |= exact_conf()
@@ -213,8 +213,8 @@ def spark_conf(
     return conf
 
 
-def _lean(master: str) -> dict[str, str]:
-    """Return the settings for a small Spark."""
+def _small_spark_conf(master: str) -> dict[str, str]:
+    """Return the settings of a local Spark for small loads: few partitions, no web UI."""
     conf = {
         _MEMORY: "1g",
         "spark.ui.enabled": "false",
@@ -264,7 +264,7 @@ def _scratch(settings: SparkSettings) -> dict[str, str]:
 
 
 class Session:
-    """A local Spark process, started in the background by `start`; `spark()` waits for it."""
+    """Local Spark process with its JVM, started in the background by `start`."""
 
     def __init__(
         self,
@@ -361,7 +361,7 @@ class Session:
                 self._spark.stop()
             with contextlib.suppress(Exception):  # if stopping the session failed halfway
                 context.stop()
-        self._forget()
+        self._reset_gateway()
         process = self._process()
         if process is None:
             return
@@ -436,7 +436,7 @@ class Session:
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
         warn_if_open(self._settings.master, conf)
-        with _environment(**_workers_python(conf)):
+        with _environment(**_executor_python(conf)):
             self._launch(conf, home, java)
             return self._connect(conf)
 
@@ -502,8 +502,8 @@ class Session:
             raise
         return SparkSession.builder.getOrCreate()
 
-    def _forget(self) -> None:
-        """Reset PySpark's reference to the JVM, so that a later session starts a new one."""
+    def _reset_gateway(self) -> None:
+        """Reset PySpark's reference to the JVM, so that a later session starts a new JVM."""
         self._spark = None
         if self._gateway is None:
             return
@@ -539,7 +539,7 @@ def _explain_failure(error: Exception, master: str) -> str:
 
 def _death(code: int, settings: SparkSettings) -> SparkDiedError:
     """Return the error for the end of the JVM, by its exit code."""
-    memory = settings.conf.get(_MEMORY) or _lean(settings.master)[_MEMORY]
+    memory = settings.conf.get(_MEMORY) or _small_spark_conf(settings.master)[_MEMORY]
     if code in _OUT_OF_MEMORY:
         why = f"it ran out of memory: {_MEMORY} is {memory}. Set more of it (in spark)"
         why += ", or a smaller flush_bytes or flush_rows"
@@ -557,7 +557,7 @@ def _death(code: int, settings: SparkSettings) -> SparkDiedError:
     )
 
 
-def _workers_python(conf: Mapping[str, str]) -> dict[str, str]:
+def _executor_python(conf: Mapping[str, str]) -> dict[str, str]:
     """Return the variable for the Python of executors if the user configured one."""
     python = conf.get("spark.pyspark.python")
     return {"PYSPARK_PYTHON": python} if python else {}

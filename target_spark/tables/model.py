@@ -28,7 +28,7 @@ Transform: TypeAlias = Literal["identity", "year", "month", "day", "hour"]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: the address of its folder, and its name within the job.
+    """Reference to a table: the address of its folder, and its name within the job.
 
     ``identifier`` (catalog, database, name; or the last parts of these) is its name in a catalog.
     With an identifier ``path`` may be empty: the catalog chooses the location of the files.
@@ -65,7 +65,7 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """The wanted file layout of a table; an unsupported one is rejected at the start.
+    """Wanted partitioning, clustering, sort order and file size of a table.
 
     ``partition_by``, ``cluster_by`` and ``sort_by`` name properties of the stream, not columns.
     ``file_bytes`` is the target size of files. ``properties`` are additional properties of a new

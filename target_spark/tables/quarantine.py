@@ -63,7 +63,7 @@ _OF_THE_VALUE: Final = re.compile(r"[:.\[]")
 
 
 class QuarantineGuard:
-    """Limit on the quarantined rows of a run, over all tables and threads.
+    """Limit on the number of quarantined rows of a run, over all tables and threads.
 
     With ``withholds`` False (in a replay) states may cover a stream of which no row matched.
     """
@@ -122,7 +122,7 @@ def _too_many(
 
 
 def get_quarantine_table(table: Table) -> Table:
-    """Return the quarantine table of a table."""
+    """Return the table that holds the quarantined rows of a table."""
     return table.beside(QUARANTINE)
 
 

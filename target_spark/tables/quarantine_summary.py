@@ -25,14 +25,17 @@ _CATALOG: Final = "catalog.json"
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A reason why rows do not match, their number, and a value of the first (None: missing)."""
+    """Reason why rows were quarantined, their number, and the value of the first such row.
+
+    The value is None if it is missing.
+    """
 
     reason: str
     rows: int
     example: str | None = None
 
     def __str__(self) -> str:
-        """Return the reason as part of a sentence."""
+        """Return the reason, the number of rows and the example as part of a sentence."""
         rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
         example = "no value" if self.example is None else f"for example {self.example}"
         return f"{rows}: {self.reason} ({example})"

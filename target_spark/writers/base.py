@@ -32,12 +32,12 @@ __all__ = [
     "check_count",
     "column_ddl",
     "latest_by_key",
-    "next_marker",
-    "of_another_job",
-    "replaced_meanwhile",
+    "next_metadata",
     "same_table",
     "sort_rows",
+    "table_owner_error",
     "table_removed_error",
+    "table_replaced_error",
     "to_ddl",
 ]
 
@@ -99,18 +99,18 @@ class VersionDelete:
 
 
 class Writer(Protocol):
-    """Operations on the tables of one format."""
+    """Operations that a table format (Delta, Iceberg or Parquet) provides for its tables."""
 
     @property
     def keeps_batch(self) -> bool:
-        """True if an upsert reads its batch once and stores it as long as the merge needs it."""
+        """True if an upsert of this format caches the batch until its MERGE has read it."""
         ...
 
     def can_widen(self, old: str, new: str, /) -> bool:
         """Return True if the format can change a column's type (as DDL) in place."""
         ...
 
-    def table_types(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
+    def get_column_types(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
         """Return each column's type as DDL, in column order, or None if there is no table.
 
         Raises:
@@ -128,32 +128,40 @@ class Writer(Protocol):
         *,
         has_rows: bool = False,
     ) -> None:
-        """Create an empty table.
+        """Create an empty table with the columns of ``layout`` and the partitioning of ``design``.
 
-        With ``has_rows``, the next call writes rows of this schema, and a format whose first write
-        creates the table may do nothing here.
+        With ``has_rows``, rows are written next, and a format whose first write creates the table
+        may
+        do nothing here.
         """
         ...
 
-    def arranged_otherwise(
+    def describe_layout_mismatch(
         self, spark: SparkSession, /, table: Table, layout: TableSchema, design: TableLayout
     ) -> str | None:
         """Return a description of the table's layout if it differs from ``design``, else None."""
         ...
 
     def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
-        """Add columns and fields, and widen types; repeat the newest commit metadata."""
+        """Add columns and nested fields to the table, and widen column types.
+
+        Each commit that this makes repeats the table's newest commit metadata, so a later run finds
+        it.
+        """
         ...
 
     def sources(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
-        """Return the stored `TableSchema.sources`; None for a table of another writer."""
+        """Return the stream property that feeds each table column, as stored in the table.
+
+        Return None if another program created the table.
+        """
         ...
 
     def annotate(self, spark: SparkSession, /, table: Table, layout: TableSchema) -> None:
         """Store the schema's sources in the table, and set its column comments."""
         ...
 
-    def allow_nulls(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
+    def drop_not_null(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
         """Drop NOT NULL from all columns of the table except those in ``keep``."""
         ...
 
@@ -224,7 +232,7 @@ class Writer(Protocol):
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of the table by these rows, in one commit."""
+        """Replace all rows of the table by the rows of ``df``, in one commit."""
         ...
 
     def retire(
@@ -243,14 +251,17 @@ class Writer(Protocol):
         ...
 
     def care(self, spark: SparkSession, /, table: Table, care: MaintenanceOptions) -> None:
-        """Compact the table and remove old files; each commit repeats the newest metadata."""
+        """Compact the table's files and remove old ones, as ``care`` configures.
+
+        Each commit repeats the newest commit metadata.
+        """
         ...
 
     def commit_empty(self, spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
         """Commit metadata without rows."""
         ...
 
-    def last_marker(self, spark: SparkSession, /, table: Table) -> CommitMetadata | None:
+    def get_last_metadata(self, spark: SparkSession, /, table: Table) -> CommitMetadata | None:
         """Return the newest commit metadata in the table, or None if it has none."""
         ...
 
@@ -259,7 +270,7 @@ class Writer(Protocol):
         ...
 
     def rows(self, spark: SparkSession, /, table: Table) -> DataFrame:
-        """Return the current rows of the table."""
+        """Return the current rows of the table as a DataFrame."""
         ...
 
     def drop(self, spark: SparkSession, /, table: Table) -> None:
@@ -267,18 +278,19 @@ class Writer(Protocol):
         ...
 
 
-def next_marker(
+def next_metadata(
     before: CommitMetadata | None, commit: CommitMetadata, table: Table, *, acknowledged: bool
 ) -> CommitMetadata:
-    """Return the commit metadata to write; a commit without a state repeats the one before it.
+    """Return the commit metadata to write for a batch.
+
+    A batch that carries no state repeats the state of the table's newest commit.
 
     Args:
         before: newest commit metadata in the table.
         commit: commit metadata of the batch.
         table: table to write.
-        acknowledged: True if this run knows that the batch is in the table. A batch whose commit
-        got
-            no response may be in the table too, and may be committed again.
+        acknowledged: True if this run knows that the table contains the batch. Without a response
+            to the commit the table may contain it too, and the batch may be committed again.
 
     Raises:
         TableOwnerError: another job has loaded the table since this run read its metadata.
@@ -286,7 +298,7 @@ def next_marker(
             as one that the table already has.
     """
     if before is not None and before.job not in {commit.job, *commit.former}:
-        raise of_another_job(table, before.job, commit.job)
+        raise table_owner_error(table, before.job, commit.job)
     if before is not None and commit.is_same_run(before):
         repeated = commit.batch == before.batch and not acknowledged
         if commit.batch <= before.batch and not repeated:
@@ -298,10 +310,10 @@ def next_marker(
 
 
 def check_count(table: Table, rows: int, written: int) -> None:
-    """Check the number of rows in files before they are committed.
+    """Compare the number of rows in the written files with the number of rows in the batch.
 
     Raises:
-        RowCountError: the files have more or fewer rows than the batch.
+        RowCountError: the numbers differ; the files must not be committed.
     """
     if written != rows:
         raise RowCountError(
@@ -312,20 +324,23 @@ def check_count(table: Table, rows: int, written: int) -> None:
 
 
 def same_table(table: Table, known: str | None, found: str | None) -> str | None:
-    """Return the found table id if it equals the id that this run saw first.
+    """Return ``found``, the table's id, after comparing it with ``known``, the id seen first.
 
     Raises:
-        TableError: the table was removed or replaced.
+        TableError: the ids differ, because the table was removed or replaced during the run.
     """
     if known is not None and found is None:
         raise table_removed_error(table)
     if known is not None and found != known:
-        raise replaced_meanwhile(table)
+        raise table_replaced_error(table)
     return found
 
 
-def of_another_job(table: Table, owner: str, job: str) -> TableOwnerError:
-    """Return the error for a table of another job: the states of two jobs must not be mixed."""
+def table_owner_error(table: Table, owner: str, job: str) -> TableOwnerError:
+    """Return the error for a table that the job ``owner`` loads, when ``job`` wants to write to it.
+
+    The states of two jobs in one table could not be told apart.
+    """
     return TableOwnerError(
         f"Table {table.name} ({table.key}) is loaded by job {owner!r}, and this run is job"
         f" {job!r}. If they are one pipeline, set job to {owner!r}; if they are two, give this"
@@ -342,7 +357,7 @@ def table_removed_error(table: Table) -> TableError:
     )
 
 
-def replaced_meanwhile(table: Table) -> TableError:
+def table_replaced_error(table: Table) -> TableError:
     """Return the error for a table that was replaced by another one during the run."""
     return TableError(
         f"Table {table.name} ({table.key}) was replaced by another table while it was loaded."
@@ -358,7 +373,7 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
     If the newest row is a delete record, return the newest full row of the batch with the deletion
     time set. With ``keys.deleted`` the column `DELETE_ONLY_COLUMN` is added.
     """
-    order = _order(keys)
+    order = _ordering_columns(keys)
     newest_first = [each.desc() for each in order]  # null is lower than anything
     window = Window.partitionBy(*(F.col(quote(key)) for key in keys.columns))
     if keys.deleted is None:
@@ -378,19 +393,25 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
     return ranked.where(F.col(_RANK) == 1).drop(_RANK, keys.order)
 
 
-def _order(keys: MergeKeys) -> list[Column]:
-    """Return the columns that order the rows of a key from old to new, most significant first."""
+def _ordering_columns(keys: MergeKeys) -> list[Column]:
+    """Return the columns that sort the rows of one key from oldest to newest.
+
+    The most significant column comes first.
+    """
     by_cursor = [keys.cursor] if keys.by_cursor and keys.cursor is not None else []
     return [F.col(quote(name)) for name in (*by_cursor, keys.order)]
 
 
 def sort_rows(df: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return the rows sorted by these columns within each output file."""
+    """Return the DataFrame sorted by these columns within each file that Spark writes."""
     return df.sortWithinPartitions(*map(quote, columns)) if columns else df
 
 
 def column_ddl(field: T.StructField) -> str:
-    """Return the DDL of a column; Spark keeps char and varchar lengths in the metadata only."""
+    """Return the DDL type of a column, with the lengths of char and varchar types.
+
+    Spark keeps these lengths only in the metadata of the field.
+    """
     limited = str(field.metadata.get("__CHAR_VARCHAR_TYPE_STRING", ""))
     plain = isinstance(field.dataType, T.StringType)
     return limited if plain and limited else to_ddl(field.dataType)

@@ -37,10 +37,10 @@ class DryRunWriter:
         """Return True if the format can change a column's type (as DDL) in place."""
         return self._writer.can_widen(old, new)
 
-    def table_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
+    def get_column_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         """Return each column's type as DDL, as the run would have made it by now."""
         if table.key not in self._types:
-            return self._writer.table_types(spark, _as_it_is_known(spark, table))
+            return self._writer.get_column_types(spark, _strip_unknown_catalog(spark, table))
         return self._types[table.key]
 
     def create(
@@ -56,14 +56,14 @@ class DryRunWriter:
         self._new.add(table.key)
         self._types[table.key] = layout.types
 
-    def arranged_otherwise(
+    def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
     ) -> str | None:
         """Return a description of the table's layout if it differs from ``design``, else None."""
         if table.key in self._new:
             return None
-        known = _as_it_is_known(spark, table)
-        return self._writer.arranged_otherwise(spark, known, layout, design)
+        known = _strip_unknown_catalog(spark, table)
+        return self._writer.describe_layout_mismatch(spark, known, layout, design)
 
     def alter(self, _spark: SparkSession, table: Table, _changes: Sequence[SchemaChange]) -> None:
         """Do nothing: `annotate` records the resulting columns."""
@@ -72,14 +72,14 @@ class DryRunWriter:
         """Return the `TableSchema.sources` stored in the table."""
         if table.key in self._new:
             return {}
-        return self._writer.sources(spark, _as_it_is_known(spark, table))
+        return self._writer.sources(spark, _strip_unknown_catalog(spark, table))
 
     def annotate(self, _spark: SparkSession, table: Table, layout: TableSchema) -> None:
         """Record the columns that the table would have."""
         self._types[table.key] = layout.types
 
-    def allow_nulls(self, _spark: SparkSession, table: Table, _keep: Collection[str]) -> None:
-        """Do nothing."""
+    def drop_not_null(self, _spark: SparkSession, table: Table, _keep: Collection[str]) -> None:
+        """Do nothing: a dry run changes no column."""
 
     def append(
         self,
@@ -89,7 +89,7 @@ class DryRunWriter:
         _commit: CommitMetadata,
         _rows: int | None = None,
     ) -> CommitStats:
-        """Compute every row, and return the number of rows."""
+        """Make Spark compute every row of the batch, and return their number without writing."""
         return CommitStats(inserted=_compute_rows(df))
 
     def replace(
@@ -100,7 +100,7 @@ class DryRunWriter:
         _commit: CommitMetadata,
         _rows: int | None = None,
     ) -> CommitStats:
-        """Compute every row, and return the number of rows."""
+        """Make Spark compute every row of the batch, and return their number without writing."""
         return CommitStats(inserted=_compute_rows(df))
 
     def upsert(
@@ -147,28 +147,28 @@ class DryRunWriter:
         return CommitStats(deleted=rows.where(version_delete_condition(retirement)).count())
 
     def care(self, _spark: SparkSession, _table: Table, _care: MaintenanceOptions) -> None:
-        """Do nothing."""
+        """Do nothing: a dry run maintains no table."""
 
     def commit_empty(self, _spark: SparkSession, _table: Table, _commit: CommitMetadata) -> None:
-        """Do nothing."""
+        """Do nothing: a dry run commits nothing."""
 
-    def last_marker(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
+    def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         """Return the newest commit metadata in the table, or None if it has none."""
-        return self._writer.last_marker(spark, _as_it_is_known(spark, table))
+        return self._writer.get_last_metadata(spark, _strip_unknown_catalog(spark, table))
 
     def is_empty(self, _spark: SparkSession, _table: Table) -> bool:
-        """Return False: without writes, nothing depends on the result."""
+        """Return False, so that the caller computes the batch as for a table with rows."""
         return False
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the current rows of the table."""
-        return self._writer.rows(spark, _as_it_is_known(spark, table))
+        return self._writer.rows(spark, _strip_unknown_catalog(spark, table))
 
     def drop(self, _spark: SparkSession, _table: Table) -> None:
-        """Do nothing."""
+        """Do nothing: a dry run removes no table."""
 
 
-def _as_it_is_known(spark: SparkSession, table: Table) -> Table:
+def _strip_unknown_catalog(spark: SparkSession, table: Table) -> Table:
     """Return the table without its catalog name if the catalog does not have it yet."""
     if (
         not table.identifier

@@ -38,12 +38,13 @@ REMOVE: Final = "remove"
 
 @dataclass(frozen=True, slots=True)
 class HistoryMerge:
-    """Columns of a table that keeps versions, and the columns by which a step matches a version.
+    """Columns of a table that keeps row versions, and the columns that match a step to a version.
 
-    A step applies to the version that has its ``keys``. If ``current`` names a column, the keys
-    identify a row: a step applies to the row's current version, and ``begin`` always inserts.
-    Otherwise the keys identify a version, and ``begin`` replaces a version that exists already.
-    ``ended`` and ``touched`` are the SQL values by column that these steps set.
+    A step applies to the version with its ``keys``. If ``current`` names a column, the keys
+    identify
+    a row: a step applies to the row's current version, and ``begin`` always inserts. Otherwise the
+    keys identify a version, and ``begin`` replaces a version that exists already. ``ended`` and
+    ``touched`` are the SQL values, by column, that these steps set.
     """
 
     columns: Sequence[str]

@@ -26,7 +26,7 @@ _BATCH: Final = "__target_spark_batch"
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """A WHEN MATCHED clause: new values by column, or None to delete the row."""
+    """WHEN MATCHED clause of a MERGE: the new SQL values by column, or None to delete the row."""
 
     put: Mapping[str, str] | None
     when: str | None = None
@@ -76,13 +76,13 @@ def table_column(target: str, name: str) -> str:
 
 
 def match_keys(target: str, keys: Sequence[str]) -> str:
-    """Return the condition that two rows have equal keys without nulls."""
+    """Return the SQL condition that a batch row and a table row have equal, non-null keys."""
     return " AND ".join(f"{table_column(target, key)} = {source_column(key)}" for key in keys)
 
 
 def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
     """Return the MERGE that replaces rows with equal keys and inserts the others."""
-    newer = _newer(target, keys)
+    newer = _newer_condition(target, keys)
     gone = [keys.removed] if keys.removed is not None else []
     gone += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []
     return Merge(
@@ -90,7 +90,7 @@ def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
         match_keys(target, keys.columns),
         (
             *(Matched(None, _all(newer, f"{source_column(name)} IS NOT NULL")) for name in gone),
-            *_only_deleted(newer, keys),
+            *_deletion_clause(newer, keys),
             Matched({name: source_column(name) for name in columns}, newer),
         ),
         columns,
@@ -98,8 +98,11 @@ def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
     )
 
 
-def _newer(target: str, keys: MergeKeys) -> str | None:
-    """Return the condition that a row may replace the row it matches, or None if it always may."""
+def _newer_condition(target: str, keys: MergeKeys) -> str | None:
+    """Return the SQL condition under which a batch row may replace the table row with its key.
+
+    Return None if it may always replace it.
+    """
     if not keys.by_cursor or keys.cursor is None:
         return None
     before = table_column(target, keys.cursor)
@@ -110,7 +113,7 @@ def _newer(target: str, keys: MergeKeys) -> str | None:
     return f"({' OR '.join(conditions)})"
 
 
-def _only_deleted(newer: str | None, keys: MergeKeys) -> Iterator[Matched]:
+def _deletion_clause(newer: str | None, keys: MergeKeys) -> Iterator[Matched]:
     """Yield the clause for keys that have only a delete record: set the deletion time."""
     if keys.deleted is not None and not keys.hard_delete:
         yield Matched(

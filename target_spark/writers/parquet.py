@@ -42,9 +42,9 @@ from target_spark.writers.base import (
     MergeKeys,
     VersionDelete,
     check_count,
-    next_marker,
-    replaced_meanwhile,
+    next_metadata,
     table_removed_error,
+    table_replaced_error,
     to_ddl,
 )
 from target_spark.writers.parquet_footers import row_count
@@ -59,9 +59,10 @@ _OURS = re.compile(r"part-\d{8,}-\d{5}\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class CommitManifest:
-    """Manifest of a folder: number of the last commit, commit metadata, files and column types.
+    """Manifest file of a Parquet table, which lists the committed files.
 
-    ``sources`` is the `TableSchema.sources` of its columns.
+    It has the number of the last commit, its metadata, the files and the column types. ``sources``
+    are the stream properties that feed the columns.
     """
 
     commit: int = 0
@@ -113,7 +114,7 @@ class CommitManifest:
 
 @dataclass
 class _TableState:
-    """State of one table during a run.
+    """Facts about one Parquet table that the writer remembers during a run.
 
     ``manifest`` is the one that was last read or written, once it ``was_read``; None if there was
     none. ``sources`` are to be written with the next manifest. ``acknowledged`` and ``effect`` are
@@ -143,7 +144,7 @@ class ParquetWriter:
         """Return False: a column's type cannot be changed in place."""
         return False
 
-    def table_types(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
+    def get_column_types(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
         """Return each column's type as DDL, in column order, or None if there is no table.
 
         Raises:
@@ -178,7 +179,7 @@ class ParquetWriter:
             if CommitManifest.read(_folder(table)) is None:  # another run may have created it
                 self._write(spark.range(0).select(*columns), table, self._open(table), 0)
 
-    def arranged_otherwise(
+    def describe_layout_mismatch(
         self, _spark: SparkSession, _table: Table, _layout: TableSchema, _design: TableLayout, /
     ) -> str | None:
         """Return None: all folders have the same layout."""
@@ -207,8 +208,8 @@ class ParquetWriter:
         known = self._tables[table.key]
         known.sources = {**known.sources, **layout.sources}
 
-    def allow_nulls(self, _spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
-        """Do nothing: all columns are nullable."""
+    def drop_not_null(self, _spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
+        """Do nothing: all columns of a Parquet table are nullable."""
 
     def append(
         self,
@@ -237,7 +238,7 @@ class ParquetWriter:
         _commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Raise UnsupportedError.
+        """Raise UnsupportedError: Parquet tables have no MERGE.
 
         Raises:
             UnsupportedError: always.
@@ -256,7 +257,7 @@ class ParquetWriter:
         _commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Raise UnsupportedError.
+        """Raise UnsupportedError: Parquet tables keep no row versions.
 
         Raises:
             UnsupportedError: always.
@@ -293,7 +294,7 @@ class ParquetWriter:
         _retirement: VersionDelete,
         _commit: CommitMetadata,
     ) -> CommitStats:
-        """Raise UnsupportedError.
+        """Raise UnsupportedError: rows cannot be deleted from a Parquet table.
 
         Raises:
             UnsupportedError: always.
@@ -304,7 +305,7 @@ class ParquetWriter:
         )
 
     def care(self, _spark: SparkSession, /, table: Table, _care: MaintenanceOptions) -> None:
-        """Raise UnsupportedError.
+        """Raise UnsupportedError: Parquet tables have no maintenance.
 
         Raises:
             UnsupportedError: always.
@@ -322,7 +323,7 @@ class ParquetWriter:
             self._seal(table, replace(manifest, marker=marker))
             self._tables[table.key].acknowledged = marker
 
-    def last_marker(self, _spark: SparkSession, /, table: Table) -> CommitMetadata | None:
+    def get_last_metadata(self, _spark: SparkSession, /, table: Table) -> CommitMetadata | None:
         """Return the commit metadata in the manifest, or None if it has none."""
         manifest = CommitManifest.read(_folder(table))
         return None if manifest is None else manifest.marker
@@ -342,7 +343,7 @@ class ParquetWriter:
         return spark.read.schema(schema).parquet(*parts)
 
     def drop(self, spark: SparkSession, /, table: Table) -> None:
-        """Remove the folder."""
+        """Delete the table's folder with all its files."""
         remove_folder(spark, str(_folder(table)))
         known = self._tables[table.key]
         known.manifest, known.was_read = None, False
@@ -351,7 +352,7 @@ class ParquetWriter:
         self, manifest: CommitManifest, commit: CommitMetadata, table: Table
     ) -> CommitMetadata:
         acknowledged = commit.same_batch(self._tables[table.key].acknowledged)
-        return next_marker(manifest.marker, commit, table, acknowledged=acknowledged)
+        return next_metadata(manifest.marker, commit, table, acknowledged=acknowledged)
 
     def _read(self, table: Table) -> CommitManifest | None:
         """Return the table's manifest, or None if it never had one.
@@ -383,7 +384,7 @@ class ParquetWriter:
         if not (is_made or is_known):
             raise ConflictError(f"Another run has written to table {table.name} at the same time.")
         manifest = found or CommitManifest()
-        _remove_strays(folder, manifest)
+        _remove_uncommitted_files(folder, manifest)
         return manifest
 
     def _write(
@@ -420,7 +421,7 @@ class ParquetWriter:
         sources = {**before.sources, **self._tables[table.key].sources}
         manifest = replace(manifest, sources=sources)
         if self._read(table) != self._tables[table.key].manifest:  # this run holds the lock
-            raise replaced_meanwhile(table)
+            raise table_replaced_error(table)
         manifest.write(_folder(table))
         self._tables[table.key].read(manifest)
 
@@ -490,8 +491,8 @@ def _remove_unfinished(folder: Path) -> None:
         manifest.unlink()
 
 
-def _remove_strays(folder: Path, manifest: CommitManifest) -> None:
-    """Remove the files of commits that did not finish."""
+def _remove_uncommitted_files(folder: Path, manifest: CommitManifest) -> None:
+    """Remove the Parquet files that the manifest does not list: their commits did not finish."""
     shutil.rmtree(folder / _STAGING, ignore_errors=True)
     if not folder.is_dir():
         return

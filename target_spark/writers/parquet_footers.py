@@ -72,15 +72,15 @@ def delta_statistics(file: Path) -> str:
         if not all(each is not None and each.has_null_count for each in chunks):
             continue
         nulls[column.name] = sum(each.null_count for each in chunks)
-        ends = _ends(chunks)
+        ends = _get_column_bounds(chunks)
         if ends is not None:
             least[column.name], most[column.name] = ends
     found = {"numRecords": footer.num_rows, "minValues": least, "maxValues": most}
     return _encode({**found, "nullCount": nulls}).decode()
 
 
-def _ends(chunks: list[Any]) -> tuple[Any, Any] | None:
-    """Return the JSON bounds of a column, or None if they are not known."""
+def _get_column_bounds(chunks: list[Any]) -> tuple[Any, Any] | None:
+    """Return the smallest and largest value of a column as JSON values, or None if unknown."""
     filled = [each for each in chunks if each.has_min_max or each.num_values]
     if not filled or not all(each.has_min_max for each in filled):
         return None
@@ -92,7 +92,7 @@ def _ends(chunks: list[Any]) -> tuple[Any, Any] | None:
 
 
 class _UnboundedError(ValueError):
-    """Raised for a value, or a type of value, that has no bound."""
+    """Raised for a value or column type for which no bounds can be written."""
 
 
 def _least(value: Any) -> Any:

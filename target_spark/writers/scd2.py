@@ -70,18 +70,21 @@ _MOVED_ON = 1000
 def compute_changes(
     batch: DataFrame, table: DataFrame, keys: MergeKeys, run_started: int
 ) -> DataFrame:
-    """Return the steps that a batch makes; ``run_started`` is in microseconds since 1970."""
-    events = _events(batch, keys)
-    versions = _versions(events, table, keys)
-    met = _beside_equal(_beside_current(events, versions, keys), versions, keys)
-    unsent = _not_sent_again(met, keys, run_started)
-    return _steps(unsent, keys, _columns(batch, keys))
+    """Return the steps by which a batch changes the versions in an SCD2 table.
+
+    ``run_started`` is the start of the run in microseconds since 1970.
+    """
+    events = _add_states(batch, keys)
+    versions = _get_versions(events, table, keys)
+    met = _join_equal_versions(_join_current_state(events, versions, keys), versions, keys)
+    unsent = _drop_repeated_events(met, keys, run_started)
+    return _build_steps(unsent, keys, _columns(batch, keys))
 
 
 def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the rows that a batch inserts into an empty table."""
     nothing = F.lit(None)
-    events = _events(batch, keys)
+    events = _add_states(batch, keys)
     met = events.withColumns(
         {
             _BEFORE: nothing.cast(events.schema[_STATE].dataType),
@@ -89,7 +92,7 @@ def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
             _SINCE: nothing.cast("bigint"),
         }
     )
-    begun = _steps(met, keys, _columns(batch, keys)).where(F.col(ACTION) == BEGIN)
+    begun = _build_steps(met, keys, _columns(batch, keys)).where(F.col(ACTION) == BEGIN)
     return sort_rows(begun.drop(ACTION, _AT, _MARK), keys.sort_by)
 
 
@@ -97,27 +100,27 @@ def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
     return [name for name in batch.columns if name != keys.order]
 
 
-def _events(batch: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add the state that each record gives its key (null for a deletion) and its time."""
-    state = _state(keys.compared)
+def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
+    """Add to each record its time and the struct of its compared columns (null for a deletion)."""
+    state = _state_struct(keys.compared)
     if keys.deleted is not None:
         state = F.when(_col(keys.deleted).isNull(), state)
     return batch.withColumns({_STATE: state, _MICROS: F.unix_micros(_col(VALID_FROM))})
 
 
-def _state(compared: Sequence[str]) -> Column:
-    """Return all compared columns as one struct, which is never null."""
+def _state_struct(compared: Sequence[str]) -> Column:
+    """Return all compared columns as one struct column, which is never null."""
     named = (_col(name).alias(f"c{number}") for number, name in enumerate(compared))
     return F.struct(F.lit(0).alias("c"), *named)
 
 
-def _versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return the versions in the table that have a key of the batch."""
+def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataFrame:
+    """Return the versions in the table whose key occurs in the batch."""
     cursor = F.lit(None).cast("string") if keys.cursor is None else _col(keys.cursor)
     deleted = F.lit(None).cast("string") if keys.deleted is None else _col(keys.deleted)
     rows = table.select(
         *(_col(key).alias(name) for key, name in zip(keys.columns, _names(keys), strict=True)),
-        _state(keys.compared).alias(_STATE),
+        _state_struct(keys.compared).alias(_STATE),
         _col(IS_CURRENT).alias(_CURRENT),
         F.unix_micros(_col(VALID_FROM)).alias(_MICROS),
         F.unix_micros(_col(VALID_TO)).alias(_SINCE),
@@ -128,8 +131,8 @@ def _versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataFrame
     return rows.join(events.select(*map(_col, keys.columns)), _same_key(keys), "left_semi")
 
 
-def _beside_current(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add the key's current state in the table, and the time of its last change."""
+def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
+    """Add to each record its key's current state in the table and the time of the last change."""
     names = _names(keys)
     state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
     latest = versions.groupBy(*names).agg(
@@ -147,8 +150,8 @@ def _beside_current(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> 
     return events.join(latest, _same_key(keys), "left").drop(*names)
 
 
-def _beside_equal(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add to each event the times at which its key had the same values, and its deletion times."""
+def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
+    """Add to each record the times at which its key had the same values, or was deleted."""
     names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
     none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, _MARK))
     steps = versions.select(*names, state.alias(at), _MICROS, no_mark.alias(_MARK))
@@ -177,10 +180,10 @@ def _version(df: DataFrame) -> Column:
     return _col(TABLE_VERSION) if TABLE_VERSION in df.columns else F.lit(None).cast("bigint")
 
 
-def _steps(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
+def _build_steps(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
     """Return the steps of the events, which already have the current state of their key."""
-    numbered = _numbered(events, keys)
-    timed = _timed(numbered.where(F.col(_CHANGED) | F.col(_TOUCHES)), keys)
+    numbered = _number_changes(events, keys)
+    timed = _set_version_times(numbered.where(F.col(_CHANGED) | F.col(_TOUCHES)), keys)
     begins = F.col(_CHANGED) & F.col(_STATE).isNotNull()
     ends = F.col(_CHANGED) & (F.col(_NUMBER) == 1) & F.col(_BEFORE).isNotNull()
     actions = F.array_compact(
@@ -195,8 +198,8 @@ def _steps(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFr
     )
 
 
-def _not_sent_again(events: DataFrame, keys: MergeKeys, run_started: int) -> DataFrame:
-    """Return the events without those whose record was sent in an earlier run or batch."""
+def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) -> DataFrame:
+    """Return the records without those that an earlier run or batch already loaded."""
     micros, since, order = F.col(_MICROS), F.col(_SINCE), _col(keys.order)
     stands = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
     timeless = micros.eqNullSafe(F.unix_micros(F.lit(keys.received).cast("timestamp")))
@@ -214,7 +217,7 @@ def _not_sent_again(events: DataFrame, keys: MergeKeys, run_started: int) -> Dat
 
 
 def _is_known(keys: MergeKeys) -> Column:
-    """Return True if a record equals a version, or a deletion, that its key has in the table."""
+    """Return a boolean column: the record equals a version or deletion of its key in the table."""
     known = F.col(_TIMES).isNotNull()
     if keys.deleted is None or keys.hard_delete:
         return known
@@ -223,7 +226,7 @@ def _is_known(keys: MergeKeys) -> Column:
 
 
 def _is_older(keys: MergeKeys) -> Column:
-    """Return True if a record is a version of its key before the last one."""
+    """Return a boolean column: the record equals a version before its key's last version."""
     micros, since, times = F.col(_MICROS), F.col(_SINCE), F.col(_TIMES)
     begun = F.exists(times, lambda at: at.between(micros, micros + _MOVED_ON))
     older = begun & (micros < since - _MOVED_ON)
@@ -236,8 +239,8 @@ def _is_older(keys: MergeKeys) -> Column:
     return F.coalesce(older, F.lit(False))  # noqa: FBT003
 
 
-def _numbered(events: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Mark the events that change their key's state, and number them."""
+def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
+    """Mark the records that change their key's state, and number them in order."""
     by_key = _by_key(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(
         F.lag(_STATE).over(by_key)
@@ -262,8 +265,8 @@ def _numbered(events: DataFrame, keys: MergeKeys) -> DataFrame:
     return told.withColumn(_TOUCHES, F.lit(False))  # noqa: FBT003
 
 
-def _timed(changed: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Set the start of each change, later than the one before, and the end of each version."""
+def _set_version_times(changed: DataFrame, keys: MergeKeys) -> DataFrame:
+    """Set the start and end time of each version; starts strictly increase within a key."""
     by_key = _by_key(keys)
     so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     earliest = F.max(F.col(_MICROS) - F.col(_NUMBER)).over(so_far)

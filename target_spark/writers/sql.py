@@ -45,7 +45,10 @@ def format_properties(properties: Mapping[str, str]) -> str:
 def build_alter_statements(
     changes: Sequence[SchemaChange], *, to_widen: str | None = None
 ) -> Iterator[str]:
-    """Yield one ALTER TABLE clause per change; ``to_widen`` comes before the first wider type."""
+    """Yield one ALTER TABLE clause per change; ``to_widen`` precedes the first widened type.
+
+    ``to_widen`` is a clause that enables type widening in the table.
+    """
     added = [change for change in changes if change.kind == "add"]
     widened = [change for change in changes if change.kind == "widen"]
     if added:
@@ -80,7 +83,7 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def version_delete_condition(retirement: VersionDelete) -> str:
-    """Return the condition for rows of other table versions that are not deleted yet."""
+    """Return the SQL condition for rows of other table versions that are not yet marked deleted."""
     others = f"NOT ({quote(retirement.column)} <=> {retirement.version}L)"
     if retirement.history:
         return f"{quote(IS_CURRENT)} AND {others}"
@@ -92,7 +95,7 @@ def version_delete_condition(retirement: VersionDelete) -> str:
 
 
 def build_end_values(retirement: VersionDelete) -> dict[str, str]:
-    """Return the SQL values that mark a row as deleted, by column; empty if the row is removed."""
+    """Return the SQL values, by column, that mark a row as deleted; empty if rows are removed."""
     at = format_instant(retirement.at)
     put = {}
     if retirement.history:

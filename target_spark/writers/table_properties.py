@@ -21,8 +21,8 @@ from target_spark.writers.sql import format_properties
 __all__ = [
     "build_annotations",
     "build_properties",
+    "get_table_properties",
     "nullable_columns",
-    "properties_in",
     "read_sources",
 ]
 
@@ -35,14 +35,17 @@ def build_properties(layout: TableSchema) -> dict[str, str]:
     return {_KEEPS: "true", **_properties(layout.sources)}
 
 
-def properties_in(spark: SparkSession, ref: str) -> dict[str, str]:
+def get_table_properties(spark: SparkSession, ref: str) -> dict[str, str]:
     """Return the properties of a table, as SHOW TBLPROPERTIES lists them."""
     rows = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
     return {row.key: row.value for row in rows}
 
 
 def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the `TableSchema.sources` in a table; None if target-spark did not make it."""
+    """Return the stream property of each column from a table's properties.
+
+    Return None if target-spark did not create the table.
+    """
     found = {key: value for key, value in properties.items() if key.startswith(_SOURCE)}
     if not found.pop(_KEEPS, None):
         return None

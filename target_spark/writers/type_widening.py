@@ -30,13 +30,13 @@ def delta_widens(old: str, new: str) -> bool:
     old, new = old.lower(), new.lower()
     if (old, new) in _OTHERS or (new == "string" and _LIMITED.fullmatch(old)):
         return True
-    digits = _digits(new)
+    digits = _get_decimal_digits(new)
     if digits is None:
         order = list(_WHOLE)
         return old in _WHOLE and new in _WHOLE and order.index(old) < order.index(new)
     if old in _WHOLE:
         return digits[0] >= _WHOLE[old]
-    before = _digits(old)
+    before = _get_decimal_digits(old)
     return before is not None and before != digits and _holds(digits, before)
 
 
@@ -51,8 +51,8 @@ def iceberg_widens(old: str, new: str) -> bool:
     return before[2] == digits[2] and int(before[1]) < int(digits[1])
 
 
-def _digits(type_: str) -> tuple[int, int] | None:
-    """Return the numbers of digits before and after the point; None for another type."""
+def _get_decimal_digits(type_: str) -> tuple[int, int] | None:
+    """Return a numeric DDL type's digits before and after the decimal point, or None."""
     found = _DECIMAL.fullmatch(type_)
     return (int(found[1]) - int(found[2]), int(found[2])) if found else None
 

@@ -76,7 +76,7 @@ def print_rows() -> None:
         spark, writer, found = session.spark(), get_writer(told["format"]), {}
         for name in sys.argv[2:]:
             table = Table(f"{told['path']}/{name}", name)
-            known = writer.table_types(spark, table) is not None
+            known = writer.get_column_types(spark, table) is not None
             rows = writer.rows(spark, table).collect() if known else []
             found[name] = [row.asDict(recursive=True) for row in rows]
         print(json.dumps(found, default=str))

@@ -81,7 +81,7 @@ def print_iceberg() -> None:
         spark, writer, found = session.spark(), get_writer("iceberg"), {}
         for name in names:
             table = Table(f"{folder}/{name}", name)
-            known = writer.table_types(spark, table) is not None
+            known = writer.get_column_types(spark, table) is not None
             rows = writer.rows(spark, table).collect() if known else []
             found[name] = [row.asDict(recursive=True) for row in rows]
         print(json.dumps(found, default=str))

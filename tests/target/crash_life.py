@@ -24,7 +24,7 @@ from target_spark.columns import IS_CURRENT, VALID_FROM, VALID_TO
 from target_spark.config import settings
 from target_spark.config.options import RunInfo as LoadRun
 from target_spark.loader.batch_writer import BatchWriter
-from target_spark.loader.ledger import latest_marker
+from target_spark.loader.ledger import find_latest_metadata
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.spark.session import Session
@@ -183,8 +183,8 @@ class Life:
         return self.emitted() if self.resumes == "emitted" else self._in_tables()
 
     def _in_tables(self) -> int:
-        markers = [self._writer().last_marker(self.spark, table) for table in self._tables()]
-        found = latest_marker(markers)
+        markers = [self._writer().get_last_metadata(self.spark, table) for table in self._tables()]
+        found = find_latest_metadata(markers)
         state = json.loads(found.state) if found is not None and found.state else {"n": 0}
         return int(state["n"])
 
@@ -437,7 +437,7 @@ class Life:
     def _rows(self, stream: str) -> list[tuple[int, int]]:
         """Return the rows of a table, of a history the current ones."""
         table = Table(str(self.tables / stream), stream)
-        if self._writer().table_types(self.spark, table) is None:
+        if self._writer().get_column_types(self.spark, table) is None:
             return []
         rows = self._writer().rows(self.spark, table)
         if self.mode != "scd2":

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tap_core.events import StreamId
 from target_spark.airbyte.state_format import PerStreamStateFormat
-from target_spark.loader.ledger import CommitMetadata, latest_marker
+from target_spark.loader.ledger import CommitMetadata, find_latest_metadata
 from target_spark.loader.state_tracking import CoveredState, merge_states
 from tests.target.test_ledger import OpenLedger
 
@@ -81,7 +81,7 @@ def test_of_each_stream_the_newest_covered_state_leaves_and_none_that_is_not(
             ledger.opened(which, at)
         elif what == "state":
             model.states.append((at, which))
-            ledger.state_arrived(CoveredState(at, b"%d" % at, which))
+            ledger.add_state(CoveredState(at, b"%d" % at, which))
         elif what == "commit" and which:
             commit(ledger, model, which, at)
         else:
@@ -125,10 +125,10 @@ def test_between_two_batches_one_state_of_each_stream_is_kept() -> None:
     ledger = OpenLedger()
     ledger.opened("slow", 0)
     for ordinal in range(1, 10_000):
-        ledger.state_arrived(CoveredState(ordinal, b"x", ordinal % 50))
+        ledger.add_state(CoveredState(ordinal, b"x", ordinal % 50))
     assert ledger.held() == 50
     ledger.opened("fast", 10_000)
-    ledger.state_arrived(CoveredState(10_001, b"y", 1))
+    ledger.add_state(CoveredState(10_001, b"y", 1))
     assert ledger.held() == 51
     ledger.cut("fast")
     ledger.committed("fast", 10_000)
@@ -255,7 +255,7 @@ def test_recovery_takes_the_newest_state_of_each_stream_from_all_tables() -> Non
     """A run that loads one of two streams leaves the other's state in the other table."""
     old = CommitMetadata("j", "r1", 1, 1, 5, as_list([state("a", 1), state("b", 1)]))
     new = CommitMetadata("j", "r2", 2, 1, 3, as_list([state("a", 2)]))
-    found = latest_marker([new, None, old])
+    found = find_latest_metadata([new, None, old])
     assert found is not None
     assert (found.run, found.ordinal) == ("r2", 3)
     assert json.loads(found.state or "") == [state("b", 1), state("a", 2)]

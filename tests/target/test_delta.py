@@ -30,7 +30,7 @@ from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table, TableLayout
 from target_spark.writers import MergeKeys, get_writer
 from target_spark.writers.base import to_ddl
-from target_spark.writers.delta.log_reader import commits, latest_marker
+from target_spark.writers.delta.log_reader import commits, find_latest_metadata
 from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.type_widening import delta_widens
 
@@ -96,7 +96,7 @@ def test_a_batch_and_its_marker_are_one_commit(spark, table):
     assert [a["txn"]["version"] for a in actions if "txn" in a] == [1]
     assert [a["txn"]["appId"] for a in actions if "txn" in a] == ["target-spark:job:people:r1"]
     assert sum("add" in a for a in actions) == 1
-    assert writer.last_marker(spark, table) == marker(1, '{"x": 1}')
+    assert writer.get_last_metadata(spark, table) == marker(1, '{"x": 1}')
 
 
 def test_a_merge_carries_marker_and_transaction_in_its_own_commit(spark, table):
@@ -189,7 +189,7 @@ def test_a_marker_without_a_state_repeats_the_state_before_it(spark, table):
     DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
     DeltaWriter().append(spark, table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
 
-    found = latest_marker(spark, table)
+    found = find_latest_metadata(spark, table)
     assert found == replace(marker(3, '{"s": 1}'), run="r2", batch=1)
 
 
@@ -197,7 +197,7 @@ def test_a_state_can_be_committed_without_rows(spark, table):
     writer = DeltaWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.commit_empty(spark, table, marker(2, '{"last": true}'))
-    assert writer.last_marker(spark, table) == marker(2, '{"last": true}')
+    assert writer.get_last_metadata(spark, table) == marker(2, '{"last": true}')
     assert content(spark, table) == [(1, "a", 1)]
     DeltaWriter().commit_empty(spark, table, marker(2, '{"last": true}'))  # its answer was lost
 
@@ -225,9 +225,9 @@ def test_the_marker_is_found_below_commits_of_others(spark, table):
     spark.sql(f"DELETE FROM delta.`{address}` WHERE id = 9").collect()  # noqa: S608
 
     writer = DeltaWriter()
-    assert writer.last_marker(spark, table) == marker(1, "{}")
+    assert writer.get_last_metadata(spark, table) == marker(1, "{}")
     writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
-    assert latest_marker(spark, table) == replace(marker(1, "{}"), batch=2)
+    assert find_latest_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
 def test_a_log_whose_old_commits_are_gone_gives_the_marker_that_is_left(spark, table):
@@ -242,13 +242,13 @@ def test_a_log_whose_old_commits_are_gone_gives_the_marker_that_is_left(spark, t
         if file.stem.isdigit() and int(file.stem) < checkpoint:
             file.unlink()
 
-    assert latest_marker(spark, table) == marker(3, "[3]")
+    assert find_latest_metadata(spark, table) == marker(3, "[3]")
     fresh = DeltaWriter()
     fresh.append(spark, table, rows(spark, (4, "a", 1)), marker(4))
     assert len(content(spark, table)) == 4
     for file in folder.glob("*.json"):
         file.unlink()
-    assert latest_marker(spark, table) is None
+    assert find_latest_metadata(spark, table) is None
 
 
 def test_the_log_is_read_as_the_protocol_writes_it(tmp_path):
@@ -268,12 +268,12 @@ def test_the_log_is_read_as_the_protocol_writes_it(tmp_path):
 
     found = list(commits(None, Table(str(tmp_path), "t")))
     assert [commit[:2] for commit in found] == [(3, None), (2, None), (1, None), (0, marker(1))]
-    assert latest_marker(None, Table(str(tmp_path), "t")) == marker(1)
+    assert find_latest_metadata(None, Table(str(tmp_path), "t")) == marker(1)
 
 
 def test_a_place_that_spark_cannot_reach_is_an_error_and_not_an_empty_table(spark):
     table = Table("nosuch://host/t", "t")
-    for ask in (DeltaWriter().last_marker, DeltaWriter().table_types):
+    for ask in (DeltaWriter().get_last_metadata, DeltaWriter().get_column_types):
         with pytest.raises(Exception, match="nosuch"):
             ask(spark, table)
 
@@ -294,7 +294,7 @@ def test_history_is_read_the_same_way_from_places_that_are_no_folders(spark, tab
     monkeypatch.setattr("target_spark.writers.delta.log_reader._FIRST_LOOKS", (2, 3))
     assert list(commits(spark, table)) == by_files
     assert len(by_files) == 5
-    assert latest_marker(spark, table.beside("_none")) is None
+    assert find_latest_metadata(spark, table.beside("_none")) is None
 
 
 @pytest.mark.parametrize("far", [False, True])
@@ -303,16 +303,16 @@ def test_no_table_has_no_marker_and_no_types(spark, tmp_path, monkeypatch, far):
         for module in ("delta.writer", "delta.log_reader"):
             monkeypatch.setattr(f"target_spark.writers.{module}.to_local_folder", lambda _: None)
     table = Table(str(tmp_path / "none"), "none")
-    assert DeltaWriter().last_marker(spark, table) is None
-    assert DeltaWriter().table_types(spark, table) is None
+    assert DeltaWriter().get_last_metadata(spark, table) is None
+    assert DeltaWriter().get_column_types(spark, table) is None
     Path(table.path, "_delta_log").mkdir(parents=True)
-    assert DeltaWriter().table_types(spark, table) is None
+    assert DeltaWriter().get_column_types(spark, table) is None
 
 
 def test_files_of_others_are_not_taken_for_an_empty_table(spark, tmp_path):
     (tmp_path / "data.csv").write_text("a,b", encoding="utf-8")
     with pytest.raises(TableError, match=r"data\.csv"):
-        DeltaWriter().table_types(spark, Table(str(tmp_path), "x"))
+        DeltaWriter().get_column_types(spark, Table(str(tmp_path), "x"))
 
 
 # ---------------------------------------------------------------------------- upserting
@@ -355,7 +355,7 @@ def test_odd_names_are_columns_fields_and_keys(spark, tmp_path):
     writer.upsert(spark, table, data, keys, marker(2))
     writer.alter(spark, table, [SchemaChange("add", ("o.o", "n.w"), "bigint")])
     assert content(spark, table) == [(1, 1, 1, 1, 1, (1, None))]
-    assert writer.table_types(spark, table) == {
+    assert writer.get_column_types(spark, table) == {
         **dict.fromkeys(odd, "bigint"),
         "o.o": "struct<`x.y`: bigint, `n.w`: bigint>",
     }
@@ -456,7 +456,7 @@ def test_columns_fields_and_types_grow_and_each_commit_repeats_the_marker(spark,
     DeltaWriter().alter(spark, table, steps[:2])
     DeltaWriter().alter(spark, table, steps[2:])
 
-    assert writer.table_types(spark, table) == {
+    assert writer.get_column_types(spark, table) == {
         "id": "bigint",
         "d": "decimal(38,6)",
         "o": "struct<`x`: decimal(20,2), `y`: array<struct<`k`: bigint, `m`: bigint>>>",
@@ -527,7 +527,7 @@ def test_comments_and_retention_are_in_the_table(spark, tmp_path):
     DeltaWriter().create(
         spark, table, LAYOUT, TableLayout()
     )  # a table that is there stays as it is
-    assert DeltaWriter().table_types(spark, table) == {"a": "string"}
+    assert DeltaWriter().get_column_types(spark, table) == {"a": "string"}
 
 
 # ------------------------------------------------------------------------------- threads

@@ -81,7 +81,7 @@ def test_a_batch_is_a_commit_with_its_marker_and_transaction(
     assert engines(folder) == ["delta-rs", "delta-rs"]
     kinds = [next(iter(action)) for action in logged(folder, 1)]
     assert sorted(kinds) == ["add", "commitInfo", "txn"]
-    assert writer.last_marker(spark, table) == marker(1, '{"x": 1}')
+    assert writer.get_last_metadata(spark, table) == marker(1, '{"x": 1}')
     assert named_files(folder) == [path.name for path in folder.glob("*.parquet")]
     assert [path.name for path in folder.glob(".*")] == []
     assert content(spark, table) == [(1, "a", 1)]
@@ -100,11 +100,11 @@ def test_later_batches_and_runs_are_committed_the_same_way(
         else:
             writer.commit_empty(spark, table, marker(number, f'{{"x": {number}}}'))
     again = DeltaWriter()
-    assert again.table_types(spark, table) == {"id": "bigint", "name": "string", "n": "bigint"}
+    assert again.get_column_types(spark, table) == {"id": "bigint", "name": "string", "n": "bigint"}
     again.append(spark, table, rows(spark, (21, "b", 1)), marker(1, run="r2", started=2))
     assert set(engines(folder)) == {"delta-rs"}
     assert [row[0] for row in content(spark, table)] == [n for n in (*range(1, 14), 21) if n % 5]
-    last = writer.last_marker(spark, table)
+    last = writer.get_last_metadata(spark, table)
     assert last is not None
     assert (last.batch, last.state) == (1, '{"x": 10}')
 
@@ -330,7 +330,7 @@ def test_appends_go_on_after_commits_of_sparks(
         writer.care(spark, table, MaintenanceOptions(compact=True))
     writer.append(spark, table, rows(spark, (4, "a", 1)), marker(4))
     assert engines(Path(table.path))[-1] == "delta-rs"
-    assert writer.last_marker(spark, table) == marker(4)
+    assert writer.get_last_metadata(spark, table) == marker(4)
     found = {row.id for row in writer.rows(spark, table).collect()}
     assert found == ({4, 9} if step == "replace" else {1, 2, 4})
 
@@ -356,7 +356,7 @@ def test_a_state_without_rows_is_a_commit_of_its_own(spark: SparkSession, table:
     assert [next(iter(action)) for action in logged(Path(table.path), 2)] == ["commitInfo", "txn"]
     DeltaWriter().commit_empty(spark, table, marker(2, '{"x": 2}'))  # its answer was lost
     assert len(list(commits(spark, table))) == 3
-    assert writer.last_marker(spark, table) == marker(2, '{"x": 2}')
+    assert writer.get_last_metadata(spark, table) == marker(2, '{"x": 2}')
 
 
 def test_a_table_that_another_run_has_just_made_is_appended_to(

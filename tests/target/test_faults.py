@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from target_spark.errors import StorageError
-from target_spark.loader.ledger import latest_marker
+from target_spark.loader.ledger import find_latest_metadata
 from target_spark.storage import retry
 from target_spark.storage.retry import FailureKind
 from target_spark.tables.model import Table
@@ -237,7 +237,7 @@ def test_a_run_whose_clock_was_set_back_is_still_the_newest(delta: Warehouse) ->
     delta.load(*both, **how)
     delta.runs = 3
     assert delta.load(schema("a", ID), record("a", id=2), state(2), **how) == [2]
-    found = latest_marker([delta.marker("a"), delta.marker("b")])
+    found = find_latest_metadata([delta.marker("a"), delta.marker("b")])
     assert found is not None
     assert (found.state, found.run) == ('{"at": 2}', "run4")
     sequences = [row[0] for row in delta.read("a").orderBy("id").select("_sdc_sequence").collect()]

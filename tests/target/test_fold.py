@@ -283,7 +283,7 @@ def removal_due(sequence: list[Event], place: int) -> set[int]:
             versions.rows(event.version)
         elif isinstance(event, ActivateVersion) and event.stream == VERSIONED:
             versions.activate(event.version)
-    return set() if versions.doubtful else set(told[-1:])
+    return set() if versions.may_delete_current_rows else set(told[-1:])
 
 
 def gone_over(sequence: list[Event], place: int) -> set[int]:

@@ -32,7 +32,7 @@ from target_spark.writers.iceberg.catalog import resolve_table
 from target_spark.writers.iceberg.snapshots import (
     PROPERTY,
     IcebergSnapshot,
-    latest_marker,
+    find_latest_metadata,
     parse_summary,
     snapshot_properties,
 )
@@ -66,7 +66,7 @@ def test_a_batch_and_its_marker_are_one_snapshot(spark, table):
     (snapshot,) = line(spark, table)
     assert snapshot.marker == marker(1, '{"x": 1}')
     assert snapshot.summary["added-records"] == "1"
-    assert writer.last_marker(spark, table) == marker(1, '{"x": 1}')
+    assert writer.get_last_metadata(spark, table) == marker(1, '{"x": 1}')
     assert (effect.inserted, effect.updated, effect.deleted, effect.files) == (1, 0, 0, 1)
     assert effect.nbytes > 0
 
@@ -171,7 +171,7 @@ def test_a_marker_without_a_state_repeats_the_state_before_it(spark, table):
     IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
     second = marker(1, run="r2", started=2)
     IcebergWriter().append(spark, table, rows(spark, (2, "b", 2)), second)
-    assert latest_marker(spark, table) == replace(marker(3, '{"s": 1}'), run="r2", batch=1)
+    assert find_latest_metadata(spark, table) == replace(marker(3, '{"s": 1}'), run="r2", batch=1)
 
 
 def test_replace_is_one_snapshot_with_its_marker(spark, table):
@@ -179,7 +179,7 @@ def test_replace_is_one_snapshot_with_its_marker(spark, table):
     writer.append(spark, table, rows(spark, (1, "a", 1), (3, "c", 3)), marker(1))
     effect = writer.replace(spark, table, rows(spark, (2, "b", 2)), marker(2, "{}"))
     assert len(line(spark, table)) == 2
-    assert latest_marker(spark, table) == marker(2, "{}")
+    assert find_latest_metadata(spark, table) == marker(2, "{}")
     assert content(spark, table) == [(2, "b", 2)]
     assert (effect.inserted, effect.updated, effect.deleted) == (1, 0, 2)
 
@@ -191,7 +191,7 @@ def test_a_reader_of_the_old_table_keeps_it_until_the_new_one_is_whole(spark, ta
     with pytest.raises(Exception, match="boom"):
         writer.replace(spark, table, broken, marker(2))
     assert content(spark, table) == [(1, "a", 1)]
-    assert latest_marker(spark, table) == marker(1)
+    assert find_latest_metadata(spark, table) == marker(1)
 
 
 def test_settings_of_a_merge_do_not_stay_in_the_session(spark, table):
@@ -220,9 +220,9 @@ def test_the_marker_is_found_below_snapshots_of_others(spark, table):
     spark.sql(f"DELETE FROM {ref} WHERE id = 9")  # noqa: S608
 
     writer = IcebergWriter()
-    assert writer.last_marker(spark, table) == marker(1, "{}")
+    assert writer.get_last_metadata(spark, table) == marker(1, "{}")
     writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
-    assert latest_marker(spark, table) == replace(marker(1, "{}"), batch=2)
+    assert find_latest_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
 def test_what_was_rolled_back_says_nothing_any_more(spark, table):
@@ -233,7 +233,7 @@ def test_what_was_rolled_back_says_nothing_any_more(spark, table):
     place = resolve_table(spark, table)
     words = f"{place.procedures}.rollback_to_snapshot('{place.ref}', {first.id})"
     spark.sql(f"CALL {words}")
-    assert latest_marker(spark, table) == marker(1, "[1]")
+    assert find_latest_metadata(spark, table) == marker(1, "[1]")
     assert content(spark, table) == [(1, "a", 1)]
     # The same run would write beside rows that it counts as committed, and are gone.
     with pytest.raises(TableError, match="removed while it was loaded"):
@@ -254,7 +254,7 @@ def test_snapshots_are_the_same_from_files_and_from_a_catalog(spark, table, tmp_
         assert {"operation": "append", **by_query.summary} == by_file.summary
     assert [found.marker for found in by_files] == [marker(n, f"[{n}]") for n in (3, 2, 1)]
     assert line(spark, table.beside("_none")) == []
-    assert IcebergWriter().table_types(spark, table.beside("_none")) is None
+    assert IcebergWriter().get_column_types(spark, table.beside("_none")) is None
 
 
 def test_metadata_files_are_read_as_the_specification_writes_them(tmp_path):
@@ -276,7 +276,7 @@ def test_metadata_files_are_read_as_the_specification_writes_them(tmp_path):
     (folder / "v10.gz.metadata.json").write_bytes(packed)
     (folder / "v9.metadata.json").write_text("{}")
     assert [found.id for found in line(None, table)] == [8, 6, 5]
-    assert latest_marker(None, table) == marker(1)
+    assert find_latest_metadata(None, table) == marker(1)
 
 
 def test_a_long_state_is_packed_and_what_is_no_marker_is_none():
@@ -405,7 +405,7 @@ def test_rows_of_other_versions_end_in_one_snapshot_with_its_marker(spark, tmp_p
     at = datetime(2024, 5, 1, tzinfo=timezone.utc)
     ending = VersionDelete(5, "_sdc_deleted_at" if soft else None, at)
     effect = writer.retire(spark, table, ending, marker(2, "[2]"))
-    assert latest_marker(spark, table) == marker(2, "[2]")
+    assert find_latest_metadata(spark, table) == marker(2, "[2]")
     assert len(line(spark, table)) == 2
     living = writer.rows(spark, table).where("_sdc_deleted_at IS NULL")
     assert [row.id for row in living.collect()] == [1]
@@ -415,7 +415,7 @@ def test_rows_of_other_versions_end_in_one_snapshot_with_its_marker(spark, tmp_p
     effect = writer.retire(spark, table, ending, marker(3, "[3]"))
     assert (effect.updated, effect.deleted) == (0, 0)
     writer.retire(spark, table, replace(ending, version=6), marker(4, "[4]"))
-    assert latest_marker(spark, table) == marker(4, "[4]")
+    assert find_latest_metadata(spark, table) == marker(4, "[4]")
 
 
 # ------------------------------------------------------------------------- other writers
@@ -457,7 +457,7 @@ def test_appends_of_another_writer_at_the_same_time_are_both_kept(spark_session,
 
     assert run_beside(ours, theirs) == []
     assert len(content(spark, table)) == 8
-    assert latest_marker(spark, table) == marker(4)
+    assert find_latest_metadata(spark, table) == marker(4)
 
 
 def test_a_merge_that_meets_another_writers_rows_is_a_conflict_and_then_goes_in(
@@ -497,7 +497,7 @@ def test_a_merge_that_meets_another_writers_rows_is_a_conflict_and_then_goes_in(
     assert run_beside(merge, change) == []
     assert [classify_failure(error) for error in failures] == [FailureKind.CONFLICT]
     assert content(spark, table) == [(1, "b", 2)]
-    assert latest_marker(spark, table) == marker(2)
+    assert find_latest_metadata(spark, table) == marker(2)
 
 
 def test_merges_of_many_threads_carry_only_their_own_markers(

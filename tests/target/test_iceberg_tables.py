@@ -37,7 +37,7 @@ from target_spark.tables.model import MaintenanceOptions, PartitionField, Table,
 from target_spark.writers import MergeKeys
 from target_spark.writers.iceberg.catalog import DEFAULT_CATALOG, resolve_table
 from target_spark.writers.iceberg.maintenance import expire_snapshots
-from target_spark.writers.iceberg.snapshots import latest_marker
+from target_spark.writers.iceberg.snapshots import find_latest_metadata
 from target_spark.writers.iceberg.writer import IcebergWriter
 from target_spark.writers.type_widening import iceberg_widens
 
@@ -87,7 +87,7 @@ def test_a_table_lies_in_the_folder_of_its_name_and_others_read_it_by_that(spark
 def test_names_that_mean_something_to_iceberg_are_names_of_tables(spark, tmp_path, name):
     table = Table(str(tmp_path / name), name)
     writer = IcebergWriter()
-    assert writer.table_types(spark, table) is None
+    assert writer.get_column_types(spark, table) is None
     writer.create(spark, table, LAYOUT, TableLayout())
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
@@ -133,13 +133,13 @@ def test_a_path_right_below_the_root_works(spark):
 
 def test_a_catalog_of_the_users_gets_its_database_and_its_tables(spark, named):
     writer = IcebergWriter()
-    assert writer.table_types(spark, named) is None
-    assert writer.last_marker(spark, named) is None
+    assert writer.get_column_types(spark, named) is None
+    assert writer.get_last_metadata(spark, named) is None
     writer.create(spark, named, LAYOUT, TableLayout())
     writer.append(spark, named, rows(spark, (1, "a", 1)), marker(1))
     writer.upsert(spark, named, batch(spark, (1, "b", 2), (2, "c", 2)), KEYS, marker(2, "[2]"))
     assert spark.table("mine.crm.people").count() == 2
-    assert IcebergWriter().last_marker(spark, named) == marker(2, "[2]")
+    assert IcebergWriter().get_last_metadata(spark, named) == marker(2, "[2]")
     IcebergWriter().append(spark, named, rows(spark, (1, "b", 2)), marker(2, "[2]"))
     assert len(line(spark, named)) == 2
     writer.care(spark, named, MaintenanceOptions(compact=True, retain_days=7))
@@ -150,7 +150,7 @@ def test_a_catalog_of_the_users_gets_its_database_and_its_tables(spark, named):
         "people__quarantine",
     }
     writer.drop(spark, named)
-    assert writer.table_types(spark, named) is None
+    assert writer.get_column_types(spark, named) is None
     writer.create(spark, named, LAYOUT, TableLayout())
     writer.append(spark, named, rows(spark, (1, "a", 1)), marker(1))
     assert content(spark, named) == [(1, "a", 1)]
@@ -158,7 +158,7 @@ def test_a_catalog_of_the_users_gets_its_database_and_its_tables(spark, named):
 
 def test_a_catalog_that_nothing_says_anything_of_is_named_with_the_way_out(spark):
     with pytest.raises(UnsupportedError, match=r"'nowhere' of.*catalog\.nowhere = org"):
-        IcebergWriter().table_types(spark, Table("", "people", ("nowhere", "crm", "people")))
+        IcebergWriter().get_column_types(spark, Table("", "people", ("nowhere", "crm", "people")))
 
 
 def test_properties_of_tables_are_the_users(spark, tmp_path):
@@ -170,7 +170,7 @@ def test_properties_of_tables_are_the_users(spark, tmp_path):
     writer.create(spark, table, LAYOUT, TableLayout())
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, "[1]"))
     assert list((tmp_path / "own" / "people" / "metadata").glob("v2.gz.metadata.json"))
-    assert latest_marker(spark, table) == marker(1, "[1]")
+    assert find_latest_metadata(spark, table) == marker(1, "[1]")
     found = spark.sql(f"SHOW TBLPROPERTIES {resolve_table(spark, table).ref}").collect()
     assert ("format-version", "3") in {tuple(row) for row in found}
 
@@ -178,7 +178,7 @@ def test_properties_of_tables_are_the_users(spark, tmp_path):
 def test_files_of_others_are_not_taken_for_an_empty_table(spark, tmp_path):
     (tmp_path / "data.csv").write_text("a,b", encoding="utf-8")
     with pytest.raises(TableError, match=r"data\.csv.*no Iceberg table"):
-        IcebergWriter().table_types(spark, Table(str(tmp_path), "x"))
+        IcebergWriter().get_column_types(spark, Table(str(tmp_path), "x"))
 
 
 def test_a_table_of_another_catalog_is_not_written_behind_its_back(spark, tmp_path):
@@ -187,15 +187,15 @@ def test_a_table_of_another_catalog_is_not_written_behind_its_back(spark, tmp_pa
     table = Table(str(tmp_path / "x"), "x")
     # What a run leaves that dies while it makes the table.
     (metadata / "12345678-aaaa.metadata.json").write_text("{}")
-    assert IcebergWriter().table_types(spark, table) is None
+    assert IcebergWriter().get_column_types(spark, table) is None
     (metadata / "00003-aaaa.metadata.json").write_text("{}")
     with pytest.raises(TableError, match="table of a catalog, and only the catalog may change it"):
-        IcebergWriter().table_types(spark, table)
+        IcebergWriter().get_column_types(spark, table)
 
 
 def test_a_place_that_spark_cannot_reach_is_an_error_and_not_an_empty_table(spark):
     table = Table("nosuch://host/a/t", "t")
-    for ask in (IcebergWriter().last_marker, IcebergWriter().table_types):
+    for ask in (IcebergWriter().get_last_metadata, IcebergWriter().get_column_types):
         with pytest.raises(Exception, match="nosuch"):
             ask(spark, table)
 
@@ -247,14 +247,14 @@ def test_columns_fields_and_types_grow_and_the_marker_stays(spark, tmp_path):
             SchemaChange("add", ("new.one",), "array<bigint>"),
         ],
     )
-    assert writer.table_types(spark, table) == {
+    assert writer.get_column_types(spark, table) == {
         "i": "bigint",
         "d": "decimal(20,2)",
         "o.o": "struct<`x`: bigint, `x.y`: string, `n.w`: timestamp>",
         "l": "array<struct<`a`: bigint, `b`: struct<`c`: string>>>",
         "new.one": "array<bigint>",
     }
-    assert latest_marker(spark, table) == marker(1, "[1]")
+    assert find_latest_metadata(spark, table) == marker(1, "[1]")
     (row,) = writer.rows(spark, table).collect()
     assert (row["i"], row["o.o"]["x"], row["l"][0]["a"], row["new.one"]) == (1, 1, 1, None)
 
@@ -332,7 +332,7 @@ def test_every_type_of_ours_is_written_and_comes_back_equal(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     writer = IcebergWriter()
     writer.create(spark, table, layout, TableLayout())
-    types = writer.table_types(spark, table)
+    types = writer.get_column_types(spark, table)
     assert {name: parse_ddl(ddl).ddl for name, ddl in types.items()} == layout.types
     assert diff_with_table(layout, types, iceberg_widens)[1] == ()
     values = ", ".join(
@@ -385,7 +385,7 @@ def test_comments_are_in_the_table(spark, tmp_path):
     IcebergWriter().create(
         spark, table, LAYOUT, TableLayout()
     )  # a table that is there stays as it is
-    assert IcebergWriter().table_types(spark, table) == {"a": "string"}
+    assert IcebergWriter().get_column_types(spark, table) == {"a": "string"}
 
 
 # ------------------------------------------------------------------------- layout and care
@@ -468,7 +468,7 @@ def test_care_makes_few_files_of_many_and_the_marker_stays_newest(spark, table):
     writer.care(spark, table, MaintenanceOptions(compact=True))
     assert len(line(spark, table)) == count
     writer.append(spark, table, rows(spark, (8, "a", 1)), marker(8))
-    assert latest_marker(spark, table) == replace(marker(7, "[7]"), batch=8)
+    assert find_latest_metadata(spark, table) == replace(marker(7, "[7]"), batch=8)
 
 
 def make_old(folder: Path) -> None:
@@ -513,7 +513,9 @@ def test_a_table_that_is_there_is_told_from_how_it_would_be_made_now(spark, tmp_
     table, parted = Table(str(tmp_path / "t"), "t"), TableLayout((PartitionField("at", "day"),))
     writer = IcebergWriter()
     writer.create(spark, table, DATED, parted)
-    assert writer.arranged_otherwise(spark, table, DATED, parted) is None
-    assert writer.arranged_otherwise(spark, table, DATED, TableLayout()) is None
-    found = writer.arranged_otherwise(spark, table, DATED, TableLayout((PartitionField("kind"),)))
+    assert writer.describe_layout_mismatch(spark, table, DATED, parted) is None
+    assert writer.describe_layout_mismatch(spark, table, DATED, TableLayout()) is None
+    found = writer.describe_layout_mismatch(
+        spark, table, DATED, TableLayout((PartitionField("kind"),))
+    )
     assert found == "partitioned by days(the.time)"

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from target_spark.errors import TableOwnerError
-from target_spark.loader.ledger import CommitMetadata, Ledger, latest_marker, txn_app_id
+from target_spark.loader.ledger import CommitMetadata, Ledger, find_latest_metadata, txn_app_id
 from target_spark.loader.report import Report
 from target_spark.loader.state_tracking import CoveredState
 from target_spark.tables.model import Table
-from target_spark.writers.base import next_marker
+from target_spark.writers.base import next_metadata
 
 
 @dataclass
@@ -134,7 +134,7 @@ def _apply(ledger: OpenLedger, model: Model, step: tuple) -> None:
             model.rows.update(dict.fromkeys(rows, stream))
             model.open.setdefault(stream, []).extend(rows)
         case ("state",):
-            ledger.state_arrived(CoveredState(now, str(now).encode()))
+            ledger.add_state(CoveredState(now, str(now).encode()))
             model.states.append(now)
         case ("cut", stream):
             ledger.cut(stream)
@@ -192,11 +192,11 @@ def test_states_between_two_batches_do_not_pile_up():
     ledger = OpenLedger()
     ledger.opened("slow", 0)
     for ordinal in range(1, 10_000):
-        ledger.state_arrived(CoveredState(ordinal, b"x"))
+        ledger.add_state(CoveredState(ordinal, b"x"))
     assert ledger.held() == 1
     ledger.opened("fast", 10_000)
     ledger.cut("fast")
-    ledger.state_arrived(CoveredState(10_001, b"y"))
+    ledger.add_state(CoveredState(10_001, b"y"))
     assert ledger.held() == 2
     ledger.committed("fast", 10_000)
     assert ledger.held() == 1  # nothing lies between the two any more
@@ -210,7 +210,7 @@ def test_states_between_two_batches_do_not_pile_up():
 
 def test_a_commit_may_carry_a_state_that_has_left_already():
     ledger = OpenLedger()
-    ledger.state_arrived(CoveredState(0, b"s"))
+    ledger.add_state(CoveredState(0, b"s"))
     assert ledger.releasable() == [CoveredState(0, b"s")]
     ledger.opened("a", 1)
     ledger.cut("a")
@@ -221,7 +221,7 @@ def test_a_batch_in_flight_elsewhere_holds_the_state_back_from_both():
     ledger = OpenLedger()
     ledger.opened("a", 0)
     ledger.opened("b", 1)
-    ledger.state_arrived(CoveredState(2, b"s"))
+    ledger.add_state(CoveredState(2, b"s"))
     ledger.cut("a")
     ledger.cut("b")
     assert ledger.states_for_commit("a", 0) == []
@@ -236,7 +236,7 @@ def test_an_open_batch_is_not_committed_by_a_commit_of_the_batch_before_it():
     ledger.cut("a")
     ledger.opened("a", 1)
     ledger.opened("a", 5)
-    ledger.state_arrived(CoveredState(6, b"s"))
+    ledger.add_state(CoveredState(6, b"s"))
     ledger.committed("a", 0)
     assert ledger.releasable() == []
     with pytest.raises(ValueError, match="no batch of stream a"):
@@ -252,7 +252,7 @@ def test_messages_out_of_order_are_refused():
     ledger = OpenLedger()
     ledger.opened("a", 5)
     with pytest.raises(ValueError, match="out of order"):
-        ledger.state_arrived(CoveredState(4, b"s"))
+        ledger.add_state(CoveredState(4, b"s"))
     with pytest.raises(ValueError, match="out of order"):
         ledger.opened("b", 4)
 
@@ -308,7 +308,7 @@ def test_metadata_of_others_is_no_marker(text):
 
 @given(st.lists(MARKERS | st.none()))
 def test_recovery_takes_the_last_position_that_has_a_state(markers):
-    found = latest_marker(markers)
+    found = find_latest_metadata(markers)
     there = [marker for marker in markers if marker is not None]
     if not there:
         assert found is None
@@ -347,7 +347,7 @@ def test_what_is_waived_is_not_waited_for_but_what_was_cut_is() -> None:
     ledger.opened("a", 0)
     ledger.cut("a")
     ledger.opened("a", 1)
-    ledger.state_arrived(CoveredState(2, b"2"))
+    ledger.add_state(CoveredState(2, b"2"))
     ledger.waived("a")
     ledger.waived("b")
     assert ledger.releasable() == []
@@ -360,8 +360,8 @@ def test_a_batch_does_not_follow_that_of_another_job_whose_state_it_would_repeat
     theirs = CommitMetadata("b", "r1", 1, 1, 5, '{"at": 1}')
     ours = CommitMetadata("a", "r2", 1, 1, 0)
     with pytest.raises(TableOwnerError, match=r"Table a .* is loaded by job 'b', and this run"):
-        next_marker(theirs, ours, table, acknowledged=False)
+        next_metadata(theirs, ours, table, acknowledged=False)
     renamed = replace(ours, former=("b",))
-    assert next_marker(theirs, renamed, table, acknowledged=False).state == '{"at": 1}'
+    assert next_metadata(theirs, renamed, table, acknowledged=False).state == '{"at": 1}'
     assert "former" not in renamed.to_json()
     assert CommitMetadata.from_json(renamed.to_json()) == ours

@@ -145,7 +145,7 @@ class Warehouse:
 
     def marker(self, table: str) -> CommitMetadata | None:
         place = Table(f"{self.folder}/{table}", table)
-        return get_writer(self.format).last_marker(self.spark, place)
+        return get_writer(self.format).get_last_metadata(self.spark, place)
 
     def counts(self, stream: str) -> dict[str, Any]:
         counts: dict[str, Any] = self.report.as_dict()["streams"][stream]

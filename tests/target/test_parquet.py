@@ -64,8 +64,8 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
 def test_an_empty_table_can_be_read(spark, table):
     assert ids(spark, table) == []
     types = {"id": "bigint", "a.b": "string", "o": "struct<`x_y`: bigint>"}
-    assert ParquetWriter().table_types(spark, table) == types
-    assert ParquetWriter().last_marker(spark, table) is None
+    assert ParquetWriter().get_column_types(spark, table) == types
+    assert ParquetWriter().get_last_metadata(spark, table) is None
 
 
 def test_parts_are_numbered_and_the_manifest_says_which_count(spark, table):
@@ -78,7 +78,7 @@ def test_parts_are_numbered_and_the_manifest_says_which_count(spark, table):
     assert "part-00000002-00000.parquet" in parts(table)
     assert manifest["marker"]["batch"] == 2
     assert manifest["marker"]["state"] == '{"é": 1}'  # the second had none of its own
-    assert writer.last_marker(spark, table) == replace(marker(1, '{"é": 1}'), batch=2)
+    assert writer.get_last_metadata(spark, table) == replace(marker(1, '{"é": 1}'), batch=2)
     assert ids(spark, table) == [0, 1]
     others = {file.name for file in Path(table.path).iterdir()} - parts(table)
     assert others == {"_manifest.json", "_target_spark"}
@@ -140,7 +140,7 @@ def test_a_commit_that_breaks_off_leaves_nothing_behind(spark, table, monkeypatc
         getattr(ParquetWriter(), way)(spark, table, rows(spark, 1, 3).repartition(2), marker(2))
     monkeypatch.undo()
 
-    before = ParquetWriter().last_marker(spark, table)
+    before = ParquetWriter().get_last_metadata(spark, table)
     assert before.batch == (2 if breaks_at == "after" else 1)
     assert len(list(Path(table.path).iterdir())) > 2  # looking alone removes nothing
     getattr(ParquetWriter(), way)(spark, table, rows(spark, 1, 3), marker(2))
@@ -189,7 +189,7 @@ def test_a_batch_whose_answer_was_lost_is_not_written_again_over_the_commit_of_a
 ) -> None:
     """The other run has put its marker in the place of ours meanwhile."""
     ours, others = ParquetWriter(), ParquetWriter()
-    ours.table_types(spark, table)
+    ours.get_column_types(spark, table)
     real = CommitManifest.write
 
     def write(self: CommitManifest, folder: Path) -> None:
@@ -222,11 +222,11 @@ def test_parts_of_a_dead_run_are_removed_and_files_of_others_stay(spark, table):
 def test_replace_puts_new_rows_in_the_place_of_the_old_and_keeps_the_columns(spark, table):
     writer = ParquetWriter()
     writer.append(spark, table, rows(spark, 0, 2), marker(1, "{}"))
-    types = writer.table_types(spark, table)
+    types = writer.get_column_types(spark, table)
     writer.replace(spark, table, rows(spark, 7).selectExpr("id", "1 AS new"), marker(2))
     assert ids(spark, table) == [7]
-    assert writer.table_types(spark, table) == {**types, "new": "int"}
-    assert writer.last_marker(spark, table).state == "{}"
+    assert writer.get_column_types(spark, table) == {**types, "new": "int"}
+    assert writer.get_last_metadata(spark, table).state == "{}"
 
 
 def test_new_columns_come_with_new_parts_and_types_stay(spark, table):
@@ -243,7 +243,7 @@ def test_new_columns_come_with_new_parts_and_types_stay(spark, table):
     writer.append(spark, table, data, marker(2))
     merged = spark.read.option("mergeSchema", "true").parquet(f"file://{table.path}")
     assert [row.new for row in merged.orderBy("id").collect()] == [None, "v"]
-    assert writer.table_types(spark, table)["o"] == "struct<`x_y`: bigint, `n`: int>"
+    assert writer.get_column_types(spark, table)["o"] == "struct<`x_y`: bigint, `n`: int>"
 
     assert not writer.can_widen("int", "bigint")
     with pytest.raises(UnsupportedError, match="cannot change the type of id"):
@@ -256,20 +256,20 @@ def test_upsert_is_refused_with_the_way_out(spark, table):
 
 
 def test_folders_of_others_are_not_taken(spark, tmp_path):
-    assert ParquetWriter().table_types(spark, Table(str(tmp_path / "none"), "x")) is None
-    assert ParquetWriter().table_types(spark, Table(str(tmp_path), "x")) is None
+    assert ParquetWriter().get_column_types(spark, Table(str(tmp_path / "none"), "x")) is None
+    assert ParquetWriter().get_column_types(spark, Table(str(tmp_path), "x")) is None
     (tmp_path / "_hidden").write_text("", encoding="utf-8")
-    assert ParquetWriter().table_types(spark, Table(str(tmp_path), "x")) is None
+    assert ParquetWriter().get_column_types(spark, Table(str(tmp_path), "x")) is None
     (tmp_path / "part-00000-6a3f.snappy.parquet").write_text("", encoding="utf-8")
     with pytest.raises(TableError, match="did not write"):
-        ParquetWriter().table_types(spark, Table(str(tmp_path), "x"))
+        ParquetWriter().get_column_types(spark, Table(str(tmp_path), "x"))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"commit": 1}', '{"commit":1,"marker":3,"parts":[]}'])
 def test_a_manifest_that_is_none_is_named(spark, tmp_path, text):
     (tmp_path / "_manifest.json").write_text(text, encoding="utf-8")
     with pytest.raises(TableError, match=r"_manifest\.json is not a manifest"):
-        ParquetWriter().table_types(spark, Table(str(tmp_path), "x"))
+        ParquetWriter().get_column_types(spark, Table(str(tmp_path), "x"))
 
 
 def test_other_places_are_refused_with_the_way_out(spark):
@@ -280,7 +280,7 @@ def test_other_places_are_refused_with_the_way_out(spark):
 def test_addresses_with_a_scheme_are_the_same_folder(spark, table):
     ParquetWriter().append(spark, table, rows(spark, 0), marker(1))
     same = Table(f"file://{table.path}", "t")
-    assert ParquetWriter().last_marker(spark, same) == marker(1)
+    assert ParquetWriter().get_last_metadata(spark, same) == marker(1)
     relative = Table(os.path.relpath(table.path), "t")
     ParquetWriter().append(spark, relative, rows(spark, 1), marker(2))
     assert ids(spark, table) == [0, 1]

@@ -192,7 +192,7 @@ def named(warehouse: Warehouse, database: str, table: str) -> list[tuple[Any, ..
 
 def marker(warehouse: Warehouse, database: str, table: str) -> CommitMetadata | None:
     place = Table("", table, ("spark_catalog", database, table))
-    return DeltaWriter().last_marker(warehouse.spark, place)
+    return DeltaWriter().get_last_metadata(warehouse.spark, place)
 
 
 @pytest.mark.thorough
@@ -302,7 +302,7 @@ def test_a_dropped_table_is_gone_with_its_files(delta: Warehouse, database: str)
     writer = DeltaWriter()
     writer.drop(delta.spark, table)
     assert not delta.exists("a")
-    assert writer.table_types(delta.spark, table) is None
+    assert writer.get_column_types(delta.spark, table) is None
     writer.drop(delta.spark, table)
 
 

@@ -129,7 +129,7 @@ def test_the_report_has_the_same_as_data_and_as_words() -> None:
     report.received("a", 5, 50)
     report.committed("a", 2, 3, 0.1)
     reason = Reason("id: a key must have a value", 3, "null")
-    report.set_aside("a", "a__quarantine", "/t/a__quarantine", [reason], can_replay=True)
+    report.record_quarantine("a", "a__quarantine", "/t/a__quarantine", [reason], can_replay=True)
     report.ended(COMPLETE)
     told = json.loads(json.dumps(report.as_dict()))["streams"]["a"]
     replay = "target-spark replay a --config target.json --schema catalog.json"

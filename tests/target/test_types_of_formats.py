@@ -188,7 +188,7 @@ def test_a_second_run_finds_its_table_as_it_made_it(warehouse: Warehouse) -> Non
     warehouse.load(described, record("t", n=1))
     table = Table(f"{warehouse.folder}/t", "t")
     writer = get_writer(warehouse.format)
-    types = writer.table_types(warehouse.spark, table)
+    types = writer.get_column_types(warehouse.spark, table)
     assert types is not None
     wanted = schema_from_json_schema(described["schema"], (), ColumnOptions())
     fitted, changes = diff_with_table(wanted, types, writer.can_widen)

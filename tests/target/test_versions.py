@@ -72,16 +72,16 @@ def test_rows_of_others_go_when_the_stream_is_known_to_be_complete(
     steps: list[int | str | None], at_once: bool, at_a_final_end: bool
 ) -> None:
     versions = told(*steps)
-    assert versions.may_retire(final=False) is at_once
-    assert versions.may_retire(final=True) is at_a_final_end
+    assert versions.may_delete_versions(final=False) is at_once
+    assert versions.may_delete_versions(final=True) is at_a_final_end
     versions.retired = True
-    assert not versions.may_retire(final=True)
+    assert not versions.may_delete_versions(final=True)
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(1, 3), st.sampled_from(["!1", "!2", "!3"]))))
 def test_rows_that_came_after_the_announcement_never_go(steps: list[int | str | None]) -> None:
     versions = told(*steps)
-    if not versions.may_retire(final=True):
+    if not versions.may_delete_versions(final=True):
         return
     announced = f"!{versions.activated}"
     first = len(steps)

@@ -31,18 +31,18 @@ from target_spark.writers.delta.layout import (
 from target_spark.writers.delta.log_reader import NO_TABLE, delta_ref
 from target_spark.writers.delta.transaction import DeltaSnapshot, create_table, read_snapshot
 from target_spark.writers.sql import check_folder_is_table, format_properties, get_columns
-from target_spark.writers.table_properties import build_properties, properties_in
+from target_spark.writers.table_properties import build_properties, get_table_properties
 
 __all__ = [
     "create_catalog_table",
     "describe_layout_mismatch",
     "drop_table",
     "get_layout",
+    "get_properties",
     "get_schema",
     "get_table_id",
     "get_types",
     "has_files",
-    "properties_of_table",
 ]
 
 _PROPERTIES: Final = {"delta.setTransactionRetentionDuration": "interval 14 days"}
@@ -52,7 +52,9 @@ _NO_CATALOG = {"REQUIRES_SINGLE_PART_NAMESPACE", "CATALOG_NOT_FOUND"}
 
 
 def get_types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-    """Return each column's type as DDL, in column order, or None if there is no table.
+    """Return the type of each column of a Delta table as DDL, or None if there is no table.
+
+    The order is that of the columns in the table.
 
     Raises:
         TableError: there are files or a catalog entry, but no Delta table.
@@ -60,12 +62,12 @@ def get_types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
     """
     by_path = Table(table.path, table.name)
     if not table.identifier:
-        return _types(spark, by_path) if _may_be_there(by_path) else None
+        return _types(spark, by_path) if _may_be_delta_table(by_path) else None
     found = _types(spark, table)
     if found is not None:
         _check_format(spark, table)
         return found
-    if not table.path or not _may_be_there(by_path) or _types(spark, by_path) is None:
+    if not table.path or not _may_be_delta_table(by_path) or _types(spark, by_path) is None:
         return None
     _create(spark, table, f"{delta_ref(table)} USING delta{_location(table)}")
     return _types(spark, table)
@@ -115,10 +117,12 @@ def get_schema(spark: SparkSession, table: Table) -> T.StructType:
     return T.StructType(list(snapshot.fields))
 
 
-def properties_of_table(spark: SparkSession, table: Table) -> Mapping[str, str]:
-    """Return the current properties of a table."""
+def get_properties(spark: SparkSession, table: Table) -> Mapping[str, str]:
+    """Return the current properties (TBLPROPERTIES) of a Delta table."""
     snapshot = _read_snapshot(table)
-    return properties_in(spark, delta_ref(table)) if snapshot is None else snapshot.properties
+    return (
+        get_table_properties(spark, delta_ref(table)) if snapshot is None else snapshot.properties
+    )
 
 
 def get_table_id(spark: SparkSession, table: Table) -> str | None:
@@ -144,13 +148,16 @@ def has_files(spark: SparkSession, table: Table) -> bool:
 
 
 def _read_snapshot(table: Table) -> DeltaSnapshot | None:
-    """Return the newest version of a table in a local folder, if deltalake can read it."""
+    """Return the newest version of a Delta table in a local folder.
+
+    Return None if the table is elsewhere or deltalake cannot read it.
+    """
     folder = None if table.identifier else to_local_folder(table.path)
     return None if folder is None else read_snapshot(folder)
 
 
 def drop_table(spark: SparkSession, table: Table) -> None:
-    """Remove the table and its files."""
+    """Drop a Delta table from its catalog, if it has one, and delete its files."""
     if not table.identifier:
         remove_folder(spark, table.path)
     elif _types(spark, table) is not None:
@@ -189,7 +196,7 @@ def _unquoted(names: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name.strip("`").replace("``", "`") for name in names or ())
 
 
-def _may_be_there(table: Table) -> bool:
+def _may_be_delta_table(table: Table) -> bool:
     """Return False if a local folder cannot be a Delta table; starts no Spark job."""
     folder = to_local_folder(table.path)
     if folder is None or (folder / "_delta_log").is_dir():

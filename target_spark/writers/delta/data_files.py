@@ -44,7 +44,11 @@ _WITH_BOUNDS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICRO
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file: its rows, bytes, modification time (ms since 1970) and Delta statistics."""
+    """Parquet file of a Delta table that is not committed yet.
+
+    It has the row count, the size in bytes, the modification time (ms since 1970) and the column
+    statistics, which the commit copies into Delta's log.
+    """
 
     path: Path
     rows: int
@@ -56,7 +60,7 @@ class DataFile:
 def write_files(
     df: DataFrame, table: Table, folder: Path, job: str, count: Count
 ) -> list[DataFile]:
-    """Write rows with Spark as files in a table's folder, which no commit names yet.
+    """Write a DataFrame with Spark as Parquet files in a table's folder, before their commit.
 
     ``count`` returns the number of rows that the files must have.
 
@@ -110,7 +114,7 @@ def check_commit(table: Table, folder: Path, version: int) -> int:
 
 
 def remove_files(files: Iterable[DataFile]) -> None:
-    """Remove files that no commit names and no pending commit can name."""
+    """Remove data files that no commit names and that no commit in progress can name."""
     for file in files:
         file.path.unlink(missing_ok=True)
 

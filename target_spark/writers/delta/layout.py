@@ -53,7 +53,11 @@ _COMPARED: Final = (Integer, Decimal, Double, Text, Timestamp, Date)
 
 
 class PartitionSpec(NamedTuple):
-    """A partition column; ``made_by`` is the expression of a generated column, else None."""
+    """Partition column of a Delta table.
+
+    ``made_by`` is the SQL expression of a generated column, such as the year of a date; None if
+    the stream writes the column.
+    """
 
     name: str
     ddl: str
@@ -66,7 +70,7 @@ def build_partition_specs(layout: TableSchema, design: TableLayout) -> tuple[Par
 
 
 def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
-    """Return the generated columns for the column list of CREATE TABLE."""
+    """Return the generated partition columns as SQL for the column list of CREATE TABLE."""
     return "".join(
         f", {quote(part.name)} {part.ddl} GENERATED ALWAYS AS ({part.made_by})"
         for part in parts
@@ -138,7 +142,10 @@ def _hour(name: str) -> str:
 
 
 def _statistics(layout: TableSchema, clustered: tuple[str, ...]) -> dict[str, str]:
-    """Return the property that makes Delta collect bounds of these columns, if it is needed."""
+    """Return the table property that makes Delta collect statistics of the clustering columns.
+
+    Return an empty dict if Delta collects them by default.
+    """
     if len(layout.columns) <= _COUNTED and all(
         isinstance(column.type, _COMPARED) for column in layout.columns
     ):

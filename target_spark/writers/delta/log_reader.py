@@ -26,9 +26,9 @@ __all__ = [
     "Commit",
     "commits",
     "delta_ref",
+    "find_latest_metadata",
     "has_had_rows",
     "latest_commit",
-    "latest_marker",
 ]
 
 NO_TABLE = {
@@ -54,7 +54,10 @@ def delta_ref(table: Table) -> str:
 
 
 class Commit(NamedTuple):
-    """A commit; ``metrics`` are Delta's operation metrics, as text."""
+    """Commit of a Delta table, read from its log.
+
+    ``metrics`` are Delta's operation metrics, such as ``{"numOutputRows": "10"}``.
+    """
 
     version: int
     marker: CommitMetadata | None = None
@@ -62,7 +65,7 @@ class Commit(NamedTuple):
 
     @property
     def effect(self) -> CommitStats:
-        """The statistics of the commit, for every kind of operation."""
+        """Numbers of rows and bytes that the commit added, changed and removed."""
         return CommitStats(
             inserted=self._count("numTargetRowsInserted", "numOutputRows"),
             updated=self._count("numTargetRowsUpdated", "numUpdatedRows"),
@@ -76,7 +79,7 @@ class Commit(NamedTuple):
 
 
 def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
-    """Yield the commits in the log, newest first."""
+    """Yield the commits in a Delta table's log, newest first."""
     folder = None if table.identifier else to_local_folder(table.path)
     if folder is None:
         yield from _by_history(spark, table)
@@ -84,18 +87,18 @@ def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
     yield from _by_files(folder)
 
 
-def latest_marker(spark: SparkSession, table: Table) -> CommitMetadata | None:
-    """Return the commit metadata of the newest commit that has some."""
+def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
+    """Return target-spark's metadata from the newest commit that has it, or None."""
     return _newest(commits(spark, table))
 
 
 def latest_commit(folder: Path) -> CommitMetadata | None:
-    """Return the newest commit metadata of a table in a local folder, without Spark."""
+    """Return target-spark's newest commit metadata in a local Delta table, read without Spark."""
     return _newest(_by_files(folder))
 
 
 def has_had_rows(folder: Path) -> bool:
-    """Return True if a commit in the log of a table in a local folder added files."""
+    """Return True if any commit in a local Delta table's log added a data file."""
     log = folder / "_delta_log"
     if any(log.glob("*.checkpoint*.parquet")):
         return True

@@ -27,20 +27,20 @@ _RETENTION: Final = "delta.deletedFileRetentionDuration"
 
 
 def optimize_and_vacuum(
-    spark: SparkSession, ref: str, care: MaintenanceOptions, settings: Mapping[str, str]
+    spark: SparkSession, ref: str, options: MaintenanceOptions, settings: Mapping[str, str]
 ) -> None:
-    """Compact the table with the SQL name ``ref``, and remove its old files."""
-    sizes = {} if care.file_bytes is None else dict.fromkeys(_SIZES, str(care.file_bytes))
+    """Run OPTIMIZE and VACUUM on the Delta table with the SQL name ``ref``."""
+    sizes = {} if options.file_bytes is None else dict.fromkeys(_SIZES, str(options.file_bytes))
     with spark_conf(spark, {**settings, **sizes, **_LISTING}):
-        if care.compact:
+        if options.compact:
             spark.sql(f"OPTIMIZE {ref}")
-        if care.retain_days is not None:
-            _keep(spark, ref, f"interval {care.retain_days * 24:.0f} hours")
+        if options.retain_days is not None:
+            _set_retention(spark, ref, f"interval {options.retain_days * 24:.0f} hours")
             spark.sql(f"VACUUM {ref}")
 
 
-def _keep(spark: SparkSession, ref: str, how_long: str) -> None:
-    """Set the table's retention of deleted files, the only one that VACUUM uses."""
+def _set_retention(spark: SparkSession, ref: str, how_long: str) -> None:
+    """Set ``delta.deletedFileRetentionDuration`` of a table, which VACUUM reads."""
     properties = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
     if (_RETENTION, how_long) not in {(row.key, row.value) for row in properties}:
         kept = format_properties({_RETENTION: how_long})

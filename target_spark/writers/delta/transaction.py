@@ -67,9 +67,9 @@ _LEFT_TO_SPARK_FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class DeltaSnapshot:
-    """One version of a table: its id, columns and properties.
+    """One version of a Delta table, with its id, columns and properties.
 
-    ``takes_files`` is True if a commit of plain Parquet files adds rows to it correctly.
+    ``takes_files`` is True if deltalake may add rows by a commit of plain Parquet files.
     """
 
     folder: Path
@@ -81,7 +81,7 @@ class DeltaSnapshot:
     takes_files: bool
 
     def has_files(self) -> bool:
-        """Return True if the version has data files."""
+        """Return True if this version of the table has data files."""
         return bool(self.table.file_uris())
 
     def has_batch(self, app_id: str, batch: int) -> bool:
@@ -90,7 +90,10 @@ class DeltaSnapshot:
 
 
 def read_snapshot(folder: Path) -> DeltaSnapshot | None:
-    """Return the newest version of a table, or None if deltalake cannot read one."""
+    """Return the newest version of a Delta table in a local folder.
+
+    Return None if there is no table or deltalake does not support it.
+    """
     if not (folder / "_delta_log").is_dir():
         return None
     from deltalake import DeltaTable
@@ -142,10 +145,11 @@ def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> No
 def commit_files(
     snapshot: DeltaSnapshot, files: Sequence[DataFile], marker: CommitMetadata, app_id: str
 ) -> bool:
-    """Commit files (possibly none) after a snapshot, with commit metadata and transaction id.
+    """Commit data files (possibly none) as the version that follows ``snapshot``.
 
-    Return False if another writer has committed that version. After an error the commit may have
-    been made.
+    ``marker`` is the commit metadata; ``app_id`` is the id of the Delta transaction. Return False
+    if
+    another writer has committed that version. After an error the commit may have been made.
     """
     from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import CommitFailedError

@@ -37,7 +37,7 @@ from target_spark.writers.base import (
     VersionDelete,
     column_ddl,
     latest_by_key,
-    next_marker,
+    next_metadata,
     same_table,
     table_removed_error,
 )
@@ -45,11 +45,11 @@ from target_spark.writers.delta.catalog import (
     create_catalog_table,
     describe_layout_mismatch,
     drop_table,
+    get_properties,
     get_schema,
     get_table_id,
     get_types,
     has_files,
-    properties_of_table,
 )
 from target_spark.writers.delta.data_files import (
     DataFile,
@@ -58,7 +58,7 @@ from target_spark.writers.delta.data_files import (
     remove_stale_staging,
     write_files,
 )
-from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, latest_marker
+from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, find_latest_metadata
 from target_spark.writers.delta.maintenance import optimize_and_vacuum
 from target_spark.writers.delta.transaction import (
     DeltaSnapshot,
@@ -101,11 +101,11 @@ _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
 @dataclass
 class _TableState:
-    """State of one table during a run.
+    """Facts about one Delta table that the writer remembers during a run.
 
-    ``id`` is the Delta id at first sight. ``newest`` is the newest commit metadata, once it was
-    ``looked_for``. ``version``, ``batch`` and ``effect`` (statistics) are those of the run's last
-    commit. An unknown ``is_empty`` is None.
+    ``id`` is the Delta table id that the run saw first. ``newest`` is the newest commit metadata,
+    once it was ``looked_for``. ``version``, ``batch`` and ``effect`` (statistics) are those of the
+    run's last commit. ``is_empty`` is None while it is unknown.
     """
 
     id: str | None = None
@@ -121,7 +121,7 @@ class _TableState:
 
 
 class DeltaWriter:
-    """Writer of Delta tables; remembers the state of each table during the run."""
+    """Writer of Delta tables; it remembers facts about each table during a run."""
 
     keeps_batch = True
 
@@ -133,7 +133,7 @@ class DeltaWriter:
         """Return True if Delta can change a column's type (as DDL) in place."""
         return delta_widens(old, new)
 
-    def table_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
+    def get_column_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         """Return each column's type as DDL, in column order, or None if there is no table.
 
         Raises:
@@ -165,14 +165,14 @@ class DeltaWriter:
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         """Return the stored `TableSchema.sources`; None for a table of another writer."""
-        return read_sources(properties_of_table(spark, table))
+        return read_sources(get_properties(spark, table))
 
     def annotate(self, spark: SparkSession, table: Table, layout: TableSchema) -> None:
         """Store the schema's sources in the table, and set its column comments."""
-        properties, schema = properties_of_table(spark, table), get_schema(spark, table)
+        properties, schema = get_properties(spark, table), get_schema(spark, table)
         self._alter(spark, table, build_annotations(properties, schema, layout))
 
-    def allow_nulls(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
+    def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
         """Drop NOT NULL from all columns of the table except those in ``keep``."""
         self._alter(spark, table, nullable_columns(get_schema(spark, table), keep))
 
@@ -224,7 +224,7 @@ class DeltaWriter:
         """Replace the rows that have the batch's keys, and add the rows with new keys."""
         newest = latest_by_key(df, keys)
         if self.is_empty(spark, table):  # no rows to match: an append takes a quarter of the time
-            return self._fill(spark, table, as_initial_rows(newest, keys), commit)
+            return self._append_first_rows(spark, table, as_initial_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
         how = build_upsert(delta_ref(table), columns, keys)
         with spark_conf(spark, MATERIALIZE_SOURCE_CONF):
@@ -240,8 +240,8 @@ class DeltaWriter:
     ) -> CommitStats:
         """Add a version for each row that changed, and end the version that was current (SCD2)."""
         if self.is_empty(spark, table):
-            return self._fill(spark, table, initial_versions(df, keys), commit)
-        self._adopt(spark, table, keys.deleted, commit)
+            return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
+        self._convert_to_versions(spark, table, keys.deleted, commit)
         columns = [name for name in df.columns if name != keys.order]
         how = build_merge_sql(delta_ref(table), columns, keys)
         found = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
@@ -252,7 +252,7 @@ class DeltaWriter:
     ) -> CommitStats:
         """Delete the rows of other table versions, in one commit; see `VersionDelete`."""
         if retirement.history:
-            self._adopt(spark, table, retirement.deleted, commit)
+            self._convert_to_versions(spark, table, retirement.deleted, commit)
         if self.rows(spark, table).where(version_delete_condition(retirement)).isEmpty():
             self.commit_empty(spark, table, commit)  # Delta makes no commit for an empty DELETE
             return CommitStats()
@@ -263,10 +263,10 @@ class DeltaWriter:
                     spark.sql(words)
         return self._tables[table.key].effect
 
-    def last_marker(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
+    def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         """Return the newest commit metadata in the table, or None if it has none."""
         known = self._tables[table.key]
-        known.newest, known.looked_for = latest_marker(spark, table), True
+        known.newest, known.looked_for = find_latest_metadata(spark, table), True
         return known.newest
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
@@ -277,7 +277,7 @@ class DeltaWriter:
         """Remove the table and its files."""
         drop_table(spark, table)
 
-    def arranged_otherwise(
+    def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
     ) -> str | None:
         """Return a description of the table's layout if it differs from ``design``, else None."""
@@ -297,10 +297,10 @@ class DeltaWriter:
             known.is_empty = not has_files(spark, table)
         return known.is_empty
 
-    def _adopt(
+    def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Turn rows without version columns into versions that begin with this run."""
+        """Turn rows that have no SCD2 columns into versions that begin with this run."""
         known = self._tables[table.key]
         if known.adopted:
             return
@@ -331,14 +331,13 @@ class DeltaWriter:
                 _write(table, df, marker, commit, mode)
         return self._tables[table.key].effect
 
-    def _fill(
+    def _append_first_rows(
         self, spark: SparkSession, table: Table, df: DataFrame, commit: CommitMetadata
     ) -> CommitStats:
-        """Append the first rows of a table.
+        """Append the first rows of a Delta table.
 
         Raises:
-            ConflictError: another writer has added the first rows, and nothing was written. The
-            next
+            ConflictError: another writer has added rows first, and nothing was written. The next
                 attempt reads the table and its commit metadata again.
         """
         df, count = counted(df, None)
@@ -367,7 +366,7 @@ class DeltaWriter:
         """
         folder = _folder(table)
         snapshot = None if folder is None else read_snapshot(folder)
-        if folder is None or snapshot is None or not self._takes(spark, snapshot, df):
+        if folder is None or snapshot is None or not self._allows_plain_files(spark, snapshot, df):
             return False
         if first and snapshot.has_files():
             raise _filled_meanwhile(table)
@@ -402,8 +401,8 @@ class DeltaWriter:
             return True
         if first and snapshot.has_files():
             raise _filled_meanwhile(table)
-        is_known = latest_marker(spark, table) == known.newest
-        if not is_known or not self._takes(spark, snapshot, df):
+        is_known = find_latest_metadata(spark, table) == known.newest
+        if not is_known or not self._allows_plain_files(spark, snapshot, df):
             raise ConflictError(f"Table {table.name} was changed while rows were written to it.")
         return commit_files(snapshot, files, marker, app_id)
 
@@ -415,7 +414,7 @@ class DeltaWriter:
         how: Merge,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Commit a batch by MERGE."""
+        """Commit a batch by the MERGE statement ``how``."""
         batch, count = counted(batch, None)
         with self._committing(spark, table, commit, None, source=count) as marker:
             if marker is not None:
@@ -433,18 +432,19 @@ class DeltaWriter:
         *,
         source: Count | None = None,
     ) -> Iterator[CommitMetadata | None]:
-        """Yield the commit metadata to write, and check the commit that the block makes.
+        """Yield the commit metadata to write, and verify the commit that the ``with`` block makes.
 
-        Yield None if the table has the batch already: the response to its commit was lost. ``rows``
-        is the number of rows that the commit adds, ``source`` the number that its MERGE reads, if
-        known.
+        Yield None if the table has the batch already, because the response to its commit was lost.
+        ``rows`` is the number of rows that the commit adds, ``source`` the number that its MERGE
+        reads,
+        if they are known.
         """
         self._check_same(spark, table)
         known = self._tables[table.key]
         acknowledged = commit.same_batch(known.acknowledged)
         try:
             before = self._before(spark, table)
-            marker = next_marker(before, commit, table, acknowledged=acknowledged)
+            marker = next_metadata(before, commit, table, acknowledged=acknowledged)
             self._clean_staging(table, commit.job)
             is_made = commit.same_batch(before)
             yield None if is_made else marker
@@ -469,7 +469,7 @@ class DeltaWriter:
         known.id = same_table(table, known.id, get_table_id(spark, table))
 
     def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> Commit:
-        """Return the newest commit of this run, and check that it has the batch just written.
+        """Return this run's newest commit of the Delta table, which must be that of the batch.
 
         Raises:
             CommitLostError: it has another batch, or there is no commit of this run.
@@ -497,7 +497,7 @@ class DeltaWriter:
     def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         known = self._tables[table.key]
         if not known.looked_for:
-            known.newest, known.looked_for = latest_marker(spark, table), True
+            known.newest, known.looked_for = find_latest_metadata(spark, table), True
         return known.newest
 
     def _clean_staging(self, table: Table, job: str) -> None:
@@ -506,8 +506,13 @@ class DeltaWriter:
             remove_stale_staging(folder, job)
             known.is_staging_clean = True
 
-    def _takes(self, spark: SparkSession, snapshot: DeltaSnapshot, df: DataFrame | None) -> bool:
-        """Return True if the table and Spark's settings allow a commit of plain files."""
+    def _allows_plain_files(
+        self, spark: SparkSession, snapshot: DeltaSnapshot, df: DataFrame | None
+    ) -> bool:
+        """Return True if rows may be committed as plain Parquet files, without Spark's Delta.
+
+        The table's features and the user's Spark settings decide.
+        """
         if not snapshot.takes_files or self._uses_spark_alone(spark):
             return False
         types = {field.name: column_ddl(field) for field in snapshot.fields}

@@ -52,12 +52,12 @@ class IcebergTableRef(NamedTuple):
 
     @property
     def procedures(self) -> str:
-        """The namespace of the catalog's procedures."""
+        """SQL namespace of the catalog's stored procedures, such as ```cat`.system``."""
         return f"{quote(self.catalog)}.system"
 
 
 def resolve_table(spark: SparkSession, table: Table) -> IcebergTableRef:
-    """Return the reference of a table, and configure its catalog in this session.
+    """Return the catalog reference of an Iceberg table; configure its catalog in this session.
 
     Raises:
         UnsupportedError: Spark has no configuration for the user's catalog.
@@ -88,13 +88,13 @@ def catalog_table_exists(spark: SparkSession, place: IcebergTableRef) -> bool:
 
 
 def load(spark: SparkSession, place: IcebergTableRef) -> Any:
-    """Return Iceberg's Java object of a table, loaded from its catalog."""
+    """Return Iceberg's Java ``Table`` object, loaded from the table's catalog."""
     catalog, named = find_in_catalog(spark, place)
     return catalog.loadTable(named).table()
 
 
 def find_in_catalog(spark: SparkSession, place: IcebergTableRef) -> tuple[Any, Any]:
-    """Return the Java objects of a catalog and of a table's identifier in it."""
+    """Return Iceberg's Java catalog object, and the Java identifier of the table in it."""
     known: Any = spark
     jvm = known._jvm  # noqa: SLF001
     catalogs = known._jsparkSession.sessionState().catalogManager()  # noqa: SLF001
@@ -113,12 +113,15 @@ def _of_folder(spark: SparkSession, path: str) -> IcebergTableRef:
     elif warehouse.endswith("//"):
         warehouse += "/"
     catalog = f"{DEFAULT_CATALOG}_{hashlib.sha256(warehouse.encode()).hexdigest()[:8]}"
-    _make_known(spark, catalog, warehouse)
+    _configure_catalog(spark, catalog, warehouse)
     return IcebergTableRef(catalog, (database,) if database else (), name)
 
 
-def _make_known(spark: SparkSession, catalog: str, warehouse: str) -> None:
-    """Configure a catalog in the session; options of `DEFAULT_CATALOG` take precedence."""
+def _configure_catalog(spark: SparkSession, catalog: str, warehouse: str) -> None:
+    """Configure an Iceberg catalog in the Spark session, unless the user has configured it.
+
+    The user's options of `DEFAULT_CATALOG` take precedence over these settings.
+    """
     key = f"{_CATALOGS}{catalog}"
     if spark.conf.get(key, None) is not None:
         return

@@ -18,13 +18,13 @@ from target_spark.tables.model import Table
 from target_spark.writers.iceberg.catalog import load, resolve_table
 from target_spark.writers.iceberg.snapshots import IcebergSnapshot
 
-__all__ = ["find_missing_file", "take_back"]
+__all__ = ["find_missing_file", "roll_back_snapshot"]
 
 _MAIN = "main"
 
 
 def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> str | None:
-    """Return a file that a snapshot added and that does not exist, or None if all exist.
+    """Return the path of a file that a snapshot added but that does not exist, or None.
 
     Through Spark Connect, missing metadata files of the snapshot raise an error instead.
     """
@@ -46,8 +46,11 @@ def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapsh
     return next((str(path) for path in paths if not _is_there(io, path)), None)
 
 
-def take_back(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> bool:
-    """Roll the table back to the parent of its newest snapshot; False if others committed."""
+def roll_back_snapshot(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> bool:
+    """Roll the table back to the parent of its newest snapshot.
+
+    Return False, with nothing changed, if another commit has followed the snapshot.
+    """
     known: Any = spark
     jvm = known._jvm  # noqa: SLF001
     operations = load(spark, resolve_table(spark, table)).operations()

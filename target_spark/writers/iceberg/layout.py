@@ -29,7 +29,7 @@ _FUNCTIONS: Final[Mapping[Transform, str]] = {
 
 
 def build_layout_ddl(layout: TableSchema, design: TableLayout) -> str:
-    """Return the partition and property clauses of CREATE TABLE."""
+    """Return the PARTITIONED BY and TBLPROPERTIES clauses of CREATE TABLE for an Iceberg table."""
     parts = ", ".join(_parts(layout, design.partition_by))
     words = f" PARTITIONED BY ({parts})" if parts else ""
     properties = build_properties(layout) | dict(design.properties)

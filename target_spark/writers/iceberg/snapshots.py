@@ -28,7 +28,7 @@ from target_spark.tables.model import CommitStats, Table
 from target_spark.writers.iceberg.catalog import catalog_table_exists, load, resolve_table
 from target_spark.writers.parquet_footers import describe_file_fault
 from target_spark.writers.sql import check_folder_is_table
-from target_spark.writers.table_properties import properties_in
+from target_spark.writers.table_properties import get_table_properties
 
 __all__ = [
     "PROPERTY",
@@ -36,10 +36,10 @@ __all__ = [
     "check_files",
     "check_is_iceberg",
     "check_isolation",
+    "find_latest_metadata",
     "get_table_uuid",
-    "is_path_table",
-    "latest_marker",
     "parse_summary",
+    "read_local_snapshots",
     "snapshot_properties",
     "snapshots",
     "table_exists",
@@ -96,9 +96,9 @@ class IcebergSnapshot:
 
 
 def snapshot_properties(marker: CommitMetadata) -> str:
-    """Return commit metadata as text for a snapshot's summary, compressed if it is long.
+    """Return commit metadata as the text to store in a snapshot's summary.
 
-    A table's metadata file has the summaries of all snapshots, and every commit writes it again.
+    Long text is compressed, because every commit writes the summaries of all snapshots again.
     """
     said = marker.to_json()
     if len(said) < _LONG:
@@ -106,20 +106,23 @@ def snapshot_properties(marker: CommitMetadata) -> str:
     return _PACKED + base64.b64encode(zlib.compress(said.encode())).decode()
 
 
-class _Written(msgspec.Struct, rename="kebab"):
-    """A snapshot in a metadata file."""
+class _MetadataSnapshot(msgspec.Struct, rename="kebab"):
+    """Snapshot as it is written in an Iceberg table's metadata file."""
 
     snapshot_id: int
     parent_snapshot_id: int | None = None
     summary: dict[str, str] = {}
 
 
-class _Metadata(msgspec.Struct, rename="kebab"):
-    """The fields read from a metadata file; old files have -1 if there is no snapshot."""
+class _TableMetadata(msgspec.Struct, rename="kebab"):
+    """Fields of an Iceberg metadata file that are read here.
+
+    ``current-snapshot-id`` is -1 in files of old versions if there is no snapshot.
+    """
 
     table_uuid: str | None = None
     current_snapshot_id: int | None = None
-    snapshots: list[_Written] = []
+    snapshots: list[_MetadataSnapshot] = []
 
 
 def table_folder(table: Table) -> Path | None:
@@ -150,13 +153,15 @@ def check_is_iceberg(folder: Path) -> None:
 
 
 def snapshots(spark: SparkSession, table: Table) -> Iterator[IcebergSnapshot]:
-    """Yield the current snapshot and its ancestors, newest first."""
+    """Yield the current snapshot of an Iceberg table and its ancestors, newest first."""
     folder = table_folder(table)
-    yield from is_path_table(folder) if folder is not None else _line(*_by_query(spark, table))
+    yield from (
+        read_local_snapshots(folder) if folder is not None else _line(*_by_query(spark, table))
+    )
 
 
-def is_path_table(folder: Path) -> Iterator[IcebergSnapshot]:
-    """Yield the snapshots of a table in a local folder, newest first, without Spark."""
+def read_local_snapshots(folder: Path) -> Iterator[IcebergSnapshot]:
+    """Yield the snapshots of an Iceberg table in a local folder, newest first, without Spark."""
     yield from _line(*_in_files(folder))
 
 
@@ -167,9 +172,9 @@ def _line(current: int | None, known: Mapping[int, IcebergSnapshot]) -> Iterator
 
 
 def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
-    """Return the uuid of a table, or None if there is no table.
+    """Return the uuid of an Iceberg table, or None if there is no table.
 
-    It is empty for a catalog table behind a Spark Connect server, which does not provide it.
+    The result is "" for a catalog table behind a Spark Connect server, which does not provide it.
     """
     folder = table_folder(table)
     if folder is not None:
@@ -214,12 +219,12 @@ def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) ->
 
 
 def check_isolation(spark: SparkSession, ref: str) -> None:
-    """Check that MERGE conflicts with rows that others add meanwhile, as it does by default.
+    """Check that a MERGE into the table fails if another writer adds rows meanwhile.
 
     Raises:
-        TableError: the table allows such rows, and a key could be in the table twice.
+        TableError: the table's isolation level allows such rows, so a key could occur twice.
     """
-    level = properties_in(spark, ref).get(_ISOLATION, _SERIALIZABLE)
+    level = get_table_properties(spark, ref).get(_ISOLATION, _SERIALIZABLE)
     if level.lower() != _SERIALIZABLE:
         raise TableError(
             f"Table {ref} has the property {_ISOLATION} = {level!r}: a MERGE would not see the rows"
@@ -228,8 +233,8 @@ def check_isolation(spark: SparkSession, ref: str) -> None:
         )
 
 
-def latest_marker(spark: SparkSession, table: Table) -> CommitMetadata | None:
-    """Return the commit metadata of the newest snapshot that has some."""
+def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
+    """Return target-spark's metadata from the newest snapshot that has it, or None."""
     markers = (snapshot.marker for snapshot in snapshots(spark, table))
     return next((marker for marker in markers if marker is not None), None)
 
@@ -285,14 +290,14 @@ def _in_files(folder: Path) -> tuple[int | None, dict[int, IcebergSnapshot]]:
     }
 
 
-def _read_metadata(folder: Path) -> _Metadata | None:
+def _read_metadata(folder: Path) -> _TableMetadata | None:
     file = _newest_metadata(folder)
     if file is None:
         return None
     content = file.read_bytes()
     if ".gz" in file.suffixes:
         content = gzip.decompress(content)
-    return msgspec.json.decode(content, type=_Metadata)
+    return msgspec.json.decode(content, type=_TableMetadata)
 
 
 def _by_query(spark: SparkSession, table: Table) -> tuple[int | None, dict[int, IcebergSnapshot]]:

@@ -46,12 +46,12 @@ from target_spark.writers.base import (
     VersionDelete,
     column_ddl,
     latest_by_key,
-    next_marker,
+    next_metadata,
     same_table,
     table_removed_error,
 )
 from target_spark.writers.iceberg.catalog import catalog_table_exists, resolve_table
-from target_spark.writers.iceberg.commit_repair import find_missing_file, take_back
+from target_spark.writers.iceberg.commit_repair import find_missing_file, roll_back_snapshot
 from target_spark.writers.iceberg.layout import (
     build_layout_ddl,
     build_sort_order,
@@ -64,8 +64,8 @@ from target_spark.writers.iceberg.snapshots import (
     check_files,
     check_is_iceberg,
     check_isolation,
+    find_latest_metadata,
     get_table_uuid,
-    latest_marker,
     parse_summary,
     snapshot_properties,
     snapshots,
@@ -89,13 +89,13 @@ from target_spark.writers.sql import (
 )
 from target_spark.writers.table_properties import (
     build_annotations,
+    get_table_properties,
     nullable_columns,
-    properties_in,
     read_sources,
 )
 from target_spark.writers.type_widening import iceberg_widens
 
-__all__ = ["FANOUT_OPTIONS", "IcebergWriter", "emptiness", "insert_first"]
+__all__ = ["FANOUT_OPTIONS", "IcebergWriter", "find_empty_snapshot", "insert_first"]
 
 _SETTING = f"spark.sql.iceberg.snapshot-property.{PROPERTY}"
 _OPTION = f"snapshot-property.{PROPERTY}"
@@ -113,12 +113,14 @@ _REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException
 
 @dataclass
 class _TableState:
-    """State of one table during a run.
+    """Facts about one Iceberg table that the writer remembers during a run.
 
-    ``uuid`` is the Iceberg uuid at first sight. ``newest`` is the newest commit metadata, once it
-    was ``looked_for``. ``snapshot`` is the id of the run's last commit. An unknown ``is_empty`` is
-    None. ``empty_at`` is the snapshot without rows; without a snapshot it is None. ``is_unsure`` is
-    True if a commit that failed may still be made.
+    ``uuid`` is the table uuid that the run saw first. ``newest`` is the newest commit metadata,
+    once
+    it was ``looked_for``. ``snapshot`` is the id of the run's last commit. ``is_empty`` is None
+    while
+    it is unknown. ``empty_at`` is the id of the snapshot without rows, or None if the table has no
+    snapshot. ``is_unsure`` is True if a commit that failed may still arrive.
     """
 
     uuid: str | None = None
@@ -133,7 +135,7 @@ class _TableState:
 
 
 class IcebergWriter:
-    """Writer of Iceberg tables; remembers the state of each table during the run."""
+    """Writer of Iceberg tables; it remembers facts about each table during a run."""
 
     keeps_batch = False
 
@@ -144,7 +146,7 @@ class IcebergWriter:
         """Return True if Iceberg can change a column's type (as DDL) in place."""
         return iceberg_widens(old, new)
 
-    def table_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
+    def get_column_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         """Return each column's type as DDL, in column order, or None if there is no table.
 
         Raises:
@@ -175,7 +177,7 @@ class IcebergWriter:
         Raises:
             TableError: Iceberg refuses the columns or the layout.
         """
-        with _refusals(table):
+        with _translate_errors(table):
             _make(spark, table, layout, design)
         known = self._tables[table.key]
         known.is_empty, known.empty_at = True, None
@@ -187,20 +189,20 @@ class IcebergWriter:
         Raises:
             TableError: Iceberg refuses a change.
         """
-        with _refusals(table):
+        with _translate_errors(table):
             self._alter(spark, table, build_alter_statements(changes))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         """Return the stored `TableSchema.sources`; None for a table of another writer."""
-        return read_sources(properties_in(spark, resolve_table(spark, table).ref))
+        return read_sources(get_table_properties(spark, resolve_table(spark, table).ref))
 
     def annotate(self, spark: SparkSession, table: Table, layout: TableSchema) -> None:
         """Store the schema's sources in the table, and set its column comments."""
         ref = resolve_table(spark, table).ref
-        found = build_annotations(properties_in(spark, ref), spark.table(ref).schema, layout)
+        found = build_annotations(get_table_properties(spark, ref), spark.table(ref).schema, layout)
         self._alter(spark, table, found)
 
-    def allow_nulls(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
+    def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
         """Drop NOT NULL from all columns of the table except those in ``keep``."""
         schema = spark.table(resolve_table(spark, table).ref).schema
         self._alter(spark, table, nullable_columns(schema, keep))
@@ -262,7 +264,7 @@ class IcebergWriter:
         """Replace the rows that have the batch's keys, and add the rows with new keys."""
         newest = latest_by_key(df, keys)
         if self.is_empty(spark, table):  # nothing to meet: an append costs less
-            return self._fill(spark, table, as_initial_rows(newest, keys), commit)
+            return self._append_first_rows(spark, table, as_initial_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
         skips_rows = keys.hard_delete or keys.by_cursor or keys.removed is not None
         how = build_upsert(resolve_table(spark, table).ref, columns, keys)
@@ -278,8 +280,8 @@ class IcebergWriter:
     ) -> CommitStats:
         """Add a version for each row that changed, and end the version that was current (SCD2)."""
         if self.is_empty(spark, table):
-            return self._fill(spark, table, initial_versions(df, keys), commit)
-        self._adopt(spark, table, keys.deleted, commit)
+            return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
+        self._convert_to_versions(spark, table, keys.deleted, commit)
         columns = [name for name in df.columns if name != keys.order]
         how = build_merge_sql(resolve_table(spark, table).ref, columns, keys)
         seen = next(snapshots(spark, table), None)
@@ -291,7 +293,7 @@ class IcebergWriter:
     ) -> CommitStats:
         """Delete the rows of other table versions, in one commit; see `VersionDelete`."""
         if retirement.history:
-            self._adopt(spark, table, retirement.deleted, commit)
+            self._convert_to_versions(spark, table, retirement.deleted, commit)
 
         def write(ref: str, marker: str) -> None:
             how = Merge(
@@ -304,7 +306,7 @@ class IcebergWriter:
 
         return self._commit(spark, table, commit, write, merged=True)
 
-    def arranged_otherwise(
+    def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
     ) -> str | None:
         """Return a description of the table's layout if it differs from ``design``, else None."""
@@ -319,7 +321,7 @@ class IcebergWriter:
         place = resolve_table(spark, table)
         if care.compact:
             compact(spark, place)
-        marker = latest_marker(spark, table)
+        marker = find_latest_metadata(spark, table)
         newest = next(snapshots(spark, table), None)
         if newest is not None and marker is not None and newest.marker is None:
             _append_nothing(spark, place.ref, snapshot_properties(marker))
@@ -327,9 +329,9 @@ class IcebergWriter:
             expire_snapshots(spark, place, care.retain_days)
             remove_orphan_files(spark, table, place, care.retain_days)
 
-    def last_marker(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
+    def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         """Return the newest commit metadata in the table, or None if it has none."""
-        return latest_marker(spark, table)
+        return find_latest_metadata(spark, table)
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the current rows of the table."""
@@ -347,13 +349,13 @@ class IcebergWriter:
         """Return True if the table had no rows at this run's last look."""
         known = self._tables[table.key]
         if known.is_empty is None:
-            known.is_empty, known.empty_at = emptiness(spark, table)
+            known.is_empty, known.empty_at = find_empty_snapshot(spark, table)
         return known.is_empty
 
-    def _adopt(
+    def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Turn rows without version columns into versions that begin with this run."""
+        """Turn rows that have no SCD2 columns into versions that begin with this run."""
         known = self._tables[table.key]
         if known.adopted:
             return
@@ -366,10 +368,10 @@ class IcebergWriter:
 
     # Commits
 
-    def _fill(
+    def _append_first_rows(
         self, spark: SparkSession, table: Table, df: DataFrame, commit: CommitMetadata
     ) -> CommitStats:
-        """Append the first rows of a table; conflicts with rows that others add meanwhile."""
+        """Append the first rows of an Iceberg table; fail if another writer adds rows meanwhile."""
         df, count = counted(df, None)
         empty_at = self._tables[table.key].empty_at
 
@@ -425,11 +427,11 @@ class IcebergWriter:
         known = self._tables[table.key]
         acknowledged = commit.same_batch(known.acknowledged)
         try:
-            _check_line(spark, table, self._tables[table.key].snapshot)
-            self._take_back(spark, table, commit)
-            self._overtake(spark, table)
-            before, is_made = self._look(spark, table, commit)
-            marker = next_marker(before, commit, table, acknowledged=acknowledged)
+            _check_ancestry(spark, table, self._tables[table.key].snapshot)
+            self._roll_back_batch(spark, table, commit)
+            self._block_pending_commit(spark, table)
+            before, is_made = self._find_committed_batch(spark, table, commit)
+            marker = next_metadata(before, commit, table, acknowledged=acknowledged)
             if not is_made:
                 ref = resolve_table(spark, table).ref
                 if merged:
@@ -452,7 +454,7 @@ class IcebergWriter:
         known.snapshot, known.is_empty = snapshot.id, False
         return effect
 
-    def _take_back(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
+    def _roll_back_batch(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
         """Roll back this batch's commit if Iceberg took it for failed and removed its files.
 
         Raises:
@@ -467,25 +469,28 @@ class IcebergWriter:
         missing = find_missing_file(spark, table, found)
         if missing is None:
             return
-        if not take_back(spark, table, found):
+        if not roll_back_snapshot(spark, table, found):
             raise _files_lost(table, found, missing)
         raise ConflictError(
             f"Snapshot {found.id} of table {table.name} was made, but Iceberg took its commit for"
             f" failed and removed {missing}; the snapshot was rolled back"
         )
 
-    def _overtake(self, spark: SparkSession, table: Table) -> None:
-        """Make an empty commit if an earlier commit may still arrive, so that it conflicts."""
+    def _block_pending_commit(self, spark: SparkSession, table: Table) -> None:
+        """Make an empty commit, if an earlier commit of this run may still arrive.
+
+        The late commit then conflicts, because its parent is no longer the current snapshot.
+        """
         known = self._tables[table.key]
         if known.is_unsure:
             _nothing(spark, resolve_table(spark, table).ref).append()
             known.is_unsure = False
             self._check_same(spark, table)  # directly before the write
 
-    def _look(
+    def _find_committed_batch(
         self, spark: SparkSession, table: Table, commit: CommitMetadata
     ) -> tuple[CommitMetadata | None, bool]:
-        """Return the newest metadata, and True if an earlier attempt has committed this batch.
+        """Return the newest commit metadata, and True if an earlier attempt committed this batch.
 
         Commits of other writers may follow that commit.
         """
@@ -512,7 +517,7 @@ class IcebergWriter:
         Raises:
             CommitLostError: it has another batch, or there is no snapshot of this run.
         """
-        _check_line(spark, table, self._tables[table.key].snapshot)
+        _check_ancestry(spark, table, self._tables[table.key].snapshot)
         found = _newest_of_run(snapshots(spark, table), commit)
         if found is None:
             raise _lost(table, commit)
@@ -542,11 +547,13 @@ def _make(spark: SparkSession, table: Table, layout: TableSchema, design: TableL
         spark.sql(f"ALTER TABLE {place.ref} {order}")
 
 
-def _check_line(spark: SparkSession, table: Table, last: int | None) -> None:
-    """Check that a table's history contains the run's last commit, as far back as it reaches.
+def _check_ancestry(spark: SparkSession, table: Table, last: int | None) -> None:
+    """Check that a table's snapshots still include the run's last commit ``last``.
+
+    Expired snapshots are not checked.
 
     Raises:
-        TableError: it does not: the table was created again with the same uuid, or rolled back.
+        TableError: the commit is missing: the table was created again or rolled back.
     """
     oldest = None
     if last is None:
@@ -626,8 +633,11 @@ def _miscounted(table: Table, snapshot: IcebergSnapshot, given: int, found: str)
     )
 
 
-def emptiness(spark: SparkSession, table: Table) -> tuple[bool, int | None]:
-    """Return True if a table has no rows, and the id of its newest snapshot, if any."""
+def find_empty_snapshot(spark: SparkSession, table: Table) -> tuple[bool, int | None]:
+    """Return True and the id of the newest snapshot (None without one) if a table has no rows.
+
+    The first value is False if the table has rows.
+    """
     newest = next(snapshots(spark, table), None)
     is_empty = newest is None or newest.summary.get("total-records") == "0"
     return is_empty, None if newest is None else newest.id
@@ -654,7 +664,7 @@ def _nothing(spark: SparkSession, ref: str) -> DataFrameWriterV2:
 
 
 @contextmanager
-def _refusals(table: Table) -> Iterator[None]:
+def _translate_errors(table: Table) -> Iterator[None]:
     """Raise Iceberg's refusals as TableError, without the stack trace of the JVM."""
     try:
         yield
