@@ -18,7 +18,7 @@ __all__ = ["always_false", "compile_record_check"]
 
 
 def always_false(_record: Record) -> bool:
-    """Return False; the check that is used until one is compiled."""
+    """Return False for any record; used as the check until a compiled one exists."""
     return False
 
 
@@ -27,11 +27,13 @@ def compile_record_check(
     allowed: Mapping[str, Collection[type]],
     checks: Mapping[str, Callable[[Any], bool]],
 ) -> Callable[[Record], bool]:
-    """Return ``fits(record) -> bool`` for dicts with these keys, in any order.
+    """Return a function that is True for records that can be encoded without conversion.
 
-    ``allowed`` are the types of each property that is kept. ``checks`` are called for values of
-    other types, but not for finite decimals, which are frequent in API responses. Properties that
-    are in neither mapping are deleted from a record that fits.
+    It takes dicts with exactly these keys, in any order. ``allowed`` are the types of each property
+    that is kept. ``checks`` are called for values of other types, but not for finite decimals,
+    which
+    are frequent in API responses. Properties that are in neither mapping are deleted from a record
+    that passes.
     """
     names: dict[str, Any] = {"Decimal": Decimal}
     terms = ["type(r) is dict", f"len(r) == {len(keys)}"]

@@ -77,7 +77,10 @@ def compile_conformer(
 
 
 def _refuse_fields(record: Record) -> Record:
-    """Accept only empty records: a schema without properties would drop all values."""
+    """Return an empty record unchanged; raise for others, whose values would all be dropped.
+
+    Used for a schema that declares no properties.
+    """
     if record:
         raise DiscoveryError(
             "The schema of the stream has no 'properties', so no value of a record with"
@@ -131,7 +134,7 @@ def conform_primitive(value: Any, schema: JsonSchema) -> Any:
 
 
 def _text_of_bytes(value: bytes, schema: JsonSchema) -> str | bool:
-    """Return bytes in hexadecimal, as the Singer SDK does, unless the schema has an encoding."""
+    """Return bytes as hexadecimal text, as singer_sdk does, or decoded if the schema says how."""
     if is_boolean_type(schema):
         return value != _ZERO_BIT
     if schema.get("contentEncoding") == "base64":
@@ -200,7 +203,7 @@ def _key(name: Any) -> str:
 
 
 def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None) -> _Conform:
-    """Compile an object with declared properties."""
+    """Return the function that conforms an object with declared properties."""
     keep_unknown = bool(schema.get("additionalProperties"))
     fields = {
         name: _value(get_property_schema(definition), level, f"{parent}.{name}" if parent else name)
@@ -239,7 +242,7 @@ def has_uniform_items(schema: JsonSchema) -> bool:
 
 
 def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
-    """Compile one property: the value decides if it is an object, a uniform list or a primitive."""
+    """Return the function that conforms one property, whatever kind of value it gets."""
     deep = level == TypeConformanceLevel.RECURSIVE
     has_object = bool(is_object_type(schema)) and "properties" in schema
     has_list = has_uniform_items(schema)
@@ -259,7 +262,7 @@ def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Confo
 
 
 def _list(items: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
-    """Compile a list whose items share one schema."""
+    """Return the function that conforms a list whose items share one schema."""
     as_object = (
         _object(items, level, path) if is_object_type(items) and "properties" in items else None
     )

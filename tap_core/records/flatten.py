@@ -146,14 +146,14 @@ def flatten_schema(
 
 @dataclass(frozen=True)
 class _Columns:
-    """Flattened properties of objects."""
+    """Columns that result from flattening the objects of a schema."""
 
     max_level: int
     separator: str
     max_key_length: int
 
     def of(self, schema: JsonSchema, parents: tuple[str, ...]) -> JsonSchema:
-        """Return the columns of one object by name."""
+        """Return the schema of each column that an object becomes, by column name."""
         pairs = list(self._pairs(schema, parents))
         doubled = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
         if doubled:
@@ -172,7 +172,7 @@ class _Columns:
                 yield key, column
 
     def _opens(self, definition: JsonSchema, level: int) -> bool:
-        """Return True if an object becomes several columns."""
+        """Return True if an object at this nesting level is split into several columns."""
         is_object = "object" in definition.get("type", ())
         return is_object and "properties" in definition and level < self.max_level
 
@@ -255,7 +255,7 @@ _Place: TypeAlias = "tuple[str, _Level | None]"
 
 
 class _Level(dict[str, _Place]):
-    """Columns of the keys of one object, each computed on first access."""
+    """Column names for the keys of one object at one nesting path, computed on first access."""
 
     def __init__(
         self, path: tuple[str, ...], place: Callable[[tuple[str, ...], str], _Place]
@@ -272,7 +272,7 @@ class _Level(dict[str, _Place]):
 
 
 def _spread(values: Mapping[str, Any], level: _Level, result: Record) -> None:
-    """Add the values of one object, and of the objects in it, to the flat result."""
+    """Add the values of an object, with its nested objects flattened, to ``result``."""
     for name, value in values.items():
         key, below = level[name]
         if type(value) in _PLAIN:

@@ -66,7 +66,7 @@ _Signature: TypeAlias = tuple[type, ...]
 
 
 class _Layout(NamedTuple):
-    """Decisions for one order of keys."""
+    """Encoding decisions for records whose keys come in one particular order."""
 
     drops: tuple[str, ...]
     """Deselected properties, which are deleted from the record."""
@@ -85,7 +85,7 @@ class _Layout(NamedTuple):
 
 
 class RecordSerializer:
-    """``shape(record) -> body`` of one stream, for one thread.
+    """Function from a record to its encoded body, for one stream and one thread.
 
     A loop may skip the call: a record for which ``shape.fits`` returns True can be passed directly
     to ``shape.encode``. Each call of the serializer may replace ``fits``.
@@ -136,7 +136,7 @@ class RecordSerializer:
         return all(check(record[name]) for name, check in layout.nested)
 
     def _turn_to(self, keys: list[str]) -> None:
-        """Switch to the layout of another order of keys."""
+        """Use the layout of records with the keys in this order from now on."""
         self._known, self._layout = keys, self._find(keys)
         made = self._layout.fits if self._layout is not None else []
         self.fits = made[0] if made else always_false
@@ -156,7 +156,7 @@ class TypedRecordSerializer(RecordSerializer):
         self.fits = _is_record
 
     def __call__(self, record: Record) -> Any:
-        """Encode one record with the slow encoder."""
+        """Return the encoded body of one record with values of any type."""
         return self._careful(record)
 
 
@@ -267,7 +267,7 @@ def _get_record_check(keys: list[str], layout: _Layout) -> Callable[[Record], bo
 
 
 def _learn(types: _Signature, allowed: tuple[frozenset[type], ...], good: set[_Signature]) -> bool:
-    """Return True, and store the signature, if it needs no conversion."""
+    """Return True if values of these types need no conversion, and remember the types."""
     fine = all(kind in kinds for kind, kinds in zip(types, allowed, strict=True))
     if fine and len(good) < _SIGNATURES:
         good.add(types)

@@ -176,11 +176,14 @@ class BookmarkCursor:
         self._take(latest)
 
     def _place(self) -> dict[str, Any] | None:
-        """Return the dict that holds the position, or None before the first marker."""
+        """Return the dict that holds the position: the state dict or its progress markers.
+
+        Return None before the first progress marker is written.
+        """
         return self.state if self._is_sorted else get_progress_markers(self.state)
 
     def _is_mine(self, place: dict[str, Any] | None) -> bool:
-        """Return True if the state holds the value that this cursor read or wrote."""
+        """Return True if the stored position is still the one that this cursor read or wrote."""
         if place is None:
             return self._opens
         return place.get("replication_key_value") is self._stored
@@ -196,7 +199,7 @@ class BookmarkCursor:
         )
 
     def _weigh(self, value: Any) -> None:
-        """Accept or reject a value of any type."""
+        """Compare a replication key value of any type with the latest, and accept or reject it."""
         if not self._is_open:
             self._open()
         if not self._order.is_usable(value):
@@ -220,7 +223,7 @@ class BookmarkCursor:
         )
 
     def _take(self, value: Any) -> None:
-        """Set the latest value, and determine the values that can be compared with it directly."""
+        """Set the latest value, and the type and format of values that compare directly with it."""
         self.latest = value
         self._length = 0
         self.form_length = -1
@@ -255,7 +258,7 @@ class BookmarkCursor:
         return True
 
     def _is_moment(self, text: str) -> bool:
-        """Return True if a text of the known format is a valid date-time."""
+        """Return True if a text of the expected length and separators is a valid date-time."""
         try:
             dt.datetime.fromisoformat(text[:_UP_TO_SECONDS])
         except ValueError:

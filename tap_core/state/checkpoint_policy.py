@@ -16,7 +16,7 @@ __all__ = ["CheckpointPolicy"]
 
 
 class CheckpointPolicy:
-    """Policy that decides if an additional state is due.
+    """Policy that decides if an optional state message is due.
 
     ``share`` is bytes of state per byte of rows, ``allowance`` is in bytes, ``seconds`` is the
     longest wait for a requested state. With n partitions of equal size the additional states cost
@@ -40,7 +40,7 @@ class CheckpointPolicy:
         self._since = clock()
 
     def rows(self, nbytes: int) -> None:
-        """Count bytes of rows that were written."""
+        """Count the bytes of record messages that were written."""
         self._credit += nbytes * self._share
 
     def due(self, state_size_estimate: int) -> bool:
@@ -52,6 +52,6 @@ class CheckpointPolicy:
         return self._clock() - self._since >= seconds
 
     def wrote(self, nbytes: int) -> None:
-        """Count the bytes of a state that was written for any reason."""
+        """Count the bytes of a state message that was written for any reason."""
         self._credit = max(0.0, self._credit - nbytes)
         self._since = self._clock()

@@ -82,7 +82,7 @@ class ReplicationKeyComparator:
         return True
 
     def kept(self, value: Any) -> Any:
-        """Return a value in the form stored in the state."""
+        """Return a replication key value in the form in which the state stores it."""
         return to_json_compatible(value)
 
     def minimum(self, first: Any, second: Any) -> Any:
@@ -120,7 +120,7 @@ class ReplicationKeyComparator:
 
 
 def _of_one_kind(left: Any, right: Any) -> tuple[Any, Any]:
-    """Convert a float compared with a decimal to the decimal that its text represents.
+    """Return both values, with a float converted to a decimal if the other is a decimal.
 
     A state stores 49.49 of a decimal column as a number, which is read as the nearest float; that
     float is slightly more or less than the column's 49.49.
@@ -150,7 +150,7 @@ def is_missing(value: Any) -> bool:
 
 
 def _kinds(schema: Any) -> Iterator[ValueKind]:
-    """Yield every kind of value that the schema allows, alternatives included."""
+    """Yield the kinds of values (date-time, number, text) that a property's schema allows."""
     if not isinstance(schema, Mapping):
         return
     if schema.get("format") in {"date-time", "date"}:

@@ -108,7 +108,7 @@ class EncodedStreamState:
         return self._outside[0]
 
     def _around(self) -> tuple[bytes, bytes]:
-        """Return the text before and after the partitions."""
+        """Return the JSON text of the state dict before and after its list of partitions."""
         if self._outside is None or not self._outside[1]:
             names = list(self.state)
             cut = names.index(_PARTITIONS)
@@ -121,7 +121,7 @@ class EncodedStreamState:
         return self._outside
 
     def _renew(self, entries: list[Any]) -> None:
-        """Update the cached pieces to the current list."""
+        """Encode the partitions that have changed since the last call."""
         if entries is not self._entries or len(self._pieces) > len(entries):
             self._start_list(entries)
         for position in chain(self._stale, self._shared_positions):

@@ -64,7 +64,7 @@ def _key(key: Any) -> str:
 
 
 class Encoder:
-    """`encode_value` with a counter of the encoded bytes, so that tests can check the costs."""
+    """JSON encoder of state values that counts the bytes it encodes, for tests of the costs."""
 
     __slots__ = ("made",)
 

@@ -37,7 +37,7 @@ _Found = TypeVar("_Found")
 def _at_once(
     method: Callable[Concatenate[_Manager, _Given], _Found],
 ) -> Callable[Concatenate[_Manager, _Given], _Found]:
-    """Hold the document's lock during a method, so that no text is made during its change."""
+    """Decorate a method to hold the document's lock, so that its change is encoded as a whole."""
 
     @functools.wraps(method)
     def guarded(self: _Manager, *args: _Given.args, **kwargs: _Given.kwargs) -> _Found:

@@ -88,7 +88,7 @@ class PartitionLimit:
         return self.limit is None or entries < self.limit
 
     def beyond(self, context: Context) -> dict[str, Any]:
-        """Return the state dict of a partition without an entry; create it if absent."""
+        """Return the in-memory state dict of a partition beyond the limit; create it if absent."""
         state = self._beyond.setdefault(freeze_context(context), {})
         if not state:
             state["context"] = dict(context)
@@ -110,7 +110,7 @@ class PartitionLimit:
         )
 
     def begin(self, entry: dict[str, Any]) -> None:
-        """Start a new entry from the bookmark that partitions without an entry share."""
+        """Set the starting bookmark of a new entry to the stream's shared bookmark."""
         entry.update(self._shared)
 
     def is_beyond(self, context: Context) -> bool:
@@ -118,7 +118,7 @@ class PartitionLimit:
         return freeze_context(context) in self._beyond
 
     def visit(self, context: Context) -> None:
-        """Note that this run reads a partition."""
+        """Record that this run reads a partition."""
         self._visited.add(freeze_context(context))
 
     def was_visited(self, context: Context) -> bool:
@@ -183,7 +183,7 @@ class PartitionLimit:
 
 
 class _Lowest:
-    """Minimum of several bookmarks, which must all be values of one key."""
+    """Minimum of the bookmarks of several partitions."""
 
     def __init__(self, order: ReplicationKeyComparator) -> None:
         self._order = order
@@ -202,7 +202,7 @@ class _Lowest:
         self._keys.add(key)
 
     def of(self, key: str | None) -> Any:
-        """Return the minimum, or None if any state dict had no value of this key."""
+        """Return the lowest bookmark, or None if a state dict had no bookmark of this key."""
         return self._value if key is not None and self._keys == {key} else None
 
 

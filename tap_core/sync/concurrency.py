@@ -128,7 +128,7 @@ def _is_stream_class(value: Any) -> bool:
 
 
 def _family(stream: SyncStream) -> Iterator[SyncStream]:
-    """Yield a stream and all of its selected descendants."""
+    """Yield a stream, followed by all of its selected descendants."""
     yield stream
     for child in _selected(stream.child_streams):
         yield from _family(child)
@@ -168,7 +168,7 @@ def _makes_batches(stream: SyncStream) -> bool:
 
 
 def _keeps_order(stream: SyncStream) -> bool:
-    """Return True if a shared bookmark takes the last value of its contexts, not the highest."""
+    """Return True if contexts share a bookmark that must get the value of the last context."""
     return (
         stream.state_partitioning_keys is not None
         and not stream.check_sorted

@@ -120,7 +120,7 @@ class DistributedPool:
             stream._write_state_message()
 
     def _take(self, job: SyncJob, part: WorkUnit, result: WorkResult) -> None:
-        """Merge the state of a work unit; for windows, only up to the first that failed."""
+        """Merge the state that a work unit returned; skip windows after the first that failed."""
         if result.error is not None:
             self._failed.append((job, result.error))
             return
@@ -159,13 +159,13 @@ def _build_work_unit(job: SyncJob, number: int, below: _Below) -> WorkUnit:
 
 
 def _alone(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of one context as the state of a stream that has only this context."""
+    """Return the state of one context in the form of a whole stream's state."""
     own = {name: copy.deepcopy(value) for name, value in entry.items() if name != "partitions"}
     return {"partitions": [own]} if "context" in own else own
 
 
 class _Below:
-    """States of descendant streams, looked up by the context of a work unit."""
+    """States of a stream's descendants, limited to the context of a work unit."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, tuple[str, ...]], dict[Any, list[dict[str, Any]]]] = {}

@@ -107,7 +107,7 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
 
 
 def _announce(stream: SyncStream, context: Context | None) -> None:
-    """Log the start of a sync; at DEBUG level for contexts, since there may be thousands."""
+    """Log that the sync of a stream starts; at DEBUG level for a single context."""
     method = stream.replication_method.lower()
     if context:
         stream.log(
@@ -165,7 +165,7 @@ def _share_out(
     signpost: Any,
     failure: Exception | None,
 ) -> None:
-    """Sync the contexts of one sync with a worker pool or in other processes.
+    """Sync the contexts with a worker pool or in other processes.
 
     ``failure`` is the error that ended the listing of contexts; it is raised at the end.
     """
@@ -292,7 +292,7 @@ def _pull(
     context: Context | None,
     signpost: Any,
 ) -> None:
-    """Sync all contexts of one sync on the fast path."""
+    """Sync all contexts of a stream in this thread, on the fast path."""
     done, failures = 0, ContextFailures(stream)
     with record_metrics(stream, run) as tally, open_child_pool(stream, run, plan):
         for current in contexts:
@@ -385,7 +385,7 @@ def _processed(
 
 
 class _Pull(NamedTuple):
-    """Arguments of the write loops for one context of a stream.
+    """Arguments of the loops that write the records of one context.
 
     The loop in `_write` is inlined on purpose: each avoided function call saves about a tenth of
     the time per record.
@@ -487,7 +487,10 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
 
 
 def _end_chunk(pull: _Pull, done: int, next_state: int) -> int:
-    """Send the open chunk, and the state if it is due; return the count that makes a state due."""
+    """Send the buffered records, and a state if one is due.
+
+    Return the number of records after which the next state is due.
+    """
     stream = pull.stream
     pull.run.settle()
     if state_is_due(stream, pull.tally, done, next_state):

@@ -32,7 +32,7 @@ class StreamFinalizer:
                 self._note(stream, stream)
 
     def after(self, root: SyncStream) -> None:
-        """Complete the streams that end when ``root`` and its descendants are done."""
+        """Complete the state of the streams that end with ``root`` and its descendants."""
         for stream, last in self._last_root.items():
             if last is root and stream.selected:
                 stream._complete_state(saw_all=self._saw_all(stream))

@@ -103,7 +103,7 @@ def as_typed_writer(outlet: ProtocolWriter) -> TypedEventWriter | None:
 
 
 class OpenChunk(Protocol):
-    """Open rows of one thread."""
+    """Buffer of one thread's records that are not sent yet."""
 
     def send(self) -> None:
         """Send the buffered rows; call it under the lock."""
@@ -113,7 +113,7 @@ class OpenChunk(Protocol):
 
 
 class OutputQueue:
-    """Single exit of all events of a tap, shared by all threads."""
+    """Serializes the events of all threads of a sync to one protocol writer."""
 
     def __init__(
         self, outlet: ProtocolWriter, document: StateDocument, cadence: CheckpointPolicy
@@ -187,12 +187,15 @@ class OutputQueue:
             self.cadence.wrote(len(state))
 
     def send_what_is_old(self) -> None:
-        """Send the chunks that are older than the age limit."""
+        """Send the buffered records of all threads that are older than the age limit."""
         for chunk in list(self.chunks):
             chunk.send_if_old()
 
     def attend(self) -> None:
-        """Check the reader's connection and the age of the last state; called by the timer."""
+        """Check that the reader is connected and write a state if the last one is too old.
+
+        The timer thread calls this.
+        """
         if self.attended is None or self.failure is not None:
             return
         try:
@@ -204,7 +207,10 @@ class OutputQueue:
         )
 
     def call_on_change(self, about: Hashable, what: Any, say: Callable[[], None]) -> None:
-        """Call ``say`` unless the last value for ``about`` equals ``what``; other threads wait."""
+        """Call ``say`` if the value ``what`` differs from the last one for the key ``about``.
+
+        Other threads wait until the call has ended.
+        """
         with self.lock:
             if self._said.get(about) != what:
                 say()
@@ -218,7 +224,7 @@ class OutputQueue:
     def visiting(
         self, place: Hashable, visitor: object, check: Callable[[], None]
     ) -> Iterator[None]:
-        """Hold an exclusive, reentrant lock on ``place`` for ``visitor``.
+        """Hold a reentrant lock named ``place`` for ``visitor`` during the block.
 
         While it waits it calls ``check``, which raises if the sync has ended.
         """

@@ -45,7 +45,7 @@ class ContextFailures:
             )
 
     def noting(self, work: Callable[[Any], object]) -> Callable[[Any], None]:
-        """Return a function that calls ``work`` and records its failures."""
+        """Return a function that calls ``work`` and records its error as `noted` does."""
 
         def tried(stream: Any) -> None:
             with self.noted():
@@ -54,6 +54,6 @@ class ContextFailures:
         return tried
 
     def tell(self) -> None:
-        """Raise the first recorded failure, if there is one."""
+        """Raise the first recorded error, if any context has failed."""
         if self._first is not None:
             raise self._first

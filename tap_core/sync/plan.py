@@ -68,7 +68,7 @@ OVERRIDABLE_HOOKS = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Compiled plan of one stream."""
+    """Decisions about the sync of one stream, made once before its first record."""
 
     stream: StreamId
     describes: tuple[SchemaEvent, ...]

@@ -59,7 +59,7 @@ def _begin(
 
 
 class _Pipe:
-    """Queue of record batches between two threads."""
+    """Bounded queue of record batches from a reading thread to the consuming thread."""
 
     def __init__(self, crew: WorkerPool) -> None:
         self._crew = crew
@@ -70,7 +70,7 @@ class _Pipe:
         self._is_awaited = False
 
     def fill(self, records: Iterable[Any]) -> None:
-        """Pull all records; an error of the source is stored after the records before it."""
+        """Put all records of an iterable into the queue; store its error after them."""
         batch: list[Any] = []
         try:
             for record in self._crew.until_stopped(records):

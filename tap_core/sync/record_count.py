@@ -29,12 +29,12 @@ class Tally:
         self._since_state = 0
 
     def sent(self, rows: int) -> None:
-        """Count rows that were written."""
+        """Count record messages that were written."""
         if self._counts_rows:
             self.count(rows)
 
     def pulled(self, records: int) -> None:
-        """Count records that a loop has finished."""
+        """Count records that the sync loop has finished."""
         with self._lock:
             self._since_state += records
         if not self._counts_rows:

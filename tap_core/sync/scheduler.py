@@ -28,7 +28,7 @@ __all__ = ["StreamScheduler"]
 
 
 class StreamScheduler:
-    """Scheduler of the streams of one sync; ``threads`` is how many may run in parallel.
+    """Scheduler of the streams of one sync; at most ``threads`` of them run in parallel.
 
     If ``goes_on`` is True, the other streams are synced after one has failed.
     """
@@ -137,7 +137,7 @@ def _sync_root(stream: SyncStream) -> None:
 
 
 def _shared(streams: Sequence[SyncStream]) -> set[SyncStream]:
-    """Return the streams that are descendants of several top-level streams.
+    """Return the streams that have several top-level streams as ancestors.
 
     Such a stream is finalized with the first top-level stream and continued by the second.
     """
@@ -147,7 +147,7 @@ def _shared(streams: Sequence[SyncStream]) -> set[SyncStream]:
 
 
 def _make_places(stream: SyncStream) -> None:
-    """Create the state entries of a stream and its descendants.
+    """Create the state entries of a stream and its descendants, in the order of a plain sync.
 
     The entry of a FULL_TABLE stream is created after those of its children, as at its end.
     """

@@ -29,7 +29,7 @@ __all__ = ["MappedOutput", "get_child_filter", "is_identity", "map_records", "ma
 
 @dataclass(frozen=True, slots=True)
 class MappedOutput:
-    """Compiled stream maps of one stream."""
+    """Output of a stream's compiled stream maps: names, schemas and the mapping function."""
 
     bodies: Callable[[Record], Sequence[Any]]
     """Function from a record to its bodies, or to pairs of name index and body."""

@@ -106,7 +106,7 @@ class ParallelPool(Protocol):
 
 
 class SyncRun:
-    """Shared objects of one sync of a tap, as one thread sees them."""
+    """State and output of one sync of a tap, as one thread sees them."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class SyncRun:
     # Rows
 
     def open(self, source: ChunkOwner | None) -> ChunkOwner | None:
-        """Collect rows for ``source`` from now on; return the previous source.
+        """Buffer records of ``source`` from now on; return the source before it.
 
         The caller reopens the previous source when it is done, so that the loop of a parent, or of
         a stream whose author writes to another stream in between, continues unchanged. The first
@@ -369,7 +369,7 @@ class SyncRun:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """Delay a stop until the end of the block."""
+        """Delay a stop request until the end of the block."""
         self._busy += 1
         try:
             yield
@@ -396,7 +396,7 @@ class SyncRun:
 
     @property
     def is_hurried(self) -> bool:
-        """True after a second stop request."""
+        """True after a second stop request (signal), when the sync must end at once."""
         return self._asked > 1
 
     @contextmanager

@@ -57,7 +57,7 @@ class SyncJob:
 
 
 class WorkerPool:
-    """At most ``size`` threads for the streams of one run, started when there is work.
+    """Pool of at most ``size`` threads that sync contexts or streams of one run.
 
     If ``leads`` is True, the threads sync whole streams and may have worker pools.
     """
@@ -140,7 +140,7 @@ class WorkerPool:
             self.check()
 
     def _dismiss(self, patience: float | None) -> None:
-        """Wait for the threads to end, at most ``patience`` seconds; None waits without limit."""
+        """Wait for the threads to end, at most ``patience`` seconds (None: without limit)."""
         until = None if patience is None else time.monotonic() + patience
         try:
             for thread in self._threads:
@@ -253,7 +253,7 @@ class WorkerPool:
 
 
 def _prepare(stream: Any, threads: int) -> None:
-    """Create the objects that all copies of a stream share, before copying."""
+    """Create the objects that all copies of a stream share, such as its HTTP session."""
     _ = stream.state_manager
     get_plan(stream)  # also makes the stream maps
     stream._prepare_for_threads(threads)
@@ -262,7 +262,7 @@ def _prepare(stream: Any, threads: int) -> None:
 
 
 def _give_back(made: Any, stream: Any) -> None:
-    """Add the counts of a copy to its stream, and take over its table version."""
+    """Add a copy's counts to the original stream, and copy its table version back."""
     if made._stream_version is not None:
         stream._stream_version = made._stream_version
     for kind, cost in made._sync_costs.items():
