@@ -35,10 +35,12 @@ from tap_core.sql.connection_errors import (
     parse_url,
     translate_url_errors,
 )
-from tap_core.sql.fully_qualified_name import FullyQualifiedName, split_name
+from tap_core.sql.fully_qualified_name import FullyQualifiedName as FullyQualifiedName
+from tap_core.sql.fully_qualified_name import split_name
 from tap_core.sql.type_widening import adapt_type, is_text, is_wider, loses_precision, type_rank
-from tap_core.sql.types import JSONSchemaToSQL, SQLToJSONSchema
+from tap_core.sql.types import JSONSchemaToSQL as JSONSchemaToSQL
 from tap_core.sql.types import JSONtoSQLHandler as JSONtoSQLHandler
+from tap_core.sql.types import SQLToJSONSchema as SQLToJSONSchema
 from tap_core.types import JsonSchema
 
 if sys.version_info >= (3, 13):
