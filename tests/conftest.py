@@ -1,10 +1,9 @@
-"""What all rooms' tests may ask for, and which of them a run takes.
+"""Fixtures of all tests, and the options that select tests.
 
-Rules of the room: a test that is there once for each table format runs for one of them,
-which its name decides, so that all formats are tried in every run and none of the tests
-is left out; ``--every-format`` runs it for all (`make coverage`, `make check`).
-``--share 0:60`` takes those files that hold the first 60 per cent of what is chosen; runs
-that take the rest can go on beside it.
+A test that is parametrized by the table format runs for one format only, which its name decides, so
+that every run tries all formats and every test. ``--every-format`` runs it for all of them (`make
+coverage`, `make thorough`). ``--share 0:60`` selects the files with the first 60 percent of the
+selected tests; a parallel run can take the rest.
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ def _secrets_of_one_test() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a run ask for all."""
+    """Add the options ``--every-format`` and ``--share``."""
     parser.addoption("--every-format", action="store_true", help="run tests for all table formats")
     parser.addoption("--share", default="0:100", help="which per cent of the tests: 0:60, 60:100")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let PySpark's own carelessness pass: it leaves the socket of a `collect` to be collected."""
+    """Ignore the warning about the socket that PySpark leaves open after a `collect`."""
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket.*127.0.0.1:ResourceWarning")
 
 
 @pytest.hookimpl(trylast=True)  # after marks have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take one of the tests that differ in the table format alone, and this run's share."""
+    """Keep one of the tests that differ only in the table format, and only this run's share."""
     taken = items if config.getoption("--every-format") else _one_for_each_format(items)
     taken = _share(taken, config.getoption("--share"))
     chosen = {item.nodeid for item in taken}
@@ -63,7 +62,7 @@ def _one_for_each_format(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def _share(items: list[pytest.Item], share: str) -> list[pytest.Item]:
-    """Return the tests of the files that begin in this part of all."""
+    """Return the tests whose file begins within this percentage range, such as ``0:60``."""
     begin, _, end = share.partition(":")
     begins: dict[Path, int] = {}
     for number, item in enumerate(items):

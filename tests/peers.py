@@ -1,6 +1,6 @@
 """Environments of other projects' software that tests and benchmarks compare with.
 
-Rules of the room: one environment per peer, below `.venv-peers/`, because peers bring versions
+One environment per peer, below `.venv-peers/`, because peers bring versions
 that clash with ours and with each other. A test asks `peer_python` and skips, saying why, when
 the peer is not there; it never installs anything. `python -m tests.peers [NAME ...]` makes them.
 Peers are pinned by version, not by hash: nothing of them reaches a user, or the project's own

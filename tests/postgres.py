@@ -1,6 +1,6 @@
 """A real PostgreSQL for tests and benchmarks: one server per process, throw-away databases.
 
-Rules of the room: a test asks for the fixture `postgres` and is skipped, saying why, when the
+A test asks for the fixture `postgres` and is skipped, saying why, when the
 server programs are not there; it never installs anything. `python -m tests.postgres` does, with
 Debian's package, before the tests run. The server listens on loopback alone, with a password. It
 is the child of a keeper that ends it and removes its files as soon as the pipe to the process

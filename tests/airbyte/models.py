@@ -1,6 +1,6 @@
 """Lines held against the protocol's published models, by the interpreter that has them.
 
-Rules of the room: one process for any number of lines. A test that cannot have the peer says so
+One process for any number of lines. A test that cannot have the peer says so
 and is skipped; our own rules (`rules.py`) need no peer.
 """
 

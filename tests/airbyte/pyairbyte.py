@@ -1,6 +1,6 @@
 """PyAirbyte, asked to run our commands: offline, in its own environment.
 
-Rules of the room: a connector is one executable without further arguments, as PyAirbyte calls it.
+A connector is one executable without further arguments, as PyAirbyte calls it.
 """
 
 from __future__ import annotations

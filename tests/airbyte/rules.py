@@ -1,6 +1,6 @@
 """The protocol's rules that no model of one message holds: order, counts, who may say what.
 
-Rules of the room: pure: bytes that a command wrote in, sentences about what is wrong out; none when
+Bytes that a command wrote in, sentences about what is wrong out; none when
 all is well. Each sentence begins with the number of its rule in docs/airbyte.md. Knows no class of
 ours, so that it may judge anybody's program.
 """

@@ -1,6 +1,6 @@
 """Runs a command of Airbyte's as the program that it is.
 
-Rules of the room: every argument is a file in the test's folder, as a platform gives it. What a
+Every argument is a file in the test's folder, as a platform gives it. What a
 run said is kept as the bytes that it wrote; nothing is read into it here.
 """
 

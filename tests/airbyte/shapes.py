@@ -1,6 +1,6 @@
 """A tap whose streams differ in how they can be configured: by cursor, keys, depth, family.
 
-Rules of the room: written as an author writes a tap. Every stream says all of its rows from the
+Written as an author writes a tap. Every stream says all of its rows from the
 bookmark on, so that a test sees what was asked for.
 """
 

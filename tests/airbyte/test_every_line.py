@@ -1,6 +1,6 @@
 """Every line that a tap of ours writes under this protocol, held against models and rules.
 
-Rules of the room: a run of each command of a few taps, once; the lines of all of them go through
+A run of each command of a few taps, once; the lines of all of them go through
 the models in one process.
 """
 

@@ -1,6 +1,6 @@
 """The numbered rules of docs/airbyte.md about what few sources have.
 
-Rules of the room: as in test_source_rules.py.
+As in test_source_rules.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`read` as a program: what authors do, threads, signals, and readers that go away.
 
-Rules of the room: real processes and pipes. What the protocol asks of every source is in
+Real processes and pipes. What the protocol asks of every source is in
 test_source_rules.py; here is what this door does beyond it.
 """
 

@@ -1,6 +1,6 @@
 """The numbered rules of docs/airbyte.md that a source keeps, each on the streams it is about.
 
-Rules of the room: real processes alone. A test's docstring begins with the numbers of its rules;
+Real processes alone. A test's docstring begins with the numbers of its rules;
 tests/airbyte/test_rules_document.py holds that against the document.
 """
 

@@ -1,6 +1,6 @@
 """A tap and a target for two SDKs: `BATCH_SDK` says which one their classes come from.
 
-Rules of the room: the same lines for both. As a program: ``tap CONFIG`` or
+The same lines for both. As a program: ``tap CONFIG`` or
 ``target CONFIG < messages``; the target prints the records of each batch on a line.
 """
 

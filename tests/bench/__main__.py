@@ -1,6 +1,6 @@
 """`python -m tests.bench [NAME ...]`: our programs beside others', in turns, as one table.
 
-Rules of the room: nothing here fails because of a time: times belong to machines. What fails is
+Nothing here fails because of a time: times belong to machines. What fails is
 a wrong result. A row whose peer is not installed is named and left out.
 """
 

@@ -1,6 +1,6 @@
 """Airbyte's protocol: our source beside airbyte-cdk's, and our destination beside our Singer door.
 
-Rules of the room: both sources have the records of one generator and are asked for the same streams
+Both sources have the records of one generator and are asked for the same streams
 in the same mode; both doors load the same records into the same kind of table.
 """
 

@@ -1,6 +1,6 @@
 """A server on loopback for benchmarks, in a thread here: what it costs is nobody's.
 
-Rules of the room: it says what a function gives for a path and a query, as JSON that is bytes
+It says what a function gives for a path and a query, as JSON that is bytes
 already; one answer is one write.
 """
 

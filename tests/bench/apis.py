@@ -1,6 +1,6 @@
 """APIs on loopback that manifests are made for, in a thread here: what they cost is nobody's.
 
-Rules of the room: every record is bytes before the first request; an answer is only put together.
+Every record is bytes before the first request; an answer is only put together.
 `/readings?from=&to=&page=` gives the records of a window in pages of a hundred, `/parents?page=`
 the parents, `/parents/N/children` five records of each.
 """

@@ -1,6 +1,6 @@
 """Rows of twenty columns as batch files of Fivetran's, and the same lines as plain CSV.
 
-Rules of the room: everything follows from a row's number. No cell is null or unmodified, so that a
+Everything follows from a row's number. No cell is null or unmodified, so that a
 reader without Fivetran's marks reads the same rows.
 """
 

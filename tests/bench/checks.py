@@ -1,6 +1,6 @@
 """What was written, read back: nobody wins by doing less.
 
-Rules of the room: an output is compared with what the generator must have given, row by row and
+An output is compared with what the generator must have given, row by row and
 value by value; times of extraction and the tool's own columns are the tool's.
 """
 

@@ -1,6 +1,6 @@
 """Reading on a cluster: beside one partition after another, and beside one process.
 
-Rules of the room: the cluster is a real one, a master and workers on loopback, of PySpark's own
+The cluster is a real one, a master and workers on loopback, of PySpark's own
 package; it stands before anything is measured. CPU is told by the kind of process, and as a
 slope: between a run of few and one of many records, so that what Spark's start costs is in
 neither. Every table is read back and compared before its figure counts.

@@ -1,6 +1,6 @@
 """The target to Delta Lake: beside other loaders, beside Spark by hand, and beside its own parts.
 
-Rules of the room: peers that write Delta are read back with deltalake, and so are we.
+Peers that write Delta are read back with deltalake, and so are we.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fivetran's interface: our connector beside Fivetran's own library, our destination beside Spark.
 
-Rules of the room: servers are processes of their own, called by gRPC from here; what a call costs
+Servers are processes of their own, called by gRPC from here; what a call costs
 is the CPU of the server's processes between its begin and its end. What was sent or written is
 compared, too.
 """

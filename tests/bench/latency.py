@@ -1,6 +1,6 @@
 """How soon a state leaves behind the commit that covers it, and how long a row waits for one.
 
-Rules of the room: a commit's time is that of its file in Delta's log, and which rows and which
+A commit's time is that of its file in Delta's log, and which rows and which
 state it has stands in that file; nothing is asked of the program that is measured.
 """
 

@@ -1,6 +1,6 @@
 """A manifest run by our command, and by airbyte-cdk's: the same file, the same server.
 
-Rules of the room: both are Airbyte sources here, with the same settings and the same configured
+Both are Airbyte sources here, with the same settings and the same configured
 catalog. Records are compared as sets, since the order of windows and parents is the program's.
 """
 

@@ -1,6 +1,6 @@
 """Run a program and say what it cost: CPU seconds of its whole tree, and memory.
 
-Rules of the room: a program's output goes through a pipe that a thread here drains, so nobody
+A program's output goes through a pipe that a thread here drains, so nobody
 waits and the reader's own CPU counts for nobody. A child that outlives its parent (a JVM) is
 adopted and counted. Programs are run in turns, and of each figure the median is taken: on a
 machine with other work single runs differ by a fifth and more.

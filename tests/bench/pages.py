@@ -1,6 +1,6 @@
 """A server of JSON pages on loopback, in a thread here: what it costs counts for nobody.
 
-Rules of the room: all answers are made before the first request. `/orders?page=N` gives a hundred
+All answers are made before the first request. `/orders?page=N` gives a hundred
 records and the number of the next page.
 """
 

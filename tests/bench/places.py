@@ -1,6 +1,6 @@
 """Where things are: our program, the peers' interpreters, the programs that are measured.
 
-Rules of the room: a peer that is not installed is named with the way to get it; a row that needs
+A peer that is not installed is named with the way to get it; a row that needs
 it is left out and said so, never guessed.
 """
 

@@ -1,6 +1,6 @@
 """The sample tap of PostgreSQL beside MeltanoLabs' tap of the same name: one table, to a pipe.
 
-Rules of the room: both read the same table of the same server, whose own time counts for nobody.
+Both read the same table of the same server, whose own time counts for nobody.
 The rows are made here, and what each tap wrote is compared with them.
 """
 

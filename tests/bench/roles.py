@@ -1,6 +1,6 @@
 """What each kind of process of a Spark application costs, and how much memory it had at most.
 
-Rules of the room: processes are looked at in /proc again and again while they live, since those
+Processes are looked at in /proc again and again while they live, since those
 of a cluster end with no one here to wait for them; what a process used between the last look and
 its end is lost, a fifth of a second at most. Who is not below the given processes counts for
 nobody.

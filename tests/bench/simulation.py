@@ -3,7 +3,7 @@
 `python -m tests.bench.simulation` prints tables for the costs that stand here;
 `python -m tests.bench cluster-simulation` measures them anew first.
 
-Rules of the room: pure, and the same numbers each time. What is assumed is written here, and is
+Pure, and the same numbers each time. What is assumed is written here, and is
 against us where it could be either way:
 
 1. Parts are read job by job, as `target_spark/extract/spark_distributor.py` does it: so many parts

@@ -1,6 +1,6 @@
 """What a running process and all below it have cost so far: CPU, and memory.
 
-Rules of the room: read from the system (Linux) while they run, so that one call of a server can
+Read from the system (Linux) while they run, so that one call of a server can
 be told from its start. A process that has ended counts for the one that waited for it.
 """
 

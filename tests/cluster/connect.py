@@ -1,6 +1,6 @@
 """A real Spark Connect server for tests, of PySpark's own package, on loopback.
 
-Rules of the room: it knows Delta Lake and Iceberg, as a server that loads into both must. It
+It knows Delta Lake and Iceberg, as a server that loads into both must. It
 can be killed and started again at the same address, and ends with whoever wanted it.
 """
 

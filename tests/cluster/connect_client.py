@@ -1,6 +1,6 @@
 """The target as a client of Spark Connect: an environment without Spark's jars, and no Java.
 
-Rules of the room: each run is a process of the peer's Python, with a PATH that has nothing in
+Each run is a process of the peer's Python, with a PATH that has nothing in
 it. Tables are read back in the same way, through the server.
 """
 

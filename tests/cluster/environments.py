@@ -1,6 +1,6 @@
 """What brings a tap to executors that do not have it: a zip of modules, or a whole environment.
 
-Rules of the room: nothing is downloaded. An environment is a bare one of this Python with copies
+Nothing is downloaded. An environment is a bare one of this Python with copies
 of what stands in the one that runs the tests: the distributions that the product needs on an
 executor, by their own metadata, and the product itself.
 """

@@ -1,6 +1,6 @@
 """A tap for Spark's workers to read, whose contexts fail, dawdle or die where a test says so.
 
-Rules of the room: nothing here knows Spark. What the source holds is a function of the settings
+Nothing here knows Spark. What the source holds is a function of the settings
 (``day``: how far time has come), so two runs of the same settings bring the same rows. A folder
 stands between a test and the tap: ``<stream>.<key>.json`` says what befalls one context, and each
 time that a context is read leaves a file in ``visits``.

@@ -1,6 +1,6 @@
 """One pipeline in a folder: run on a cluster, or on one machine, and what its tables hold then.
 
-Rules of the room: both ways are the commands that people use, as processes of their own. Tables
+Both ways are the commands that people use, as processes of their own. Tables
 are read without target-spark (`tests.cluster.tables`).
 """
 

@@ -1,6 +1,6 @@
 """A real server that speaks S3, on loopback: moto's, in an environment and a process of its own.
 
-Rules of the room: it ends with the process that wanted it, for it reads a pipe that closes
+It ends with the process that wanted it, for it reads a pipe that closes
 then. What is tested reaches it through a gate, which can be closed: connections that there are
 break and new ones are refused, and nothing that the server holds is lost.
 """

@@ -1,6 +1,6 @@
 """A real standalone cluster of Spark for tests: a master and workers of PySpark's own package.
 
-Rules of the room: everything listens on loopback, on ports that the system chose, and works
+Everything listens on loopback, on ports that the system chose, and works
 in one folder. Each of its programs is the child of a keeper, which kills it and all that it
 started as soon as the pipe to the process that wanted it closes; so nothing outlives a test
 run, however that dies. Whoever asks waits until the master knows the workers.

@@ -1,6 +1,6 @@
 """What the tables of a run hold now, read without target-spark.
 
-Rules of the room: a table of Delta Lake is read by its log, one of Parquet by its manifest;
+A table of Delta Lake is read by its log, one of Parquet by its manifest;
 only Iceberg needs a Spark, which is a process of its own.
 """
 

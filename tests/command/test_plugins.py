@@ -1,6 +1,6 @@
 """Ways of real plugins: what they do with the SDK comes out as under singer_sdk.
 
-Rules of the room: the plugins are made up; each does one thing that a public plugin does.
+The plugins are made up; each does one thing that a public plugin does.
 """
 
 from __future__ import annotations

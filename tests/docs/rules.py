@@ -1,6 +1,6 @@
 """The rules that a document numbers, and the tests that name them.
 
-Rules of the room: pure. A rule is a row of a table that begins with its number and ends with the
+Pure. A rule is a row of a table that begins with its number and ends with the
 keys of the files that hold it; a test names rules where its docstring begins, before a colon:
 ``RD2 to RD4, SM4: …``.
 """

@@ -1,6 +1,6 @@
 """Every code block of the README and the docs runs, in the order in which it is read.
 
-Rules of the room: the blocks of one document share a temporary folder, so that a later block may
+The blocks of one document share a temporary folder, so that a later block may
 use what an earlier one made, and the project's commands are on the PATH. The word after the three
 backticks says what happens:
 

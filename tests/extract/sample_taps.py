@@ -1,6 +1,6 @@
 """A tap for Spark's workers to read as frames; which of its contexts fail, a test says.
 
-Rules of the room: nothing here knows Spark, and all rows are a function of the settings. In the
+Nothing here knows Spark, and all rows are a function of the settings. In the
 folder of the setting ``visits`` each time that a context is read leaves a file, so that tests
 count them, whatever process it was.
 """

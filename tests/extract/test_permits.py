@@ -15,7 +15,7 @@ import pytest
 
 from tap_core.http.rate_limit_counters import InProcessCounters, RateLimits
 from target_spark.errors import RateLimitServerError
-from target_spark.extract import rate_limit_server as room
+from target_spark.extract import rate_limit_server as module
 from target_spark.extract.rate_limit_server import RateLimitAddress, RateLimitServer, StaticShare
 from target_spark.extract.tap_factory import TapSpec
 from target_spark.spark.session import Session, SparkSettings
@@ -144,7 +144,7 @@ def test_whoever_does_not_know_the_key_gets_no_place():
         address = issuer.address
         stranger = RateLimitAddress(address.host, address.port, b"guessed").counters()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(room, "_FIRST_PAUSE_SECONDS", 0.001)
+            patch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.001)
             with pytest.raises(RateLimitServerError, match="this executor cannot reach it"):
                 stranger.ask("a", even(1))
         assert address.counters().ask("a", even(1)).wait == 0
@@ -177,7 +177,7 @@ def test_a_connection_that_breaks_is_made_again():
 
 def test_an_issuer_that_is_gone_is_an_error_with_the_way_out(monkeypatch):
     """It names the address, and the setting."""
-    monkeypatch.setattr(room, "_FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.001)
     with RateLimitServer() as issuer:
         address = issuer.address
         counters = address.counters()

@@ -1,6 +1,6 @@
 """Batch files as Fivetran writes them, for tests: CSV of Jackson's making, ZSTD, AES.
 
-Rules of the room: a cell is text, `NULL` or `UNMODIFIED`. Cells are quoted as Jackson's CSV
+A cell is text, `NULL` or `UNMODIFIED`. Cells are quoted as Jackson's CSV
 writer does it: those over 24 characters, and those with a character that would end them. A text
 that is spelled like nothing at all is always quoted. What is compressed does not tell its size.
 """

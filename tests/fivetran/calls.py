@@ -1,6 +1,6 @@
 """Updates of a tap without a server between: its responses as messages, and what becomes of them.
 
-Rules of the room: the tap, its service and its bytes are the real ones; only the wire is left out.
+The tap, its service and its bytes are the real ones; only the wire is left out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A connector written by hand that can be told to break a rule, for the tests of the tester.
 
-Rules of the room: knows the messages and gRPC, nothing of taps. `python faulty.py --port N [FAULT
+Knows the messages and gRPC, nothing of taps. `python faulty.py --port N [FAULT
 ...]` serves it as a program. Two tables: ``orders``, which goes on from its state, and ``kinds``.
 """
 

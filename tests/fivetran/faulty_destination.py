@@ -1,6 +1,6 @@
 """A destination written by hand that keeps no rows and can be told to break a rule.
 
-Rules of the room: knows the messages and gRPC, nothing of Spark. Tables are what the calls say they
+Knows the messages and gRPC, nothing of Spark. Tables are what the calls say they
 are; files are opened, and that is all.
 """
 

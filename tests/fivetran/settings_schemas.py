@@ -1,6 +1,6 @@
 """JSON Schemas of settings with settings that fit them, made at random.
 
-Rules of the room: each property that needs not be there is sometimes missing. An object without
+Each property that needs not be there is sometimes missing. An object without
 anything in it is there only where it must be, as no form says that there is one.
 """
 

@@ -1,6 +1,6 @@
 """An API that fits whatever manifest: what it answers is made of the manifest alone.
 
-Rules of the room: an answer is a function of the request, so that either side hears the same
+An answer is a function of the request, so that either side hears the same
 whatever it asked before. Under each path that an extractor looks at there are two records with all
 fields that the schemas name; a page after the second has none.
 """

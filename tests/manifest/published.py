@@ -1,6 +1,6 @@
 """Published manifests of others, run by either side against one API that fits all of them.
 
-Rules of the room: the manifests lie in an environment of peers, and none of their text is kept
+The manifests lie in an environment of peers, and none of their text is kept
 here. Their hosts become paths of a server on loopback, their pages become small. A manifest is run
 twice: the second run begins with the states that the first one stored, each side's with its own.
 """

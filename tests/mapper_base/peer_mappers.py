@@ -1,6 +1,6 @@
 """Mappers as people write them on singer_sdk; run on either SDK.
 
-Rules of the room: imports singer_sdk, which is the real one in its own interpreter and
+Imports singer_sdk, which is the real one in its own interpreter and
 tap_core under `tap-core run`.
 """
 

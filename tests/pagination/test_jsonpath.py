@@ -17,7 +17,7 @@ from jsonpath_ng import Child, JSONPath, Slice
 from jsonpath_ng.exceptions import JSONPathError
 from jsonpath_ng.ext import parse
 
-import tap_core.parsing.jsonpath as room
+import tap_core.parsing.jsonpath as module
 from tap_core.exceptions import SingerSDKPendingDeprecationWarning
 from tap_core.helpers import jsonpath as face
 from tap_core.parsing.jsonpath import extract_jsonpath
@@ -238,11 +238,11 @@ def test_a_text_that_is_no_path_is_an_error_that_names_it(expression):
 
 
 def test_an_expression_is_decided_on_once():
-    room._parse_path.cache_clear()
+    module._parse_path.cache_clear()
     for _ in range(3):
         assert list(extract_jsonpath("$.a", {"a": 1})) == [1]
         assert list(extract_jsonpath("$.a[?(@ > 1)]", {"a": [1, 2]})) == [2]
-    assert room._parse_path.cache_info().misses == 2
+    assert module._parse_path.cache_info().misses == 2
 
 
 def test_the_face_shows_the_functions_that_plugins_import():

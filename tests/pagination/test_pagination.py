@@ -13,7 +13,7 @@ import requests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tap_core import pagination as room
+from tap_core import pagination as module
 from tap_core.exceptions import SingerSDKPendingDeprecationWarning
 from tap_core.pagination import (
     BaseAPIPaginator,
@@ -286,4 +286,4 @@ def test_what_must_be_overridden_cannot_be_forgotten():
     for unfinished in (BaseAPIPaginator, BaseHATEOASPaginator):
         with pytest.raises(TypeError, match="abstract"):
             unfinished(None)
-    assert set(room.__all__) <= set(vars(room))
+    assert set(module.__all__) <= set(vars(module))

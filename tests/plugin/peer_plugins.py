@@ -1,6 +1,6 @@
 """Plugins of every kind, which say what they are; run on either SDK.
 
-Rules of the room: imports singer_sdk, which is the real one in its own interpreter and
+Imports singer_sdk, which is the real one in its own interpreter and
 tap_core where it is installed as its alias. Prints the JSON of ``--about`` by class.
 """
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tap_core.exceptions import ConfigValidationError
 from tap_core.helpers import _flattening as face
-from tap_core.records import flatten as room
+from tap_core.records import flatten as module
 from tap_core.records.flatten import (
     FlatteningOptions,
     compile_flattener,
@@ -37,7 +37,7 @@ SCHEMA = {
 def test_the_face_shows_the_room():
     for name in face.__dict__:
         if not name.startswith("_") and name != "annotations":
-            assert getattr(face, name) is getattr(room, name)
+            assert getattr(face, name) is getattr(module, name)
 
 
 def test_objects_are_spread_and_what_is_left_is_json_text():
@@ -73,7 +73,7 @@ def test_a_later_value_of_a_name_wins():
 
 
 def test_objects_of_free_keys_are_not_remembered_for_ever(monkeypatch):
-    monkeypatch.setattr(room, "_KEYS", 3)
+    monkeypatch.setattr(module, "_KEYS", 3)
     flatten = compile_flattener({"properties": {}}, 2)
     record = {f"k{n}": {"x": n} for n in range(9)}
     assert flatten(record) == {f"k{n}__x": n for n in range(9)}

@@ -1,6 +1,6 @@
 """The container files for Airbyte: what they start is started here, as the documents call it.
 
-Rules of the room: no image is built. The entry point is taken from the file and run with the
+No image is built. The entry point is taken from the file and run with the
 project's commands on the PATH, with the arguments that a platform gives a container.
 """
 

@@ -1,6 +1,6 @@
 """The container files for Fivetran: what they start is started here, and answers by gRPC.
 
-Rules of the room: no image is built. The entry point is taken from the file and run with the
+No image is built. The entry point is taken from the file and run with the
 project's commands on the PATH and a free port. What needs a JVM is not asked.
 """
 

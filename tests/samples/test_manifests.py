@@ -1,6 +1,6 @@
 """The sample manifests ask their APIs what Airbyte's guide to incremental sync says, word for word.
 
-Rules of the room: the command runs in this process, the server is the samples' own. Where the guide
+The command runs in this process, the server is the samples' own. Where the guide
 shows a request, that request is compared, not what came of it.
 """
 

@@ -1,6 +1,6 @@
 """Input as other people's taps print it: odd, but meant as data.
 
-Rules of the room: each case is a stream of its own, so that one load takes all of them.
+Each case is a stream of its own, so that one load takes all of them.
 What a case holds are lines, as messages or as bytes that no writer of JSON would make.
 """
 

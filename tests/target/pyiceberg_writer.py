@@ -1,6 +1,6 @@
 """Another tool that writes and reads one Iceberg table: pyiceberg, in a catalog of SQLite.
 
-Rules of the room: run by the interpreter of a peer that has pyiceberg, and knows nothing of this
+Run by the interpreter of a peer that has pyiceberg, and knows nothing of this
 project. A commit that another writer came before is made again from what the table then is.
 """
 

@@ -1,6 +1,6 @@
 """The numbered rules of docs/airbyte.md that a destination keeps, in two syncs of many streams.
 
-Rules of the room: the program itself, twice, for all tests together: the first sync fills tables,
+The program itself, twice, for all tests together: the first sync fills tables,
 the second comes with another catalog. A test's docstring begins with the numbers of its rules.
 """
 

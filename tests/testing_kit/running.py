@@ -1,6 +1,6 @@
 """Runs pytest as an author does, in a process of its own, and tells what became of each test.
 
-Rules of the room: nothing is read off the screen but what a person should see there; names,
+Nothing is read off the screen but what a person should see there; names,
 outcomes and warnings come from a recorder that pytest loads. A peer's environment has no
 pytest, so it is lent ours: pytest is Python alone.
 """

@@ -1,6 +1,6 @@
 """One module of tests, run by singer_sdk and by us: the same tests, the same outcomes.
 
-Rules of the room: what differs on purpose is named here, with its reason.
+What differs on purpose is named here, with its reason.
 """
 
 from __future__ import annotations

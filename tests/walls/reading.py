@@ -1,6 +1,6 @@
-"""Reads source files for the walls and gates: who imports whom, how long things are.
+"""Reader of source files for the import rules and gates: imports, names and lengths.
 
-Rules of the room: sources are parsed, never imported, so that nothing hides behind a condition.
+Sources are parsed, never imported, so that an import under a condition is found too.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = [
     "Module",
     "circle",
     "fits",
-    "floor_of",
     "function_lines",
     "imports_of",
+    "layer_of",
     "modules",
     "nothing",
     "sized",
@@ -114,10 +114,12 @@ def fits(name: str, prefix: str) -> bool:
     return name == prefix or name.startswith(f"{prefix}.")
 
 
-def floor_of(name: str, floors: Mapping[str, int]) -> int | None:
-    """Return the floor of a module by the longest room that fits; a package's name is no room."""
-    rooms = [room for room in floors if name == room or ("." in room and fits(name, room))]
-    return floors[max(rooms, key=len)] if rooms else None
+def layer_of(name: str, layers: Mapping[str, int]) -> int | None:
+    """Return the layer of a module: that of the longest listed prefix, or None."""
+    prefixes = [
+        prefix for prefix in layers if name == prefix or ("." in prefix and fits(name, prefix))
+    ]
+    return layers[max(prefixes, key=len)] if prefixes else None
 
 
 def circle(graph: Mapping[str, Iterable[str]]) -> list[str] | None:

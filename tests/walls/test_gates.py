@@ -1,4 +1,4 @@
-"""Sizes, names and faces: what keeps a room readable."""
+"""Limits on sizes, and rules for names and exports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from statistics import median
 
 import pytest
 
-from tests.walls.floors import FACES
+from tests.walls.layers import COMPATIBILITY_PATHS
 from tests.walls.reading import (
     ROOT,
     Module,
@@ -34,7 +34,9 @@ IGNORES_PER_THOUSAND_LINES = 1
 SHAPELESS_NAMES = {"utils", "util", "common", "misc"}
 
 # Paths such as `helpers._util` and `singerlib.utils` are singer_sdk's; as faces they may stand.
-in_annex = [module for module in MODULES if any(fits(module.name, face) for face in FACES)]
+at_compatibility_paths = [
+    m for m in MODULES if any(fits(m.name, path) for path in COMPATIBILITY_PATHS)
+]
 
 
 def here(module: Module) -> str:
@@ -136,7 +138,7 @@ def test_inits_define_nothing() -> None:
 
 def test_the_annex_only_shows() -> None:
     wrong = []
-    for module in in_annex:
+    for module in at_compatibility_paths:
         wrong += [
             f"{here(module)}:{n.lineno}" for n in module.tree.body if not is_face_statement(n)
         ]
@@ -169,7 +171,7 @@ def test_all_is_what_is_visible() -> None:
     wrong: dict[str, str] = {}
     for module in MODULES:
         names = declared(module)
-        visible = visible_names(module, face=module.is_face or module in in_annex)
+        visible = visible_names(module, face=module.is_face or module in at_compatibility_paths)
         visible.discard("logger")  # every module may have one; it is nobody's interface
         if names is None:
             if visible and not only_shows(module):
@@ -213,7 +215,7 @@ def test_no_module_is_named_after_nothing() -> None:
     shapeless = [
         here(module)
         for module in MODULES
-        if set(module.name.split(".")) & SHAPELESS_NAMES and module not in in_annex
+        if set(module.name.split(".")) & SHAPELESS_NAMES and module not in at_compatibility_paths
     ]
     nothing(shapeless)
 

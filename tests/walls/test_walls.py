@@ -1,4 +1,4 @@
-"""Imports against the tables of `floors.py`."""
+"""Imports follow the tables of `layers.py`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.walls.floors import (
+from tests.walls.layers import (
+    COMPATIBILITY_PATHS,
     EXTRACT_MAY_USE,
-    FACES,
-    FLOORS,
     HEAVY,
+    LAYERS,
     LIGHT,
     PEERS_OF_ONE_SHAPE,
     TARGET_MAY_USE,
@@ -25,8 +25,8 @@ from tests.walls.reading import (
     Module,
     circle,
     fits,
-    floor_of,
     imports_of,
+    layer_of,
     modules,
     nothing,
 )
@@ -42,44 +42,53 @@ FOREIGN = [
 ]
 
 
-def is_annex(name: str) -> bool:
-    return any(fits(name, face) for face in FACES) and name not in FLOORS
+def is_compatibility_path(name: str) -> bool:
+    return any(fits(name, path) for path in COMPATIBILITY_PATHS) and name not in LAYERS
 
 
 def where(module: Module, item: Import) -> str:
     return f"{module.path.relative_to(ROOT)}:{item.line} imports {item.target}"
 
 
-def test_every_module_stands_on_a_floor() -> None:
-    homeless = [
-        m.name for m in MODULES if not is_annex(m.name) and floor_of(m.name, FLOORS) is None
+def test_every_module_has_a_layer() -> None:
+    unlisted = [
+        m.name
+        for m in MODULES
+        if not is_compatibility_path(m.name) and layer_of(m.name, LAYERS) is None
     ]
-    nothing(homeless, "write the room of these modules into tests/walls/floors.py")
+    nothing(unlisted, "add the layer of these modules to tests/walls/layers.py")
 
 
 def test_nothing_that_is_imported_is_missing() -> None:
     nothing([where(m, i) for m, i in OURS if i.target not in KNOWN])
 
 
-def test_no_room_imports_upward() -> None:
+def test_no_module_imports_from_a_higher_layer() -> None:
     upward = []
     for module, item in OURS:
-        if is_annex(module.name) or is_annex(item.target):
+        if is_compatibility_path(module.name) or is_compatibility_path(item.target):
             continue
         if module.name.split(".")[0] != item.target.split(".")[0]:
             continue  # between the packages TARGET_MAY_USE decides
-        here, there = floor_of(module.name, FLOORS), floor_of(item.target, FLOORS)
+        here, there = layer_of(module.name, LAYERS), layer_of(item.target, LAYERS)
         if here is not None and there is not None and there > here:
-            upward.append(f"{where(module, item)} (floor {here} to {there})")
+            upward.append(f"{where(module, item)} (layer {here} to {there})")
     nothing(upward)
 
 
-def test_no_room_imports_the_annex() -> None:
-    into = [where(m, i) for m, i in OURS if is_annex(i.target) and not is_annex(m.name)]
-    nothing(into, "the annex shows things by singer_sdk's paths; import them from their room")
+def test_no_module_imports_a_compatibility_path() -> None:
+    into = [
+        where(m, i)
+        for m, i in OURS
+        if is_compatibility_path(i.target) and not is_compatibility_path(m.name)
+    ]
+    nothing(
+        into,
+        "these are import paths of singer_sdk; import the names from the modules that define them",
+    )
 
 
-def test_no_circle_of_imports() -> None:
+def test_there_is_no_import_cycle() -> None:
     graph: dict[str, set[str]] = {name: set() for name in KNOWN}
     for module, item in OURS:
         graph[module.name].add(item.target)
@@ -97,38 +106,40 @@ def test_no_protocol_imports_another() -> None:
     nothing(across)
 
 
-def test_the_packages_meet_only_where_they_may() -> None:
+def test_target_spark_imports_only_listed_modules_of_tap_core() -> None:
     wrong = []
     for module, item in OURS:
         package = item.target.split(".")[0]
         if package == module.name.split(".")[0]:
             continue
         reads = fits(module.name, "target_spark.extract")
-        rooms = EXTRACT_MAY_USE if reads else TARGET_MAY_USE
-        if package == "target_spark" or not any(fits(item.target, room) for room in rooms):
+        prefixes = EXTRACT_MAY_USE if reads else TARGET_MAY_USE
+        if package == "target_spark" or not any(fits(item.target, prefix) for prefix in prefixes):
             wrong.append(where(module, item))
     nothing(wrong)
 
 
-def test_every_library_stays_at_home() -> None:
+def test_libraries_are_imported_only_where_they_may() -> None:
     strays = []
     for module, item in FOREIGN:
         library = item.target.split(".")[0]
         if library in LIGHT:
             continue
-        home = HEAVY.get(library)
-        if home is None:
-            strays.append(f"{where(module, item)}, which has no home in floors.py")
-        elif not any(fits(module.name, room) for room in home.rooms):
-            strays.append(f"{where(module, item)}, whose home is {', '.join(home.rooms)}")
+        use = HEAVY.get(library)
+        if use is None:
+            strays.append(f"{where(module, item)}, which layers.py does not list")
+        elif not any(fits(module.name, prefix) for prefix in use.modules):
+            strays.append(
+                f"{where(module, item)}, which only these may import: {', '.join(use.modules)}"
+            )
     nothing(strays)
 
 
 def test_slow_libraries_are_imported_inside_functions() -> None:
     eager = [
-        f"{where(m, i)} at the top: {home.why}"
+        f"{where(m, i)} at the top: {use.why}"
         for m, i in FOREIGN
-        if (home := HEAVY.get(i.target.split(".")[0])) and home.lazily and not i.lazily
+        if (use := HEAVY.get(i.target.split(".")[0])) and use.lazily and not i.lazily
     ]
     nothing(eager)
 
@@ -191,30 +202,30 @@ def test_the_target_asked_for_light_things_never_loads_spark(flag: str) -> None:
 
 def made(tmp_path: Path, **files: str) -> list[Module]:
     for name, source in files.items():
-        path = tmp_path / "house" / (name.replace("__", "/") + ".py")
+        path = tmp_path / "sample" / (name.replace("__", "/") + ".py")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
-    return modules(tmp_path, ["house"])
+    return modules(tmp_path, ["sample"])
 
 
 def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
     source = (
         "from typing import TYPE_CHECKING\n"
-        "import house.b\n"
+        "import sample.b\n"
         "from . import c\n"
-        "if TYPE_CHECKING:\n    from house.d import D\n"
-        "def f():\n    from house import e\n"
+        "if TYPE_CHECKING:\n    from sample.d import D\n"
+        "def f():\n    from sample import e\n"
         "class K:\n    def m(self):\n        import json\n"
     )
-    house = made(tmp_path, a=source, b="", c="", d="class D: ...", e="")
-    [a] = [module for module in house if module.name == "house.a"]
-    found = {(i.target, i.lazily) for i in imports_of(a, {m.name for m in house})}
+    sample = made(tmp_path, a=source, b="", c="", d="class D: ...", e="")
+    [a] = [module for module in sample if module.name == "sample.a"]
+    found = {(i.target, i.lazily) for i in imports_of(a, {m.name for m in sample})}
     assert found == {
         ("typing", False),
-        ("house.b", False),
-        ("house.c", False),
-        ("house.d", True),
-        ("house.e", True),
+        ("sample.b", False),
+        ("sample.c", False),
+        ("sample.d", True),
+        ("sample.e", True),
         ("json", True),
     }
 
@@ -225,9 +236,9 @@ def test_a_circle_is_found_and_shown() -> None:
     assert circle({"a": ["b", "c"], "b": ["c"], "c": []}) is None
 
 
-def test_the_longest_room_decides_the_floor() -> None:
-    floors = {"house.cellar": 1, "house.cellar.hatch": 3, "house": 7}
-    assert floor_of("house.cellar.wine", floors) == 1
-    assert floor_of("house.cellar.hatch", floors) == 3
-    assert floor_of("house", floors) == 7
-    assert floor_of("house.unknown", floors) is None
+def test_the_longest_prefix_decides_the_layer() -> None:
+    layers = {"sample.inner": 1, "sample.inner.deep": 3, "sample": 7}
+    assert layer_of("sample.inner.other", layers) == 1
+    assert layer_of("sample.inner.deep", layers) == 3
+    assert layer_of("sample", layers) == 7
+    assert layer_of("sample.unknown", layers) is None

@@ -1,6 +1,6 @@
 """A source as people write it on airbyte-cdk: one stream read as a whole, one incrementally.
 
-Rules of the room: run by the interpreter of a peer that has airbyte-cdk, and knows nothing of this
+Run by the interpreter of a peer that has airbyte-cdk, and knows nothing of this
 project. What a stream holds follows from the settings alone.
 """
 

@@ -1,6 +1,6 @@
 """PyAirbyte as people use it: a source into its cache, and a source into a destination.
 
-Rules of the room: run by the interpreter of the peer `pyairbyte`, offline. All is done twice, the
+Run by the interpreter of the peer `pyairbyte`, offline. All is done twice, the
 second time with a source that has grown; what is written, once more through a cache. Takes a
 JSON document as its argument and writes one as its last line: what the client counted and what
 its cache holds.

@@ -1,6 +1,6 @@
 """Taps for what few sources have: odd names, namespaces, a free cursor, a shared position, tokens.
 
-Rules of the room: written as an author writes a tap. The setting `kind` chooses the tap.
+Written as an author writes a tap. The setting `kind` chooses the tap.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A tap with a stream of each kind, for the rules of Airbyte's protocol.
 
-Rules of the room: written as an author writes a tap, for no protocol in particular. What a stream
+Written as an author writes a tap, for no protocol in particular. What a stream
 holds follows from the settings alone, so that a test knows every record. The settings say what
 goes wrong: a token that is refused, a record at which the source breaks down.
 """

@@ -1,6 +1,6 @@
 """A tap whose author does what authors do: prints, writes messages himself, uses threads.
 
-Rules of the room: written as an author writes a tap. The setting `way` says what is done.
+Written as an author writes a tap. The setting `way` says what is done.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which lines of standard input are no messages of Airbyte's, by its own published models.
 
-Rules of the room: run by the interpreter of the peer `airbyte_models`, which has the models and
+Run by the interpreter of the peer `airbyte_models`, which has the models and
 not this project. Reads one message per line, writes one JSON object per line that is invalid:
 its number, from 0, and what is wrong. The models tolerate any property that they do not know,
 as the protocol asks of readers; a writer has no reason for one, so those are told too.

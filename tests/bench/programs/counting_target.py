@@ -1,6 +1,6 @@
 """A target that only counts, for two SDKs: `BENCH_SDK` says which one its classes come from.
 
-Rules of the room: written as an author writes a target, and the same lines for both. How many
+Written as an author writes a target, and the same lines for both. How many
 records there were goes to standard error at the end.
 """
 

@@ -1,6 +1,6 @@
 """The same lines into files or a Delta table with dlt; called with folder, stream and format.
 
-Rules of the room: nested values stay values of their record, as in every other program here.
+Nested values stay values of their record, as in every other program here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a person writes by hand: one Spark, and one table after the other.
 
-Rules of the room: called with the folder of the tables; the messages come on standard input.
+Called with the folder of the tables; the messages come on standard input.
 The Spark is the target's own, with all its settings, so that what is compared is the loop.
 """
 

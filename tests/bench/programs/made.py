@@ -1,6 +1,6 @@
 """The author's side, the same for all: made-up records, their schemas and their catalogs.
 
-Rules of the room: standard library only, since it runs in each peer's environment. Each record
+Standard library only, since it runs in each peer's environment. Each record
 is a fresh dict of ready-made values, so that a generator costs little and what is measured is
 what comes after it. Everything follows from the record's number: whoever reads an output knows
 what must be in it.

@@ -1,6 +1,6 @@
 """Spark by hand: plain CSV with a given schema into a Delta table, appended or merged.
 
-Rules of the room: for each line of standard input, a JSON document, one load; answers with a line
+For each line of standard input, a JSON document, one load; answers with a line
 of JSON. ``{"table", "paths", "merge"}`` loads and answers with CPU seconds of this process and of
 its JVM; ``{"hash"}`` answers with count and hash of a table, whoever wrote it.
 """

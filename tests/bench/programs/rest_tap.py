@@ -1,6 +1,6 @@
 """A tap of a REST API for two SDKs: `BENCH_SDK` says which one its classes come from.
 
-Rules of the room: written as an author writes a tap, and the same lines for both.
+Written as an author writes a tap, and the same lines for both.
 """
 
 from __future__ import annotations

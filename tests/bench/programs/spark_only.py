@@ -1,6 +1,6 @@
 """target-spark's commits alone: everything is spooled before the clock starts.
 
-Rules of the room: the settings, loader, engine and writers are the real ones. Called with
+The settings, loader, engine and writers are the real ones. Called with
 ``--config`` and a file for the seconds that Spark took, its start included.
 """
 

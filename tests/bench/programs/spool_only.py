@@ -1,6 +1,6 @@
 """target-spark without Spark: everything that its Python process does, but for the commits.
 
-Rules of the room: the settings, decoder, loader, spool and ledger are the real ones; what would
+The settings, decoder, loader, spool and ledger are the real ones; what would
 commit a batch says at once that it is committed.
 """
 

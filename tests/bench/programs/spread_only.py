@@ -1,6 +1,6 @@
 """A tap's parts read by Spark's workers into files in the form of the spool, and nothing loaded.
 
-Rules of the room: the tap, its engine, the spreader and what runs in workers are the real ones;
+The tap, its engine, the spreader and what runs in workers are the real ones;
 what would fold the rows removes them. One application does step after step, each
 ``parts:tasks:records``, so that what Spark's start costs is in the first ones alone. Called with
 the master, a folder, the steps after ``--steps``, and the processes whose trees are looked at.

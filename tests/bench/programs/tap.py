@@ -1,6 +1,6 @@
 """One tap for two SDKs: `BENCH_SDK` says which one its classes come from.
 
-Rules of the room: written as an author writes a tap, and the same lines for both. `BENCH_WRITER`
+Written as an author writes a tap, and the same lines for both. `BENCH_WRITER`
 chooses the peer's msgspec writer.
 """
 

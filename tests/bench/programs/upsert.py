@@ -1,6 +1,6 @@
 """Our upsert beside a MERGE written by hand, in one Spark and in turns, on equal tables.
 
-Rules of the room: called with folder, rows of the table, rows of the batch and rounds; prints
+Called with folder, rows of the table, rows of the batch and rounds; prints
 one JSON document of CPU and wall seconds. Half of the batch's keys are in the table. Both read
 the same staged lines: ours from its spool, the other records alone, newest of a key included.
 """

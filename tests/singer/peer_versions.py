@@ -1,6 +1,6 @@
 """A tap and a target of table versions; run on either SDK, one of them by its first word.
 
-Rules of the room: imports singer_sdk, which is the real one in its own interpreter and
+Imports singer_sdk, which is the real one in its own interpreter and
 tap_core under `tap-core run`. The target writes down what its sink was asked to do.
 """
 

@@ -1,6 +1,6 @@
 """A tap, a target and a mapper as people write them on singer_sdk, to be run by Meltano.
 
-Rules of the room: imports singer_sdk, which is tap_core under `tap-core run`. Settings say
+Imports singer_sdk, which is tap_core under `tap-core run`. Settings say
 when the tap or the target fails.
 """
 

@@ -1,8 +1,8 @@
-"""The house in tables: which room stands on which floor, and where heavy libraries live.
+"""Import rules as tables: the layer of each package, and where other libraries may be imported.
 
-Rules of the room: tables only, made to be read. A room imports from its own floor and from those
-below, never upward; two rooms of one floor may know each other as long as no circle comes of it.
-Imports for type checking and imports inside functions count like all others.
+A package imports from its own layer and from lower ones, never from a higher one. Two packages of
+one layer may import each other as long as that makes no import cycle. Imports for type checking and
+imports inside functions count like all others.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 __all__ = [
+    "COMPATIBILITY_PATHS",
     "EXTRACT_MAY_USE",
-    "FACES",
-    "FLOORS",
     "HEAVY",
+    "LAYERS",
     "LIGHT",
     "PEERS_OF_ONE_SHAPE",
     "TARGET_MAY_USE",
-    "Home",
+    "LibraryUse",
 ]
 
-FLOORS: dict[str, int] = {
-    # What everybody speaks of ------------------------------------------------------------
+LAYERS: dict[str, int] = {
+    # Shared values and errors ------------------------------------------------------------
     "tap_core.types": 1,  # records, contexts, paths
     "tap_core.events": 1,  # a sync is a stream of these
     "tap_core.exceptions": 1,  # the tree of errors
@@ -77,7 +77,7 @@ FLOORS: dict[str, int] = {
     "tap_core.protocols": 5,  # events to and from a wire; a door per protocol
     # What an author subclasses ----------------------------------------------------------
     "tap_core.streams": 6,
-    # The only rooms that know all -------------------------------------------------------
+    # Packages that use all others -------------------------------------------------------
     "tap_core.tap_base": 7,
     "tap_core.target_base": 7,
     "tap_core.mapper_base": 7,
@@ -85,7 +85,7 @@ FLOORS: dict[str, int] = {
     "tap_core.connectors": 7,  # where its connectors stood once
     "tap_core": 7,
     "tap_core.compat.import_alias": 7,
-    "tap_core.scaffold": 1,  # text of a new project; imports nothing of the house
+    "tap_core.scaffold": 1,  # text of a new project; imports nothing else of the package
     "tap_core.cli": 8,  # `tap-core run`, `tap-core new`
     "tap_core.__main__": 8,  # the same, as python -m
     "tap_core.manifest": 8,  # connectors declared in YAML
@@ -173,9 +173,9 @@ FLOORS: dict[str, int] = {
     "target_spark.__main__": 8,  # the same, as python -m
     "target_spark": 8,
 }
-"""Room to floor. The longest name that fits decides; a module that fits nothing is refused."""
+"""Layer by package. The longest name that fits decides; a module without a layer is an error."""
 
-FACES: tuple[str, ...] = (
+COMPATIBILITY_PATHS: tuple[str, ...] = (
     "tap_core._singerlib",
     "tap_core.configuration",
     "tap_core.contrib",
@@ -184,14 +184,14 @@ FACES: tuple[str, ...] = (
     "tap_core.singerlib.encoding",
     "tap_core.singerlib.utils",
 )
-"""The annex: import paths of singer_sdk. Faces only, above every floor, imported by no room."""
+"""Compatibility import paths of singer_sdk, above every layer; no other module imports them."""
 
 PEERS_OF_ONE_SHAPE: tuple[str, ...] = (
     "tap_core.protocols.singer",
     "tap_core.protocols.airbyte",
     "tap_core.protocols.fivetran",
 )
-"""None of these imports another."""
+"""Packages of which none imports another."""
 
 TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.config.similar_names",
@@ -217,7 +217,7 @@ TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.sinks",
     "tap_core.protocols",
 )
-"""What target_spark imports of tap_core. Nothing of tap_core imports target_spark."""
+"""Modules of tap_core that target_spark may import. tap_core never imports target_spark."""
 
 EXTRACT_MAY_USE: tuple[str, ...] = (
     *TARGET_MAY_USE,
@@ -229,22 +229,22 @@ EXTRACT_MAY_USE: tuple[str, ...] = (
     "tap_core.sync",
     "tap_core.tap_base",
 )
-"""What target_spark.extract does, the one room in which a tap runs."""
+"""Modules of tap_core that target_spark.extract may import: it runs a tap."""
 
 
-class Home(NamedTuple):
-    """Where one library may be imported, and whether only inside functions."""
+class LibraryUse(NamedTuple):
+    """Modules that may import a library; with ``lazily`` only inside functions."""
 
-    rooms: tuple[str, ...]
+    modules: tuple[str, ...]
     lazily: bool
     why: str
 
 
-HEAVY: dict[str, Home] = {
-    "fivetran_tester": Home(
+HEAVY: dict[str, LibraryUse] = {
+    "fivetran_tester": LibraryUse(
         ("tap_core.cli",), lazily=True, why="a tool beside the packages, started by `tap-core`"
     ),
-    "pyspark": Home(
+    "pyspark": LibraryUse(
         (
             "target_spark.spark.session",
             "target_spark.storage.shared_check",
@@ -270,22 +270,22 @@ HEAVY: dict[str, Home] = {
             "target_spark.writers",
         ),
         lazily=False,
-        why="half a second to import, and a JVM behind it; who imports these rooms does it late",
+        why="half a second to import, and a JVM behind it; imported inside functions",
     ),
-    "rich": Home(
+    "rich": LibraryUse(
         ("target_spark.loader.progress",), lazily=True, why="only a terminal shows what it draws"
     ),
-    "py4j": Home(
+    "py4j": LibraryUse(
         ("target_spark.spark.session", "target_spark.frames", "target_spark.writers"),
         lazily=True,
         why="the bridge to that JVM",
     ),
-    "typer": Home(
+    "typer": LibraryUse(
         ("tap_core.protocols.singer.cli",),
         lazily=False,
         why="command lines are the doors' business, and doors are imported when called",
     ),
-    "jsonschema": Home(
+    "jsonschema": LibraryUse(
         (
             "tap_core.schema",
             "tap_core.sinks.validation",
@@ -294,32 +294,32 @@ HEAVY: dict[str, Home] = {
         lazily=True,
         why="slow to import, and needed only when there is something to check",
     ),
-    "regex": Home(
+    "regex": LibraryUse(
         ("tap_core.limits.regex",),
         lazily=True,
         why="slow to import; only where a pattern may backtrack",
     ),
-    "referencing": Home(
+    "referencing": LibraryUse(
         ("tap_core.schema.references", "tap_core.schema.validators"),
         lazily=True,
         why="comes with jsonschema, and is as slow",
     ),
-    "jsonpath_ng": Home(
+    "jsonpath_ng": LibraryUse(
         ("tap_core.parsing.jsonpath",),
         lazily=True,
         why="slow to import and to run, and everyday paths do without",
     ),
-    "pendulum": Home(
+    "pendulum": LibraryUse(
         ("tap_core.state.comparison",),
         lazily=True,
         why="slow to import; only for instants that the standard library does not read",
     ),
-    "dotenv": Home(
+    "dotenv": LibraryUse(
         ("tap_core.config.dotenv_file",),
         lazily=True,
         why="needed only when variables are asked for",
     ),
-    "requests": Home(
+    "requests": LibraryUse(
         (
             "tap_core.http",
             "tap_core.redaction.http",
@@ -332,22 +332,22 @@ HEAVY: dict[str, Home] = {
         lazily=False,
         why="a tap that reads files pays for no HTTP client",
     ),
-    "urllib3": Home(
+    "urllib3": LibraryUse(
         ("tap_core.http.connection_pools",),
         lazily=False,
         why="the connections of requests, which it comes with; nothing else may depend on them",
     ),
-    "fsspec": Home(
+    "fsspec": LibraryUse(
         ("tap_core.batch", "tap_core.filesystem"),
         lazily=True,
         why="needed only for files elsewhere; Python itself opens those on disk",
     ),
-    "deltalake": Home(
+    "deltalake": LibraryUse(
         ("target_spark.writers.delta.transaction",),
         lazily=True,
         why="commits to Delta tables in local folders; a tap never needs it",
     ),
-    "pyarrow": Home(
+    "pyarrow": LibraryUse(
         (
             "tap_core.batch",
             "fivetran_tester",
@@ -356,10 +356,12 @@ HEAVY: dict[str, Home] = {
             "target_spark.writers.parquet_footers",
         ),
         lazily=False,
-        why="an extra: Parquet and Fivetran's batch files; who imports these rooms does it late",
+        why="an extra: Parquet and Fivetran's batch files; imported inside functions",
     ),
-    "faker": Home(("tap_core.mapper",), lazily=True, why="an extra: made-up values in stream maps"),
-    "cryptography": Home(
+    "faker": LibraryUse(
+        ("tap_core.mapper",), lazily=True, why="an extra: made-up values in stream maps"
+    ),
+    "cryptography": LibraryUse(
         (
             "tap_core.authenticators",
             "fivetran_tester",
@@ -368,31 +370,31 @@ HEAVY: dict[str, Home] = {
         lazily=True,
         why="only for keys that sign, and for files that are encrypted",
     ),
-    "jwt": Home(("tap_core.authenticators",), lazily=True, why="only for keys that sign"),
-    "backoff": Home(
+    "jwt": LibraryUse(("tap_core.authenticators",), lazily=True, why="only for keys that sign"),
+    "backoff": LibraryUse(
         ("tap_core.http", "tap_core.streams"), lazily=True, why="retries are HTTP's business"
     ),
-    "sqlalchemy": Home(
+    "sqlalchemy": LibraryUse(
         ("tap_core.sql", "tap_core.typing.sql"), lazily=False, why="an extra: only SQL taps have it"
     ),
-    "grpc": Home(("tap_core.protocols.fivetran",), lazily=False, why="an extra"),
-    "grpc_tools": Home(
+    "grpc": LibraryUse(("tap_core.protocols.fivetran",), lazily=False, why="an extra"),
+    "grpc_tools": LibraryUse(
         ("tap_core.protocols.fivetran.proto_diff",),
         lazily=True,
         why="a compiler that only the comparison with Fivetran's files needs",
     ),
-    "google": Home(("tap_core.protocols.fivetran",), lazily=False, why="protobuf; an extra"),
-    "jinja2": Home(("tap_core.manifest",), lazily=False, why="an extra"),
-    "yaml": Home(
+    "google": LibraryUse(("tap_core.protocols.fivetran",), lazily=False, why="protobuf; an extra"),
+    "jinja2": LibraryUse(("tap_core.manifest",), lazily=False, why="an extra"),
+    "yaml": LibraryUse(
         ("tap_core.manifest", "tap_core.schema.yaml", "tap_core.schema.yaml_nodes"),
         lazily=False,
         why="an extra",
     ),
-    "pytest": Home(("tap_core.testing",), lazily=False, why="an extra"),
+    "pytest": LibraryUse(("tap_core.testing",), lazily=False, why="an extra"),
 }
 """Library to its home; ``lazily`` means inside functions only (imports that only a type
 checker sees do not count there). A library in neither this table
 nor LIGHT is refused everywhere."""
 
 LIGHT: frozenset[str] = frozenset({"msgspec", "typing_extensions"})
-"""Libraries that every room may import."""
+"""Libraries that every module may import."""

@@ -49,7 +49,7 @@ plugins:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / "meltano.yml").write_text(PROJECT.format())
-    plugins = ROOT / "tests" / "doors" / "singer_plugins.py"
+    plugins = ROOT / "tests" / "singer" / "singer_plugins.py"
     for name, command in {
         "tap-x": f'exec {sys.executable} {plugins} tap "$@"',
         "target-x": "exec cat > /dev/null",

@@ -10,7 +10,7 @@ import pytest
 import typer.testing
 
 from tap_core.tap_base import Tap
-from tests.doors.singer_plugins import TapX
+from tests.singer.singer_plugins import TapX
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """The commands' edges: what is given, what is imported, what the source answers.
 
-Rules of the room: real processes, and a real server on loopback. What the protocol asks of every
+Real processes, and a real server on loopback. What the protocol asks of every
 source is in test_source_rules.py.
 """
 
