@@ -20,7 +20,7 @@ from target_spark.writers.iceberg.catalog import DEFAULT_CATALOG
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LEFT_OUT", "Key", "known_keys"]
+__all__ = ["LEFT_OUT", "Key", "known_keys", "static_keys"]
 
 _DELTA: Final = "spark.databricks.delta."
 _ICEBERG: Final = "spark.sql.iceberg."
@@ -103,6 +103,23 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "mapreduce.fileoutputcommitter.algorithm.version": ("1", "2"),
 }
 """Words of keys whose check does not list them."""
+
+_LISTENER: Final = "org.apache.spark.sql.util.ExecutionListenerBus"
+STATIC_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "spark.databricks.delta.testOnly.dataFileNamePrefix": ("mine%-",),
+    "spark.databricks.delta.testOnly.dvFileNamePrefix": ("mine%-",),
+    "spark.sql.cache.serializer": ("org.apache.iceberg.spark.SparkCatalog",),
+    "spark.sql.catalog.spark_catalog.defaultDatabase": ("mine",),
+    "spark.sql.catalogImplementation": ("hive",),
+    "spark.sql.extensions": ("org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",),
+    "spark.sql.globalTempDatabase": ("mine",),
+    "spark.sql.queryExecutionListeners": (_LISTENER,),
+    "spark.sql.sources.disabledJdbcConnProviderList": ("db2",),
+    "spark.sql.streaming.streamingQueryListeners": (_LISTENER,),
+    "spark.sql.streaming.ui.enabledCustomMetricList": ("mine",),
+    "spark.sql.warehouse.dir": ("{folder}/warehouse",),
+}
+"""Values of static keys whose default suggests no other value; ``{folder}`` is a new folder."""
 
 _ICEBERG_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     r"format-version": ("1", "3"),
@@ -399,3 +416,16 @@ def _class(spark: SparkSession, name: str) -> Any:
     jvm: Any = spark._jvm
     loader = jvm.Thread.currentThread().getContextClassLoader()
     return jvm.java.lang.Class.forName(name, True, loader)  # noqa: FBT003
+
+
+def static_keys(spark: SparkSession) -> list[Key]:
+    """Return the keys of Spark's SQL and of Delta Lake that hold for a whole process."""
+    _class(spark, "org.apache.spark.sql.delta.sources.DeltaSQLConf$")
+    conf = _class(spark, "org.apache.spark.sql.internal.SQLConf$").getField("MODULE$").get(None)
+    entries, found = conf.getConfigEntries().iterator(), []
+    while entries.hasNext():
+        entry = entries.next()
+        name, default = str(entry.key()), str(entry.defaultValueString())
+        if conf.isStaticConfigKey(name) and get_needed(name) is None:
+            found.append(Key(name, STATIC_WORDS.get(name) or tuple(_other_values(default))))
+    return sorted(found, key=lambda key: key.name)
