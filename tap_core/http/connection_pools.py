@@ -33,7 +33,10 @@ __all__ = [
 
 
 class _Measured(io.RawIOBase):
-    """The byte stream of one response, read from the socket through ``raw``."""
+    """Byte stream of one HTTP response that enforces the deadline and size limit while it is read.
+
+    The bytes come from the socket through ``raw``.
+    """
 
     def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: Deadline) -> None:
         self._raw = raw
@@ -81,7 +84,7 @@ class _Measured(io.RawIOBase):
 
 
 class _Response(HTTPResponse):
-    """A response of http.client that is read through `_Measured` while a deadline is in force."""
+    """HTTP response that is read through `_Measured` while a deadline is in force."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
@@ -91,7 +94,7 @@ class _Response(HTTPResponse):
 
 
 class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
-    """An HTTP pool with measured connections.
+    """HTTP connection pool whose responses are limited in time and size.
 
     It keeps urllib3's class name, which error messages show and which is removed from them later.
     """
@@ -101,14 +104,14 @@ class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
 
 
 class HTTPSConnectionPool(connectionpool.HTTPSConnectionPool):
-    """An HTTPS pool with measured connections."""
+    """HTTPS connection pool whose responses are limited in time and size."""
 
     def _new_conn(self) -> Any:
         return _measured(super()._new_conn())
 
 
 def _measured(connection: Any) -> Any:
-    """Make a connection measure its responses, unless its response class was replaced already."""
+    """Return the connection with limited responses, unless its response class was replaced."""
     is_known = isinstance(connection, (HTTPConnection, HTTPSConnection))
     if is_known and connection.response_class is HTTPResponse:
         connection.response_class = _Response
@@ -119,7 +122,7 @@ _POOLS: Final = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
 
 
 def measure_answers(session: requests.Session) -> None:
-    """Make all connections that a session opens from now on measure their responses.
+    """Limit the time and size of all responses that a session receives from now on.
 
     Adapters and pools of other classes are not changed.
     """
@@ -131,7 +134,7 @@ def measure_answers(session: requests.Session) -> None:
 
 
 def measure_proxied_answers(session: requests.Session, url: str, proxy: str | None) -> None:
-    """Make connections through a proxy measure their responses; ``proxy`` None means no proxy."""
+    """Limit the responses that a session receives through a proxy; None means no proxy."""
     try:
         manager: Any = cast("Any", session.get_adapter(url)).proxy_manager_for(proxy)
     except (InvalidSchema, AttributeError):  # sending the request raises a clearer error

@@ -96,14 +96,14 @@ def declared_origin(url: str) -> Origin | None:
 
 
 class _Allowed(NamedTuple):
-    """A parsed entry of ``allowed_hosts``; an empty scheme matches any scheme."""
+    """One entry of ``allowed_hosts``, parsed; an empty scheme matches any scheme."""
 
     scheme: str
     host: str
     port: int | None
 
     def admits(self, origin: Origin) -> bool:
-        """Return True if this entry allows an origin."""
+        """Return True if this entry allows credentials to be sent to an origin."""
         port = _PORTS.get(origin.scheme) if self.port is None else self.port
         if self.scheme not in {"", origin.scheme} or port != origin.port:
             return False
@@ -316,7 +316,7 @@ def _keep_authorization(
 
 
 def _strip(following: requests.PreparedRequest, *, keep_body: bool) -> None:
-    """Remove credentials, cookies and all but harmless headers from a redirected request."""
+    """Remove credentials, cookies and unknown headers from a request that follows a redirect."""
     kept = (*_HARMLESS, "Content-Type", "Content-Length") if keep_body else _HARMLESS
     headers = {name: following.headers[name] for name in kept if name in following.headers}
     following.headers = CaseInsensitiveDict(headers)

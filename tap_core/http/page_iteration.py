@@ -19,7 +19,7 @@ _NOTHING: Any = object()
 
 
 class PageFetcher(Protocol):
-    """Interface of a paginator as the loop uses it."""
+    """Interface that the pagination loop requires of a paginator."""
 
     @property
     def finished(self) -> bool:

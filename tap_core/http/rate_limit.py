@@ -72,7 +72,7 @@ class RateLimiter:
 
 
 class _Budgets:
-    """The named rate limiters of one owner and the counters behind them."""
+    """Named rate limiters of one owner (a tap), and the counters that they use."""
 
     def __init__(self, counters: RateCounterStore) -> None:
         self.counters = counters

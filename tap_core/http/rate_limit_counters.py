@@ -44,7 +44,10 @@ class RateLimits:
 
 
 class Reservation(NamedTuple):
-    """Seconds to wait, and whether the slot is reserved or must be requested again afterwards."""
+    """Result of a request for a slot: the seconds to wait, and True if the slot is reserved.
+
+    If it is not reserved, the caller must request it again after the wait.
+    """
 
     wait: float
     is_taken: bool
@@ -190,7 +193,7 @@ _KINDS: Final[dict[LimitKind, Callable[[], _RequestCounter]]] = {
 
 
 class InProcessCounters:
-    """Counters of this process, created on first use."""
+    """Request counters in the memory of this process, one per budget, created on first use."""
 
     is_shared = False
 

@@ -162,7 +162,7 @@ def _is_plain(session: requests.Session) -> bool:
 
 
 def _joined(usual: Mapping[str, Any], headers: Mapping[str, Any]) -> CaseInsensitiveDict[Any]:
-    """Return the session's headers updated with the request's; a value of None removes a header."""
+    """Return the session's default headers, overridden by the request's; None removes a header."""
     joined: CaseInsensitiveDict[Any] = CaseInsensitiveDict(usual)
     joined.update(headers)
     for name in [name for name, value in joined.items() if value is None]:

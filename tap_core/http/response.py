@@ -60,7 +60,7 @@ _NO_CONTENT = frozenset({204, 205})
 
 
 class NotJSONError(FatalAPIError, JSONDecodeError):
-    """A body that is not JSON, such as a login page; a retry would not help."""
+    """Raised for a response body that is not JSON, such as a login page; it is not retried."""
 
     def __init__(self, message: str, response: requests.Response | None = None) -> None:
         JSONDecodeError.__init__(self, message, "", 0, response=response)
@@ -68,7 +68,7 @@ class NotJSONError(FatalAPIError, JSONDecodeError):
 
 
 class TruncatedBodyError(RetriableAPIError, JSONDecodeError):
-    """A body whose JSON ends too early, cut off by a connection or a proxy; it may be retried."""
+    """Raised for a JSON body that was cut off by a connection or a proxy; it may be retried."""
 
     def __init__(self, message: str, response: requests.Response | None = None) -> None:
         JSONDecodeError.__init__(self, message, "", 0, response=response)
@@ -139,7 +139,7 @@ class JSONResponse(requests.Response):
         return self._document
 
     def take(self) -> Any:
-        """Return the decoded document and forget it."""
+        """Return the decoded document, and drop the response's reference to it."""
         document, self._document = self._document, _UNREAD
         return document
 

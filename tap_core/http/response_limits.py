@@ -53,11 +53,11 @@ _FRAMING: Final = 8 * 1024 * 1024
 
 
 class ResponseTooLargeError(FatalAPIError):
-    """A response is larger than the stream allows."""
+    """Raised for a response that is larger than the stream allows."""
 
 
 class ResponseTooSlowError(FatalAPIError):
-    """A response takes longer to arrive than the stream allows."""
+    """Raised for a response that takes longer to arrive than the stream allows."""
 
 
 class ResponseLimits(NamedTuple):
@@ -69,9 +69,9 @@ class ResponseLimits(NamedTuple):
 
 
 class Deadline:
-    """Time used by all responses to one request, and bytes received of the latest response.
+    """Time limit of a request over all its tries and redirects, and its count of bytes.
 
-    Responses of redirects and of failed tries count. A response that is written to a file earns
+    The responses of redirects and of failed tries count. A response that is written to a file gets
     additional time with the bytes that arrive.
     """
 
@@ -254,7 +254,7 @@ def _enforced_size(response: requests.Response) -> int | None:
 
 
 class _InForce(threading.local):
-    """Deadlines of the responses that a thread receives and reads; None means no limit."""
+    """Deadlines that apply to the responses that the current thread receives and reads."""
 
     deadline: Deadline | None = None
     """Deadline of the request being sent: set by the sender, read by the connections."""

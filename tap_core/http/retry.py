@@ -63,7 +63,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 class _AsTold(float):
-    """A wait requested by the server: no jitter is added."""
+    """Number of seconds to wait that the server requested: no jitter is added to it."""
 
     __slots__ = ()
 
@@ -220,7 +220,7 @@ def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, 
 
 
 class RetryState:
-    """A callable that counts its calls since ``count`` was set to zero."""
+    """Wrapper of a function that counts its calls; set ``count`` to zero to restart the count."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

@@ -30,7 +30,7 @@ class SpooledResponse(JSONResponse):
 
     @property
     def content(self) -> bytes:
-        """The whole body.
+        """Whole response body as bytes, read from the temporary file.
 
         Raises:
             ResponseTooLargeError: the body exceeds the limit for memory.
@@ -54,7 +54,10 @@ class _SharedFile:
 
 
 class _Reader(io.RawIOBase):
-    """A reader of a file shared with other readers; closing it does not close the file."""
+    """Binary reader with its own position in a shared temporary file.
+
+    Closing the reader does not close the file.
+    """
 
     def __init__(self, kept: _SharedFile) -> None:
         self._kept = kept

@@ -129,7 +129,7 @@ def send_request(
 
 
 class _Trip:
-    """A request and the redirects that follow from it."""
+    """Exchange of one request and of the redirects that follow it."""
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ _DEPTH: Final = 64
 
 
 class _MessageType(msgspec.Struct):
-    """The type of a message, without its other fields."""
+    """Message decoded only as far as its ``type`` field."""
 
     type: msgspec.Raw = _NULL
 
@@ -87,7 +87,7 @@ class LineSplitter:
     """Splitter of byte blocks into lines; an incomplete last line is kept for the next block."""
 
     def __init__(self) -> None:
-        """Start with nothing pending."""
+        """Create a splitter without pending bytes."""
         self._pending: list[bytes] = []
         self._waiting = 0
         self._ended = 0
@@ -208,7 +208,7 @@ def _kind(line: bytes) -> object:
 
 
 def _without_depths(line: bytes) -> bytes:
-    """Return the line with blanks for all content nested in more than 64 lists and objects."""
+    """Return the line with blanks for all content nested deeper than 64 lists and objects."""
     flat = bytearray(line)
     depth = begin = 0
     for match in _TEXT_OR_BRACKETS.finditer(_without_escapes(line)):

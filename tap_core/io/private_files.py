@@ -36,7 +36,7 @@ _SAFE_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if os.name == "posix"
 
 
 class UntrustedPathError(PermissionError):
-    """A path is not used, because another user controls it or it is not a regular file."""
+    """Raised for a path that another user controls, or that is not a regular file."""
 
     def __init__(self, path: StrPath, fault: str) -> None:
         """Name the path and what is wrong with it."""

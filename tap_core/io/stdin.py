@@ -29,7 +29,7 @@ class WakeupPipe:
         os.set_blocking(self._writer, False)
 
     def ring(self) -> None:
-        """End the current wait or the next one."""
+        """Wake the reader: end its current wait for input, or its next one."""
         with contextlib.suppress(BlockingIOError):  # the pipe is full, so the wait ends anyway
             os.write(self._writer, b"!")
 
@@ -85,7 +85,7 @@ def _waitable(source: BinaryIO) -> int | None:
 
 
 def _widen(descriptor: int) -> None:
-    """Enlarge a pipe to hold a whole block, where the system can, for fewer wake-ups."""
+    """Enlarge a pipe's buffer to the size of a block, so that the reader wakes up less often."""
     with contextlib.suppress(ImportError, AttributeError, OSError):  # no pipe, no such system
         import fcntl
 

@@ -30,7 +30,7 @@ _Put: TypeAlias = Callable[[memoryview], int]
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Whole lines, and the number of bytes of each write so far."""
+    """Lines that wait to be written, with the number of bytes written so far."""
 
     lines: memoryview
     counts: list[int] = field(default_factory=list)
@@ -180,7 +180,10 @@ def _write_text(stream: Any, data: memoryview) -> int:
 
 
 def _await(descriptor: int, patience: float | None) -> None:
-    """Wait until the output accepts data; None waits without limit."""
+    """Wait until the output descriptor accepts data, for at most ``patience`` seconds.
+
+    None waits without limit.
+    """
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     if not poll.poll(None if patience is None else patience * 1_000):

@@ -18,7 +18,10 @@ __all__ = ["Limit"]
 
 @dataclass(frozen=True)
 class Limit:
-    """A number with a default that an environment variable may override, read once per process."""
+    """Numeric limit with a default, which an environment variable may override.
+
+    The variable is read once per process.
+    """
 
     variable: str
     default: float
@@ -44,5 +47,5 @@ class Limit:
 
     @property
     def whole(self) -> int:
-        """The limit in force as an integer."""
+        """The limit that applies, as an integer."""
         return int(self.value)

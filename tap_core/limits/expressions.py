@@ -117,7 +117,7 @@ def _numbers(text: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits of one expression language: the largest value, and the hint for error messages."""
+    """Size limit for the values of an expression language, with the hint for its error messages."""
 
     most: int
     hint: str = "make it shorter"

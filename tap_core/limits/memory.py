@@ -54,12 +54,12 @@ _VALUE, _OBJECT, _ARRAY = 112, 288, 64
 
 
 class InputTooLargeError(ValueError):
-    """Input exceeds a size limit."""
+    """Raised for input that exceeds a size limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Size limit of one text in bytes, and the name of the setting that raises it."""
+    """Size limit of one text in bytes, with the name of the setting that raises it."""
 
     most: int
     setting: str
@@ -145,10 +145,11 @@ class Bound:
 
 
 class RowBound:
-    """Lines of text for a CSV reader, limited per row: a quoted cell may span many lines.
+    """Iterator over the lines of a CSV file that limits the size of each row.
 
-    The caller calls `next_row` after each row that it receives. The csv module's own limit on
-    cells, 131,072 characters for the whole process, is lifted.
+    A quoted cell may span many lines, so the caller calls `next_row` after each row that it
+    receives.
+    The csv module's own limit on cells, 131,072 characters for the whole process, is lifted.
     """
 
     def __init__(self, bound: Bound, lines: IO[str], separator: str = ",") -> None:
@@ -196,7 +197,7 @@ def weight(text: bytes | str, separator: str = ",") -> int:
 
 
 def format_size(size: int) -> str:
-    """Return a number of bytes as text."""
+    """Return a number of bytes as text with a unit, such as ``64 MiB``."""
     return f"{size // MIB:,} MiB" if size >= MIB and not size % MIB else f"{size:,} bytes"
 
 

@@ -48,7 +48,7 @@ _DIALECT: Final = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!\d*,?\d*\})|\[:", re.DOTALL
 
 
 class _Account:
-    """Time taken by slow matches, shared by all patterns of the process."""
+    """Budget of time for slow regular expression matches, shared by all patterns of the process."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -219,7 +219,7 @@ def _safe_length(pattern: str) -> int:
 
 
 def _repeats(pattern: str) -> int:
-    """Return the upper bound of an expression's parts with its counted repeats expanded."""
+    """Return an upper bound of the number of parts in a pattern, with counted repeats expanded."""
     counts = [(before, min(int(count[:9]), 10**9)) for before, count in _COUNT.findall(pattern)]
     is_plain = not _UNUSUAL_GROUP.search(pattern)
     groups = [count for before, count in counts if before == ")" or not is_plain]

@@ -67,7 +67,7 @@ class ExpressionScope:
 
 @dataclass(frozen=True)
 class Expression:
-    """A compiled expression."""
+    """Compiled expression of a stream map."""
 
     run: Callable[[Record], Any]
     """Function that returns the value for a record; raises MapExpressionError."""
@@ -226,7 +226,7 @@ class _Writer:
         return [self.write(node) for node in nodes]
 
     def maybe(self, node: ast.expr | None) -> ast.expr | None:
-        """Translate an optional node."""
+        """Translate a syntax node, or return None for None."""
         return None if node is None else self.write(node)
 
     def bind(self, value: Any) -> ast.expr:
@@ -260,7 +260,7 @@ class _Writer:
 
     @contextmanager
     def inner(self) -> Iterator[None]:
-        """Restrict the names of a comprehension to the block."""
+        """Limit the names that a comprehension defines to the duration of the block."""
         outer = dict(self._locals)
         try:
             yield

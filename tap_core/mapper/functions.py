@@ -316,7 +316,7 @@ def operation_budget() -> list[int]:
 
 
 def kept(left: list[int], value: Any) -> Any:
-    """Return an element of a comprehension and subtract its size from the budget."""
+    """Return an element of a comprehension after subtracting its size from the budget ``left``."""
     kind = value.__class__
     if kind not in _SIZELESS:
         left[1] -= len(value) if kind is str else weight(value, _MAX_WEIGHT)
@@ -339,7 +339,10 @@ def iterate(left: list[int], items: Iterable[Any], form: _Form) -> Iterator[Any]
 
 
 def _taken_apart(item: Any, form: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Unpack an item into as many parts as there are names; further parts are dropped."""
+    """Return an item unpacked into as many parts as the target has names.
+
+    Further parts are dropped.
+    """
     return tuple(
         part if inner is None else _taken_apart(part, inner)
         for inner, part in zip(form, item, strict=False)

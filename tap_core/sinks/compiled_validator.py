@@ -23,7 +23,7 @@ FormatChecker = Callable[[object, str], bool]
 
 
 class _Missing:
-    """Type of the marker for an absent property."""
+    """Class of the marker object for a property that a record does not have."""
 
 
 _MISSING: Final = _Missing()
@@ -166,7 +166,10 @@ class _Writer:
         return lines + self._format(schema, value) + self._branches(schema, value)
 
     def _asked(self, schema: dict[str, Any]) -> set[str]:
-        """Return the supported keywords of a schema; an unchecked ``format`` is excluded."""
+        """Return the keywords of a schema that must be checked and are supported.
+
+        A ``format`` that is not checked is excluded.
+        """
         words = schema.keys() & _UNDERSTOOD
         return words if schema.get("format") in self._formats else words - {"format"}
 

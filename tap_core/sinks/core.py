@@ -46,7 +46,7 @@ __all__ = [
 
 
 class TargetProtocol(Protocol):
-    """Interface of a target as used by its sinks."""
+    """Interface that a sink requires of its target."""
 
     @property
     def logger(self) -> logging.Logger:
@@ -275,7 +275,7 @@ class Sink(abc.ABC):
         return record
 
     def _refuse(self, error: InvalidRecord) -> None:
-        """Log an invalid record, and raise the error unless invalid records are tolerated."""
+        """Log the error of an invalid record; raise it unless invalid records are tolerated."""
         self.logger.error("Record validation failed: %s", error.error_message)
         if self.fail_on_record_validation_exception:
             raise error
@@ -287,7 +287,7 @@ class Sink(abc.ABC):
         parse_datetimes_lenient(record, date_fields(schema), treatment, self.logger)
 
     def _warn_of_strangers(self, record: Record, schema: JsonSchema) -> None:
-        """Log a warning, once per field, for fields that the schema does not declare."""
+        """Log a warning for each field that the schema does not declare, once per field."""
         if schema.get("additionalProperties", False):
             return
         for name in record.keys() - schema["properties"].keys() - self._warned_missing_fields:
@@ -378,7 +378,7 @@ class Sink(abc.ABC):
             self.process_batch(context)
 
     def _admitted(self, record: Record, context: dict[str, Any]) -> Record:
-        """Return a record of a batch file after all steps that precede its processing."""
+        """Return a record of a batch file after validation and all steps before processing."""
         if self.include_sdc_metadata_properties:
             message = record_message(self.stream_name, record, None, None)
             self._add_sdc_metadata_to_record(record, message, context)

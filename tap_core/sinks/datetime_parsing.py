@@ -96,7 +96,7 @@ def _parse_field(
 
 
 def _mended(text: Any) -> Any:
-    """Rewrite ISO 8601 text for Python 3.10: "+00:00" for Z, six fraction digits or none.
+    """Return ISO 8601 text in the form that Python 3.10 parses: ``+00:00`` for Z, six digits.
 
     Values that are not text are returned unchanged; `fromisoformat` rejects them.
     """

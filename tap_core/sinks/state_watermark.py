@@ -56,7 +56,7 @@ class StateWatermark(Generic[_Holder]):
         return covered[-1] if covered else None
 
     def _thin_out(self) -> None:
-        """Drop each state that always becomes ready at the same time as its successor."""
+        """Drop each waiting state that a later state always replaces."""
         starts = set(self._since.values())
         kept = [
             (number, state)

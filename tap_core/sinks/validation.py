@@ -93,7 +93,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         self.ask(record)
 
     def ask(self, record: Record) -> None:
-        """Validate a record with jsonschema.
+        """Validate a record with jsonschema itself, without the compiled check.
 
         Raises:
             InvalidRecord: the record does not match the schema.
@@ -131,7 +131,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
 
 
 def _without_value(error: Any) -> str:
-    """Return jsonschema's message with the value's type and length in place of the value."""
+    """Return a jsonschema message in which the value is replaced by its type and length."""
     path = "".join(f"[{part!r}]" for part in error.absolute_path)
     if error.validator in {"required", "dependentRequired"}:  # the message names only fields
         return str(error.message)
