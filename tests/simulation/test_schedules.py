@@ -109,7 +109,7 @@ def appending_first_rows_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def appending_first_rows_blindly_to_iceberg(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(IcebergWriter, "_fill", IcebergWriter.append)
+    monkeypatch.setattr(IcebergWriter, "_append_first_rows", IcebergWriter.append)
 
 
 def committing_to_a_table_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def not_looking_for_an_earlier_try(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def not_overtaking_a_late_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(IcebergWriter, "_overtake", lambda *_: None)
+    monkeypatch.setattr(IcebergWriter, "_block_pending_commit", lambda *_: None)
 
 
 def writing_each_manifest_under_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
