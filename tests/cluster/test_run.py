@@ -51,6 +51,7 @@ def received(done: Done) -> dict[str, int]:
     return {name: told["received"] for name, told in streams.items()}
 
 
+@pytest.mark.thorough
 def test_a_tap_is_run_on_a_cluster_in_one_application(job: Job) -> None:
     """Each context's rows are there once, read by Spark's workers, with their bookmarks."""
     job.faults.say("orders", 1, "raise", after=5, times=1)

@@ -119,8 +119,8 @@ def identify(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-LONG = {"cluster.md"}
-"""Pages whose blocks start Spark more than once; tests of clusters run the same commands."""
+LONG = {"airbyte.md", "cluster.md", "state.md"}
+"""Pages whose blocks start Spark more than once; other tests run the same commands."""
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=identify)

@@ -67,6 +67,7 @@ def test_a_tap_is_needed() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_on_one_machine_a_context_that_kills_its_process_is_one_that_failed(tmp_path: Path) -> None:
     """The others are committed; it is named, and the next run brings what it left out."""
     import pyarrow.parquet
@@ -91,6 +92,7 @@ def test_on_one_machine_a_context_that_kills_its_process_is_one_that_failed(tmp_
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_rows_of_a_run_count_as_older_than_those_of_a_later_pipe(tmp_path: Path) -> None:
     """``_sdc_sequence`` does not run ahead of the clock, whatever many contexts there are.
 

@@ -533,6 +533,7 @@ def test_comments_and_retention_are_in_the_table(spark, tmp_path):
 # ------------------------------------------------------------------------------- threads
 
 
+@pytest.mark.thorough
 def test_merges_of_many_threads_carry_only_their_own_metadata(
     spark_session: Session, tmp_path: Path
 ):

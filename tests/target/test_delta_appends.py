@@ -175,6 +175,7 @@ def test_the_first_rows_of_a_partitioned_table_are_merged_too(
     assert content(spark, table) == [(1, "ours", 1), (2, "more", 2), (3, "theirs", 0)]
 
 
+@pytest.mark.thorough
 def test_first_rows_of_a_partitioned_table_never_stand_beside_others_of_their_keys(
     spark: SparkSession, table: Table
 ) -> None:

@@ -105,7 +105,7 @@ def test_names_with_variables_in_them_stay_names(server) -> None:
 
 def test_sql_does_not_call_methods_of_java(spark) -> None:
     """A table of the caller's can have SQL in its constraints and defaults."""
-    guarded = SharedSpark()._guarded(spark.newSession())
+    guarded = SharedSpark()._disable_reflection(spark.newSession())
     for name in ("reflect", "java_method", "try_reflect"):
         call = f"{name}('java.lang.String', 'valueOf', 'MARKED')"
         assert spark.sql(f"select {call} as it").first().it == "MARKED"

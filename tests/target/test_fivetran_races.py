@@ -292,6 +292,7 @@ def slowly(lake: Racing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cal
     return call
 
 
+@pytest.mark.thorough
 def test_rows_that_others_add_while_a_table_is_rewritten_are_kept(
     lake: Racing, slowly: Callable[..., None]
 ) -> None:
