@@ -21,7 +21,7 @@ from requests.auth import AuthBase
 
 from tap_core.exceptions import SingerSDKDeprecationWarning
 
-__all__ = ["APIAuthenticatorBase", "SingletonMeta", "deprecated", "puts_nothing"]
+__all__ = ["APIAuthenticatorBase", "SingletonMeta", "adds_no_credentials", "deprecated"]
 
 
 class SingletonMeta(type):
@@ -110,7 +110,7 @@ class APIAuthenticatorBase(AuthBase):
         return f"{type(self).__name__}({', '.join(map(str, names))})"
 
 
-def puts_nothing(authenticator: Any) -> bool:
+def adds_no_credentials(authenticator: Any) -> bool:
     """Return True if the authenticator does not change requests."""
     kind = type(authenticator)
     return (

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = [
     "HTTPConnectionPool",
     "HTTPSConnectionPool",
-    "measure_answers",
-    "measure_proxied_answers",
+    "limit_proxied_responses",
+    "limit_responses",
 ]
 
 
@@ -121,7 +121,7 @@ def _measured(connection: Any) -> Any:
 _POOLS: Final = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
 
 
-def measure_answers(session: requests.Session) -> None:
+def limit_responses(session: requests.Session) -> None:
     """Limit the time and size of all responses that a session receives from now on.
 
     Adapters and pools of other classes are not changed.
@@ -133,7 +133,7 @@ def measure_answers(session: requests.Session) -> None:
             manager.pool_classes_by_scheme = _POOLS
 
 
-def measure_proxied_answers(session: requests.Session, url: str, proxy: str | None) -> None:
+def limit_proxied_responses(session: requests.Session, url: str, proxy: str | None) -> None:
     """Limit the responses that a session receives through a proxy; None means no proxy."""
     try:
         manager: Any = cast("Any", session.get_adapter(url)).proxy_manager_for(proxy)

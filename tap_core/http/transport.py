@@ -16,7 +16,7 @@ from requests.adapters import HTTPAdapter
 from requests.utils import resolve_proxies, select_proxy
 
 from tap_core.exceptions import SyncError
-from tap_core.http.connection_pools import measure_answers, measure_proxied_answers
+from tap_core.http.connection_pools import limit_proxied_responses, limit_responses
 from tap_core.http.fail_fast import limit_timeout
 from tap_core.http.https_policy import check_https
 from tap_core.http.origins import Route, parse_origin
@@ -180,9 +180,9 @@ class _Trip:
         check_https(request.url)
         arguments = self._proxies.arguments(self._session, request)
         known = arguments.get("proxies")
-        measure_answers(self._session)
+        limit_responses(self._session)
         if known and (proxy := select_proxy(request.url or "", known)):
-            measure_proxied_answers(self._session, request.url or "", proxy)
+            limit_proxied_responses(self._session, request.url or "", proxy)
         hooks: dict[str, Any] = request.hooks or {}
         read, others = self._read, hooks.get("response") or []
         if others:
@@ -234,9 +234,9 @@ def ask_token_endpoint(
         read_body(response, deadline.limits)
 
     known = session.merge_environment_settings(url, {}, None, None, None)["proxies"]
-    measure_answers(session)
+    limit_responses(session)
     if proxy := select_proxy(url, known):
-        measure_proxied_answers(session, url, proxy)
+        limit_proxied_responses(session, url, proxy)
     before, IN_FORCE.deadline = IN_FORCE.deadline, deadline
     try:
         return session.post(

@@ -20,10 +20,10 @@ __all__ = [
     "MISSING",
     "delete_at",
     "find_all",
-    "find_locations",
     "has_wildcard",
     "iterate_leaves",
     "make_getter",
+    "make_locator",
     "make_remover",
     "set_at",
     "split_path",
@@ -95,7 +95,7 @@ def find_all(path: Sequence[str]) -> Callable[[Any], list[Any]]:
     return lambda document: [holder[name] for holder, name in find(document)]
 
 
-def find_locations(path: Sequence[str]) -> Callable[[Any], list[_Place]]:
+def make_locator(path: Sequence[str]) -> Callable[[Any], list[_Place]]:
     """Return a function that gets all places at a path of at least one step."""
     find = _finder(tuple(path))
     return lambda document: list(find(document))

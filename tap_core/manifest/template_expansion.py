@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.manifest.components.resolvers import find_template_names
 from tap_core.manifest.document import UNKNOWN, ListNode, MappingNode, to_nodes, to_plain
-from tap_core.manifest.dpath import find_locations, set_at
+from tap_core.manifest.dpath import make_locator, set_at
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope, resolve
 from tap_core.manifest.loader import parse_value
@@ -77,7 +77,7 @@ class StreamTemplate:
             steps = self._steps(mapping, {})
             is_open = UNKNOWN in steps or _is_unknown_at(document, steps)
             creates = mapping.create_or_update and self.resolver.CREATES
-            if not is_open and not creates and not find_locations(steps)(document):
+            if not is_open and not creates and not make_locator(steps)(document):
                 found.append(number)
             self._put(document, mapping, UNKNOWN, steps, line)
         return found
@@ -143,7 +143,7 @@ class StreamTemplate:
         if UNKNOWN in steps:
             _blur(document, steps, creates=creates)
             return
-        found = find_locations(steps)(document)
+        found = make_locator(steps)(document)
         for holder, name in found:
             holder[name] = copy.deepcopy(value)
             _note(holder, name, line)
@@ -180,14 +180,14 @@ def _note(holder: Any, name: Any, line: int) -> None:
 
 def _blur(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
     """Set everything that a partly unknown path may match to UNKNOWN, except types."""
-    for holder, name in find_locations(["*" if step is UNKNOWN else step for step in steps])(
+    for holder, name in make_locator(["*" if step is UNKNOWN else step for step in steps])(
         document
     ):
         if name != _TYPE:
             holder[name] = UNKNOWN
     above = steps[: steps.index(UNKNOWN)]
     holders = (
-        [holder[name] for holder, name in find_locations(above)(document)] if above else [document]
+        [holder[name] for holder, name in make_locator(above)(document)] if above else [document]
     )
     for one in holders if creates else ():
         if isinstance(one, MappingNode):
@@ -199,7 +199,7 @@ def _is_unknown_at(document: Any, steps: list[Any]) -> bool:
     return any(
         holder[name] is UNKNOWN
         for length in range(1, len(steps))
-        for holder, name in find_locations(steps[:length])(document)
+        for holder, name in make_locator(steps[:length])(document)
     )
 
 

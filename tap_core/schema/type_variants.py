@@ -17,7 +17,7 @@ from tap_core.exceptions import SchemaNotValidError
 
 __all__ = [
     "ANY_SCHEMA",
-    "has_constraints",
+    "allows_undeclared_properties",
     "merge_object_variants",
     "object_schema",
     "split_variants",
@@ -151,7 +151,7 @@ def _kinds_of_values(schema: _Schema) -> list[str]:
     return [] if ANY_SCHEMA in kinds else sorted(kinds)
 
 
-def has_constraints(schema: _Schema) -> bool:
+def allows_undeclared_properties(schema: _Schema) -> bool:
     """Return True if an object schema allows properties other than the declared ones."""
     words = (schema.get(word) for word in _MORE_PROPERTIES)
     return any(word is not None and word is not False for word in words)
@@ -169,7 +169,7 @@ def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
         return variants[0]
     open_ended = any(not variant.get("properties") for variant in variants)
     merged: dict[str, Any] = {}
-    if any(map(has_constraints, variants)):
+    if any(map(allows_undeclared_properties, variants)):
         merged["additionalProperties"] = True
     merged["properties"] = {} if open_ended else _merged_properties(variants, "anyOf")
     return merged

@@ -26,7 +26,7 @@ import requests
 
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
-from tap_core.authenticators.base import puts_nothing
+from tap_core.authenticators.base import adds_no_credentials
 from tap_core.compat.author_overrides import MYPY, AuthorProperty
 from tap_core.compat.renamed_members import RenamedMember
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SingerSDKDeprecationWarning
@@ -402,7 +402,7 @@ class _HTTPStream(WindowedStream, abc.ABC, Generic[_TToken]):
         """Return the hosts that a request signed by ``authenticator`` may reach."""
 
         def carries(request: requests.PreparedRequest) -> bool:
-            return not puts_nothing(authenticator) or has_secrets(request, self._secrets())
+            return not adds_no_credentials(authenticator) or has_secrets(request, self._secrets())
 
         return Route(
             self._is_home,

@@ -145,7 +145,7 @@ def _print_line(text: str) -> None:
 
 
 def _last_state(plugin: CommandTarget, given: argparse.Namespace) -> int:
-    from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
+    from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
     from target_spark.spark.engine import start_spark
 
     config = plugin.config
@@ -167,7 +167,7 @@ def _last_state(plugin: CommandTarget, given: argparse.Namespace) -> int:
         for session in sessions:
             session.stop()
     _print_unknown([each.table for each in found if each.unknown])
-    last = get_last_marker(jobs, found)
+    last = get_job_metadata(jobs, found)
     if last is None or last.state is None:
         _print_line(_nothing_found(jobs, found))
         return 1

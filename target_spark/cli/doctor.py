@@ -26,7 +26,7 @@ from tap_core.config.loading import ConfigInput
 from tap_core.events import StreamId
 from tap_core.exceptions import ConfigurationError
 from tap_core.redaction import make_redactor, redact, redact_line
-from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
+from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 from target_spark.columns import ColumnOptions, schema_from_json_schema
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo
@@ -426,6 +426,6 @@ def _tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession
     if unknown:
         text = f"{', '.join(unknown[:5])}: rows that target-spark did not write"
         return Check("tables", "warning", text)
-    last = get_last_marker(jobs, found)
+    last = get_job_metadata(jobs, found)
     state = f"; the last state is of run {last.run}" if last else ""
     return Check("tables", "ok", f"{len(found)} of this job{state}")

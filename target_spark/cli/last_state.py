@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from target_spark.writers import Writer
 
-__all__ = ["RecoveredTable", "find_recoverable_tables", "get_last_marker"]
+__all__ = ["RecoveredTable", "find_recoverable_tables", "get_job_metadata"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class RecoveredTable:
     unknown: bool = False
 
 
-def get_last_marker(
+def get_job_metadata(
     jobs: Collection[str], found: Iterable[RecoveredTable]
 ) -> CommitMetadata | None:
     """Return the commit metadata to recover a job from, or None if no table holds a state.

@@ -26,7 +26,7 @@ from typing import Any
 
 from tap_core.schema.numeric_bounds import DECIMAL_FORMATS
 from tap_core.schema.type_variants import (
-    has_constraints,
+    allows_undeclared_properties,
     merge_object_variants,
     object_schema,
     split_variants,
@@ -182,7 +182,7 @@ def _to_column_type(schema: Any, options: ColumnOptions, depth: int) -> ColumnTy
 
 def _struct(schema: _Schema, options: ColumnOptions, depth: int) -> ColumnType:
     properties = schema.get("properties")
-    if not properties or has_constraints(schema):
+    if not properties or allows_undeclared_properties(schema):
         return Text()
     return Struct(_columns(properties, options, depth=depth + 1))
 

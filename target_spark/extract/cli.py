@@ -174,9 +174,9 @@ class _TapSync:
 
     def _last_state(self, opened: LoadSession) -> Mapping[str, Any]:
         """Return the last state stored in the target's tables; empty if there is none."""
-        from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
+        from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 
-        marker = get_last_marker(
+        marker = get_job_metadata(
             opened.run.jobs, find_recoverable_tables(self._options, opened.engine.spark)
         )
         if marker is None or marker.state is None:

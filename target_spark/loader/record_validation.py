@@ -23,7 +23,7 @@ from tap_core.types import JsonSchema
 from target_spark.columns import TableSchema
 from target_spark.config.options import LoadOptions
 from target_spark.errors import UnsupportedError
-from target_spark.loader.stream_context import layout_wanted, resolve_schema
+from target_spark.loader.stream_context import build_wanted_schema, resolve_schema
 from target_spark.loader.undeclared_properties import undeclared_in
 
 __all__ = ["StrictCheck"]
@@ -81,7 +81,7 @@ class StrictCheck:
 
     def _declared_by(self, described: SchemaEvent) -> _DeclaredSchema:
         schema = resolve_schema(described)
-        layout = layout_wanted(self._options, described, schema, versioned=False)
+        layout = build_wanted_schema(self._options, described, schema, versioned=False)
         try:
             validator = JSONSchemaValidator({"type": "object", **_reduce_to_structure(schema)})
         except InvalidJSONSchema as error:

@@ -30,8 +30,8 @@ from target_spark.tables.model import QUARANTINE, Table, TableLayout
 
 __all__ = [
     "LoadedStream",
+    "build_wanted_schema",
     "check_table_conflicts",
-    "layout_wanted",
     "normalized_digest",
     "resolve_schema",
     "schema_digest",
@@ -81,7 +81,7 @@ class LoadedStream:
         versions: VersionTracker,
     ) -> LoadedStream:
         """Create the state of a stream from its first schema message."""
-        layout = layout_wanted(options, event, schema, versioned=versions.told)
+        layout = build_wanted_schema(options, event, schema, versioned=versions.told)
         design, remarks = resolve_layout(options, event.stream, layout)
         mode = options.mode(event.stream, keyed=bool(event.keys))
         remarks += tuple(_remark_on_append(event, mode, options))
@@ -139,7 +139,7 @@ class LoadedStream:
 
     def wanted(self, options: LoadOptions, event: SchemaEvent, schema: JsonSchema) -> TableSchema:
         """Return the table columns that a new schema message needs."""
-        return layout_wanted(options, event, schema, versioned=self.versioned)
+        return build_wanted_schema(options, event, schema, versioned=self.versioned)
 
     def valid_batches(self) -> tuple[Batch, ...]:
         """Return the batches to swap in: those of the announced version, or all without one."""
@@ -272,7 +272,7 @@ def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> 
     )
 
 
-def layout_wanted(
+def build_wanted_schema(
     options: LoadOptions, event: SchemaEvent, schema: JsonSchema, *, versioned: bool
 ) -> TableSchema:
     """Return the columns that a schema message needs.

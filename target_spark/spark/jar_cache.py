@@ -29,7 +29,7 @@ from target_spark.errors import SparkUnavailableError
 from target_spark.spark.jar_versions import SHA256
 from target_spark.spark.jvm import cache_folder
 
-__all__ = ["cached", "fetch", "ivy_folder", "locked", "remove_torn", "sha256"]
+__all__ = ["cached", "fetch", "ivy_folder", "locked", "remove_incomplete_jars", "sha256"]
 
 _CHUNK: Final = 1024 * 1024
 _OF_RESOLVER: Final = (
@@ -75,7 +75,7 @@ def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
     return [str(jar) for jar in jars.values()]
 
 
-def remove_torn(folder: Path, coordinates: Sequence[str]) -> None:
+def remove_incomplete_jars(folder: Path, coordinates: Sequence[str]) -> None:
     """Delete incomplete jars, since the resolver keeps any file that has the name of a jar."""
     for jar in (_jar(folder, name) for name in coordinates):
         if jar.is_file() and not zipfile.is_zipfile(jar):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from target_spark.errors import SparkUnavailableError
-from target_spark.spark.jar_cache import cached, fetch, ivy_folder, locked, remove_torn
+from target_spark.spark.jar_cache import cached, fetch, ivy_folder, locked, remove_incomplete_jars
 from target_spark.spark.jar_versions import ARTIFACTS, HADOOP_AWS
 from target_spark.storage.uris import is_s3
 
@@ -303,7 +303,9 @@ def _fetched(conf: Mapping[str, str], libraries: Sequence[Library], home: Path) 
     with locked(folder) as lock:
         found = in_cache()
         if None in found:
-            remove_torn(folder, [name for library in libraries for name in library.whole])
+            remove_incomplete_jars(
+                folder, [name for library in libraries for name in library.whole]
+            )
             found = in_cache() if fetch(conf, home, lock) else found
     if None in found:
         raise SparkUnavailableError(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
+from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 from target_spark.config import settings
 from tests.cluster.faulty_taps import Faults
 from tests.cluster.tables import rows_of
@@ -178,7 +178,7 @@ class Job:
         """Return the last state that the tables hold; empty where they hold none."""
         config = self._told()
         found = find_recoverable_tables(settings.load_options(config), _no_spark)
-        last = get_last_marker([settings.get_job_name(config)], found)
+        last = get_job_metadata([settings.get_job_name(config)], found)
         state: dict[str, Any] = json.loads(last.state) if last and last.state else {}
         return state
 

@@ -22,7 +22,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from tap_core.protocols.singer.reader import SingerReader
-from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
+from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 from target_spark.config import settings
 from target_spark.config.options import RunInfo
 from target_spark.errors import (
@@ -264,7 +264,7 @@ class Schedule:
             self._feed(
                 loading,
                 name,
-                get_last_marker(run.jobs, find_recoverable_tables(options, _no_spark)),
+                get_job_metadata(run.jobs, find_recoverable_tables(options, _no_spark)),
             )
             loading.close()
         finally:

@@ -15,7 +15,7 @@ import pytest
 
 from target_spark.cli import doctor
 from target_spark.errors import SparkUnavailableError
-from target_spark.spark.jar_cache import cached, locked, remove_torn
+from target_spark.spark.jar_cache import cached, locked, remove_incomplete_jars
 from target_spark.spark.jar_versions import ARTIFACTS, HADOOP_AWS, SHA256
 from target_spark.spark.jars import every_library, format_conf
 from tests.other_user import STRANGER, as_root
@@ -136,7 +136,7 @@ def test_torn_jars_are_removed_before_jars_are_fetched_again(cache: Path) -> Non
     whole, torn = (next((cache / "jars").glob(f"*{name}*")) for name in ("4.1", "storage"))
     torn.write_bytes(torn.read_bytes()[:40])
     assert cached(cache, DELTA) is None
-    remove_torn(cache, DELTA)
+    remove_incomplete_jars(cache, DELTA)
     assert list((cache / "jars").iterdir()) == [whole]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tap_core.protocols.singer.reader import SingerReader
-from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
+from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 from target_spark.config import settings
 from target_spark.errors import TableError
 from target_spark.target import TargetSpark
@@ -160,7 +160,7 @@ def test_without_a_marker_old_enough_to_be_read_rows_are_unknown(house: Warehous
         each.table: each for each in find_recoverable_tables(settings.load_options(given), no_spark)
     }
     assert not found["made"].unknown  # it never had a row
-    assert get_last_marker(["job"], found.values()) is None
+    assert get_job_metadata(["job"], found.values()) is None
 
 
 @pytest.mark.thorough
@@ -176,7 +176,7 @@ def test_tables_of_a_catalog_are_asked_by_their_names(delta: Warehouse) -> None:
         given = {"path": str(delta.folder), "database": "last_state"}
         delta.load(schema("a", ID), record("a", id=1), state("named"), database="last_state")
         found = find_recoverable_tables(settings.load_options(given), lambda: spark)
-        marker = get_last_marker(["job"], found)
+        marker = get_job_metadata(["job"], found)
         assert marker is not None
         assert marker.state == '{"at": "named"}'
         assert {each.table: each.unknown for each in found} == {
@@ -303,7 +303,9 @@ def test_one_stream_that_only_grows_has_no_row_twice_after_a_resume(
     spool.close()
     before = sorted(row[0] for row in house.rows("a"))
     given = {"path": str(house.folder), "format": house.format}
-    last = get_last_marker(["job"], find_recoverable_tables(settings.load_options(given), no_spark))
+    last = get_job_metadata(
+        ["job"], find_recoverable_tables(settings.load_options(given), no_spark)
+    )
     assert last is not None
     at = json.loads(last.state or "")["at"]
     assert before == list(range(1, at + 1))  # a full batch ends where a state stands

@@ -12,7 +12,11 @@ from tap_core.protocols.singer.reader import SingerReader
 from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_schema
 from target_spark.config.settings import load_options
 from target_spark.errors import UnsupportedError
-from target_spark.loader.stream_context import layout_wanted, normalized_digest, resolve_schema
+from target_spark.loader.stream_context import (
+    build_wanted_schema,
+    normalized_digest,
+    resolve_schema,
+)
 from target_spark.loader.undeclared_properties import find_undeclared
 
 PLAIN = ColumnOptions()
@@ -143,4 +147,4 @@ def test_alternatives_that_multiply_are_refused_in_words(where: str) -> None:
     assert isinstance(event, SchemaEvent)
     options = load_options({"path": "/tables"})
     with pytest.raises(UnsupportedError, match="more than 1,000 combinations"):
-        layout_wanted(options, event, resolve_schema(event), versioned=False)
+        build_wanted_schema(options, event, resolve_schema(event), versioned=False)

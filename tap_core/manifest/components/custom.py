@@ -33,7 +33,7 @@ from tap_core.manifest.components.query_properties import QueryProperties
 from tap_core.manifest.components.requester import (
     ANSWER_LIMITS,
     RequestSpec,
-    as_list,
+    find_property_parameters,
     get_request_properties,
 )
 from tap_core.manifest.errors import ManifestError
@@ -467,7 +467,9 @@ class CustomRequester(Custom):
     def _more(self) -> Mapping[str, Any]:
         more: dict[str, Any] = {"name": self._name}
         params: Any = self.fields.get("request_parameters")
-        for name in as_list(params):  # the class adds them to the request, as airbyte-cdk's do
+        for name in find_property_parameters(
+            params
+        ):  # the class adds them to the request, as airbyte-cdk's do
             more["query_properties_key"] = name
             more["request_parameters"] = {key: params[key] for key in params if key != name}
         return more

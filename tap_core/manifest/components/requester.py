@@ -44,8 +44,8 @@ __all__ = [
     "RequestBodyUrlEncodedForm",
     "RequestPath",
     "RequestSpec",
-    "as_list",
     "finalize_request",
+    "find_property_parameters",
     "get_request_properties",
 ]
 
@@ -174,7 +174,10 @@ class HttpRequester:
                 "A request has one body: give one of `request_body`, `request_body_json` and"
                 " `request_body_data`."
             )
-        lists = [*as_list(self.request_parameters), self.fetch_properties_from_endpoint]
+        lists = [
+            *find_property_parameters(self.request_parameters),
+            self.fetch_properties_from_endpoint,
+        ]
         if sum(map(bool, lists)) > 1:
             raise ManifestError(
                 "A request has one list of properties: give one QueryProperties in"
@@ -225,7 +228,7 @@ class HttpRequester:
 
     def _params(self, scope: TemplateScope) -> dict[str, Any]:
         params = _fields(self.request_parameters, scope)
-        for name in as_list(params):
+        for name in find_property_parameters(params):
             params[name] = ",".join(get_properties(scope.get("stream_slice")))
         for name, value in params.items():
             if isinstance(value, Mapping):
@@ -270,7 +273,7 @@ def finalize_request(request: HTTPRequest) -> HTTPRequest:
     return request
 
 
-def as_list(params: Any) -> list[str]:
+def find_property_parameters(params: Any) -> list[str]:
     """Return the names of the query parameters whose value is a QueryProperties component."""
     given: Mapping[str, Any] = params if isinstance(params, Mapping) else {}
     return [name for name, value in given.items() if isinstance(value, QueryProperties)]
@@ -278,7 +281,7 @@ def as_list(params: Any) -> list[str]:
 
 def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
     """Return the query properties of a requester, from the option that declares them, or None."""
-    for name in as_list(fields.get("request_parameters")):
+    for name in find_property_parameters(fields.get("request_parameters")):
         found: QueryProperties = fields["request_parameters"][name]
         return found
     endpoint: PropertiesFromEndpoint | None = fields.get("fetch_properties_from_endpoint")

@@ -19,7 +19,7 @@ LIMIT: Final = 16 * 1024 * 1024
 
 
 class CallEndedError(ConnectionError):
-    """The client has ended the call, so that nothing more can be sent to it."""
+    """Raised when the client has ended the gRPC call, so that nothing more can be sent to it."""
 
     def __init__(self) -> None:
         super().__init__("The call has ended: no more responses can be sent.")
@@ -96,5 +96,5 @@ class BoundedByteQueue:
 
     @property
     def is_left(self) -> bool:
-        """True if the consumer has left."""
+        """True if the consumer has stopped taking pieces."""
         return self._is_left

@@ -46,7 +46,10 @@ def connector_command(tap_class: type[ConnectorTap]) -> PortCommand:
 
 @contextmanager
 def _handlers_of_the_main_thread() -> Iterator[None]:
-    """Ignore signal handlers that other threads set, for which Python would raise an error."""
+    """Ignore calls that set signal handlers from other threads during the block.
+
+    Python allows them in the main thread only and would raise an error.
+    """
     set_handler = signal.signal
 
     def set_here(number: int, handler: Any) -> Any:

@@ -48,7 +48,10 @@ class TableId:
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """One column; ``is_whole`` is True if it holds the whole record instead of one property."""
+    """Column of a Fivetran table, derived from a property of a stream.
+
+    ``is_whole`` is True if the column holds the whole record instead of one property.
+    """
 
     name: str
     kind: ColumnType

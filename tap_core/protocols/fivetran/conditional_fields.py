@@ -29,10 +29,7 @@ _TWO: Final = 2
 
 @dataclass(frozen=True)
 class Rule:
-    """Properties that are shown after one answer to a form field (None: any answer).
-
-    A boolean is the answer of a toggle. ``properties`` maps names to schemas.
-    """
+    """Form fields that are shown after one answer to another field (None: any answer)."""
 
     condition: str
     answer: str | bool | None
@@ -117,7 +114,7 @@ def _rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchem
 
 
 def _opposite(condition: str, answer: str | bool, whole: FlattenedSchema) -> tuple[str, str | bool]:
-    """Return the condition with the other of two answers; empty if there are more than two."""
+    """Return the condition with the other one of its two answers; empty if there are more."""
     if isinstance(answer, bool):
         return condition, not answer
     texts = [option.text for option in get_options(whole.properties.get(condition, {}))]
@@ -132,7 +129,10 @@ def _dependents(whole: FlattenedSchema) -> Iterator[Rule]:
 
 
 def _holds(rule: Rule, whole: FlattenedSchema) -> bool:
-    """Return True if a rule without an answer depends on a setting that always has a value."""
+    """Return True if a rule without an answer depends on a setting that always has a value.
+
+    Its fields are then always shown.
+    """
     schema = whole.properties.get(rule.condition, {})
     given = rule.condition in whole.required or "default" in schema or is_toggle(schema)
     return rule.answer is None and given

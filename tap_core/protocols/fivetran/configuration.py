@@ -86,7 +86,7 @@ def _store_answers(
 
 
 def _counts(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
-    """Return True if a value was entered and is not only the form's initial value."""
+    """Return True if the user entered a value, and not only left the form's initial value."""
     if is_shown or not text.strip():
         return is_shown and (question.is_required or bool(text.strip()))
     is_off = question.kind is FieldKind.TOGGLE and text.lower() == to_form_text(value=False)
@@ -180,7 +180,7 @@ def _file_text(text: str, schema: Schema) -> str:
 
 
 def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """Return an object with its required objects added and empty optional objects removed."""
+    """Return an object of settings with required objects added and empty optional ones removed."""
     whole = flatten_schema(schema)
     for name, inner in whole.properties.items():
         shape = merge_subschemas(inner)
@@ -197,7 +197,10 @@ def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
 
 
 def _is_meant(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) -> bool:
-    """Return True if an object matches a union's branch: its constants, only its properties."""
+    """Return True if an object of settings matches one branch of a union.
+
+    It must have the branch's constants and no property that the branch does not declare.
+    """
     properties = flatten_schema(branch).properties
     return given.keys() <= {*properties, *whole.properties} and all(
         given.get(name) in get_const(merge_subschemas(inner))
@@ -207,7 +210,10 @@ def _is_meant(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) 
 
 
 def _says_nothing(given: Mapping[str, Any], schema: Schema) -> bool:
-    """Return True if an object has only the form's initial values and is invalid as a whole."""
+    """Return True if an object has only initial values of the form and is invalid as a whole.
+
+    Such an object counts as not entered.
+    """
     return _is_initial_value(given, schema) and bool(validate_config(given, dict(schema)))
 
 

@@ -41,7 +41,7 @@ _logger = logging.getLogger("fivetran")
 
 
 class ConnectorTap(TapProtocol, Protocol):
-    """A tap that can be served as a connector."""
+    """Interface of a tap class that can be served as a Fivetran connector."""
 
     config_jsonschema: ClassVar[JsonSchema]
     connection_tests: ClassVar[Mapping[str, str]]
@@ -70,7 +70,7 @@ def _task(text: str) -> Any:
 
 
 class _Latest(Generic[_Thing]):
-    """Cache of values by configuration, limited to the latest 64 configurations."""
+    """Cache of one value per configuration, for the 64 configurations used most recently."""
 
     def __init__(self) -> None:
         self._things: dict[bytes, _Thing] = {}
@@ -95,7 +95,7 @@ def _digest(configuration: Mapping[str, str]) -> bytes:
 
 
 class _Connector:
-    """Handlers of the service's calls, for taps of one class."""
+    """Handlers of the gRPC calls of a Fivetran connector, for taps of one class."""
 
     def __init__(
         self, tap_class: type[ConnectorTap], journal: JsonLogHandler, allowance: AllowedNames
@@ -107,14 +107,14 @@ class _Connector:
         self._told = _Latest[UpdateLog]()
 
     def form(self, _request: Any, _call: RpcCall) -> Any:
-        """Handle ConfigurationForm."""
+        """Handle ConfigurationForm: return the form for the tap's settings."""
         kind = self._tap_class
         schema = kind._full_schema()  # noqa: SLF001  the SDK's own method
         can_select = not kind.selection_not_supported
         return build_form(schema, kind.connection_tests, selects_tables=can_select)
 
     def test(self, request: Any, call: RpcCall) -> Any:
-        """Handle Test."""
+        """Handle Test: run a connection test of the tap and return its result."""
         call.note(request.name[:NAME_LIMIT])
         failure = self._failure(request.name, dict(request.configuration))
         if failure is None:
@@ -123,7 +123,7 @@ class _Connector:
         return proto_messages.TestResponse(failure=call.failure)
 
     def schema(self, request: Any, call: RpcCall) -> Any:
-        """Handle Schema."""
+        """Handle Schema: return the tables and columns of the tap."""
         configuration = dict(request.configuration)
         tap = self._tap(configuration)
         tap.check_streams()
@@ -133,7 +133,7 @@ class _Connector:
         return schema_response(tables, can_select=not self._tap_class.selection_not_supported)
 
     def update(self, request: Any, call: RpcCall) -> Iterator[bytes]:
-        """Handle Update."""
+        """Handle Update: sync the tap and yield the responses as encoded messages."""
         configuration = dict(request.configuration)
         return update(
             lambda: self._tap(configuration), request, call, self._told.get(configuration)

@@ -21,7 +21,7 @@ _DESCRIPTIONS: Final = ("x-enumDescriptions", "x-enum-descriptions")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of a choice; ``value`` is the resulting value of the setting."""
+    """Option of a dropdown field; ``value`` is the resulting value of the setting."""
 
     text: str
     value: Any

@@ -95,7 +95,7 @@ def _joined(*sentences: str) -> str:
 
 @dataclass(frozen=True)
 class _Message:
-    """The parsed text of an error: message, excerpt of the response, and stream with attempt."""
+    """Parts of an error text: message, excerpt of the response body, and stream with attempt."""
 
     said: str
     excerpt: str = ""
@@ -163,7 +163,7 @@ def _sql_states(error: BaseException) -> list[str]:
 
 
 def _of_permission(error: BaseException) -> str | None:
-    """Return a message for a missing permission, or None for other errors."""
+    """Return the message for an error about a missing permission, or None for other errors."""
     if isinstance(error, PermissionError):
         named = f"'{_file_name(error)}'" if error.filename else "a file or folder"
         return (
@@ -193,7 +193,7 @@ def _find_required_right(response: Any) -> str:
 
 
 def _of_status(error: BaseException) -> str | None:
-    """Return a message for an HTTP status, or None for errors without one."""
+    """Return the message for an error with an HTTP status, or None for other errors."""
     status = get_http_status(error)
     if status is None or type(error).__name__ == "AccessTokenError":
         return None

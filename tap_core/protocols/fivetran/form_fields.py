@@ -186,7 +186,7 @@ def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> Fie
 
 
 def _leading(question: FieldSpec, rules: Iterable[Rule], place: _FormPosition) -> FieldSpec:
-    """Return a field with the dependent fields of its object's rules."""
+    """Return a form field with the fields that its answers show, according to the rules."""
     own = [rule for rule in rules if (*place.path, rule.condition) == question.path]
     below = [
         DependentFields(

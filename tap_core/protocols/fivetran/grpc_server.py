@@ -63,12 +63,7 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Handler of one rpc.
-
-    ``answer`` returns the response; for a streaming rpc, an iterable of responses or of their
-    bytes. ``task`` returns the response that carries an error message as a Task (the last response
-    of a stream); without it, the message becomes the status of the call.
-    """
+    """Function that handles one rpc of a gRPC service."""
 
     answer: Callable[[Any, RpcCall], Any]
     task: Callable[[str], Any] | None = None
@@ -76,10 +71,7 @@ class Handler:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The rpcs of a connector or of a destination.
-
-    ``explain`` returns an error's message for users, without secrets or values.
-    """
+    """Name and handlers of a gRPC service: a connector or a destination."""
 
     name: Literal["SourceConnector", "DestinationConnector"]
     handlers: Mapping[str, Handler]
@@ -87,7 +79,7 @@ class Service:
 
 
 class RpcCall:
-    """One active call."""
+    """One gRPC call that is being handled."""
 
     def __init__(self, name: str, context: Any) -> None:
         self.name = name
@@ -149,11 +141,11 @@ def _run_one(callback: Callable[[], None]) -> None:
 
 
 class _ToldError(Exception):
-    """An error that the server detects, with a message for users."""
+    """Raised for an error that the server itself detects; its message is for users."""
 
 
 class _UnreadableError(_ToldError):
-    """A request that is not a valid message of the interface."""
+    """Raised for a request that is not a valid protobuf message of the interface."""
 
     def __init__(self, rpc: str) -> None:
         super().__init__(
@@ -163,7 +155,7 @@ class _UnreadableError(_ToldError):
 
 
 class _Status(Exception):  # noqa: N818  not always an error
-    """The end of a call with a gRPC status instead of a response."""
+    """Raised to end a call with a gRPC status instead of a response."""
 
     def __init__(self, code: str, details: str = "") -> None:
         super().__init__(code)
@@ -173,7 +165,7 @@ class _Status(Exception):  # noqa: N818  not always an error
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """One rpc: its name, the class of its request, and its handler."""
+    """Registration of one rpc: its name, the class of its request, and its handler."""
 
     name: str
     streams: bool
@@ -390,7 +382,7 @@ def serve(
 
 
 class _End(threading.Thread):
-    """Thread that shuts the server down in order."""
+    """Thread that shuts the gRPC server down after a signal."""
 
     def __init__(
         self, server: Server, closing: Callable[[], None], journal: JsonLogHandler
@@ -484,7 +476,7 @@ def _alert(text: str) -> str:
 
 
 def _line(call: RpcCall) -> tuple[Level, str]:
-    """Return the level and text of the log line of an ended call."""
+    """Return the log level and the log line of a call that has ended."""
     seconds = f"{time.perf_counter() - call.started:.2f} s"
     note = f": {call.noted}" if call.noted else ""
     if call.failure:

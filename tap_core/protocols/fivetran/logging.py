@@ -65,7 +65,7 @@ _Said: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
 
 @dataclass(slots=True, eq=False)
 class _CallLogState:
-    """Log state of one active call: its redaction functions and its logged warnings."""
+    """Log state of one gRPC call: its redaction functions and the warnings it has logged."""
 
     hides: list[Callable[[str], str]] = field(default_factory=list)
     said: _Said = field(default_factory=dict)
@@ -75,11 +75,7 @@ _turn: ContextVar[_CallLogState | None] = ContextVar("turn", default=None)
 
 
 class JsonLogHandler:
-    """The log of one server.
-
-    ``origin`` is ``sdk_connector`` or ``sdk_destination``; ``scrub`` removes from every text what
-    must not be logged.
-    """
+    """Log of one gRPC server, written as JSON lines to standard output."""
 
     def __init__(self, origin: str, scrub: Callable[[str], str] = str) -> None:
         self._origin = origin
@@ -91,7 +87,7 @@ class JsonLogHandler:
         self._said: _Said = {}
 
     def say(self, level: Level, text: str) -> None:
-        """Write one line."""
+        """Write one log line with a level and a text."""
         message = escape_control_characters(self.clean(text))
         told = {"level": level, "message": message, "message-origin": self._origin}
         line = json.dumps(told, ensure_ascii=False)
@@ -154,7 +150,7 @@ class JsonLogHandler:
             yield
 
     def _hear(self, record: logging.LogRecord) -> None:
-        """Log a record of Python's logging, if it concerns users."""
+        """Write a record of Python's logging to the log if it concerns users."""
         is_retried = _RETRIED in str(record.msg)
         if record.funcName == _GIVEN_UP:
             return
@@ -232,7 +228,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 class _Ear(logging.Handler):
-    """Logging handler that passes on the records that concern users."""
+    """Logging handler that passes records that concern users to the server's log."""
 
     def __init__(self, hear: Callable[[logging.LogRecord], None]) -> None:
         super().__init__()

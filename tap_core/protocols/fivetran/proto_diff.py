@@ -38,7 +38,7 @@ _Of: Final = descriptor_pb2.FieldDescriptorProto
 
 
 class _CannotError(Exception):
-    """The comparison cannot be made."""
+    """Raised if the interface tables cannot be compared with the given ``.proto`` files."""
 
 
 def compare(arguments: Sequence[str]) -> int:

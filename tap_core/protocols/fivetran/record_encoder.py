@@ -87,7 +87,10 @@ class StreamSpec:
 
 
 class _Heads(dict[int, bytes]):
-    """Cache of the bytes before a value, by the value's length; long lengths are not cached."""
+    """Cache of the protobuf bytes before a value, by the length of the value.
+
+    Long lengths are not cached.
+    """
 
     def __init__(self, make: Callable[[int], bytes]) -> None:
         super().__init__()
@@ -101,7 +104,7 @@ class _Heads(dict[int, bytes]):
 
 
 class _Whole(dict[int, bytes]):
-    """Cache of the entries of an integer column; only small numbers are cached."""
+    """Cache of the encoded entries of an integer column; only small numbers are cached."""
 
     def __init__(self, entry: _Entry, bits: int, refuse: Callable[[Any], NoReturn]) -> None:
         super().__init__()
@@ -154,7 +157,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Coded:
-    """Encoding of one column."""
+    """Encoding functions of one column: for common values and for any value."""
 
     column: SourceColumn
     convert: Callable[[Any], bytes]
@@ -166,10 +169,7 @@ class _Coded:
 
 
 class RecordEncoder:
-    """Encoder of a table's records.
-
-    ``encode(record)`` returns the bytes of one record as an item of a list of records.
-    """
+    """Encoder from the records of one table to the bytes of Fivetran's Record message."""
 
     def __init__(self, table: TableId, columns: Sequence[SourceColumn], source: StreamSpec) -> None:
         self._source = source

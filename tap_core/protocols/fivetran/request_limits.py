@@ -65,7 +65,7 @@ class RequestLimits:
 
 
 class RequestTooLargeError(Exception):
-    """A request needs more memory than is left, with a message for users."""
+    """Raised for a request that needs more memory than is left; its message is for users."""
 
 
 @dataclass(eq=False, slots=True)

@@ -78,7 +78,7 @@ def flatten_schema(schema: Schema) -> FlattenedSchema:
 
 
 def _real(alternatives: Any) -> list[Schema]:
-    """Return the alternatives other than null."""
+    """Return the alternatives of a union that are not the null type."""
     found = alternatives if isinstance(alternatives, list) else []
     return [each for each in found if isinstance(each, Mapping) and each.get("type") != "null"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tap_core.protocols.fivetran.columns import DELETED_AT, SourceColumn, TableId
-from tap_core.protocols.fivetran.tables import SourceTable, add_column, catalog_entry
+from tap_core.protocols.fivetran.tables import SourceTable, add_catalog_entry, catalog_entry
 from tap_core.protocols.interfaces import DiscoveredStream, apply_selection
 from tap_core.singerlib.catalog import Catalog, CatalogEntry, Metadata
 
@@ -26,7 +26,10 @@ __all__ = ["Selection", "TableSelection", "build_catalog"]
 
 @dataclass(frozen=True, slots=True)
 class TableSelection:
-    """The selected columns of a table by name; ``others`` is True if other columns are selected."""
+    """Selection of the columns of one table: True or False by column name.
+
+    ``others`` is True if columns that are not listed are selected.
+    """
 
     columns: Mapping[str, bool] = field(default_factory=dict)
     others: bool = True
@@ -45,7 +48,7 @@ _ALL = TableSelection()
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The selection of a whole source; created by `of`."""
+    """Selection of tables and columns that a Fivetran user has made; created by `of`."""
 
     tables: Mapping[TableId, TableSelection | None] = field(default_factory=dict)
     """The selection of each table; None if it is not selected."""
@@ -101,7 +104,9 @@ def build_catalog(
     catalog = Catalog()
     for name, stream in streams.items():
         choices = [(table, wanted(table.id)) for table in by_stream[name]]
-        add_column(catalog, stream, _entry(stream, [(table, one) for table, one in choices if one]))
+        add_catalog_entry(
+            catalog, stream, _entry(stream, [(table, one) for table, one in choices if one])
+        )
     return catalog
 
 

@@ -21,10 +21,10 @@ from tap_core.sync.plan import get_schemas, is_mapped
 
 __all__ = [
     "SourceTable",
-    "add_column",
+    "add_catalog_entry",
     "build_tables",
     "catalog_entry",
-    "identity_name",
+    "default_catalog",
     "select_all",
 ]
 
@@ -33,7 +33,10 @@ _Inclusion = Metadata.InclusionType
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A Fivetran table; ``name`` is the tap's name of it, ``stream`` that of its stream."""
+    """Table that a connector delivers to Fivetran.
+
+    ``name`` is the tap's name of it, ``stream`` that of its stream.
+    """
 
     id: TableId
     columns: tuple[SourceColumn, ...]
@@ -53,14 +56,14 @@ class SourceTable:
         return replace(self, columns=tuple({**before, **own}.values()))
 
 
-def identity_name(streams: Iterable[DiscoveredStream]) -> Catalog:
+def default_catalog(streams: Iterable[DiscoveredStream]) -> Catalog:
     """Return the catalog with the tap's default selection of streams."""
     catalog = Catalog()
     for stream in streams:
         root = get_catalog_entry(stream).metadata.root
         wishes = (root.selected, root.selected_by_default)
         wanted = next((wish for wish in wishes if wish is not None), True)
-        add_column(catalog, stream, catalog_entry(stream, is_wanted=wanted))
+        add_catalog_entry(catalog, stream, catalog_entry(stream, is_wanted=wanted))
     return catalog
 
 
@@ -71,7 +74,7 @@ def select_all(streams: Iterable[DiscoveredStream]) -> Catalog:
         entry = catalog_entry(stream, is_wanted=True)
         for name in entry.schema.properties or {}:
             apply_selection(entry.metadata["properties", name], wanted=True)
-        add_column(catalog, stream, entry)
+        add_catalog_entry(catalog, stream, entry)
     return catalog
 
 
@@ -85,7 +88,7 @@ def catalog_entry(stream: DiscoveredStream, *, is_wanted: bool) -> CatalogEntry:
     return entry
 
 
-def add_column(catalog: Catalog, stream: DiscoveredStream, entry: CatalogEntry) -> None:
+def add_catalog_entry(catalog: Catalog, stream: DiscoveredStream, entry: CatalogEntry) -> None:
     """Add a stream's entry to a catalog under both names by which a tap looks it up."""
     for name in (stream.tap_stream_id, stream.name):
         catalog[name] = entry

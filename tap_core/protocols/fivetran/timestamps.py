@@ -28,7 +28,7 @@ _read = datetime.fromisoformat
 
 
 class _Hours(dict[int, bytes]):
-    """Cache of the varint bytes after the lowest 14 bits of the seconds, which rarely change."""
+    """Cache of encoded seconds without their lowest 14 bits, which rarely change."""
 
     def __missing__(self, high: int) -> bytes:
         made = encode_varint(high)

@@ -143,7 +143,10 @@ def _number(schema: _Schema) -> ColumnType:
 
 
 def _whole_digits(low: Decimal | None, high: Decimal | None) -> int | None:
-    """Return the number of integer digits within both bounds, or None if a bound is missing."""
+    """Return the number of integer digits of the numbers between two bounds.
+
+    Return None if a bound is missing.
+    """
     if low is None or high is None:
         return None
     return max(get_integer_digits(low), get_integer_digits(high))
@@ -164,7 +167,7 @@ def _text(schema: _Schema) -> ColumnType:
 
 
 def _declared(schema: _Schema) -> ColumnType:
-    """Return the decimal type of the declared ``precision`` and ``scale``."""
+    """Return the decimal type that a schema declares by ``precision`` and ``scale``."""
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
         return _UNSIZED

@@ -24,7 +24,12 @@ from tap_core.protocols.fivetran.bounded_queue import BoundedByteQueue, CallEnde
 from tap_core.protocols.fivetran.columns import TableId
 from tap_core.protocols.fivetran.grpc_server import RpcCall
 from tap_core.protocols.fivetran.selection import Selection, TableSelection, build_catalog
-from tap_core.protocols.fivetran.tables import SourceTable, build_tables, identity_name, select_all
+from tap_core.protocols.fivetran.tables import (
+    SourceTable,
+    build_tables,
+    default_catalog,
+    select_all,
+)
 from tap_core.protocols.fivetran.update_writer import UpdateWriter
 from tap_core.protocols.interfaces import TapProtocol
 from tap_core.protocols.resume import find_previously_sent, retained_bookmarks
@@ -94,7 +99,7 @@ def update(
 
 
 class _UpdateJob:
-    """The sync of one call, in a separate thread."""
+    """Sync of a tap for one Update call, run in a separate thread."""
 
     def __init__(
         self,
@@ -146,9 +151,12 @@ class _UpdateJob:
 def _chosen(
     tap: TapProtocol, selection: Selection | None
 ) -> tuple[Sequence[SourceTable], Callable[[TableId], TableSelection | None]]:
-    """Apply a selection to a tap; return its tables and a function from table to selection."""
+    """Apply the user's selection to a tap.
+
+    Return the selected tables, and a function from a table to its column selection.
+    """
     if selection is None:
-        tap.use_catalog(identity_name(tap.streams.values()))
+        tap.use_catalog(default_catalog(tap.streams.values()))
         tap.setup_mapper()
         return build_tables(tap.streams), Selection().of_table
     tables = discover_tables(tap)

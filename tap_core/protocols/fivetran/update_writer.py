@@ -66,7 +66,7 @@ _logger = logging.getLogger("fivetran")
 
 @dataclass(slots=True)
 class _Traffic:
-    """Statistics of the rows sent to one table."""
+    """Number of rows sent to one table, with the start of the table and its version."""
 
     table: SourceTable
     rows: int = 0
