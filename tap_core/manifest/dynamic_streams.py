@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import requests
@@ -19,30 +18,19 @@ from tap_core.http.origins import Origin, declared_origin
 from tap_core.manifest.builder import build_component
 from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.components.resolvers import DynamicDeclarativeStream, HttpComponentsResolver
-from tap_core.manifest.declarative_stream import ManifestTapProtocol
 from tap_core.manifest.document import MappingNode
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.loader import get_template_names
 from tap_core.manifest.stream import ManifestStream
+from tap_core.manifest.stream_components import ManifestTapProtocol
 from tap_core.manifest.template_expansion import StreamTemplate, get_lines
 
 if TYPE_CHECKING:
-    from tap_core.manifest.components.record_selector import RecordSelection
     from tap_core.types import Record
 
 __all__ = ["generate_streams"]
 
 _TOKEN_ENDPOINT: Final = "token_refresh_endpoint"  # noqa: S105  (an option's name)
-
-
-class _DescriptionStream(ManifestStream):
-    """An internal stream that reads an API's description of its streams, without changes."""
-
-    _is_kept = True
-
-    @cached_property
-    def _selection(self) -> RecordSelection:
-        return self._select()
 
 
 def generate_streams(
@@ -169,7 +157,7 @@ def _records(
     """
     node = MappingNode({"type": "DeclarativeStream", "name": called, "retriever": retriever})
     node.path = str(getattr(retriever, "path", "")).removesuffix(".retriever")
-    asked = _DescriptionStream(tap, node)
+    asked = ManifestStream(tap, node, is_description=True)
     try:
         with host.keeping(asked.parent_names):
             for context in asked.slices():

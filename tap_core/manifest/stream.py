@@ -1,4 +1,4 @@
-"""The running stream of a manifest: `RESTStream` with components for requests and responses.
+"""`ManifestStream`: a stream of an HTTP API whose requests and records components define.
 
 Pagination loop, retries, sessions, threads and the removal of secrets from errors are those of
 every HTTP stream. Bookmarks and checkpoints are those of the sync engine.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -20,6 +21,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import requests
+from requests.exceptions import RequestException
 
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
@@ -38,35 +40,51 @@ from tap_core.http.response import JSONResponse, check_content_length
 from tap_core.http.response_limits import ResponseLimits
 from tap_core.http.retry import RetryState, random_jitter
 from tap_core.http.transport import ANNOTATED_ERRORS, annotate_error, refresh_token_after_401
+from tap_core.incremental.cursor import DatetimeBasedCursor
+from tap_core.incremental.durations import parse_duration
+from tap_core.incremental.ordering import make_comparator
 from tap_core.manifest.async_jobs import AsyncJobReader
 from tap_core.manifest.components.async_retriever import AsyncRetriever
-from tap_core.manifest.components.declarative_source import DeclarativeStream
 from tap_core.manifest.components.decoders import JsonDecoder
-from tap_core.manifest.components.error_handlers import DefaultErrorHandler, default_resolution
+from tap_core.manifest.components.error_handlers import default_resolution
 from tap_core.manifest.components.page_size_reduction import PageSizeState
 from tap_core.manifest.components.partition_routers import CHILD_RESPONSE, ListPartitionRouter
 from tap_core.manifest.components.requester import finalize_request
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
-from tap_core.manifest.custom_cursor_stream import CustomCursorStream
+from tap_core.manifest.components.schema_loaders import load_schema
+from tap_core.manifest.context_reader import ManifestReader
+from tap_core.manifest.errors import FailedRecordsError, ManifestError
 from tap_core.manifest.failed_records import FailedRecords
 from tap_core.manifest.interfaces import (
     DeclarativeStreamProtocol,
     ResponseAction,
     ResponseResolution,
+    SchemaLoader,
     TemplateScope,
 )
 from tap_core.manifest.page_loop import PageLoop, PageToken
 from tap_core.manifest.pagination_reset import RestartLimiter, RestartPagination, SplitWindow
 from tap_core.manifest.property_chunks import PropertyChunkReader
+from tap_core.manifest.stream_components import (
+    ManifestTapProtocol,
+    StreamComponents,
+    get_parameters,
+)
+from tap_core.manifest.stream_slices import StreamSlices
 from tap_core.manifest.token_rotation import TokenRotator
+from tap_core.parsing.datetimes import utc_now
 from tap_core.redaction.http import collect_sent_secrets
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.singerlib.json import dump_json
+from tap_core.state.comparison import ReplicationKeyComparator
+from tap_core.state.document import StateDocument
+from tap_core.streams.http import _HTTPStream
+from tap_core.types import JsonSchema
+from tap_core.typing.inspect import TypeConformanceLevel
 
 if TYPE_CHECKING:
     from tap_core.http.request import Auth
     from tap_core.manifest.components.record_selector import OnFailure, RecordSelection
-    from tap_core.manifest.interfaces import Decoder, ErrorHandler
     from tap_core.types import Context, Record
 
 __all__ = ["ManifestStream"]
@@ -78,9 +96,22 @@ _INTERRUPTS: Final[Mapping[ResponseAction, type[RestartPagination]]] = {
 }
 """Actions that restart the pagination of a slice, with the exceptions that signal them."""
 
+_OF_ONE_SLICE: Final = (FatalAPIError, RetriableAPIError, RequestException, FailedRecordsError)
+"""Errors that may affect one slice only."""
 
-class ManifestStream(CustomCursorStream):
-    """A stream of a manifest; ``node`` is its part of the document."""
+
+class _Requests(metrics.Counter):
+    """Counter of a stream's requests over all slices and windows; logged at intervals."""
+
+    def exit(self) -> None:
+        """Log nothing: one pagination may be a single request."""
+
+    def with_context(self, value: Context | None) -> None:
+        """Ignore the context: the count covers all contexts."""
+
+
+class ManifestStream(_HTTPStream[PageToken]):
+    """A stream built from a DeclarativeStream or StateDelegatingStream of a manifest."""
 
     _told: TemplateScope | None = None
     """The interpolation scope of a copy that sends a request of an asynchronous job."""
@@ -93,11 +124,258 @@ class ManifestStream(CustomCursorStream):
 
     _LOG_REQUEST_METRICS = False  # there may be thousands of slices
 
+    _follows: StateDocument | None = None
+    """State of a parent that resumes from its child's position; None for other streams."""
+
+    is_parent: bool = False
+    """True if it is read in full for its children's slices, regardless of its own state."""
+
+    TYPE_CONFORMANCE_LEVEL = TypeConformanceLevel.NONE
+    add_context_to_records = False
+
+    def __init__(self, tap: Any, node: Mapping[str, Any], *, is_description: bool = False) -> None:
+        """Build the stream of a manifest node.
+
+        Args:
+            tap: Tap of the stream, which is also a `ManifestTapProtocol`.
+            node: Part of the manifest that declares the stream.
+            is_description: True for an internal stream that reads an API's description of its
+                streams: its responses are cached and its records keep their nulls.
+        """
+        self._host: ManifestTapProtocol = tap
+        self._config = dict(tap.config)
+        self._is_description = is_description
+        self._components = StreamComponents(tap, node, self._has_known_state)
+        super().__init__(tap, name=self._components.build_option("name", str) or "stream")
+        self._slices = StreamSlices(self)
+        makes_jobs = self._is_read_by_one = self._components.makes_jobs
+        threads = max(tap.threads, tap.jobs.most) if makes_jobs else tap.threads
+        self.max_parallel_partitions = self.max_parallel_windows = threads
+        if self._components.has_custom_cursor:
+            self.max_parallel_partitions = 1
+        self.primary_keys = self._components.primary_key
+        field = self.replication_key = self._components.cursor_field
+        if not field:  # the inherited property would build the stream's components
+            self.state_partitioning_keys = []  # slices without a cursor have no state
+        self._scope: TemplateScope = {"config": tap.config}
+        """The interpolation scope of the current request."""
+        self._unsigned_origins: set[Origin] = set()
+        """Origins that the manifest declares for requests without an authenticator."""
+        tags: dict[str, Any] = {metrics.Tag.STREAM: self.name}
+        self._counted: metrics.Counter = _Requests(metrics.Metric.HTTP_REQUEST_COUNT, tags)
+
+    def _has_known_state(self) -> bool:
+        """Return True if a StateDelegatingStream is read incrementally in this run."""
+        return not self.is_parent and self.name in self._host.names_with_state
+
+    def _log_warnings(self) -> None:
+        """Log the warnings about this stream's manifest part, each text once per tap."""
+        warnings = self._components.warnings
+        sentences, warnings[:] = list(warnings), []
+        for sentence in sentences:
+            if sentence not in self._host.told:
+                self._host.told.add(sentence)
+                self.log("%s", sentence, level=logging.WARNING)
+
+    # Components
+
+    @property
+    def retriever(self) -> SimpleRetriever:
+        """The retriever of the stream; for asynchronous jobs its SimpleRetriever counterpart."""
+        return self._components.retriever
+
+    @cached_property
+    def schema(self) -> JsonSchema:
+        """JSON Schema of a record, from the manifest's schema loaders."""
+        loaders = self._components.build_option("schema_loader", SchemaLoader | list[SchemaLoader])
+        return load_schema(
+            loaders, cast(DeclarativeStreamProtocol, self), self._host.manifest.folder
+        )
+
+    @property
+    def incremental_sync(self) -> DatetimeBasedCursor | None:  # type: ignore[override]
+        """The DatetimeBasedCursor with the tap's overrides; None for other cursors."""
+        return self._components.datetime_cursor
+
+    @property
+    def _reader(self) -> ManifestReader:
+        """Reader of this stream's contexts."""
+        return self._get_reader(
+            lambda stream: ManifestReader(
+                stream,
+                self._components,
+                self._slices,
+                is_resumed=self._follows is not None,
+            )
+        )
+
+    def check_edges(self) -> None:
+        """Raise ConfigurationError if the cursor's start or end is not a valid datetime."""
+        try:
+            cursor = self.incremental_sync
+        except ManifestError as error:
+            raise self._reader.make_edge_error(str(error), "start") from None
+        if cursor is not None:
+            self._reader.find_edges(cursor)
+
+    def _order(self) -> ReplicationKeyComparator:
+        cursor, usual = self._components.other_cursor, super()._order()
+        return usual if cursor is None else cursor.order(self.name, usual)
+
+    def get_replication_key_signpost(self, context: Context | None = None) -> Any | None:
+        """Return the greatest bookmark of this sync; None with a cursor, which limits it itself."""
+        has_other = self._components.other_cursor is not None
+        return None if has_other else super().get_replication_key_signpost(context)
+
+    def compare_start_date(self, value: str, start_date_value: str) -> str:
+        """Return the later of a bookmark and ``start_date``, or the bookmark of other cursors."""
+        has_other = self._components.other_cursor is not None
+        return value if has_other else super().compare_start_date(value, start_date_value)
+
+    @property
+    def _start_date(self) -> Any:
+        return None if self._components.other_cursor is not None else super()._start_date
+
+    @property
+    def is_wanted(self) -> bool:
+        """True if the stream is selected, as far as that is known without its schema.
+
+        The schema is not used because reading it may need requests to the API, and this property
+        may be read on the way.
+        """
+        catalog = self._tap_input_catalog
+        if self._metadata is None and (catalog is None or catalog.get_stream(self.name) is None):
+            return catalog is None and self.selected_by_default
+        return self.selected
+
+    def _outlives(self, error: Exception) -> bool:
+        """Return True if the other slices are still read after a slice failed with this error.
+
+        Config errors end the stream, since they affect all slices.
+        """
+        is_of_one = bool(self.retriever.routers) and isinstance(error, _OF_ONE_SLICE)
+        return is_of_one and getattr(error, "failure_type", None) != "config_error"
+
+    # State
+
+    def decide_anew(self) -> None:
+        """Discard the built components of a StateDelegatingStream once its state is known."""
+        if self._components.is_delegating:
+            self._replace_components(self._components.rebuilt(self._has_known_state))
+
+    def _replace_components(self, components: StreamComponents) -> None:
+        self._components, self._own_reader = components, None
+        for name in ("_selection", "_signer"):
+            vars(self).pop(name, None)
+
+    def has_outlived(self, state: Mapping[str, Any]) -> bool:
+        """Return True if the stored state is older than the API's ``api_retention_period``."""
+        node = self._components.node
+        given = node.get("api_retention_period")
+        period = self._components.build(given, str | None, get_parameters(node))
+        cursor = self.incremental_sync if period and state else None
+        if cursor is None:
+            return False
+        entries = [state, *(state.get("partitions") or ())]
+        values = [one.get("replication_key_value") for one in entries]
+        order = make_comparator(cursor, self.name)
+        found = [at for one in values if (at := order.instant(one)) is not None]
+        return not found or max(found) < parse_duration(period).before(utc_now())
+
+    def translated(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a stored state in this SDK's format; a state of airbyte-cdk is converted."""
+        return self._components.translate_state(kept, self.replication_key)
+
+    def _write_starting_replication_value(self, context: Context | None) -> None:
+        if context and self._components.has_global_cursor:
+            self._slices.start_at_global_cursor(context, self.incremental_sync)
+        super()._write_starting_replication_value(context)
+
+    def _complete_state(self, *, saw_all: bool) -> None:
+        super()._complete_state(saw_all=saw_all)
+        cursor = self._components.has_global_cursor and self.incremental_sync
+        self._slices.complete(has_global_cursor=bool(cursor))
+        metrics.Counter.exit(self._counted)
+
+    # Slices and parent streams
+
+    @property
+    def partitions(self) -> list[dict[str, Any]] | None:
+        """The slices' contexts, which the partition routers find lazily; None without a router."""
+        me = cast(DeclarativeStreamProtocol, self)
+        found = self._slices.find_contexts(
+            [partial(router.contexts, me) for router in self.retriever.routers]
+        )
+        return cast("list[dict[str, Any]] | None", found)  # callers only iterate
+
+    def slices(self) -> Iterable[Context | None]:
+        """Return this stream's own slices; [None] if it has just one."""
+        known: Iterable[Context] | None = self.partitions
+        return known or [None]
+
+    def read_slice(self, context: Context | None) -> Iterator[Record]:
+        """Yield the finished records of a slice, for a child stream."""
+        manager, key = self.state_manager, str(self.replication_key)
+        cursor = None if self._follows is None else manager.cursor(context, replication_key=key)
+        keeps = self._reader.begin(context)
+        try:
+            for record in self.get_records(context):
+                if cursor is not None:
+                    cursor.advance(record.get(key))
+                if keeps is None or keeps(record):
+                    yield record
+        finally:
+            self._reader.end()
+        if cursor is not None:
+            cursor.settle()
+            manager.finalize_state(manager.get_context_state(context))
+
+    @property
+    def parent_names(self) -> list[str]:
+        """Names of all direct and indirect parent streams of this stream's slices."""
+        return self._components.parent_names
+
+    def parent(self, declared: Mapping[str, Any]) -> DeclarativeStreamProtocol:
+        """Return the stream of a parent's manifest node, which reads all the parent's records."""
+        return self._host.parent_stream(declared)
+
+    def resumed(self, position: Any) -> DeclarativeStreamProtocol:
+        """Return a copy of this parent stream that reads the records after a stored position."""
+        known = copy.deepcopy(self.translated(position)) if isinstance(position, dict) else {}
+        follows = StateDocument({"bookmarks": {self.name: known}})
+        made = copy.copy(self)
+        made.forced_replication_method = None
+        vars(made).update(_follows=follows, _state_manager=self._make_manager(follows))
+        vars(made).update(_slices=StreamSlices(made))
+        if self._components.is_delegating:
+            has_state = bool(known)
+            made._replace_components(self._components.rebuilt(lambda: has_state))
+        return cast(DeclarativeStreamProtocol, made)
+
+    @property
+    def position(self) -> Any:
+        """The position reached by a parent stream, for `resumed`; None if none is tracked."""
+        return None if self._follows is None else self._follows.stream_state(self.name)
+
+    def find_parent_state(self, parent: str) -> Any:
+        """Return a parent's position after the last sync of all children of its records.
+
+        Several partition routers give None, so all parents are read in full, as in airbyte-cdk: a
+        parent record that is not new may still form a new slice with another router's value.
+        """
+        has_one = len(self.retriever.routers) == 1
+        return self._slices.find_parent_state(parent) if has_one else None
+
+    def remember(self, parent: str, position: Any) -> None:
+        """Store a parent's position in the state as soon as this stream has completed."""
+        if len(self.retriever.routers) == 1:
+            self._slices.keep_parent_state(parent, position)
+
     # Records
 
     def _prepare_for_threads(self, threads: int) -> None:
         super()._prepare_for_threads(threads)
-        _ = self._selection, self._handler
+        _ = self._selection, self._components.error_handler
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of a context; records on which templates fail are skipped.
@@ -108,6 +386,12 @@ class ManifestStream(CustomCursorStream):
         failed = self._failed = FailedRecords(self.name, self.primary_keys, self.log)
         yield from super().get_records(context)
         failed.check()
+
+    @property
+    def _has_ended(self) -> bool:
+        """True if no further page is needed because a feed has reached records sent earlier."""
+        current = self._reader.current_slice
+        return super()._has_ended if current is None else current.reading.is_past
 
     @property
     def _has_gap(self) -> bool:
@@ -124,12 +408,12 @@ class ManifestStream(CustomCursorStream):
         if self._told is not None:
             return self._told
         cursor, window = self.incremental_sync, self.stream_interval
-        partition, fields = self._get_partition(context)
+        partition, fields = self._reader.find_partition(context)
         if cursor is not None and window is not None:
             fields = cursor.fields(window)
         whole = partition.joined(fields)
         return {
-            **self._state_seen,
+            **self._reader.state_scope,
             "config": self.config,
             **dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], whole),
             "partition": partition,
@@ -145,7 +429,7 @@ class ManifestStream(CustomCursorStream):
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of all pages of a slice, or of one window of it."""
         self._log_warnings()
-        retriever = self.declared.retriever
+        retriever = self._components.declared.retriever
         if isinstance(retriever, CustomRetriever):
             yield from retriever.records(self._seen(context), self.schema, self._read_pages)
             return
@@ -153,7 +437,9 @@ class ManifestStream(CustomCursorStream):
             yield from self._of_job(retriever, self._seen(context))
             return
         reset, cursor = self.retriever.pagination_reset, self.incremental_sync
-        restarts = self._restarts = RestartLimiter(reset, cursor, self._handler.max_tries)
+        restarts = self._restarts = RestartLimiter(
+            reset, cursor, self._components.error_handler.max_tries
+        )
         while True:
             self._scope = self._seen(context)
             try:
@@ -197,7 +483,7 @@ class ManifestStream(CustomCursorStream):
         """
         made = self._with(retriever)
         selection = retriever.record_selector.selection()
-        vars(made).update(_told=scope, _selection=selection, _puts_into_files=into_file, _gate=None)
+        vars(made).update(_told=scope, _selection=selection, _puts_into_files=into_file)
         return made
 
     def answer(self) -> requests.Response:
@@ -224,12 +510,15 @@ class ManifestStream(CustomCursorStream):
     def _read_pages(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of a slice for a custom retriever, which may read several at once."""
         made = copy.copy(self)
-        vars(made)["declared"] = replace(self.declared, retriever=self.retriever)
+        made._components = copy.copy(self._components)
+        declared = replace(self._components.declared, retriever=self.retriever)
+        vars(made._components)["declared"] = declared
+        made._reader.current_slice = self._reader.current_slice
         return made.request_records(context)
 
     def get_new_paginator(self) -> Any:
         """Return the page loop of the current slice."""
-        scope, declared = self._scope, self.declared
+        scope, declared = self._scope, self._components.declared
         selector = self.retriever.record_selector
         walk = self.retriever.paginator.walk(scope)
         whole = getattr(selector.extractor, "whole", None)
@@ -245,10 +534,10 @@ class ManifestStream(CustomCursorStream):
         self._walking = made(
             walk,
             scope,
-            self._decoder.decode,
+            self._components.decoder.decode,
             partial(self._selection, failed=self._on_failure),
             is_pristine=pristine and whole is None,
-            documents=whole and whole(self._decoder),
+            documents=whole and whole(self._components.decoder),
             behind=self._restarts.behind_page,
             sizes=reduction and PageSizeState(reduction, walk.size),
             admits=self._admits,
@@ -261,13 +550,13 @@ class ManifestStream(CustomCursorStream):
 
         Only the records that it admits count for the paginator.
         """
-        cursor, gate = self.incremental_sync, self._gate
+        cursor, record_filter = self.incremental_sync, self._record_filter
         filters = cursor is not None and cursor.is_client_side_incremental
-        return gate.admits if filters and gate is not None else None
+        return record_filter.admits if filters and record_filter is not None else None
 
-    def _parser(self, walk: Any) -> Callable[[requests.Response], Iterable[Record]]:
-        parse: Callable[[requests.Response], Iterable[Record]] = walk.parse
-        return parse
+    def parse_response(self, response: requests.Response) -> Iterable[Record]:
+        """Return the records of a page of the current slice."""
+        return self._walking.parse(response)
 
     def get_http_request(self, *, page: PageContext[PageToken]) -> HTTPRequest:
         """Return the request for a page, to which the components contribute in order."""
@@ -286,13 +575,14 @@ class ManifestStream(CustomCursorStream):
 
     def _add_slice_options(self, request: HTTPRequest, scope: TemplateScope) -> None:
         """Add the cursor's current window or slice to a request."""
-        if self._in_hand is None:
+        current = self._reader.current_slice
+        if current is None:
             super()._add_window_options(request)
         else:
-            self._in_hand.reading.put(request, scope, self._in_hand.one)
+            current.reading.put(request, scope, current.one)
 
     def _add_window_options(self, asked: HTTPRequest) -> None:
-        """Do nothing: `_put_slice` has added the window already."""
+        """Do nothing: `_add_slice_options` has added the window already."""
 
     # Record selection
 
@@ -303,18 +593,15 @@ class ManifestStream(CustomCursorStream):
     def _with(self, retriever: SimpleRetriever | AsyncRetriever) -> ManifestStream:
         """Return a copy with another retriever, without slices and a cursor."""
         made = copy.copy(self)
-        for made_of_mine in ("_selection", "_signer", "_handler", "_decoder"):
-            vars(made).pop(made_of_mine, None)
-        declared = DeclarativeStream(retriever=retriever, name=self.name)
-        vars(made).update(declared=declared, incremental_sync=None, own_cursor=None, schema={})
-        vars(made).update(_in_hand=None, _gate=None, _failed=None)
+        made._replace_components(self._components.with_retriever(retriever))
+        vars(made).update(schema={}, _record_filter=None, _failed=None)
         return made
 
     def _select(self) -> RecordSelection:
         """Return the record selector's function from documents to records."""
         cursor = self.incremental_sync
         return self.retriever.record_selector.selection(
-            self.declared.transformations,
+            self._components.declared.transformations,
             lambda: self.schema,
             transform_first=cursor is not None and cursor.is_client_side_incremental,
         )
@@ -323,6 +610,8 @@ class ManifestStream(CustomCursorStream):
     def _selection(self) -> RecordSelection:
         """The function from documents to records, which drops top-level nulls."""
         select = self._select()
+        if self._is_description:
+            return select
 
         def selected(
             documents: Iterable[Any],
@@ -344,10 +633,6 @@ class ManifestStream(CustomCursorStream):
         """Return the counter of all requests of this stream."""
         return self._counted
 
-    def _complete_state(self, *, saw_all: bool) -> None:
-        super()._complete_state(saw_all=saw_all)
-        metrics.Counter.exit(self._counted)
-
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
         """Return an unsigned request: it is signed each time it is sent."""
         asked = requests.Request(*args, **{"auth": lambda unsigned: unsigned, **kwargs})
@@ -366,10 +651,6 @@ class ManifestStream(CustomCursorStream):
     def authenticator(self) -> Auth:
         """The function that signs requests; streams with equal authenticators share it."""
         return self._signer
-
-    @cached_property
-    def _handler(self) -> ErrorHandler:
-        return self.retriever.requester.error_handler or DefaultErrorHandler()
 
     @property
     def timeout(self) -> Any:
@@ -435,14 +716,17 @@ class ManifestStream(CustomCursorStream):
         return self._verdict(response).action in {ResponseAction.SUCCESS, ResponseAction.IGNORE}
 
     def _verdict(self, response: requests.Response) -> ResponseResolution:
-        return self._handler.judge(response, self._scope) or default_resolution(response)
+        return self._components.error_handler.judge(response, self._scope) or default_resolution(
+            response
+        )
 
     @property
     def _is_kept(self) -> bool:
         """True if responses are cached: for child streams, or because of ``use_cache``."""
         if self._told is not None:
             return False  # a job's status changes
-        return self.retriever.requester.use_cache or self.name in self._host.parent_names
+        is_used_again = self._is_description or self.name in self._host.parent_names
+        return is_used_again or self.retriever.requester.use_cache
 
     def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
         """Send one request for a component, without the stream's authentication."""
@@ -507,7 +791,7 @@ class ManifestStream(CustomCursorStream):
 
     def backoff_max_tries(self) -> int:
         """Return the maximum number of attempts of a request."""
-        return self._handler.max_tries
+        return self._components.error_handler.max_tries
 
     def backoff_jitter(self, value: float) -> float:
         """Return a wait unchanged: error handlers add any jitter themselves."""
@@ -515,13 +799,13 @@ class ManifestStream(CustomCursorStream):
 
     def backoff_wait_generator(self) -> Generator[float, Any, None]:
         """Yield the error handler's waits; by default 1, 2, 4 … seconds with jitter."""
-        begun, limit = time.monotonic(), self._handler.max_seconds
+        begun, limit = time.monotonic(), self._components.error_handler.max_seconds
         error = yield 0.0
         for tries in itertools.count(1):
             if limit is not None and time.monotonic() - begun >= limit:
                 return
             response = getattr(error, "response", None)
-            told = self._handler.wait(response, tries, self._scope)
+            told = self._components.error_handler.wait(response, tries, self._scope)
             error = yield random_jitter(2.0 ** (tries - 1)) if told is None else told
 
     def _check_body(self, response: requests.Response) -> None:
@@ -534,13 +818,9 @@ class ManifestStream(CustomCursorStream):
             if not self._puts_into_files:
                 check_content_length(response)
             return
-        is_json = isinstance(self._decoder, JsonDecoder) and response.content
+        is_json = isinstance(self._components.decoder, JsonDecoder) and response.content
         if is_json and isinstance(response, JSONResponse):
             response.read(self._secrets)
-
-    @cached_property
-    def _decoder(self) -> Decoder:
-        return self.retriever.decoder or JsonDecoder()
 
     # Origins that may receive credentials
 
@@ -606,7 +886,7 @@ class ManifestStream(CustomCursorStream):
 
         Always True for a stream that the manifest declares without a template.
         """
-        origins = getattr(self._node, "origins", None)
+        origins = getattr(self._components.node, "origins", None)
         return origins is None or origin in origins
 
     # Requests of a component, such as for a token

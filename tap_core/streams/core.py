@@ -12,11 +12,10 @@ from __future__ import annotations
 import abc
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, final
 
 from tap_core import metrics
 from tap_core.compat.author_overrides import MYPY, AuthorProperty
@@ -63,6 +62,7 @@ from tap_core.streams.state import (
 from tap_core.sync.batch_messages import BATCH_HOOKS, iterate_processed_records
 from tap_core.sync.child_streams import require_child_contexts, sync_child_contexts, sync_children
 from tap_core.sync.compat_path import abort_sync, check_record_limit, sync_records_with_hooks
+from tap_core.sync.context_reader import ContextReader
 from tap_core.sync.engine import sync_stream
 from tap_core.sync.estimates import emit_stream_estimate
 from tap_core.sync.plan import OVERRIDABLE_HOOKS, get_member, get_plan
@@ -70,7 +70,6 @@ from tap_core.typing.inspect import TypeConformanceLevel as TypeConformanceLevel
 
 if TYPE_CHECKING:
     from tap_core.batch.encodings import BaseBatchFileEncoding, BatchConfig
-    from tap_core.incremental.windows import ReadInterval
     from tap_core.mapper.stream_maps import StreamMap
     from tap_core.singerlib.messages import RecordMessage, SchemaMessage, SDKBatchMessage
     from tap_core.state.comparison import ReplicationKeyComparator
@@ -86,6 +85,8 @@ __all__ = [
     "Stream",
     "TypeConformanceLevel",
 ]
+
+_Reader = TypeVar("_Reader", bound=ContextReader)
 
 
 class Stream(StreamProperties, abc.ABC):
@@ -159,6 +160,7 @@ class Stream(StreamProperties, abc.ABC):
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
     _stream_version: int | None = None
     _stream_maps: list[StreamMap] | None = None
+    _own_reader: ContextReader | None = None
     _origin: Stream | None = None
     """Original stream of a worker's copy; None for the original itself."""
 
@@ -644,26 +646,16 @@ class Stream(StreamProperties, abc.ABC):
 
     # Hooks of the engine for streams that read a context in windows or slices
 
-    def _begin_context(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
-        """Prepare to read a context; return a filter for its records, or None to send all.
+    @property
+    def _reader(self) -> ContextReader:
+        """Reader of this stream's contexts."""
+        return self._get_reader(ContextReader)
 
-        The filter is applied after `post_process`, before children are synced.
-        """
-        return None
-
-    def _begin_trial(self, context: Context | None) -> None:
-        """Prepare to read only as much of a context as a connection test needs."""
-
-    def _intervals(self, context: Context | None) -> Sequence[ReadInterval]:  # noqa: ARG002
-        """Return the windows of a context that can be read separately; none by default."""
-        return ()
-
-    def _reading_only(self, interval: ReadInterval) -> AbstractContextManager[None]:
-        """Restrict reading to one window of a context for the duration of the block."""
-        raise NotImplementedError(f"Stream '{self.name}' has no windows: {interval}")
-
-    def _end_context(self) -> None:
-        """Release the resources of a context after it was read or failed."""
+    def _get_reader(self, kind: Callable[[Any], _Reader]) -> _Reader:
+        """Return this object's reader; a copy of the stream gets its own, of class ``kind``."""
+        if self._own_reader is None or self._own_reader.stream is not self:
+            self._own_reader = kind(self)
+        return cast("_Reader", self._own_reader)
 
     def _outlives(self, error: Exception) -> bool:  # noqa: ARG002
         """Return True if other contexts are read after this failure; False, as in singer_sdk."""

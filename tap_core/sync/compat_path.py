@@ -83,7 +83,7 @@ class _PartitionSync:
         stream = self.stream
         child_context = None if context is None else copy.copy(context)
         self._is_sent = make_resend_filter(stream, context)
-        self._admits = stream._begin_context(context)
+        self._admits = stream._reader.begin(context)
         results = self.run.guarded(stream.get_records(context))
         with closing_records(stream, self.run, results):
             yield from self._written(results, context, child_context, bookmark)

@@ -29,7 +29,7 @@ def read_one_record(stream: SyncStream) -> None:
 
 def _pull_first(stream: SyncStream, context: Context | None) -> None:
     begin_partition(stream, context, None)
-    stream._begin_trial(context)
+    stream._reader.begin_trial(context)
     records = iter(stream.get_records(context))
     try:
         next(records, None)
@@ -37,4 +37,4 @@ def _pull_first(stream: SyncStream, context: Context | None) -> None:
         close = getattr(records, "close", None)
         if close is not None:
             close()
-        stream._end_context()
+        stream._reader.end()

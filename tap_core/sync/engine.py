@@ -195,7 +195,7 @@ def _spread_intervals(stream: SyncStream, run: SyncRun, context: Context | None)
     """
     if stream.state_partitioning_keys is not None:
         return False
-    intervals = stream._intervals(context)
+    intervals = stream._reader.find_intervals(context)
     if len(intervals) < 2:  # noqa: PLR2004
         return False
     bookmark = begin_partition(stream, context, None)
@@ -225,7 +225,9 @@ def sync_work_unit(stream: SyncStream, part: WorkUnit) -> Mapping[str, Any]:
         with suppress(AbortedSyncFailedException, AbortedSyncPausedException):
             stream.sync(context=context)
     else:
-        window = nullcontext() if part.interval is None else stream._reading_only(part.interval)
+        window = (
+            nullcontext() if part.interval is None else stream._reader.reading_only(part.interval)
+        )
         with window:
             sync_context(stream, context)
     stream._tap.run.settle()
@@ -274,7 +276,7 @@ def closing_records(stream: SyncStream, run: SyncRun, records: Iterable[Any]) ->
     try:
         yield
     finally:
-        stream._end_context()
+        stream._reader.end()
         stays = run.leader is not None or run.outbox.attended is not None
         close = getattr(records, "close", None) if stays else None
         if close is not None:
@@ -342,7 +344,7 @@ def _prepared(
 
     If no processing is needed, the result is the author's own iterable.
     """
-    admits = stream._begin_context(context)
+    admits = stream._reader.begin(context)
     records = run.guarded(stream.get_records(context))
     extra = tuple((bookmark or {}).items()) if stream.add_context_to_records else ()
     if plan.post_process or plan.child_contexts or extra or admits is not None:

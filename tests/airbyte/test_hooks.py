@@ -1,4 +1,4 @@
-"""What the rest of the house does for this door: hooks of taps, haste, and what is hidden."""
+"""Hooks of taps, early output and hidden secrets under the Airbyte command."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class Either(Rows):
 
 
 class TapRows(Tap):
-    """The same rows by all lanes."""
+    """The same rows in streams that take different paths of the engine."""
 
     name = "tap-rows"
 
@@ -131,7 +131,7 @@ class TapRows(Tap):
         return [kind(self) for kind in kinds]
 
 
-LANES = ["rows", "hooked", "spoken", "mapped"]
+STREAMS = ["rows", "hooked", "spoken", "mapped"]
 DEFINED = [
     ("defined", NUMBER, 7),
     ("defined_hooked", NUMBER, 7),
@@ -152,7 +152,7 @@ def configured(name: str, cursor: list[str], properties: Any = None) -> dict[str
 
 @pytest.fixture
 def read(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> Read:
-    """Return what reads one stream through Airbyte's door: its rows and its last state."""
+    """Return a function that reads one stream with `read` and returns its rows and last state."""
 
     def run(catalog: Any, state: Any = None) -> tuple[list[Any], Any]:
         files = {"config": MAPS, "catalog": catalog, "state": state or []}
@@ -173,15 +173,15 @@ def read(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> Read:
     return run
 
 
-@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize("stream_name", STREAMS)
 @pytest.mark.parametrize(
     ("cursor", "kept"), [(AT, "2024-01-02T23:30:00-02:00"), (NUMBER, 7)], ids=["time", "number"]
 )
 def test_the_state_has_the_highest_value_and_its_path(
-    read: Read, lane: str, cursor: list[str], kept: Any
+    read: Read, stream_name: str, cursor: list[str], kept: Any
 ) -> None:
     """CU2, DI6: compared by the type in the schema; an object that is null has none."""
-    rows, state = read(configured(lane, cursor))
+    rows, state = read(configured(stream_name, cursor))
     assert [row["id"] for row in rows] == [1, 2, 3, 4]
     assert state["stream"]["stream_state"] == {
         "replication_key": ".".join(cursor),
@@ -189,17 +189,17 @@ def test_the_state_has_the_highest_value_and_its_path(
     }
 
 
-@pytest.mark.parametrize("lane", LANES)
-def test_a_sync_goes_on_from_its_own_state(read: Read, lane: str) -> None:
+@pytest.mark.parametrize("stream_name", STREAMS)
+def test_a_sync_goes_on_from_its_own_state(read: Read, stream_name: str) -> None:
     """RD7, ST2: a state comes back as it went."""
-    _, state = read(configured(lane, NUMBER))
-    rows, again = read(configured(lane, NUMBER), [state])
+    _, state = read(configured(stream_name, NUMBER))
+    rows, again = read(configured(stream_name, NUMBER), [state])
     assert (len(rows), again["stream"]) == (4, state["stream"])
     tap = TapRows(config=MAPS)
-    tap.use_catalog(_selected(tap, configured(lane, NUMBER)))
-    tap.load_state({"bookmarks": {lane: state["stream"]["stream_state"]}})
-    tap.streams[lane].sync()
-    assert tap.streams[lane].started == 7
+    tap.use_catalog(_selected(tap, configured(stream_name, NUMBER)))
+    tap.load_state({"bookmarks": {stream_name: state["stream"]["stream_state"]}})
+    tap.streams[stream_name].sync()
+    assert tap.streams[stream_name].started == 7
 
 
 def _selected(tap: Tap, catalog: Any) -> Any:
@@ -208,7 +208,7 @@ def _selected(tap: Tap, catalog: Any) -> Any:
     )[0]
 
 
-@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize("stream_name", STREAMS)
 @pytest.mark.parametrize(
     ("properties", "sent"),
     [
@@ -218,10 +218,10 @@ def _selected(tap: Tap, catalog: Any) -> Any:
     ],
 )
 def test_a_cursor_that_is_not_configured_is_followed_and_not_sent(
-    read: Read, lane: str, properties: Any, sent: Any
+    read: Read, stream_name: str, properties: Any, sent: Any
 ) -> None:
     """SM4: the record that the author keeps is not touched for it."""
-    rows, state = read(configured(lane, AT, properties))
+    rows, state = read(configured(stream_name, AT, properties))
     assert rows[0] == sent
     value = state["stream"]["stream_state"]["replication_key_value"]
     assert value == "2024-01-02T23:30:00-02:00"
@@ -229,12 +229,12 @@ def test_a_cursor_that_is_not_configured_is_followed_and_not_sent(
 
 def test_a_record_without_the_cursor_ends_the_sync_with_its_path() -> None:
     """CU2: as where the cursor is at the top."""
-    for lane in LANES[:2]:
+    for stream_name in STREAMS[:2]:
         tap = TapRows(config=MAPS)
-        tap.use_catalog(_selected(tap, configured(lane, AT)))
-        tap.streams[lane].get_records = lambda _: iter([{"id": 1, "meta": {"x": "a"}}])  # type: ignore[method-assign]
+        tap.use_catalog(_selected(tap, configured(stream_name, AT)))
+        tap.streams[stream_name].get_records = lambda _: iter([{"id": 1, "meta": {"x": "a"}}])  # type: ignore[method-assign]
         with pytest.raises(InvalidReplicationKeyException, match=r"no replication key 'meta\.at'"):
-            tap.streams[lane].sync()
+            tap.streams[stream_name].sync()
 
 
 def test_a_default_of_the_source_may_stand_inside_of_an_object() -> None:

@@ -1,7 +1,7 @@
 """`read` as a program: what authors do, threads, signals, and readers that go away.
 
 Real processes and pipes. What the protocol asks of every source is in
-test_source_rules.py; here is what this door does beyond it.
+test_source_rules.py; here is what this command does beyond it.
 """
 
 from __future__ import annotations

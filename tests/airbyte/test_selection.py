@@ -23,7 +23,7 @@ from tap_core.protocols.airbyte.catalog import (
 from tests.airbyte.shapes import TapShapes, TapTables
 
 PEOPLE = ["people", "hooked", "spoken"]
-"""The same rows by different lanes."""
+"""The same rows in streams that take different paths of the engine."""
 
 Reader = Callable[..., dict[str, list[Any]]]
 
@@ -167,7 +167,7 @@ def test_what_the_tap_cannot_read_is_not_told() -> None:
 
 @pytest.mark.parametrize("name", PEOPLE)
 def test_only_configured_fields_are_sent(read: Reader, name: str) -> None:
-    """SM4: of keys and cursors too, in each lane; the bookmark moves all the same."""
+    """SM4: of keys and cursors too, on each path; the bookmark moves all the same."""
     rows = read(TapShapes(), entry(name, "name"))
     assert rows[name] == [{"name": "n1"}, {"name": "n2"}, {"name": "n3"}]
     [state] = rows["STATE"]

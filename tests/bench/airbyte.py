@@ -1,7 +1,7 @@
-"""Airbyte's protocol: our source beside airbyte-cdk's, and our destination beside our Singer door.
+"""Airbyte's protocol: our source beside airbyte-cdk, our destination beside our Singer target.
 
 Both sources have the records of one generator and are asked for the same streams
-in the same mode; both doors load the same records into the same kind of table.
+in the same mode; both load the same records into the same kind of table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.bench.table import Row
 
 __all__ = ["read", "spec", "state", "write"]
 
-CDK, SINGER = "airbyte-cdk", "the Singer door"
+CDK, SINGER = "airbyte-cdk", "the Singer command"
 MEBIBYTE = 1 << 20
 _SDK = {"BENCH_SDK": "tap_core"}
 
@@ -75,7 +75,7 @@ def state(folder: Path, records: int, _rounds: int) -> Iterator[Row]:
 
 
 def write(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """A load to Delta Lake through `write`, beside the same records through the Singer door."""
+    """A load to Delta Lake through `write`, beside the same records with the Singer command."""
     catalog = _catalog(folder, "narrow", made.NARROW_SCHEMA, "full_refresh")
     source = ("--config", _config(folder, "narrow", records))
     feeds = {"ours": ("read", *source, "--catalog", catalog), SINGER: source}

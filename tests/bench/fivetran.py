@@ -67,13 +67,13 @@ def write(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     files, paths = packed(folder, "packed", COLUMNS, rows(range(records)), each)
     bare = plain(folder, "plain", COLUMNS, rows(range(records)), each)
     mine, theirs = [], []
-    with _destination(folder) as lake, _by_hand() as hand:
+    with _destination(folder) as destination, _by_hand() as hand:
         for turn in range(rounds + 1):
-            lake.create(f"table_{turn}", COLUMNS)
-            mine.append(lake.wrote(f"table_{turn}", COLUMNS, files, replace=paths))
+            destination.create(f"table_{turn}", COLUMNS)
+            mine.append(destination.wrote(f"table_{turn}", COLUMNS, files, replace=paths))
             table = str(folder / f"by_hand_{turn}")
             theirs.append(hand.loaded(table, bare))
-        hand.same(lake.path("table_0"), str(folder / "by_hand_0"), records)
+        hand.same(destination.path("table_0"), str(folder / "by_hand_0"), records)
     what = f"destination, {records:,} rows of 20 columns into an empty table"
     yield Row(f"{what}, the first", BY_HAND, mine[0], theirs[0], "of theirs")
     yield Row(what, BY_HAND, median(mine[1:]), median(theirs[1:]), "of theirs", 1.5)
@@ -86,17 +86,17 @@ def merge(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     bare = plain(folder, "plain", COLUMNS, rows(range(records)), each)
     table = str(folder / "by_hand")
     mine, theirs = [], []
-    with _destination(folder) as lake, _by_hand() as hand:
-        lake.create("rows", COLUMNS)
-        lake.wrote("rows", COLUMNS, files, replace=paths)
+    with _destination(folder) as destination, _by_hand() as hand:
+        destination.create("rows", COLUMNS)
+        destination.wrote("rows", COLUMNS, files, replace=paths)
         hand.loaded(table, bare)
         for turn in range(1, rounds + 2):
             numbers = range(turn % 10, records, 10)
             files, paths = packed(folder, f"few-{turn}", COLUMNS, rows(numbers, turn), each)
             bare = plain(folder, f"few-plain-{turn}", COLUMNS, rows(numbers, turn), each)
-            mine.append(lake.wrote("rows", COLUMNS, files, update=paths))
+            mine.append(destination.wrote("rows", COLUMNS, files, update=paths))
             theirs.append(hand.loaded(table, bare, merge=True))
-            hand.same(lake.path("rows"), table, records)
+            hand.same(destination.path("rows"), table, records)
     what = f"destination, update of {records // 10:,} rows of {records:,}"
     yield Row(f"{what}, the first", "a MERGE by hand", mine[0], theirs[0], "of theirs")
     cost = median(mine[1:]), median(theirs[1:])
@@ -107,10 +107,10 @@ def memory(folder: Path, records: int, _rounds: int) -> Iterator[Row]:
     """A file of 100 MB that expands ten times, with 1.5 GB for Java's heap."""
     files, [path] = packed(folder, "large", EXPANDING, expanding(records), records)
     size = Path(path).stat().st_size / MEBIBYTE
-    with _destination(folder, {"spark.driver.memory": "1500m"}) as lake:
-        lake.create("large", EXPANDING)
-        with Memory(lake.server.pid) as held:
-            lake.wrote("large", EXPANDING, files, replace=[path])
+    with _destination(folder, {"spark.driver.memory": "1500m"}) as destination:
+        destination.create("large", EXPANDING)
+        with Memory(destination.server.pid) as held:
+            destination.wrote("large", EXPANDING, files, replace=[path])
     what = f"destination, a file of {size:.0f} MiB, {records:,} rows"
     yield Row(f"{what}, all of Python", "", held.python / MEBIBYTE, None, "below", 500, "MiB")
     yield Row(f"{what}, Java, a heap of 1,500", "", held.jvm / MEBIBYTE, None, "below", None, "MiB")
@@ -145,7 +145,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass
-class _Lake:
+class _LoadedDestination:
     """Our destination, running, and where its tables are."""
 
     server: Any
@@ -229,12 +229,14 @@ def _by_hand() -> Iterator[_Hand]:
 
 
 @contextmanager
-def _destination(folder: Path, spark: Mapping[str, str] | None = None) -> Iterator[_Lake]:
+def _destination(
+    folder: Path, spark: Mapping[str, str] | None = None
+) -> Iterator[_LoadedDestination]:
     settings = {"path": str(folder / "lake"), "format": "delta"}
     if spark:
         settings["spark"] = json.dumps(spark)
     with _served(ours("target.py"), "DestinationConnector") as server:
-        yield _Lake(server, folder / "lake", settings)
+        yield _LoadedDestination(server, folder / "lake", settings)
 
 
 # Servers

@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 from tap_core import RESTStream, Stream, Tap
 from tap_core import typing as th
 from tap_core.incremental.cursor import DatetimeBasedCursor
-from tap_core.streams.windows import WindowedStream
 from tap_core.types import Context, Record
 
 __all__ = ["Faults", "FaultyTap", "LimitedTap", "at"]
@@ -273,10 +272,11 @@ class Notes(Faulty):
     schema = _schema(user=_NUMBER)
 
 
-class Readings(WindowedStream, Faulty):
+class Readings(RESTStream, Faulty):
     """Read in windows of a day."""
 
     name = "readings"
+    url_base = ""
     primary_keys = ("id",)
     schema = _schema()
     incremental_sync = DatetimeBasedCursor(
@@ -288,10 +288,6 @@ class Readings(WindowedStream, Faulty):
         cursor_granularity="PT1S",
         boundary="drop",
     )
-
-    def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Read window by window, as the cursor says."""
-        return WindowedStream.get_records(self, context)
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the rows of one window."""

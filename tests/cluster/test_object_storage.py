@@ -13,7 +13,7 @@ import pytest
 
 from target_spark.config.options import RunInfo
 from target_spark.storage.staging_upload import run_folder
-from tests.cluster.lakes import Lake
+from tests.cluster.bucket_load import BucketLoad
 from tests.cluster.loads import Running, record, schema, state
 from tests.cluster.s3_server import KEY, SECRET, S3Server
 from tests.cluster.standalone import Standalone
@@ -44,16 +44,18 @@ def bucket(server: S3Server, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def lake(
+def make_load(
     folder: Path,
     server: S3Server,
     bucket: str,
     form: str = "delta",
     cluster: Any = None,
     **settings: Any,
-) -> Lake:
+) -> BucketLoad:
     there = cluster is not None
-    return Lake(folder, cluster, form, settings, server=server, bucket=bucket, on_cluster=there)
+    return BucketLoad(
+        folder, cluster, form, settings, server=server, bucket=bucket, on_cluster=there
+    )
 
 
 def file_of_rows(server: S3Server, bucket: str, *numbers: int) -> bytes:
@@ -75,7 +77,7 @@ def test_every_way_of_writing_makes_the_tables_of_one_machine(
 ) -> None:
     """Append, upsert, overwrite, rows that do not fit, files of rows, the state read back."""
     streams = {"whole": {"write_mode": "overwrite"}}
-    job = lake(tmp_path, server, bucket, form, streams=streams, flush_rows=60)
+    job = make_load(tmp_path, server, bucket, form, streams=streams, flush_rows=60)
     described = (
         schema("log", n="integer", text="string"),
         schema("kept", "id", id="integer", name="string"),
@@ -113,7 +115,7 @@ def test_a_run_that_was_killed_is_resumed_and_what_it_left_is_removed(
     server: S3Server, bucket: str, tmp_path: Path
 ) -> None:
     """Rows are exact, the last state is in the tables; only what is surely dead is removed."""
-    job = lake(tmp_path, server, bucket, flush_rows=50, job="nightly")
+    job = make_load(tmp_path, server, bucket, flush_rows=50, job="nightly")
     described = schema("a", "id", id="integer", name="string")
     with job.running() as run:
         run.send(described, *(record("a", id=n, name="old") for n in range(50)), state(50))
@@ -138,7 +140,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(
     server: S3Server, bucket: str, tmp_path: Path
 ) -> None:
     """Longer than Hadoop tries by itself: the step is done again, and no row is there twice."""
-    job = lake(tmp_path, server, bucket, flush_rows=50)
+    job = make_load(tmp_path, server, bucket, flush_rows=50)
     with job.running() as run:
         run.send(schema("a", n="integer"), *(record("a", n=n) for n in range(50)), state(50))
         run.until_state(50)
@@ -159,7 +161,7 @@ def test_a_storage_that_refuses_is_named_with_the_setting_and_no_secret(
     server: S3Server, bucket: str, tmp_path: Path, wrong: str
 ) -> None:
     """The run ends with one sentence and a report; no state leaves."""
-    job = lake(tmp_path, server, bucket if wrong == "keys" else "nobody-has-this")
+    job = make_load(tmp_path, server, bucket if wrong == "keys" else "nobody-has-this")
     server.ask_for_known_keys(known=wrong == "keys")
     try:
         done = job.run(schema("a", n="integer"), record("a", n=1), state(1), code=1)
@@ -179,7 +181,7 @@ def test_doctor_tries_both_addresses_and_leaves_nothing(
     server: S3Server, bucket: str, tmp_path: Path
 ) -> None:
     """It says what it did at the staging address and below the path."""
-    job = lake(tmp_path, server, bucket)
+    job = make_load(tmp_path, server, bucket)
     done = job.word("doctor")
     told = done.stdout.decode()
     assert done.returncode == 0, told + done.stderr.decode()
@@ -193,7 +195,7 @@ def test_a_cluster_needs_no_shared_folder(
     server: S3Server, bucket: str, standalone: Standalone, tmp_path: Path
 ) -> None:
     """Executors read rows that wait where the driver put them, and write the tables."""
-    job = lake(tmp_path, server, bucket, cluster=standalone, flush_rows=100)
+    job = make_load(tmp_path, server, bucket, cluster=standalone, flush_rows=100)
     described = schema("a", "id", id="integer", name="string")
     first = (record("a", id=n, name="old") for n in range(100))
     again = (record("a", id=n, name="new") for n in range(50, 150))

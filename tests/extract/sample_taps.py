@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from tap_core import Stream, Tap
 from tap_core import typing as th
 from tap_core.incremental.cursor import DatetimeBasedCursor
-from tap_core.streams.windows import WindowedStream
+from tap_core.streams.rest import RESTStream
 from tap_core.types import Context, Record
 
 __all__ = ["KINDS", "KINDS_SCHEMA", "ODD", "REGIONS", "SampleTap"]
@@ -225,10 +225,11 @@ class Notes(Sample):
         yield from ({"id": number, "note": "n"} for number in range(self.config["rows"]))
 
 
-class Readings(WindowedStream, Sample):
+class Readings(RESTStream, Sample):
     """Read in windows of a day."""
 
     name = "readings"
+    url_base = ""
     primary_keys = ("id",)
     schema = _schema()
     incremental_sync = DatetimeBasedCursor(
@@ -239,10 +240,6 @@ class Readings(WindowedStream, Sample):
         step="P1D",
         cursor_granularity="PT1S",
     )
-
-    def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Read window by window, as the cursor says."""
-        return WindowedStream.get_records(self, context)
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the rows of one window."""

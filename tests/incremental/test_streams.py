@@ -38,7 +38,7 @@ def server():
 
 
 @pytest.fixture(params=["compiled", "hooked"])
-def lane(request: pytest.FixtureRequest) -> Any:
+def on_path(request: pytest.FixtureRequest) -> Any:
     """The two ways on which records go out; both must give the same."""
     return (lambda kind: kind) if request.param == "compiled" else hooked
 
@@ -59,19 +59,19 @@ def ids(output: Output, name: str | None = None) -> list[Any]:
 # What is asked for
 
 
-def test_the_guides_requests_are_made(server: Server, lane: Any) -> None:
+def test_the_guides_requests_are_made(server: Server, on_path: Any) -> None:
     """From the start to the end; the next day from the last article; with a lookback before it.
 
     Airbyte's guide to incremental sync, its worked requests.
     """
     api = Api(server, at("2023-04-12T00:00:00Z", "2023-04-15T07:30:58Z"))
     guide = {"start_datetime": "2023-04-09T00:00:00Z", "end_datetime": "2023-04-16T00:00:00Z"}
-    first = read(server, lane(dated(**guide)))
+    first = read(server, on_path(dated(**guide)))
     assert ids(first) == [1, 2]
     later = {**guide, "end_datetime": "2023-04-17T00:00:00Z"}
-    second = read(server, lane(dated(**later)), first.states[-1])
+    second = read(server, on_path(dated(**later)), first.states[-1])
     assert ids(second) == [2]  # it comes once more: others of its second may have come later
-    read(server, lane(dated(**later, lookback_window="P2D")), second.states[-1])
+    read(server, on_path(dated(**later, lookback_window="P2D")), second.states[-1])
     assert api.asked == [
         "2023-04-09T00:00:00Z..2023-04-16T00:00:00Z",
         "2023-04-15T07:30:58Z..2023-04-17T00:00:00Z",
@@ -80,11 +80,11 @@ def test_the_guides_requests_are_made(server: Server, lane: Any) -> None:
 
 
 def test_a_window_ends_a_granule_before_the_next_and_each_is_kept(
-    server: Server, lane: Any
+    server: Server, on_path: Any
 ) -> None:
     """Ten days by the second; after each window a state with the last record of it."""
     api = Api(server, ARTICLES)
-    output = read(server, lane(dated(**STEPS)))
+    output = read(server, on_path(dated(**STEPS)))
     assert api.asked == WINDOWS
     assert ids(output) == [1, 2, 3, 4]
     assert [bookmark_of(state) for state in output.states] == ARTICLES_KEPT
@@ -94,11 +94,11 @@ def test_a_window_ends_a_granule_before_the_next_and_each_is_kept(
 ARTICLES_KEPT = ["2023-01-02T00:00:00Z", "2023-01-15T07:30:58Z", "2023-01-31T00:00:00Z"]
 
 
-def test_every_state_is_enough_to_go_on_from(server: Server, lane: Any) -> None:
+def test_every_state_is_enough_to_go_on_from(server: Server, on_path: Any) -> None:
     """What came before a state and what comes after it is everything."""
     Api(server, ARTICLES)
     for options in (STEPS, {}, {**STEPS, "cutoff": "interval_end"}):
-        kind = lane(dated(**options))
+        kind = on_path(dated(**options))
         output = read(server, kind)
         for number, message in enumerate(output.messages):
             if message["type"] == "STATE":
@@ -108,11 +108,11 @@ def test_every_state_is_enough_to_go_on_from(server: Server, lane: Any) -> None:
 
 
 def test_a_sync_that_fails_inside_a_window_goes_on_from_the_last_closed_one(
-    server: Server, lane: Any
+    server: Server, on_path: Any
 ) -> None:
     api = Api(server, ARTICLES)
     api.fails_at = "2023-01-21T00:00:00Z"
-    kind = lane(dated(**STEPS))
+    kind = on_path(dated(**STEPS))
     config = {"url": server.url}
     broken, _ = failed(FatalAPIError, kind, config=config)
     assert bookmark_of(broken.states[-1]) == "2023-01-15T07:30:58Z"
@@ -203,75 +203,79 @@ def test_the_window_can_be_used_wherever_an_author_builds_a_request(server: Serv
 # What is kept
 
 
-def test_the_end_of_an_interval_is_kept_where_that_is_asked_for(server: Server, lane: Any) -> None:
+def test_the_end_of_an_interval_is_kept_where_that_is_asked_for(
+    server: Server, on_path: Any
+) -> None:
     """Airbyte's guide to incremental sync: the last record is earlier than the interval's end."""
     api = Api(server, ARTICLES)
-    output = read(server, lane(dated(**STEPS, cutoff="interval_end")))
+    output = read(server, on_path(dated(**STEPS, cutoff="interval_end")))
     assert [bookmark_of(state) for state in output.states] == [
         window.split("..")[1] for window in WINDOWS
     ]
     api.server.asked.clear()
-    read(server, lane(dated(end_datetime="2023-02-06T00:00:00Z")), output.states[-1])
+    read(server, on_path(dated(end_datetime="2023-02-06T00:00:00Z")), output.states[-1])
     assert api.asked == ["2023-02-05T00:00:00Z..2023-02-06T00:00:00Z"]
 
 
 def test_an_api_whose_clock_is_ahead_moves_nothing_beyond_the_end(
-    server: Server, lane: Any
+    server: Server, on_path: Any
 ) -> None:
     """A record of a later date is sent; the next sync asks from the end of this one."""
     Api(server, at("2023-01-04T00:00:00Z", "2024-01-01T00:00:00Z"))
-    output = read(server, lane(dated(end_time_option=None)))
+    output = read(server, on_path(dated(end_time_option=None)))
     assert ids(output) == [1, 2]
     assert bookmark_of(output.states[-1]) == "2023-02-05T00:00:00Z"
 
 
-def test_a_lookback_that_brings_nothing_new_leaves_the_bookmark(server: Server, lane: Any) -> None:
+def test_a_lookback_that_brings_nothing_new_leaves_the_bookmark(
+    server: Server, on_path: Any
+) -> None:
     """Not lowered by what was read again; nor where several contexts share it."""
     Api(server, at("2023-01-30T00:00:00Z"))
     partitions = [{"shop": 1}, {"shop": 2}]
     for members in ({}, {"partitions": partitions, "state_partitioning_keys": []}):
-        kind = lane(dated(lookback_window="P2D", **members))
+        kind = on_path(dated(lookback_window="P2D", **members))
         output = read(server, kind, stored("2023-01-31T00:00:00Z"))
         assert ids(output) == [1] * (2 if members else 1)
         assert bookmark_of(output.states[-1]) == "2023-01-31T00:00:00Z"
 
 
 def test_values_are_compared_by_their_formats_and_kept_in_the_requests(
-    server: Server, lane: Any
+    server: Server, on_path: Any
 ) -> None:
     """Tried in order, then ``datetime_format``; of another zone they are kept in UTC."""
     records = at("05/01/2023 01:00 +0200", "2023-01-04", "04/01/2023 23:30 +0000")
     server.answers(Reply({"data": records}))
     formats = ["%Y-%m-%d", "%d/%m/%Y %H:%M %z"]
-    output = read(server, lane(dated(cursor_datetime_formats=formats)))
+    output = read(server, on_path(dated(cursor_datetime_formats=formats)))
     assert bookmark_of(output.states[-1]) == "2023-01-04T23:30:00Z"
 
 
-def test_counts_since_1970_are_kept_as_text(server: Server, lane: Any) -> None:
+def test_counts_since_1970_are_kept_as_text(server: Server, on_path: Any) -> None:
     server.answers(
         Reply({"data": [{"id": 1, "at": 1_672_617_600}, {"id": 2, "at": 1_672_531_200}]})
     )
     epoch = {"datetime_format": "%s", "start_datetime": "1672531200", "end_datetime": "1675555200"}
     kind = dated(**epoch, schema=schema(id=INTEGER, at=INTEGER))
-    output = read(server, lane(kind))
+    output = read(server, on_path(kind))
     assert server.asked[0].query["from-date"] == ["1672531200"]
     assert bookmark_of(output.states[-1]) == "1672617600"
 
 
 def test_records_without_a_usable_cursor_are_sent_and_told_of_once(
-    server: Server, lane: Any, caplog: pytest.LogCaptureFixture
+    server: Server, on_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Missing, null, of no format, no date at all; the bookmark is that of the others."""
     dates = ("2023-01-03T00:00:00Z", None, "soon", "2023-01-02T00:00:00Z", "2023-99-99T00:00:00Z")
     records = [{"id": 0}, *at(*dates)]
     server.answers(Reply({"data": records}))
-    output = read(server, lane(dated()))
+    output = read(server, on_path(dated()))
     assert ids(output) == [0, 1, 2, 3, 4, 5]
     assert bookmark_of(output.states[-1]) == "2023-01-03T00:00:00Z"
     assert caplog.text.count("does not move the bookmark") == 1
 
 
-def test_the_cursor_is_read_after_the_record_was_changed(server: Server, lane: Any) -> None:
+def test_the_cursor_is_read_after_the_record_was_changed(server: Server, on_path: Any) -> None:
     """A nested field that `post_process` lifts is the cursor, for bookmark and filter."""
 
     def post_process(self: Any, row: dict, _context: Any = None) -> dict:
@@ -281,7 +285,7 @@ def test_the_cursor_is_read_after_the_record_was_changed(server: Server, lane: A
     nested = [{"id": one["id"], "meta": {"at": one["at"]}} for one in ARTICLES]
     server.answers(Reply({"data": nested}))
     options = {"is_client_side_incremental": True, **UNASKED}
-    output = read(server, lane(dated(post_process=post_process, **options)))
+    output = read(server, on_path(dated(post_process=post_process, **options)))
     assert ids(output) == [1, 2, 3, 4]
     assert bookmark_of(output.states[-1]) == "2023-01-31T00:00:00Z"
 
@@ -292,26 +296,30 @@ def test_the_cursor_is_read_after_the_record_was_changed(server: Server, lane: A
 FEED = {"is_data_feed": True, **UNASKED}
 
 
-def test_a_feed_ends_behind_the_page_that_comes_to_what_was_sent(server: Server, lane: Any) -> None:
+def test_a_feed_ends_behind_the_page_that_comes_to_what_was_sent(
+    server: Server, on_path: Any
+) -> None:
     """Older records of that page are dropped; the one at the cut-off comes once more."""
     dates = ("2023-03-01", "2023-02-04", "2023-02-03", "2023-01-20", "2023-01-20", "2023-01-19")
     api = Api(server, at(*(f"{date}T00:00:00Z" for date in (*dates, "2023-01-18"))), size=2)
     state = stored("2023-01-20T00:00:00Z")
-    output = read(server, lane(dated(**FEED)), state)
+    output = read(server, on_path(dated(**FEED)), state)
     assert ids(output) == [2, 3, 4, 5]  # the first is later than the end
     assert api.asked == ["", " p1", " p2"]
     assert bookmark_of(output.states[-1]) == "2023-02-04T00:00:00Z"
     api.server.asked.clear()
-    output = read(server, lane(dated(**FEED, boundary="drop")), state)
+    output = read(server, on_path(dated(**FEED, boundary="drop")), state)
     assert ids(output) == [2, 3]
     assert api.asked == ["", " p1"]
 
 
-def test_the_last_record_of_a_page_says_whether_a_feed_goes_on(server: Server, lane: Any) -> None:
+def test_the_last_record_of_a_page_says_whether_a_feed_goes_on(
+    server: Server, on_path: Any
+) -> None:
     """As airbyte-cdk does it: an older one before it ends nothing."""
     dates = ("2023-01-19", "2023-02-03", "2023-01-22", "2023-01-17", "2023-02-04")
     api = Api(server, at(*(f"{date}T00:00:00Z" for date in dates)), size=2)
-    output = read(server, lane(dated(**FEED)), stored("2023-01-20T00:00:00Z"))
+    output = read(server, on_path(dated(**FEED)), stored("2023-01-20T00:00:00Z"))
     assert ids(output) == [2, 3]
     assert api.asked == ["", " p1"]
 
@@ -326,22 +334,24 @@ def test_a_feed_in_disorder_is_told_of_once_and_named_at_the_end(
     assert "Summary of 'articles': 2 records" in caplog.text
 
 
-def test_records_are_kept_to_the_interval_where_the_api_cannot(server: Server, lane: Any) -> None:
+def test_records_are_kept_to_the_interval_where_the_api_cannot(
+    server: Server, on_path: Any
+) -> None:
     """Both ends included; with ``boundary`` the one that was sent before is dropped."""
     Api(server, ARTICLES)
     state = stored("2023-01-12T00:00:00Z")
     options = {"is_client_side_incremental": True, **UNASKED}
-    assert ids(read(server, lane(dated(**options)), state)) == [2, 3, 4]
-    assert ids(read(server, lane(dated(**options, boundary="drop")), state)) == [2, 4]
-    assert ids(read(server, lane(dated(boundary="drop")), state)) == [2, 4]
+    assert ids(read(server, on_path(dated(**options)), state)) == [2, 3, 4]
+    assert ids(read(server, on_path(dated(**options, boundary="drop")), state)) == [2, 4]
+    assert ids(read(server, on_path(dated(boundary="drop")), state)) == [2, 4]
 
 
-def test_what_has_no_usable_cursor_passes_every_filter(server: Server, lane: Any) -> None:
+def test_what_has_no_usable_cursor_passes_every_filter(server: Server, on_path: Any) -> None:
     server.answers(
         Reply({"data": [{"id": 1}, {"id": 2, "at": "soon"}, *at("2022-01-01T00:00:00Z")]})
     )
     kind = dated(is_client_side_incremental=True, **UNASKED)
-    assert ids(read(server, lane(kind))) == [1, 2]
+    assert ids(read(server, on_path(kind))) == [1, 2]
 
 
 def test_what_is_not_in_the_interval_has_no_children(server: Server) -> None:
@@ -365,10 +375,10 @@ def test_what_is_not_in_the_interval_has_no_children(server: Server) -> None:
 # Contexts, children, threads
 
 
-def test_each_partition_has_a_bookmark_of_its_own(server: Server, lane: Any) -> None:
+def test_each_partition_has_a_bookmark_of_its_own(server: Server, on_path: Any) -> None:
     """A window of a partition is final when it is closed, whatever becomes of the others."""
     api = Api(server, ARTICLES)
-    kind = lane(dated(**STEPS, partitions=[{"shop": 1}, {"shop": 2}]))
+    kind = on_path(dated(**STEPS, partitions=[{"shop": 1}, {"shop": 2}]))
     output = read(server, kind)
     assert api.asked == WINDOWS * 2
     entries = output.states[-1]["bookmarks"]["articles"]["partitions"]
@@ -399,13 +409,13 @@ def test_partitions_in_threads_read_their_windows_one_by_one(server: Server) -> 
 
 @pytest.mark.parametrize("cutoff", ["last_record", "interval_end"])
 def test_a_bookmark_that_contexts_share_moves_when_all_have_ended(
-    server: Server, lane: Any, cutoff: str
+    server: Server, on_path: Any, cutoff: str
 ) -> None:
     """A global cursor: no window of one context says anything of the others."""
     api = Api(server, ARTICLES)
     api.fails_at = "2023-01-21T00:00:00Z"
     shops = {"partitions": [{"shop": 1}, {"shop": 2}], "global_substream_cursor": True}
-    kind = lane(dated(**STEPS, **shops, cutoff=cutoff))
+    kind = on_path(dated(**STEPS, **shops, cutoff=cutoff))
     broken, _ = failed(FatalAPIError, kind, config={"url": server.url})
     assert all(bookmark_of(state) is None for state in broken.states)
     api.fails_at = None
@@ -440,24 +450,26 @@ def test_a_window_is_closed_when_the_children_of_its_records_are_done(server: Se
     assert bookmark_of(output.states[-1]) == "2023-01-31T00:00:00Z"
 
 
-def test_windows_in_threads_come_out_in_their_order(server: Server, lane: Any) -> None:
+def test_windows_in_threads_come_out_in_their_order(server: Server, on_path: Any) -> None:
     """The same records and states as with one thread, byte by byte; all windows are asked for."""
     api = Api(server, [one for one in ARTICLES[:4] for _ in range(60)], size=50)
-    one = read(server, lane(dated(**STEPS)))
+    one = read(server, on_path(dated(**STEPS)))
     asked = sorted(api.asked)
     api.server.asked.clear()
-    several = read(server, lane(dated(**STEPS, max_parallel_windows=3)))
+    several = read(server, on_path(dated(**STEPS, max_parallel_windows=3)))
     assert several.messages == one.messages
     assert sorted(api.asked) == asked
 
 
-def test_an_error_in_a_thread_comes_behind_the_windows_before_it(server: Server, lane: Any) -> None:
+def test_an_error_in_a_thread_comes_behind_the_windows_before_it(
+    server: Server, on_path: Any
+) -> None:
     """And no thread outlives the stream."""
     import threading
 
     api = Api(server, ARTICLES)
     api.fails_at = "2023-01-21T00:00:00Z"
-    kind = lane(dated(**STEPS, max_parallel_windows=4))
+    kind = on_path(dated(**STEPS, max_parallel_windows=4))
     broken, error = failed(FatalAPIError, kind, config={"url": server.url})
     assert ids(broken) == [1, 2, 3]
     assert "2023-01-21" in str(error) or "400" in str(error)
@@ -465,7 +477,7 @@ def test_an_error_in_a_thread_comes_behind_the_windows_before_it(server: Server,
     assert not [one for one in threading.enumerate() if "worker-articles" in one.name]
 
 
-def test_threads_end_when_a_record_cannot_be_taken(server: Server, lane: Any) -> None:
+def test_threads_end_when_a_record_cannot_be_taken(server: Server, on_path: Any) -> None:
     import threading
 
     def post_process(_self: Any, row: dict, _context: Any = None) -> dict:
@@ -474,7 +486,7 @@ def test_threads_end_when_a_record_cannot_be_taken(server: Server, lane: Any) ->
         return row
 
     Api(server, [one for one in ARTICLES[:4] for _ in range(2_000)], size=500)
-    kind = lane(dated(**STEPS, max_parallel_windows=3, post_process=post_process))
+    kind = on_path(dated(**STEPS, max_parallel_windows=3, post_process=post_process))
     broken, _ = failed(RuntimeError, kind, config={"url": server.url})
     assert bookmark_of(broken.states[-1]) == "2023-01-02T00:00:00Z"
     assert not [one for one in threading.enumerate() if "worker-articles" in one.name]

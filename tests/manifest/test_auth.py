@@ -275,7 +275,7 @@ refresh_token_updater: {}
 
 
 class Tap:
-    """A tap that is told of new settings, as Airbyte's door does it."""
+    """A tap whose changed settings are reported, as the Airbyte command does it."""
 
     config_file = None
 

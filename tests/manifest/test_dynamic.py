@@ -175,7 +175,7 @@ class TestWhatIsPut:
         with serving() as server:
             of_tables(server)
             found = tap(written(tmp_path, made), server.url, **TABLES)
-            assert found.streams["a"]._node["description"] == given
+            assert found.streams["a"]._components.node["description"] == given
 
     def test_the_template_itself_may_be_asked(self, tmp_path: Path):
         value = f"{{{{ stream_template_config['name'] }}}}/{NAME}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests import postgres as rooms
+from tests import postgres as postgres_server
 from tests.postgres import Server, missing_reason, server_programs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,10 +56,10 @@ def test_a_server_ends_with_a_process_that_is_killed(postgres: Server) -> None:
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("TAP_CORE_POSTGRES_BIN", raising=False)
-    monkeypatch.setattr(rooms, "_places", lambda: iter([tmp_path]))
+    monkeypatch.setattr(postgres_server, "_places", lambda: iter([tmp_path]))
     assert server_programs() is None
     assert "Debian's package postgresql" in missing_reason()
-    with pytest.raises(FileNotFoundError, match="package postgresql"), rooms.server():
+    with pytest.raises(FileNotFoundError, match="package postgresql"), postgres_server.server():
         pass
 
 
@@ -74,10 +74,10 @@ def test_a_folder_that_is_given_must_have_the_programs(
 def test_installing_is_left_to_those_who_may(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(rooms, "server_programs", lambda: None)
-    monkeypatch.setattr(rooms, "_may_install", lambda: None)
-    assert rooms.main() == 0
+    monkeypatch.setattr(postgres_server, "server_programs", lambda: None)
+    monkeypatch.setattr(postgres_server, "_may_install", lambda: None)
+    assert postgres_server.main() == 0
     assert "left out: PostgreSQL's server programs" in capsys.readouterr().out
-    monkeypatch.setattr(rooms, "_may_install", list)
-    monkeypatch.setattr(rooms, "_install", lambda _: False)
-    assert rooms.main() == 1
+    monkeypatch.setattr(postgres_server, "_may_install", list)
+    monkeypatch.setattr(postgres_server, "_install", lambda _: False)
+    assert postgres_server.main() == 1

@@ -200,7 +200,7 @@ def rows_of(stream, context):
 
 
 def test_the_two_ways_of_a_value_give_the_same_bytes(url, capsys):
-    """Through the compiled lane, and through the one for hooks, which conforms each record."""
+    """On the compiled path, and on the compatibility path, which conforms each record."""
 
     def increment(self, latest_record, *, context=None):
         SQLStream._increment_stream_state(self, latest_record, context=context)

@@ -20,8 +20,8 @@ COUNT = 2_500
 
 SORTED = {"replication_key": "id", "is_sorted": True}
 
-both_lanes = pytest.mark.parametrize(
-    "lane", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+both_paths = pytest.mark.parametrize(
+    "on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
 )
 
 
@@ -32,19 +32,19 @@ def ids(output, name="a"):
 # One dict for all rows
 
 
-@both_lanes
-def test_a_generator_may_use_one_dict_for_all_its_rows(lane):
+@both_paths
+def test_a_generator_may_use_one_dict_for_all_its_rows(on_path):
     def rows(self, context):
         row = {}
         for number in range(COUNT):
             row["id"] = number
             yield row
 
-    assert ids(sync(lane(stream("a", rows, **SORTED)))) == list(range(COUNT))
+    assert ids(sync(on_path(stream("a", rows, **SORTED)))) == list(range(COUNT))
 
 
-@both_lanes
-def test_a_generator_may_use_nested_objects_and_lists_again(lane):
+@both_paths
+def test_a_generator_may_use_nested_objects_and_lists_again(on_path):
     nested = {"type": "object", "properties": {"x": INTEGER}}
     members = {"schema": schema(o=nested, l={"type": "array", "items": nested}, f={})}
 
@@ -55,19 +55,19 @@ def test_a_generator_may_use_nested_objects_and_lists_again(lane):
             yield row
             row["o"]["x"] = row["l"][0]["x"] = row["f"]["deep"][0] = -1
 
-    records = sync(lane(stream("a", rows, **members))).records("a")
+    records = sync(on_path(stream("a", rows, **members))).records("a")
     assert records == [{"o": {"x": n}, "l": [{"x": n}], "f": {"deep": [n]}} for n in range(50)]
 
 
-@both_lanes
-def test_a_record_may_be_cleared_after_it_was_yielded(lane):
+@both_paths
+def test_a_record_may_be_cleared_after_it_was_yielded(on_path):
     def rows(self, context):
         for number in range(COUNT):
             row = {"id": number}
             yield row
             row.clear()
 
-    assert ids(sync(lane(stream("a", rows, **SORTED)))) == list(range(COUNT))
+    assert ids(sync(on_path(stream("a", rows, **SORTED)))) == list(range(COUNT))
 
 
 # Looking at state
@@ -95,25 +95,25 @@ LOOKS = {
 }
 
 
-@both_lanes
+@both_paths
 @pytest.mark.parametrize("name", sorted(set(LOOKS) - {"state_manager"}))
-def test_who_looks_at_state_sees_the_record_before(lane, name):
+def test_who_looks_at_state_sees_the_record_before(on_path, name):
     kind, seen = looks_at(lambda *args: LOOKS[name](*args).get("replication_key_value"))
-    sync(lane(kind))
+    sync(on_path(kind))
     assert seen == [(n, n - 1 if n > 1 else None) for n in range(1, 31)]
 
 
-@both_lanes
-def test_who_looks_at_the_start_gets_the_start(lane):
+@both_paths
+def test_who_looks_at_the_start_gets_the_start(on_path):
     kind, seen = looks_at(lambda self, context: self.get_starting_replication_key_value(context))
     state = {"bookmarks": {"a": {"replication_key": "id", "replication_key_value": 1}}}
-    sync(lane(kind), state=state)
+    sync(on_path(kind), state=state)
     assert seen == [(n, 1) for n in range(1, 31)]
 
 
-@both_lanes
+@both_paths
 @pytest.mark.parametrize("name", sorted(set(LOOKS) - {"state_manager"}))
-def test_what_is_looked_at_has_been_written(lane, name):
+def test_what_is_looked_at_has_been_written(on_path, name):
     """Whoever sees a bookmark may act on it: its rows are out."""
     out = []
 
@@ -123,12 +123,12 @@ def test_what_is_looked_at_has_been_written(lane, name):
         out.append(value is None or b'"id":%d}' % value in written)
 
     kind, _ = looks_at(look)
-    sync(lane(kind))
+    sync(on_path(kind))
     assert out == [True] * 30
 
 
-@both_lanes
-def test_what_an_author_puts_into_a_state_goes_out(lane):
+@both_paths
+def test_what_an_author_puts_into_a_state_goes_out(on_path):
     """Also after the moment at which he got hold of it."""
 
     def rows(self, context):
@@ -137,14 +137,14 @@ def test_what_an_author_puts_into_a_state_goes_out(lane):
             mine["cursor"] = f"page {number}"
             yield {"id": number}
 
-    kind = lane(stream("a", rows, **SORTED, STATE_MSG_FREQUENCY=1))
+    kind = on_path(stream("a", rows, **SORTED, STATE_MSG_FREQUENCY=1))
     pages = [state["bookmarks"]["a"].get("cursor") for state in sync(kind).states]
     assert pages[:5] == [f"page {number}" for number in range(5)]
 
 
-@both_lanes
+@both_paths
 @pytest.mark.parametrize("partitions", [None, [{"p": 1}]])
-def test_what_an_author_holds_may_change_at_any_time(lane, partitions):
+def test_what_an_author_holds_may_change_at_any_time(on_path, partitions):
     """Of a full table, whose state nobody else touches."""
 
     def rows(self, context):
@@ -154,14 +154,14 @@ def test_what_an_author_holds_may_change_at_any_time(lane, partitions):
             self._write_state_message()
             yield {"id": number}
 
-    states = sync(lane(stream("a", rows, partitions=partitions))).states
+    states = sync(on_path(stream("a", rows, partitions=partitions))).states
     entries = [state["bookmarks"]["a"] for state in states]
     cursors = [entry.get("partitions", [entry])[0]["cursor"] for entry in entries]
     assert cursors[:4] == [0, 1, 2, 3]
 
 
-@both_lanes
-def test_a_state_that_was_taken_before_the_sync_may_change_in_it(lane):
+@both_paths
+def test_a_state_that_was_taken_before_the_sync_may_change_in_it(on_path):
 
     def rows(self, context):
         yield {"id": 1}
@@ -172,14 +172,14 @@ def test_a_state_that_was_taken_before_the_sync_may_change_in_it(lane):
             super().__init__(tap)
             self.mine = self.stream_state
 
-    assert sync(lane(Keeps)).states[-1]["bookmarks"]["a"] == {"note": "changed"}
+    assert sync(on_path(Keeps)).states[-1]["bookmarks"]["a"] == {"note": "changed"}
 
 
 # Syncing and writing at will
 
 
-@both_lanes
-def test_post_process_may_sync_another_stream(lane):
+@both_paths
+def test_post_process_may_sync_another_stream(on_path):
     def post_process(self, row, context=None):
         if row["id"] % 10 == 0:
             self._tap.streams["b"].sync({"of": row["id"]})
@@ -188,14 +188,14 @@ def test_post_process_may_sync_another_stream(lane):
     a = stream("a", [{"id": n} for n in range(40)], **SORTED, post_process=post_process)
     b = stream("b", lambda self, context: [{"id": 1_000 + context["of"]}], selected=False)
     b.selected = True
-    output = sync(lane(a), lane(b))
+    output = sync(on_path(a), on_path(b))
     assert ids(output, "a") == list(range(40))
     assert ids(output, "b")[:4] == [1_000, 1_010, 1_020, 1_030]
     assert all(last == held for last, held in covered(output.messages, "a", "id"))
 
 
-@both_lanes
-def test_a_generator_may_sync_another_stream(lane):
+@both_paths
+def test_a_generator_may_sync_another_stream(on_path):
     def rows(self, context):
         for number in range(20):
             yield {"id": number}
@@ -204,12 +204,12 @@ def test_a_generator_may_sync_another_stream(lane):
 
     a = stream("a", rows, **SORTED)
     b = stream("b", lambda self, context: [{"id": 1_000}])
-    output = sync(lane(a), lane(b))
+    output = sync(on_path(a), on_path(b))
     assert ids(output, "a") == list(range(20))
 
 
-@both_lanes
-def test_a_stream_may_write_records_of_its_own_and_of_others(lane):
+@both_paths
+def test_a_stream_may_write_records_of_its_own_and_of_others(on_path):
     def post_process(self, row, context=None):
         self._write_record_message({"id": row["id"] * 10})
         self._tap.streams["b"]._write_record_message({"id": row["id"] + 500})
@@ -217,13 +217,13 @@ def test_a_stream_may_write_records_of_its_own_and_of_others(lane):
 
     a = stream("a", [{"id": n} for n in range(1, 6)], post_process=post_process)
     b = stream("b", [])
-    output = sync(lane(a), lane(b))
+    output = sync(on_path(a), on_path(b))
     assert ids(output, "a") == [10, 1, 20, 2, 30, 3, 40, 4, 50, 5]
     assert ids(output, "b") == [501, 502, 503, 504, 505]
 
 
-@both_lanes
-def test_messages_that_are_written_by_hand_keep_their_place(lane):
+@both_paths
+def test_messages_that_are_written_by_hand_keep_their_place(on_path):
     def post_process(self, row, context=None):
         write = self._tap.write_message
         if row["id"] == 3:
@@ -234,7 +234,7 @@ def test_messages_that_are_written_by_hand_keep_their_place(lane):
         return row
 
     a = stream("a", [{"id": n} for n in range(1, 6)], **SORTED, post_process=post_process)
-    messages = sync(lane(a)).messages
+    messages = sync(on_path(a)).messages
     place = next(n for n, m in enumerate(messages) if m.get("stream") == "extra")
     types = [m["type"] for m in messages[place : place + 4]]
     assert types == ["SCHEMA", "RECORD", "STATE", "ACTIVATE_VERSION"]
@@ -243,21 +243,21 @@ def test_messages_that_are_written_by_hand_keep_their_place(lane):
     assert (before, after) == ([1, 2], [3, 4, 5])
 
 
-@both_lanes
-def test_a_state_that_is_written_by_hand_covers_what_came_before(lane):
+@both_paths
+def test_a_state_that_is_written_by_hand_covers_what_came_before(on_path):
     def post_process(self, row, context=None):
         if row["id"] % 3 == 0:
             self._write_state_message()
         return row
 
     a = stream("a", [{"id": n} for n in range(1, 11)], **SORTED, post_process=post_process)
-    pairs = covered(sync(lane(a)).messages, "a", "id")
+    pairs = covered(sync(on_path(a)).messages, "a", "id")
     assert pairs[:3] == [(2, 2), (5, 5), (8, 8)]
     assert pairs[-1] == (10, 10)
 
 
-@both_lanes
-def test_a_bookmark_may_be_moved_by_hand(lane):
+@both_paths
+def test_a_bookmark_may_be_moved_by_hand(on_path):
     def post_process(self, row, context=None):
         if row["id"] == 3:
             self._increment_stream_state({"id": 100}, context=context)
@@ -265,32 +265,32 @@ def test_a_bookmark_may_be_moved_by_hand(lane):
 
     a = stream("a", [{"id": n} for n in (1, 2, 3, 100, 101)], **SORTED, post_process=post_process)
     with pytest.raises(Exception, match="100"):
-        sync(lane(a))
+        sync(on_path(a))
     a = stream(
         "a", [{"id": n} for n in (1, 2, 3, 4)], replication_key="id", post_process=post_process
     )
-    assert sync(lane(a)).states[-1]["bookmarks"]["a"]["replication_key_value"] == 100
+    assert sync(on_path(a)).states[-1]["bookmarks"]["a"]["replication_key_value"] == 100
 
 
-@both_lanes
-def test_a_bookmark_that_is_moved_by_hand_forgets_no_record(lane):
+@both_paths
+def test_a_bookmark_that_is_moved_by_hand_forgets_no_record(on_path):
     def post_process(self, row, context=None):
         if row["id"] == 2:
             self._increment_stream_state({"id": 0}, context=context)
         return row
 
     a = stream("a", [{"id": n} for n in (1, 5, 2)], replication_key="id", post_process=post_process)
-    assert sync(lane(a)).states[-1]["bookmarks"]["a"]["replication_key_value"] == 5
+    assert sync(on_path(a)).states[-1]["bookmarks"]["a"]["replication_key_value"] == 5
 
 
-@both_lanes
-def test_a_schema_is_sent_once_per_run(lane):
+@both_paths
+def test_a_schema_is_sent_once_per_run(on_path):
     def rows(self, context):
         for number in range(3):
             self._write_schema_message()
             yield {"id": number}
 
-    output = sync(lane(stream("a", rows)))
+    output = sync(on_path(stream("a", rows)))
     assert [m["type"] for m in output.messages if m["type"] != "STATE"] == ["SCHEMA"] + 3 * [
         "RECORD"
     ]
@@ -305,56 +305,56 @@ def test_records_that_are_written_outside_of_a_sync_leave_at_once():
     assert ids(output, "a") == ids(output, "b") == [0, 1, 2]
 
 
-@both_lanes
-def test_a_state_writer_writes_equal_states_once(lane):
+@both_paths
+def test_a_state_writer_writes_equal_states_once(on_path):
     def rows(self, context):
         yield {"id": 1}
         for value in (1, 1, 2):
             self._tap.state_writer.write_state({"bookmarks": {"x": {"y": value}}})
 
-    states = sync(lane(stream("a", rows))).states
+    states = sync(on_path(stream("a", rows))).states
     assert [s for s in states if "x" in s["bookmarks"]] == [
         {"bookmarks": {"x": {"y": 1}}},
         {"bookmarks": {"x": {"y": 2}}},
     ]
 
 
-@both_lanes
-def test_records_of_none_are_left_out(lane):
+@both_paths
+def test_records_of_none_are_left_out(on_path):
     a = stream("a", [{"id": 1}, None, {"id": 2}, None], **SORTED)
-    output = sync(lane(a))
+    output = sync(on_path(a))
     assert ids(output) == [1, 2]
     assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 2
 
 
-@both_lanes
+@both_paths
 @pytest.mark.filterwarnings("ignore:Yielding a tuple")
 @pytest.mark.parametrize("members", [{}, SORTED, {"replication_key": "id"}])
-def test_pairs_of_record_and_context_are_records(lane, members):
+def test_pairs_of_record_and_context_are_records(on_path, members):
     a = stream("a", [({"id": 1}, {"x": 1}), ({"id": 2}, None), (None, None)], **members)
-    assert ids(sync(lane(a))) == [1, 2]
+    assert ids(sync(on_path(a))) == [1, 2]
 
 
-@both_lanes
+@both_paths
 @pytest.mark.parametrize("members", [{}, SORTED, {"replication_key": "id"}])
-def test_records_may_be_mappings_of_any_kind(lane, members):
+def test_records_may_be_mappings_of_any_kind(on_path, members):
     kinds = (OrderedDict, UserDict, MappingProxyType, dict)
     a = stream("a", lambda self, context: [kind({"id": 1}) for kind in kinds], **members)
-    assert sync(lane(a)).records("a") == [{"id": 1}] * 4
+    assert sync(on_path(a)).records("a") == [{"id": 1}] * 4
 
 
-@both_lanes
-def test_an_empty_record_is_written_and_moves_nothing(lane):
+@both_paths
+def test_an_empty_record_is_written_and_moves_nothing(on_path):
     a = stream("a", [{"id": 1}, {}, {"id": 2}], **SORTED)
-    assert sync(lane(a)).records("a") == [{"id": 1}, {}, {"id": 2}]
+    assert sync(on_path(a)).records("a") == [{"id": 1}, {}, {"id": 2}]
 
 
 # When states go out
 
 
-@both_lanes
+@both_paths
 @pytest.mark.parametrize("frequency", [1, 7, 1_000, 1_500])
-def test_a_state_follows_so_many_records(lane, frequency):
+def test_a_state_follows_so_many_records(on_path, frequency):
     """Over partitions too: the count goes on from one to the next."""
 
     def rows(self, context):
@@ -370,18 +370,18 @@ def test_a_state_follows_so_many_records(lane, frequency):
         schema=schema(id=INTEGER, p=INTEGER),
     )
     written, after = 0, []
-    for message in sync(lane(a)).messages:
+    for message in sync(on_path(a)).messages:
         written += message["type"] == "RECORD"
         if message["type"] == "STATE":
             after.append(written)
     assert set(range(frequency, 3 * COUNT + 1, frequency)) <= set(after)
 
 
-@both_lanes
-def test_every_state_covers_exactly_what_stands_before_it(lane):
+@both_paths
+def test_every_state_covers_exactly_what_stands_before_it(on_path):
     a = stream("a", [{"id": n} for n in range(500)], **SORTED, STATE_MSG_FREQUENCY=3)
     b = stream("b", [{"id": n} for n in range(500)], replication_key="id", STATE_MSG_FREQUENCY=7)
-    messages = sync(lane(a), lane(b)).messages
+    messages = sync(on_path(a), on_path(b)).messages
     for name in "ab":
         pairs = covered(messages, name, "id")
         assert len(pairs) > 50

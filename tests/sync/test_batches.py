@@ -174,17 +174,17 @@ def test_a_stream_that_goes_out_by_several_names_has_files_for_each(tmp_path):
 @given(
     count=st.integers(0, 2300),
     size=st.sampled_from([1, 2, 7, 999, 1000, 1001, 5000]),
-    lane=st.sampled_from([lambda kind: kind, hooked]),
+    on_path=st.sampled_from([lambda kind: kind, hooked]),
     frequency=st.sampled_from([1, 10, 10_000]),
 )
-def test_no_row_is_lost_and_no_state_is_ahead(tmp_path_factory, count, size, lane, frequency):
+def test_no_row_is_lost_and_no_state_is_ahead(tmp_path_factory, count, size, on_path, frequency):
     size = max(size, count // 40)
     folder = tmp_path_factory.mktemp("batches")
     rows = [
         {"id": n, "at": f"2024-01-01T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}Z"}
         for n in range(count)
     ]
-    kind = lane(sorted_stream(rows=rows, STATE_MSG_FREQUENCY=frequency))
+    kind = on_path(sorted_stream(rows=rows, STATE_MSG_FREQUENCY=frequency))
     output = sync(kind, config=batch_config(folder, "jsonl", "none", size))
     assert rows_named(output.messages) == rows
     sizes = [len(rows_in(each)) for each in output.of("BATCH")]
@@ -231,8 +231,8 @@ def test_a_version_goes_with_its_files(tmp_path):
     assert {each["version"] for each in output.of("BATCH")} == {version}
 
 
-@pytest.mark.parametrize("lane", [lambda kind: kind, hooked])
-def test_a_file_may_hold_rows_of_several_partitions(tmp_path, lane):
+@pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
+def test_a_file_may_hold_rows_of_several_partitions(tmp_path, on_path):
     def rows(self, context):
         yield from ({**row, "part": context["part"]} for row in ROWS[:2])
 
@@ -242,7 +242,7 @@ def test_a_file_may_hold_rows_of_several_partitions(tmp_path, lane):
         schema=schema(id=INTEGER, at=DATETIME, part=INTEGER),
         primary_keys=("id", "part"),
     )
-    output = sync(lane(kind), config=batch_config(tmp_path, size=3))
+    output = sync(on_path(kind), config=batch_config(tmp_path, size=3))
     assert [len(each) for each in shape_of(output) if isinstance(each, list)] == [3, 3, 2]
     named = {}
     for each in output.messages:
@@ -253,7 +253,7 @@ def test_a_file_may_hold_rows_of_several_partitions(tmp_path, lane):
             for part in each["value"]["bookmarks"]["a"].get("partitions", ()):
                 if "replication_key_value" in part:
                     assert part["replication_key_value"] == named[part["context"]["part"]]
-    assert output.states[-1] == sync(lane(kind)).states[-1]
+    assert output.states[-1] == sync(on_path(kind)).states[-1]
 
 
 def test_threads_fill_files_as_far_as_one_thread_does(tmp_path):
@@ -321,11 +321,11 @@ def family(parents=4, **members):
     return parent, child
 
 
-@pytest.mark.parametrize("lane", [lambda kind: kind, hooked])
+@pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
 @pytest.mark.parametrize("size", [2, 5, 100])
-def test_children_fill_files_across_their_contexts(tmp_path, lane, size):
+def test_children_fill_files_across_their_contexts(tmp_path, on_path, size):
     parent, child = family()
-    made = lane(child)
+    made = on_path(child)
     lines = sync(parent, made)
     output = sync(parent, made, config=batch_config(tmp_path, size=size))
     assert rows_named(output.messages, "child") == lines.records("child")

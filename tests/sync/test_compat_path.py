@@ -223,8 +223,8 @@ def test_both_lanes_write_the_same_bytes(case):
 
 def test_the_lanes_are_two():
     kinds, _ = CASES["children"]
-    for lane, is_compiled in ((list, True), (through_hooks, False)):
-        tap = make(*lane(kinds))
+    for on_path, is_compiled in ((list, True), (through_hooks, False)):
+        tap = make(*on_path(kinds))
         assert [get_plan(one).compiled for one in tap.streams.values()] == [is_compiled] * 3
 
 

@@ -10,8 +10,8 @@ import pytest
 from tap_core.exceptions import InvalidStreamSortException
 from tests.sync.syncing import counts_of, failed, hooked, lines_of, make, measured, stream, sync
 
-both_lanes = pytest.mark.parametrize(
-    "lane", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+both_paths = pytest.mark.parametrize(
+    "on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
 )
 
 
@@ -30,45 +30,45 @@ def rows_and(error: BaseException, count: int) -> Any:
     return rows
 
 
-@both_lanes
+@both_paths
 @pytest.mark.parametrize("error", [RuntimeError("away"), KeyboardInterrupt(), SystemExit(1)])
 @pytest.mark.parametrize("count", [0, 1, 499, 2_345])
-def test_of_a_stream_that_ends_early(lane, error, count, caplog):
-    output, _ = failed(type(error), lane(stream("a", rows_and(error, count))))
+def test_of_a_stream_that_ends_early(on_path, error, count, caplog):
+    output, _ = failed(type(error), on_path(stream("a", rows_and(error, count))))
     assert counts_of(caplog.text) == lines_of(output.messages) == ({"a": count} if count else {})
     [time] = measured(caplog.text, "sync_duration")
     assert time["tags"]["status"] == "failed"
 
 
-@both_lanes
-def test_of_a_stream_with_maps_that_fails(lane, caplog):
+@both_paths
+def test_of_a_stream_with_maps_that_fails(on_path, caplog):
     """Maps may make any number of rows of a record: what is counted is the records."""
     maps = {"a": {"__filter__": "id % 2 == 0"}}
-    kind = lane(stream("a", rows_and(RuntimeError("away"), 501)))
+    kind = on_path(stream("a", rows_and(RuntimeError("away"), 501)))
     output, _ = failed(RuntimeError, kind, config={"stream_maps": maps})
     assert lines_of(output.messages) == {"a": 251}
     assert counts_of(caplog.text) == {"a": 501}
 
 
-@both_lanes
-def test_of_a_record_that_is_out_of_order(lane, caplog):
+@both_paths
+def test_of_a_record_that_is_out_of_order(on_path, caplog):
     rows = [{"id": number} for number in (1, 2, 0, 3)]
     kind = stream("a", rows, replication_key="id", is_sorted=True)
-    output, _ = failed(InvalidStreamSortException, lane(kind))
+    output, _ = failed(InvalidStreamSortException, on_path(kind))
     assert counts_of(caplog.text) == lines_of(output.messages) == {"a": 3}
 
 
-@both_lanes
-def test_of_a_stream_with_a_record_limit(lane, caplog):
-    kind = lane(stream("a", [{"id": number} for number in range(9)]))
+@both_paths
+def test_of_a_stream_with_a_record_limit(on_path, caplog):
+    kind = on_path(stream("a", [{"id": number} for number in range(9)]))
     output = []
     tap = make(kind, output=output)
     assert tap.run_sync_dry_run(dry_run_record_limit=4)
     assert counts_of(caplog.text) == {"a": 4}
 
 
-@both_lanes
-def test_of_a_parent_whose_child_fails(lane, caplog):
+@both_paths
+def test_of_a_parent_whose_child_fails(on_path, caplog):
     """The parent's record behind which the child fails was not sent; those before it were."""
 
     def rows(_stream, context):
@@ -77,17 +77,17 @@ def test_of_a_parent_whose_child_fails(lane, caplog):
             raise RuntimeError("away")
 
     contexts = {"get_child_context": lambda _self, record, context: {"of": record["id"]}}
-    parent = lane(stream("p", [{"id": number} for number in range(9)], **contexts))
-    child = lane(stream("c", rows, parent_stream_type=parent))
+    parent = on_path(stream("p", [{"id": number} for number in range(9)], **contexts))
+    child = on_path(stream("c", rows, parent_stream_type=parent))
     output, _ = failed(RuntimeError, parent, child)
     assert counts_of(caplog.text) == lines_of(output.messages) == {"p": 3, "c": 40}
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-@both_lanes
-def test_all_contexts_of_a_stream_are_one_count_without_a_context(lane, threads, caplog):
+@both_paths
+def test_all_contexts_of_a_stream_are_one_count_without_a_context(on_path, threads, caplog):
     contexts = {"get_child_context": lambda _self, record, context: {"of": record["id"]}}
-    parent = lane(
+    parent = on_path(
         stream(
             "p",
             [{"id": number} for number in range(3)],
@@ -96,7 +96,7 @@ def test_all_contexts_of_a_stream_are_one_count_without_a_context(lane, threads,
             **contexts,
         )
     )
-    child = lane(
+    child = on_path(
         stream(
             "c",
             [{"id": number} for number in range(5)],
@@ -112,8 +112,8 @@ def test_all_contexts_of_a_stream_are_one_count_without_a_context(lane, threads,
     assert all(point["tags"]["context"] == {} for point in found.values())
 
 
-@both_lanes
-def test_of_workers_when_one_fails(lane, caplog):
+@both_paths
+def test_of_workers_when_one_fails(on_path, caplog):
     def rows(_stream, context):
         for number in range(5_000):
             if context["p"] == 2 and number == 700:
@@ -121,6 +121,6 @@ def test_of_workers_when_one_fails(lane, caplog):
             yield {"id": number, "p": context["p"]}
 
     places = [{"p": place} for place in range(4)]
-    kind = lane(stream("a", rows, partitions=places, max_parallel_partitions=4))
+    kind = on_path(stream("a", rows, partitions=places, max_parallel_partitions=4))
     output, _ = failed(RuntimeError, kind)
     assert counts_of(caplog.text) == lines_of(output.messages)

@@ -17,8 +17,8 @@ from tests.sync.syncing import DATETIME, INTEGER, Output, failed, hooked, make, 
 
 SORTED = {"replication_key": "id", "is_sorted": True}
 
-both_lanes = pytest.mark.parametrize(
-    "lane", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+both_paths = pytest.mark.parametrize(
+    "on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
 )
 
 
@@ -34,10 +34,10 @@ def pulled_by(rows, **members):
     return stream("a", pull, **members), pulled
 
 
-@both_lanes
-def test_a_record_out_of_order_is_written_and_nothing_after_it(lane, caplog):
+@both_paths
+def test_a_record_out_of_order_is_written_and_nothing_after_it(on_path, caplog):
     kind, pulled = pulled_by([{"id": n} for n in (1, 2, 5, 3, 6, 7)], **SORTED)
-    output, error = failed(InvalidStreamSortException, lane(kind))
+    output, error = failed(InvalidStreamSortException, on_path(kind))
     assert [record["id"] for record in output.records("a")] == [1, 2, 5, 3]
     assert pulled == [1, 2, 5, 3]
     assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 5
@@ -45,8 +45,8 @@ def test_a_record_out_of_order_is_written_and_nothing_after_it(lane, caplog):
     assert "on record #4" in caplog.text
 
 
-@both_lanes
-def test_the_partition_that_is_out_of_order_is_named(lane, caplog):
+@both_paths
+def test_the_partition_that_is_out_of_order_is_named(on_path, caplog):
     rows = [{"id": 1}, {"id": 2}]
 
     def pull(self, context):
@@ -55,18 +55,18 @@ def test_the_partition_that_is_out_of_order_is_named(lane, caplog):
     kind = stream(
         "a", pull, **SORTED, partitions=[{"p": 1}, {"p": 2}], schema=schema(id=INTEGER, p=INTEGER)
     )
-    failed(InvalidStreamSortException, lane(kind))
+    failed(InvalidStreamSortException, on_path(kind))
     assert "on record #4, partition record #2 of {'p': 2}" in caplog.text
 
 
-@both_lanes
-def test_an_error_of_the_author_leaves_what_was_written_valid(lane, caplog):
+@both_paths
+def test_an_error_of_the_author_leaves_what_was_written_valid(on_path, caplog):
     def rows(self, context):
         yield {"id": 1}
         yield {"id": 2}
         raise RuntimeError("the source is on fire")
 
-    output, error = failed(RuntimeError, lane(stream("a", rows, **SORTED)), stream("b", [{}]))
+    output, error = failed(RuntimeError, on_path(stream("a", rows, **SORTED)), stream("b", [{}]))
     assert str(error) == "the source is on fire"
     assert [record["id"] for record in output.records("a")] == [1, 2]
     assert output.states[-1] == {
@@ -83,9 +83,9 @@ def test_an_error_of_the_author_leaves_what_was_written_valid(lane, caplog):
     assert "An unhandled error occurred while syncing 'a'" in caplog.text
 
 
-@both_lanes
+@both_paths
 @pytest.mark.parametrize("place", ["post_process", "get_child_context", "partitions"])
-def test_an_error_in_a_hook_of_the_author_is_no_other(lane, place):
+def test_an_error_in_a_hook_of_the_author_is_no_other(on_path, place):
     """A KeyError is his own: it must not be taken for a missing replication key."""
 
     def fail(self, *args, **kwargs):
@@ -93,26 +93,26 @@ def test_an_error_in_a_hook_of_the_author_is_no_other(lane, place):
 
     member = property(fail) if place == "partitions" else fail
     kind = stream("a", [{"id": 1}], **SORTED, **{place: member})
-    _, error = failed(KeyError, lane(kind))
+    _, error = failed(KeyError, on_path(kind))
     assert error.args == ("author's own",)
 
 
-@both_lanes
-def test_the_stream_that_failed_is_named_in_the_state(lane):
+@both_paths
+def test_the_stream_that_failed_is_named_in_the_state(on_path):
     def rows(self, context):
         raise RuntimeError
 
-    output, _ = failed(RuntimeError, stream("a", [{"id": 1}], **SORTED), lane(stream("b", rows)))
+    output, _ = failed(RuntimeError, stream("a", [{"id": 1}], **SORTED), on_path(stream("b", rows)))
     assert output.states[-1]["currently_syncing"] == "b"
 
 
 # Replication keys
 
 
-@both_lanes
+@both_paths
 @pytest.mark.parametrize("members", [SORTED, {"replication_key": "id"}], ids=["sorted", "unsorted"])
-def test_a_record_without_its_replication_key_is_an_error(lane, members):
-    kind = lane(stream("a", [{"id": 1}, {"n": 2}, {"id": 3}], **members))
+def test_a_record_without_its_replication_key_is_an_error(on_path, members):
+    kind = on_path(stream("a", [{"id": 1}, {"n": 2}, {"id": 3}], **members))
     output, error = failed(InvalidReplicationKeyException, kind)
     assert "has no replication key 'id'; it has 'n'" in str(error)
     assert len(output.records("a")) == 2
@@ -120,10 +120,10 @@ def test_a_record_without_its_replication_key_is_an_error(lane, members):
     assert entry.get("progress_markers", entry)["replication_key_value"] == 1
 
 
-@both_lanes
-def test_a_null_in_the_replication_key_is_warned_of_once(lane, caplog):
+@both_paths
+def test_a_null_in_the_replication_key_is_warned_of_once(on_path, caplog):
     rows = [{"id": 1}, {"id": None}, {"id": 3}, {"id": None}]
-    output = sync(lane(stream("a", rows, **SORTED)))
+    output = sync(on_path(stream("a", rows, **SORTED)))
     assert len(output.records("a")) == 4
     assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 3
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
@@ -131,17 +131,17 @@ def test_a_null_in_the_replication_key_is_warned_of_once(lane, caplog):
     assert all("null" in record.getMessage() for record in warnings)
 
 
-@both_lanes
-def test_a_replication_key_that_the_schema_lacks_is_an_error(lane):
-    kind = lane(stream("a", [{"id": 1}], replication_key="changed"))
+@both_paths
+def test_a_replication_key_that_the_schema_lacks_is_an_error(on_path):
+    kind = on_path(stream("a", [{"id": 1}], replication_key="changed"))
     output, error = failed(InvalidReplicationKeyException, kind)
     assert "'changed' is not in schema for stream 'a'" in str(error)
     assert output.records("a") == []
 
 
-@both_lanes
-def test_an_incremental_stream_by_force_needs_a_key(lane):
-    kind = lane(stream("a", [{"id": 1}], forced_replication_method="INCREMENTAL"))
+@both_paths
+def test_an_incremental_stream_by_force_needs_a_key(on_path):
+    kind = on_path(stream("a", [{"id": 1}], forced_replication_method="INCREMENTAL"))
     kind.__init__ = forcing(kind.__init__)
     _, error = failed(ValueError, kind)
     assert "Could not detect replication key for 'a' stream" in str(error)
@@ -158,27 +158,27 @@ def forcing(init):
 # Schemas
 
 
-@both_lanes
-def test_a_schema_without_properties_is_an_error_with_the_first_record(lane):
-    kind = lane(stream("a", [{"id": 1}], schema={"type": "object"}))
+@both_paths
+def test_a_schema_without_properties_is_an_error_with_the_first_record(on_path):
+    kind = on_path(stream("a", [{"id": 1}], schema={"type": "object"}))
     output, error = failed(DiscoveryError, kind)
     assert "no 'properties'" in str(error)
     assert output.records("a") == []
-    assert sync(lane(stream("a", [], schema={"type": "object"}))).of("SCHEMA", "a")
+    assert sync(on_path(stream("a", [], schema={"type": "object"}))).of("SCHEMA", "a")
 
 
-@both_lanes
-def test_a_schema_that_is_missing_is_an_error(lane):
-    kind = lane(stream("a", [{"id": 1}], schema=None))
-    del kind.__mro__[1 if lane is hooked else 0].schema
+@both_paths
+def test_a_schema_that_is_missing_is_an_error(on_path):
+    kind = on_path(stream("a", [{"id": 1}], schema=None))
+    del kind.__mro__[1 if on_path is hooked else 0].schema
     with pytest.raises(DiscoveryError, match="schema for stream 'a' was not provided"):
         sync(kind)
 
 
-@both_lanes
-def test_properties_that_the_schema_lacks_are_left_out_and_named_once(lane, caplog):
+@both_paths
+def test_properties_that_the_schema_lacks_are_left_out_and_named_once(on_path, caplog):
     rows = [{"id": 1, "x": 1}, {"id": 2, "x": 2}]
-    assert sync(lane(stream("a", rows))).records("a") == [{"id": 1}, {"id": 2}]
+    assert sync(on_path(stream("a", rows))).records("a") == [{"id": 1}, {"id": 2}]
     assert caplog.text.count("Properties ('x',) were present in the 'a' stream") == 1
 
 
@@ -195,11 +195,11 @@ def test_a_child_without_its_parent_is_an_error():
     assert "'c' is a child of Parent, which discover_streams() did not return" in str(error)
 
 
-@both_lanes
-def test_children_need_to_know_their_context(lane):
+@both_paths
+def test_children_need_to_know_their_context(on_path):
     parent = stream("parent", [{"id": 1}])
     child = children_of(parent)
-    made = lane(parent)
+    made = on_path(parent)
     child.parent_stream_type = made
     _, error = failed(NotImplementedError, made, child)
     assert "'parent' has the child stream 'c'" in str(error)
@@ -208,9 +208,9 @@ def test_children_need_to_know_their_context(lane):
     assert sync(made, child).records("c") == [{"id": 1}]
 
 
-@both_lanes
-def test_children_of_a_record_without_a_context_are_left_out(lane, caplog):
-    parent = lane(
+@both_paths
+def test_children_of_a_record_without_a_context_are_left_out(on_path, caplog):
+    parent = on_path(
         stream(
             "parent",
             [{"id": 1}, {"id": 2}],
@@ -225,8 +225,8 @@ def test_children_of_a_record_without_a_context_are_left_out(lane, caplog):
     assert "Context for child streams of 'parent' is null" in caplog.text
 
 
-@both_lanes
-def test_an_error_in_a_child_ends_the_parent(lane):
+@both_paths
+def test_an_error_in_a_child_ends_the_parent(on_path):
     def rows(self, context):
         raise RuntimeError("no such child")
 
@@ -236,7 +236,7 @@ def test_an_error_in_a_child_ends_the_parent(lane):
         **SORTED,
         get_child_context=lambda self, record, context: {"of": record["id"]},
     )
-    made = lane(parent)
+    made = on_path(parent)
     child = stream("c", rows, parent_stream_type=made)
     output, _ = failed(RuntimeError, made, child)
     assert output.records("parent") == [], "a parent's record follows its children"

@@ -15,8 +15,8 @@ from tests.sync.syncing import INTEGER, Output, hooked, make, schema, stream, sy
 
 ROWS = [{"id": 1}, {"id": 2}, {"id": 3}]
 
-both_lanes = pytest.mark.parametrize(
-    "lane", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+both_paths = pytest.mark.parametrize(
+    "on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
 )
 
 
@@ -110,26 +110,26 @@ def test_a_log_based_stream_may_keep_its_own_bookmark():
     assert seen == [None, 3]
 
 
-@both_lanes
-def test_a_schema_message_may_be_changed(lane):
+@both_paths
+def test_a_schema_message_may_be_changed(on_path):
     def messages(self, base):
         for message in base():
             message.key_properties = ["other"]
             yield message
         yield SchemaMessage("extra", {}, [])
 
-    output = sync(lane(over("_generate_schema_messages", messages)))
+    output = sync(on_path(over("_generate_schema_messages", messages)))
     found = [(m["stream"], m["key_properties"]) for m in output.of("SCHEMA")]
     assert found == [("a", ["other"]), ("extra", [])]
 
 
-@both_lanes
-def test_writing_a_schema_may_do_more(lane):
+@both_paths
+def test_writing_a_schema_may_do_more(on_path):
     def write(self, base):
         base()
         self._tap.write_message(SchemaMessage("extra", {}, []))
 
-    output = sync(lane(over("_write_schema_message", write)))
+    output = sync(on_path(over("_write_schema_message", write)))
     assert [m["stream"] for m in output.of("SCHEMA")] == ["a", "extra"]
 
 
@@ -182,14 +182,14 @@ def test_the_context_of_a_bookmark_may_be_another():
     assert sync(kind).records("a")[0] == {"id": 1, "p": 1}
 
 
-@both_lanes
-def test_the_end_of_a_state_may_do_more(lane):
+@both_paths
+def test_the_end_of_a_state_may_do_more(on_path):
     def finalize(self, base, state=None):
         base(state)
         if state is not None:
             state["ended"] = True
 
-    kind = lane(over("_finalize_state", finalize, replication_key="id"))
+    kind = on_path(over("_finalize_state", finalize, replication_key="id"))
     assert sync(kind).states[-1]["bookmarks"]["a"] == {
         "replication_key": "id",
         "replication_key_value": 3,
@@ -200,8 +200,8 @@ def test_the_end_of_a_state_may_do_more(lane):
 # Contexts
 
 
-@both_lanes
-def test_a_context_is_read_only_while_it_is_in_use(lane):
+@both_paths
+def test_a_context_is_read_only_while_it_is_in_use(on_path):
     seen = []
 
     def rows(self, context):
@@ -219,12 +219,12 @@ def test_a_context_is_read_only_while_it_is_in_use(lane):
         parent_stream_type=parent,
         preprocess_context=lambda self, context: {"of": context["of"]},
     )
-    sync(parent, lane(child))
+    sync(parent, on_path(child))
     assert seen == [(MappingProxyType, {"of": 1}, {"of": 1})]
 
 
-@both_lanes
-def test_a_context_of_nothing_is_none(lane):
+@both_paths
+def test_a_context_of_nothing_is_none(on_path):
     seen = []
 
     def rows(self, context):
@@ -239,7 +239,7 @@ def test_a_context_of_nothing_is_none(lane):
         replication_key="id",
         preprocess_context=lambda self, context: {},
     )
-    output = sync(parent, lane(child))
+    output = sync(parent, on_path(child))
     assert seen == [(None, None)]
     assert output.states[-1]["bookmarks"]["c"] == {
         "replication_key": "id",
@@ -247,8 +247,8 @@ def test_a_context_of_nothing_is_none(lane):
     }
 
 
-@both_lanes
-def test_each_child_has_a_context_of_its_own(lane):
+@both_paths
+def test_each_child_has_a_context_of_its_own(on_path):
     seen = []
 
     def rows(self, context):
@@ -262,19 +262,19 @@ def test_each_child_has_a_context_of_its_own(lane):
         get_child_context=lambda self, record, context: {"of": record["id"]},
     )
     children = [stream(name, rows, parent_stream_type=parent) for name in "cd"]
-    sync(parent, *map(lane, children))
+    sync(parent, *map(on_path, children))
     assert [context for name, context in seen if name == "c"] == [{"of": 1}, {"of": 2}]
 
 
-@both_lanes
-def test_a_context_adds_what_the_record_lacks(lane):
+@both_paths
+def test_a_context_adds_what_the_record_lacks(on_path):
     kind = stream(
         "a",
         [{"id": 1}, {"id": 2, "p": 9}],
         partitions=[{"p": 1}],
         schema=schema(id=INTEGER, p=INTEGER),
     )
-    assert sync(lane(kind)).records("a") == [{"id": 1, "p": 1}, {"id": 2, "p": 9}]
+    assert sync(on_path(kind)).records("a") == [{"id": 1, "p": 1}, {"id": 2, "p": 9}]
 
 
 # What changes while a tap lives
@@ -300,8 +300,8 @@ def test_what_is_known_of_a_stream_is_worked_out_again_when_it_changes():
 # Measurements
 
 
-@both_lanes
-def test_records_are_counted(lane, caplog):
+@both_paths
+def test_records_are_counted(on_path, caplog):
     counters = []
 
     class Counted(stream("a", ROWS)):
@@ -310,7 +310,7 @@ def test_records_are_counted(lane, caplog):
             return counters[-1]
 
     with caplog.at_level(logging.INFO):
-        sync(lane(Counted))
+        sync(on_path(Counted))
     assert len(counters) == 1
     assert '"metric":"record_count","value":3,"tags":{"stream":"mine"' in caplog.text
     assert '"metric":"sync_duration"' in caplog.text

@@ -1,4 +1,4 @@
-"""Streams with maps: both lanes write the same bytes, bookmarks are those of the records."""
+"""Streams with maps: both paths write the same bytes, bookmarks are those of the records."""
 
 from __future__ import annotations
 
@@ -201,14 +201,14 @@ def family(parent_rows, **members):
     return parent, child
 
 
-@pytest.mark.parametrize("lane", [lambda kind: kind, hooked], ids=["compiled", "hooked"])
+@pytest.mark.parametrize("on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"])
 @pytest.mark.parametrize(
     "definition, children",
     [({"__filter__": "id > 2"}, [30, 40]), ({"x": "1"}, [10, 20, 30, 40]), (None, [])],
 )
-def test_the_primary_filter_of_a_parent_decides_about_its_children(lane, definition, children):
+def test_the_primary_filter_of_a_parent_decides_about_its_children(on_path, definition, children):
     parent, child = family([{"id": n} for n in (1, 2, 3, 4)])
-    parent = lane(parent)
+    parent = on_path(parent)
     child.parent_stream_type = parent
     config = maps(parent=definition, all={"__source__": "parent"})
     output = sync(parent, child, config=config)

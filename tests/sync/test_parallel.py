@@ -36,8 +36,8 @@ from tests.sync.syncing import (
 
 LONG = 60
 PARTED = {"replication_key": "id", "schema": schema(id=INTEGER, p=INTEGER, at=STRING)}
-both_lanes = pytest.mark.parametrize(
-    "lane", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+both_paths = pytest.mark.parametrize(
+    "on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
 )
 
 
@@ -80,21 +80,23 @@ def threads_seen(at_once=1, **members):
 # What comes out
 
 
-@both_lanes
-def test_partitions_are_synced_at_once(lane):
-    kind = lane(stream("a", meeting(4), partitions=places(4), max_parallel_partitions=4, **PARTED))
+@both_paths
+def test_partitions_are_synced_at_once(on_path):
+    kind = on_path(
+        stream("a", meeting(4), partitions=places(4), max_parallel_partitions=4, **PARTED)
+    )
     output = sync(kind)
     assert sorted(record["id"] for record in output.records("a")) == [0, 1, 2, 3]
     assert not [one for one in threading.enumerate() if "worker" in one.name]
 
 
-@both_lanes
+@both_paths
 @pytest.mark.parametrize("method", ["FULL_TABLE", "INCREMENTAL"])
-def test_schema_and_version_are_said_once_and_first(lane, method):
+def test_schema_and_version_are_said_once_and_first(on_path, method):
     members = {**PARTED, "replication_key": "id" if method == "INCREMENTAL" else None}
     rows = [{"id": number} for number in range(50)]
     kind = stream("a", rows, partitions=places(8), max_parallel_partitions=4, **members)
-    output = sync(lane(kind), config={"emit_activate_version_messages": True})
+    output = sync(on_path(kind), config={"emit_activate_version_messages": True})
     kinds = [message["type"] for message in output.messages if message["type"] != "STATE"]
     versions = ["ACTIVATE_VERSION"] if method == "FULL_TABLE" else []
     assert kinds == ["SCHEMA", *versions, *["RECORD"] * 400, *versions]
@@ -154,8 +156,8 @@ def test_a_parent_waits_when_too_much_is_outstanding():
     assert ahead[0] < 10
 
 
-@both_lanes
-def test_grandchildren_are_synced_in_the_worker_of_their_parent(lane):
+@both_paths
+def test_grandchildren_are_synced_in_the_worker_of_their_parent(on_path):
     def below(self, record, context):
         return {**(context or {}), self.name: record["id"]}
 
@@ -164,7 +166,7 @@ def test_grandchildren_are_synced_in_the_worker_of_their_parent(lane):
 
     def kinds(threads):
         own = {**members, "max_parallel_partitions": threads}
-        first = lane(stream("x", rows, get_child_context=below, **own))
+        first = on_path(stream("x", rows, get_child_context=below, **own))
         second = stream("y", rows, parent_stream_type=first, get_child_context=below, **own)
         third = stream("z", rows, parent_stream_type=second, replication_key="id", **own)
         return first, second, third
@@ -228,8 +230,8 @@ def test_lines_stay_whole_and_counts_right_under_stress(caplog):
     assert sum(point["value"] for point in counted) == 24_000
 
 
-@both_lanes
-def test_states_are_owed_by_the_records_of_all_threads(lane):
+@both_paths
+def test_states_are_owed_by_the_records_of_all_threads(on_path):
     rows = [{"id": number} for number in range(9)]
     kind = stream(
         "a",
@@ -239,7 +241,7 @@ def test_states_are_owed_by_the_records_of_all_threads(lane):
         STATE_MSG_FREQUENCY=10,
         **PARTED,
     )
-    tap = make(lane(kind), output=(output := Output()))
+    tap = make(on_path(kind), output=(output := Output()))
     sparing = CheckpointPolicy(0.0, allowance=0, clock=lambda: 0.0)
     tap._begin_run = lambda: SyncRun(tap.outlet, tap.document, sparing)
     tap.sync_all()
@@ -249,8 +251,8 @@ def test_states_are_owed_by_the_records_of_all_threads(lane):
 # What an author sees
 
 
-@both_lanes
-def test_an_author_sees_the_state_of_his_own_partition(lane):
+@both_paths
+def test_an_author_sees_the_state_of_his_own_partition(on_path):
     seen = {}
 
     def pull(self, context):
@@ -268,7 +270,7 @@ def test_an_author_sees_the_state_of_his_own_partition(lane):
     kind = stream("a", pull, max_parallel_partitions=3, **members)
     known = {"context": {"p": 2}, "replication_key": "id", "replication_key_value": 20}
     state = {"bookmarks": {"a": {"partitions": [known]}}}
-    final = sync(lane(kind), state=state).states[-1]["bookmarks"]["a"]["partitions"]
+    final = sync(on_path(kind), state=state).states[-1]["bookmarks"]["a"]["partitions"]
     assert seen == {p: (20 if p == 2 else None, 10 * p + 3) for p in range(6)}
     assert [entry["context"]["p"] for entry in final] == order
 
@@ -367,8 +369,8 @@ def test_syncs_without_a_context_come_one_after_the_other():
 # Errors
 
 
-@both_lanes
-def test_the_first_error_ends_the_sync_and_names_the_partition(lane, caplog):
+@both_paths
+def test_the_first_error_ends_the_sync_and_names_the_partition(on_path, caplog):
     begun, closed, all_begun = [], [], threading.Barrier(3)
 
     def pull(self, context):
@@ -385,7 +387,7 @@ def test_the_first_error_ends_the_sync_and_names_the_partition(lane, caplog):
             closed.append(context["p"])
 
     kind = stream("a", pull, partitions=places(9), max_parallel_partitions=3, **PARTED)
-    output, error = failed(KeyError, lane(kind))
+    output, error = failed(KeyError, on_path(kind))
     assert error.args == ("gone",)
     assert sorted(begun) == [0, 1, 2] == sorted(closed)
     assert "Stream 'a', {'p': 1}: KeyError: 'gone'" in caplog.text
@@ -839,8 +841,8 @@ def test_families_run_side_by_side():
     assert len(several.records()) == len(one.records()) == 2 * (4 + 12)
 
 
-@both_lanes
-def test_a_signpost_bounds_the_partitions_of_all_threads(lane):
+@both_paths
+def test_a_signpost_bounds_the_partitions_of_all_threads(on_path):
     kind = stream(
         "a",
         [{"id": 3}, {"id": 9}],
@@ -849,7 +851,7 @@ def test_a_signpost_bounds_the_partitions_of_all_threads(lane):
         get_replication_key_signpost=lambda self, context=None: 6,
         **PARTED,
     )
-    entries = sync(lane(kind)).states[-1]["bookmarks"]["a"]["partitions"]
+    entries = sync(on_path(kind)).states[-1]["bookmarks"]["a"]["partitions"]
     assert [entry["replication_key_value"] for entry in entries] == [6] * 4
 
 

@@ -22,8 +22,8 @@ from tests.sync.syncing import (
     sync,
 )
 
-both_lanes = pytest.mark.parametrize(
-    "lane", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+both_paths = pytest.mark.parametrize(
+    "on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
 )
 
 STARTED_AT = dt.datetime.fromtimestamp(STARTED / 1000, tz=dt.timezone.utc).isoformat(
@@ -57,10 +57,10 @@ def parted(rows, fails_in=None, **members):
 ROWS = [{"id": 3}, {"id": 9}, {"id": 5}]
 
 
-@both_lanes
-def test_finished_partitions_are_kept_and_unfinished_ones_start_again(lane):
+@both_paths
+def test_finished_partitions_are_kept_and_unfinished_ones_start_again(on_path):
     kind, _ = parted(ROWS, fails_in="y")
-    output, _ = failed(InterruptedSyncError, lane(kind))
+    output, _ = failed(InterruptedSyncError, on_path(kind))
     state = output.states[-1]
     assert state["currently_syncing"] == "a"
     kept = {entry["context"]["p"]: entry for entry in state["bookmarks"]["a"]["partitions"]}
@@ -73,7 +73,7 @@ def test_finished_partitions_are_kept_and_unfinished_ones_start_again(lane):
     assert "replication_key_value" not in kept["y"]
 
     resumed, starts = parted(ROWS)
-    final = sync(lane(resumed), state=state).states[-1]
+    final = sync(on_path(resumed), state=state).states[-1]
     assert starts == {"x": 9, "y": None, "z": None}
     assert {entry["replication_key_value"] for entry in final["bookmarks"]["a"]["partitions"]} == {
         9
@@ -81,32 +81,32 @@ def test_finished_partitions_are_kept_and_unfinished_ones_start_again(lane):
     assert "currently_syncing" not in final
 
 
-@both_lanes
-def test_a_sorted_stream_goes_on_where_it_stopped(lane):
+@both_paths
+def test_a_sorted_stream_goes_on_where_it_stopped(on_path):
     kind, _ = parted([{"id": n} for n in range(1, 6)], fails_in="y", is_sorted=True)
-    output, _ = failed(InterruptedSyncError, lane(kind))
+    output, _ = failed(InterruptedSyncError, on_path(kind))
     resumed, starts = parted([{"id": 7}], is_sorted=True)
-    sync(lane(resumed), state=output.states[-1])
+    sync(on_path(resumed), state=output.states[-1])
     assert starts == {"x": 5, "y": 4, "z": None}
 
 
-@both_lanes
-def test_nothing_is_final_before_the_stream_where_contexts_share_a_bookmark(lane):
+@both_paths
+def test_nothing_is_final_before_the_stream_where_contexts_share_a_bookmark(on_path):
     members = {"is_sorted": True, "state_partitioning_keys": []}
     kind, _ = parted(ROWS, fails_in="z", **members)
-    output, _ = failed(InterruptedSyncError, lane(kind))
+    output, _ = failed(InterruptedSyncError, on_path(kind))
     entry = output.states[-1]["bookmarks"]["a"]
     assert entry["progress_markers"]["replication_key_value"] == 9
     assert "replication_key_value" not in entry
     kind, _ = parted(ROWS, **members)
-    assert sync(lane(kind)).states[-1]["bookmarks"]["a"] == {
+    assert sync(on_path(kind)).states[-1]["bookmarks"]["a"] == {
         "replication_key": "id",
         "replication_key_value": 9,
     }
 
 
-@both_lanes
-def test_a_signpost_bounds_every_partition(lane):
+@both_paths
+def test_a_signpost_bounds_every_partition(on_path):
     rows = [{"at": "2024-01-01T00:00:00Z"}, {"at": "2099-01-01T00:00:00Z"}]
     kind = stream(
         "a",
@@ -115,13 +115,13 @@ def test_a_signpost_bounds_every_partition(lane):
         schema=schema(at=DATETIME, p=INTEGER),
         partitions=[{"p": 1}, {"p": 2}],
     )
-    state = sync(lane(kind)).states[-1]["bookmarks"]["a"]
+    state = sync(on_path(kind)).states[-1]["bookmarks"]["a"]
     assert [entry["replication_key_value"] for entry in state["partitions"]] == [STARTED_AT] * 2
     assert b"signpost" not in json.dumps(state).encode()
 
 
-@both_lanes
-def test_a_sorted_stream_is_not_bounded_and_has_no_signpost(lane):
+@both_paths
+def test_a_sorted_stream_is_not_bounded_and_has_no_signpost(on_path):
     rows = [{"at": "2024-01-01T00:00:00Z"}, {"at": "2099-01-01T00:00:00Z"}]
     kind = stream(
         "a",
@@ -131,16 +131,16 @@ def test_a_sorted_stream_is_not_bounded_and_has_no_signpost(lane):
         is_sorted=True,
         STATE_MSG_FREQUENCY=1,
     )
-    output = sync(lane(kind))
+    output = sync(on_path(kind))
     assert b"signpost" not in output.text
     assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == "2099-01-01T00:00:00Z"
 
 
-@both_lanes
-def test_a_signpost_of_the_authors_own_bounds_too(lane):
+@both_paths
+def test_a_signpost_of_the_authors_own_bounds_too(on_path):
     """Such as a position in a log."""
     kind, _ = parted(ROWS, get_replication_key_signpost=lambda self, context=None: 6)
-    state = sync(lane(kind)).states[-1]["bookmarks"]["a"]
+    state = sync(on_path(kind)).states[-1]["bookmarks"]["a"]
     assert [entry["replication_key_value"] for entry in state["partitions"]] == [6, 6, 6]
 
 
@@ -167,9 +167,9 @@ def check_share_of_states(output, last_ones):
     assert sum(states) < 65_536 + rows * 0.02 + last_ones * states[-1]
 
 
-@both_lanes
+@both_paths
 @pytest.mark.parametrize("count", [1_000, 4_000])
-def test_states_of_many_partitions_are_a_small_share(lane, count):
+def test_states_of_many_partitions_are_a_small_share(on_path, count):
     """One after each partition would be many thousand times the rows."""
     kind = stream(
         "a",
@@ -179,13 +179,13 @@ def test_states_of_many_partitions_are_a_small_share(lane, count):
         schema=schema(id=INTEGER, at=STRING, p=INTEGER),
         STATE_MSG_FREQUENCY=1_000_000,
     )
-    output = sync(lane(kind))
+    output = sync(on_path(kind))
     assert len(output.states[-1]["bookmarks"]["a"]["partitions"]) == count
     check_share_of_states(output, last_ones=2)
 
 
-@both_lanes
-def test_states_of_many_child_contexts_are_a_small_share(lane):
+@both_paths
+def test_states_of_many_child_contexts_are_a_small_share(on_path):
     count = 3_000
     parent = stream(
         "p",
@@ -199,7 +199,7 @@ def test_states_of_many_child_contexts_are_a_small_share(lane):
         parent_stream_type=parent,
         schema=schema(id=INTEGER, at=STRING, of=INTEGER),
     )
-    if lane is hooked:
+    if on_path is hooked:
         child = hooked(child)
     output = sync(parent, child)
     assert len(output.states[-1]["bookmarks"]["c"]["partitions"]) == count
@@ -253,9 +253,9 @@ SEED = {
 }
 
 
-@both_lanes
+@both_paths
 @pytest.mark.parametrize("start_date", [None, "2021-01-10T00:00:00Z"])
-def test_the_state_of_the_documentation_is_resumed_to_the_letter(lane, start_date):
+def test_the_state_of_the_documentation_is_resumed_to_the_letter(on_path, start_date):
     """Partitions by storeId, hours of one digit."""
     starts = {}
 
@@ -270,7 +270,7 @@ def test_the_state_of_the_documentation_is_resumed_to_the_letter(lane, start_dat
         schema=schema(updatedOn=DATETIME, storeId=STRING),
     )
     config = {"start_date": start_date} if start_date else {}
-    output = sync(lane(kind), state=SEED, config=config)
+    output = sync(on_path(kind), state=SEED, config=config)
     day = 10 if start_date else 2
     assert starts == {
         "a": dt.datetime(2021, 1, day, tzinfo=dt.timezone.utc),
@@ -291,14 +291,14 @@ def test_the_state_of_the_documentation_is_resumed_to_the_letter(lane, start_dat
     ]
 
 
-@both_lanes
-def test_markers_of_an_interrupted_sync_are_wiped_first(lane):
+@both_paths
+def test_markers_of_an_interrupted_sync_are_wiped_first(on_path):
     state = copy.deepcopy(SEED)
     state["bookmarks"]["orders"]["progress_tracking"] = {"replication_key_value": "x"}
     kind = stream(
         "orders", [], replication_key="updatedOn", schema=schema(updatedOn=DATETIME, storeId=STRING)
     )
-    first = sync(lane(kind), state=state).states[0]["bookmarks"]["orders"]
+    first = sync(on_path(kind), state=state).states[0]["bookmarks"]["orders"]
     assert "progress" not in json.dumps(first)
     assert [entry["replication_key_value"] for entry in first["partitions"]] == [
         "2021-01-02T0:00:00Z",
@@ -329,10 +329,10 @@ def test_two_equal_contexts_are_an_error():
     assert "more than one entry" in str(error)
 
 
-@both_lanes
-def test_what_a_state_holds_beside_the_bookmarks_is_an_override_away(lane):
+@both_paths
+def test_what_a_state_holds_beside_the_bookmarks_is_an_override_away(on_path):
     """Whoever reads a state of another form writes his own keys."""
-    kind = lane(stream("a", [{"id": 1}], replication_key="id"))
+    kind = on_path(stream("a", [{"id": 1}], replication_key="id"))
     output = Output()
     tap = make(kind, output=output)
     tap.state["legacy"] = {"offset": 7}

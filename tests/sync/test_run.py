@@ -49,17 +49,19 @@ class Door:
 
 
 @pytest.fixture
-def door() -> Door:
+def recorder() -> Door:
     return Door()
 
 
-def run_to(door: Door) -> SyncRun:
-    return SyncRun(door, StateDocument({"bookmarks": {}}), CheckpointPolicy(), clock=lambda: NOW)
+def run_to(recorder: Door) -> SyncRun:
+    return SyncRun(
+        recorder, StateDocument({"bookmarks": {}}), CheckpointPolicy(), clock=lambda: NOW
+    )
 
 
 @pytest.fixture
-def run(door) -> SyncRun:
-    return run_to(door)
+def run(recorder) -> SyncRun:
+    return run_to(recorder)
 
 
 def collect(run: SyncRun, *bodies: bytes) -> None:
@@ -69,14 +71,14 @@ def collect(run: SyncRun, *bodies: bytes) -> None:
         run.bodies.append(body)
 
 
-def test_a_chunk_is_of_one_stream(run, door):
+def test_a_chunk_is_of_one_stream(run, recorder):
     a, b = Source("a"), Source("b", 7)
     run.open(a)
     collect(run, b"1", b"2")
     assert run.open(b) is a
     collect(run, b"3")
     run.open(a)
-    assert door.events == [
+    assert recorder.events == [
         Rows(a.stream, [b"1", b"2"], extracted_at=NOW),
         Rows(b.stream, [b"3"], extracted_at=NOW, version=7),
     ]
@@ -95,39 +97,39 @@ def test_the_first_chunk_of_a_stream_has_one_row(run):
     assert run.limit == CHUNK_ROWS
 
 
-def test_an_event_goes_behind_the_rows(run, door):
+def test_an_event_goes_behind_the_rows(run, recorder):
     run.open(Source("a"))
     collect(run, b"1")
     run.emit(SchemaEvent(StreamId("b"), {}))
-    assert [type(event) for event in door.events] == [Rows, SchemaEvent]
+    assert [type(event) for event in recorder.events] == [Rows, SchemaEvent]
 
 
-def test_a_schema_goes_out_when_it_changes(run, door):
+def test_a_schema_goes_out_when_it_changes(run, recorder):
     first, second = SchemaEvent(StreamId("a"), {"x": 1}), SchemaEvent(StreamId("a"), {"x": 2})
     for event in (first, first, second, second, first):
         run.describe(event)
-    assert door.events == [first, second, first]
+    assert recorder.events == [first, second, first]
 
 
 @pytest.mark.parametrize("kind", [Rows, SchemaEvent])
-def test_nothing_follows_a_write_that_failed(run, door, kind):
+def test_nothing_follows_a_write_that_failed(run, recorder, kind):
     """Above all no state: it would cover rows that are lost."""
-    door.fails_at = kind
+    recorder.fails_at = kind
     run.open(Source("a"))
     collect(run, b"1")
     with pytest.raises(BrokenPipeError):
         run.emit(SchemaEvent(StreamId("b"), {}))
     assert run.is_broken
-    before = list(door.events)
+    before = list(recorder.events)
     collect(run, b"2")
     for write in (run.flush, run.settle, lambda: run.checkpoint(owed=True)):
         with pytest.raises(BrokenPipeError):
             write()
-    assert door.events == before
+    assert recorder.events == before
 
 
-def test_a_failure_of_the_timer_is_raised_by_the_next_write(run, door):
-    door.fails_at = Rows
+def test_a_failure_of_the_timer_is_raised_by_the_next_write(run, recorder):
+    recorder.fails_at = Rows
     run.open(Source("a"))
     with run.timer():
         collect(run, b"1")
@@ -139,17 +141,17 @@ def test_a_failure_of_the_timer_is_raised_by_the_next_write(run, door):
             run.flush()
         with pytest.raises(BrokenPipeError):
             run.checkpoint(owed=True)
-    assert door.events == []
+    assert recorder.events == []
 
 
-def test_a_stop_waits_for_what_is_half_done(door):
+def test_a_stop_waits_for_what_is_half_done(recorder):
     stopped = []
 
     class Stop(Exception):  # noqa: N818
         pass
 
     def leave():
-        stopped.append(list(door.events))
+        stopped.append(list(recorder.events))
         raise Stop
 
     class Slow(Door):
@@ -167,7 +169,7 @@ def test_a_stop_waits_for_what_is_half_done(door):
     assert run.bodies == []
 
 
-def test_a_stop_between_taking_rows_and_sending_them_loses_none(run, door):
+def test_a_stop_between_taking_rows_and_sending_them_loses_none(run, recorder):
     class Stop(Exception):  # noqa: N818
         pass
 
@@ -183,7 +185,7 @@ def test_a_stop_between_taking_rows_and_sending_them_loses_none(run, door):
     collect(run, b"1", b"2")
     with pytest.raises(Stop):
         run.flush()
-    assert [event.rows for event in door.events] == [[b"1", b"2"]]
+    assert [event.rows for event in recorder.events] == [[b"1", b"2"]]
 
 
 def test_who_asks_twice_to_stop_is_heard():
@@ -218,8 +220,8 @@ class Awaited(Output):
             self.seen.set()
 
 
-@pytest.mark.parametrize("lane", [lambda kind: kind, hooked])
-def test_the_first_row_of_a_stream_leaves_at_once(lane):
+@pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
+def test_the_first_row_of_a_stream_leaves_at_once(on_path):
     """Before the second is pulled: nothing has to become old first."""
     output, seen = Output(), []
 
@@ -228,13 +230,13 @@ def test_the_first_row_of_a_stream_leaves_at_once(lane):
             yield {"id": number}
             seen.append(len(output.records("a")))
 
-    make(lane(stream("a", rows)), output=output).sync_all()
+    make(on_path(stream("a", rows)), output=output).sync_all()
     assert seen[0] == 1
     assert seen[1:] == [1, 1], "the ones after it are collected"
 
 
-@pytest.mark.parametrize("lane", [lambda kind: kind, hooked])
-def test_a_row_leaves_while_its_source_is_silent(lane):
+@pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
+def test_a_row_leaves_while_its_source_is_silent(on_path):
     output = Awaited(b'"id":2}')
     waited = []
 
@@ -244,7 +246,7 @@ def test_a_row_leaves_while_its_source_is_silent(lane):
         waited.append(output.seen.wait(LONG))
         yield {"id": 3}
 
-    make(lane(stream("a", rows)), output=output).sync_all()
+    make(on_path(stream("a", rows)), output=output).sync_all()
     assert waited == [True]
     assert [record["id"] for record in output.records("a")] == [1, 2, 3]
 
@@ -318,8 +320,8 @@ def hasty(monkeypatch):
     sys.setswitchinterval(before)
 
 
-@pytest.mark.parametrize("lane", [lambda kind: kind, hooked])
-def test_the_timer_takes_no_row_from_its_stream(hasty, lane):
+@pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
+def test_the_timer_takes_no_row_from_its_stream(hasty, on_path):
     """Streams take turns while the timer sends: each row leaves once, in order, as its own."""
     names = "abcd"
 
@@ -331,8 +333,8 @@ def test_the_timer_takes_no_row_from_its_stream(hasty, lane):
         return row
 
     rows = [{"id": n, "n": n % 7, "at": "a"} for n in range(3_000)]
-    first = lane(stream("a", rows, **SORTED, post_process=post_process))
-    output = sync(first, *(lane(stream(name, [])) for name in names[1:]))
+    first = on_path(stream("a", rows, **SORTED, post_process=post_process))
+    output = sync(first, *(on_path(stream(name, [])) for name in names[1:]))
     for name in names:
         records = output.records(name)
         assert {record["at"] for record in records} == {name}
@@ -348,7 +350,7 @@ def test_the_timer_takes_no_row_from_its_stream(hasty, lane):
             last = message["record"]["id"]
 
 
-def test_no_other_stream_gets_in_while_rows_are_sent(run, door):
+def test_no_other_stream_gets_in_while_rows_are_sent(run, recorder):
     """The timer has taken the rows of one stream; the sync must not turn to the next yet."""
     other, turned = Source("b"), threading.Event()
 
@@ -363,4 +365,4 @@ def test_no_other_stream_gets_in_while_rows_are_sent(run, door):
     collect(run, b"1")
     run.flush()
     assert turned.wait(LONG)
-    assert [event.stream.name for event in door.events] == ["a"]
+    assert [event.stream.name for event in recorder.events] == ["a"]

@@ -16,7 +16,7 @@ from target_spark.tables.identifiers import RESERVED, quote, sanitize_names
 from tests.fivetran import batch_files
 from tests.fivetran.batch_files import Cell
 
-__all__ = ["PARAMS", "Lake", "shape"]
+__all__ = ["PARAMS", "DestinationTables", "shape"]
 
 PARAMS = FileParams(
     Compression.ZSTD, Encryption.AES, batch_files.NULL_TEXT, batch_files.UNMODIFIED_TEXT
@@ -37,7 +37,7 @@ def shape(**columns: Any) -> FivetranSchema:
     return FivetranSchema(tuple(replace(column, column=names[column.name]) for column in made))
 
 
-class Lake:
+class DestinationTables:
     """The tables of a test, and the files that are written into them."""
 
     def __init__(self, tables: TableService, home: Path) -> None:

@@ -18,7 +18,7 @@ from target_spark.loader.ledger import CommitMetadata, find_latest_metadata
 from target_spark.loader.state_tracking import CoveredState, merge_states
 from tests.target.test_ledger import OpenLedger
 
-LANES = ("a", "b", "c")
+STREAM_NAMES = ("a", "b", "c")
 SCOPES = ("a", "b", None)
 
 
@@ -55,9 +55,9 @@ class Model:
 @given(
     steps=st.lists(
         st.one_of(
-            st.tuples(st.just("rows"), st.sampled_from(LANES)),
+            st.tuples(st.just("rows"), st.sampled_from(STREAM_NAMES)),
             st.tuples(st.just("state"), st.sampled_from(SCOPES)),
-            st.tuples(st.just("commit"), st.sampled_from(LANES)),
+            st.tuples(st.just("commit"), st.sampled_from(STREAM_NAMES)),
             st.tuples(st.just("release"), st.none()),
         ),
         max_size=50,
@@ -72,11 +72,11 @@ def test_of_each_stream_the_newest_covered_state_leaves_and_none_that_is_not(
     Of each stream they leave in their order, and the last one does.
     """
     ledger, model = OpenLedger(), Model()
-    ends = [("commit", lane) for lane in LANES] * 2
+    ends = [("commit", stream_name) for stream_name in STREAM_NAMES] * 2
     order.shuffle(ends)
     for at, (what, which) in enumerate([*steps, *ends, ("release", None)]):
         if what == "rows" and which:
-            if not any(lane == which and not safe for lane, _, safe in model.firsts):
+            if not any(stream_name == which and not safe for stream_name, _, safe in model.firsts):
                 model.firsts.append((which, at, False))
             ledger.opened(which, at)
         elif what == "state":
@@ -96,13 +96,15 @@ def test_of_each_stream_the_newest_covered_state_leaves_and_none_that_is_not(
     assert ledger.held() == 0
 
 
-def commit(ledger: OpenLedger, model: Model, lane: str, at: int) -> None:
-    waiting = [first for each, first, safe in model.firsts if each == lane and not safe]
+def commit(ledger: OpenLedger, model: Model, stream_name: str, at: int) -> None:
+    waiting = [first for each, first, safe in model.firsts if each == stream_name and not safe]
     if not waiting:
         return
-    ledger.cut(lane)
-    model.firsts = [(each, first, safe or each == lane) for each, first, safe in model.firsts]
-    kept = ledger.states_for_commit(lane, at)
+    ledger.cut(stream_name)
+    model.firsts = [
+        (each, first, safe or each == stream_name) for each, first, safe in model.firsts
+    ]
+    kept = ledger.states_for_commit(stream_name, at)
     newest_of_all = max((one for one, scope in model.states if scope is None), default=-1)
     expected = {
         scope: last
@@ -118,7 +120,7 @@ def commit(ledger: OpenLedger, model: Model, lane: str, at: int) -> None:
         )
     }
     assert {each.scope: each.ordinal for each in kept} == expected
-    ledger.committed(lane, at)
+    ledger.committed(stream_name, at)
 
 
 def test_between_two_batches_one_state_of_each_stream_is_kept() -> None:

@@ -103,7 +103,7 @@ class House:
 
 
 @pytest.fixture(params=FORMATS)
-def house(
+def warehouse(
     request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> House:
     return House(Warehouse(spark_session, spark, tmp_path / "tables", request.param))
@@ -112,13 +112,13 @@ def house(
 # ------------------------------------------------------------- the newest by its cursor
 
 
-def test_the_greatest_cursor_stays_whenever_it_comes(house: House):
+def test_the_greatest_cursor_stays_whenever_it_comes(warehouse: House):
     """D3: the newest row of a key is that of the greatest cursor.
 
     That holds in a batch, in a later batch and in a later sync; of equal ones, and of rows
     without a cursor, the last is the newest.
     """
-    house.load(
+    warehouse.load(
         described(),
         rows(
             *(row(1, day(2), "new"), row(1, day(1), "old")),
@@ -128,27 +128,27 @@ def test_the_greatest_cursor_stays_whenever_it_comes(house: House):
             *(row(5, "2024-01-01T23:00:00-05:00", "later"), row(5, day(2), "earlier")),
         ),
     )
-    assert house.x() == {1: "new", 2: "same instant", 3: "known", 4: "last", 5: "later"}
-    house.load(
+    assert warehouse.x() == {1: "new", 2: "same instant", 3: "known", 4: "last", 5: "later"}
+    warehouse.load(
         described(),
         rows(row(1, day(1), "old"), row(2, day(1), "again"), row(3, None, "unknown")),
         rows(row(4, None, "again"), row(5, day(9), "newer"), row(6, day(1), "other")),
     )
     second = {1: "new", 2: "again", 3: "known", 4: "again", 5: "newer", 6: "other"}
-    assert house.x() == second
+    assert warehouse.x() == second
 
 
 @pytest.mark.thorough
-def test_a_later_batch_of_one_sync_is_no_other_case(house: House):
-    house.load(
+def test_a_later_batch_of_one_sync_is_no_other_case(warehouse: House):
+    warehouse.load(
         described(),
         rows(row(1, day(2), "new"), row(2, day(1), "old")),
         rows(row(1, day(1), "old"), row(2, day(2), "new")),
         batch=2,
     )
-    assert house.x() == {1: "new", 2: "new"}
-    house.load(described(), rows(row(1, day(1), "old")), by_cursor=False)
-    assert house.x() == {1: "old", 2: "new"}
+    assert warehouse.x() == {1: "new", 2: "new"}
+    warehouse.load(described(), rows(row(1, day(1), "old")), by_cursor=False)
+    assert warehouse.x() == {1: "old", 2: "new"}
 
 
 @pytest.mark.parametrize(
@@ -161,23 +161,25 @@ def test_a_later_batch_of_one_sync_is_no_other_case(house: House):
     ],
 )
 @pytest.mark.thorough
-def test_a_cursor_is_compared_by_its_type(house: House, schema: Any, low: Any, high: Any):
+def test_a_cursor_is_compared_by_its_type(warehouse: House, schema: Any, low: Any, high: Any):
     stream = described(at=schema)
-    house.load(stream, rows(row(1, high, "high"), row(1, low, "low"), row(2, low, "low")))
-    house.load(stream, rows(row(1, low, "low"), row(2, high, "high")))
-    assert house.x() == {1: "high", 2: "high"}
+    warehouse.load(stream, rows(row(1, high, "high"), row(1, low, "low"), row(2, low, "low")))
+    warehouse.load(stream, rows(row(1, low, "low"), row(2, high, "high")))
+    assert warehouse.x() == {1: "high", 2: "high"}
 
 
 @pytest.mark.thorough
-def test_a_cursor_without_a_column_leaves_the_order_of_arrival(house: House):
-    report = house.load(described(cursor="gone"), rows(row(1, day(2), "a"), row(1, day(1), "b")))
-    assert house.x() == {1: "b"}
+def test_a_cursor_without_a_column_leaves_the_order_of_arrival(warehouse: House):
+    report = warehouse.load(
+        described(cursor="gone"), rows(row(1, day(2), "a"), row(1, day(1), "b"))
+    )
+    assert warehouse.x() == {1: "b"}
     (note,) = report.as_dict()["streams"]["s"]["notes"]
     assert "no column for its cursor gone" in note
 
 
 @pytest.mark.thorough
-def test_a_row_whose_source_deleted_it_is_gone(house: House):
+def test_a_row_whose_source_deleted_it_is_gone(warehouse: House):
     """Change data capture: a row with a time of deletion takes its key's row away.
 
     A row that is newer stays.
@@ -185,7 +187,7 @@ def test_a_row_whose_source_deleted_it_is_gone(house: House):
     stream = described(_ab_cdc_deleted_at=TEXT)
     gone = {"_ab_cdc_deleted_at": day(3)}
     alive = {"_ab_cdc_deleted_at": None}
-    house.load(
+    warehouse.load(
         stream,
         rows(
             row(1, day(1), "a"),
@@ -195,8 +197,8 @@ def test_a_row_whose_source_deleted_it_is_gone(house: House):
             row(5, day(1), "never", **gone),
         ),
     )
-    assert house.x() == {1: "a", 3: "back", 4: "a"}
-    house.load(
+    assert warehouse.x() == {1: "a", 3: "back", 4: "a"}
+    warehouse.load(
         stream,
         rows(
             row(1, day(2), "gone", **gone),
@@ -204,26 +206,26 @@ def test_a_row_whose_source_deleted_it_is_gone(house: House):
             row(6, day(2), "never", **gone),
         ),
     )
-    assert house.x() == {3: "back", 4: "a"}
-    house.load(stream, rows(row(1, day(1), "a", **gone)), write_mode=WriteMode.APPEND)
-    assert house.tables.rows("s", "id", "_ab_cdc_deleted_at")[0] == (1, day(3))
+    assert warehouse.x() == {3: "back", 4: "a"}
+    warehouse.load(stream, rows(row(1, day(1), "a", **gone)), write_mode=WriteMode.APPEND)
+    assert warehouse.tables.rows("s", "id", "_ab_cdc_deleted_at")[0] == (1, day(3))
 
 
 @pytest.mark.thorough
-def test_a_delete_record_is_older_than_what_is_newer(house: House):
+def test_a_delete_record_is_older_than_what_is_newer(warehouse: House):
     stream = described(_sdc_deleted_at=TIME)
     mark = {"_sdc_deleted_at": day(9)}
-    house.load(
+    warehouse.load(
         stream,
         rows(row(1, day(2), "a"), {"id": 1, "at": day(1), **mark}, row(2, day(2), "a")),
         hard_delete=False,
     )
-    house.load(
+    warehouse.load(
         stream,
         rows({"id": 2, "at": day(1), **mark}, {"id": 1, "at": day(3), **mark}),
         hard_delete=False,
     )
-    found = house.tables.read("s").selectExpr("id", "x", "_sdc_deleted_at IS NOT NULL AS gone")
+    found = warehouse.tables.read("s").selectExpr("id", "x", "_sdc_deleted_at IS NOT NULL AS gone")
     assert sorted(map(tuple, found.collect())) == [(1, "a", True), (2, "a", False)]
 
 
@@ -231,7 +233,7 @@ def test_a_delete_record_is_older_than_what_is_newer(house: House):
 
 
 @pytest.mark.thorough
-def test_nested_keys_and_cursors(house: House):
+def test_nested_keys_and_cursors(warehouse: House):
     """Configured catalogs name keys and cursors by paths of any depth."""
     inner = {"type": "object", "properties": {"id": ID, "at": TIME}}
     paths = {"m.id": ("m", "id"), "m.at": ("m", "at")}
@@ -240,31 +242,31 @@ def test_nested_keys_and_cursors(house: House):
     def of(key: int, at: str, x: str) -> dict[str, Any]:
         return {"id": 1, "m": {"id": key, "at": at}, "x": x}
 
-    house.load(stream, rows(of(1, day(2), "new"), of(1, day(1), "old"), of(2, day(1), "a")))
-    house.load(stream, rows(of(1, day(1), "old"), of(2, day(3), "b"), {"id": 1, "m": {}}))
-    found = house.tables.read("s").selectExpr("m_id", "m.id AS inner", "x")
+    warehouse.load(stream, rows(of(1, day(2), "new"), of(1, day(1), "old"), of(2, day(1), "a")))
+    warehouse.load(stream, rows(of(1, day(1), "old"), of(2, day(3), "b"), {"id": 1, "m": {}}))
+    found = warehouse.tables.read("s").selectExpr("m_id", "m.id AS inner", "x")
     assert sorted(map(tuple, found.collect())) == [(1, 1, "new"), (2, 2, "b")]
-    assert house.tables.counts("s")["quarantined"] == 1
+    assert warehouse.tables.counts("s")["quarantined"] == 1
 
 
-def test_a_path_through_a_list_is_refused_by_the_streams_name(house: House):
+def test_a_path_through_a_list_is_refused_by_the_streams_name(warehouse: House):
     inner = {"type": "array", "items": {"type": "object", "properties": {"id": ID}}}
     with pytest.raises(UnsupportedError, match=r"Stream s: m\.id cannot be a key.*not an object"):
-        house.load(described(("m.id",), m=inner, nested={"m.id": ("m", "id")}))
+        warehouse.load(described(("m.id",), m=inner, nested={"m.id": ("m", "id")}))
 
 
 # -------------------------------------------------------------------------- the columns
 
 
-def test_a_row_keeps_what_fits_and_says_what_does_not(house: House):
+def test_a_row_keeps_what_fits_and_says_what_does_not(warehouse: House):
     """D6: a type mismatch costs the value, not the row; the report counts such rows."""
     meta = [b'{"changes":[]}', None, None]
-    report = house.load(
+    report = warehouse.load(
         described(),
         rows(row(1, day(1), "a"), row(2, "noon", "b"), {"at": day(1)}, meta=meta, version=7),
         sync_id=3,
     )
-    found = house.tables.rows("s", "id", "at", "_airbyte_meta", "_airbyte_generation_id")
+    found = warehouse.tables.rows("s", "id", "at", "_airbyte_meta", "_airbyte_generation_id")
     change = '{"field":"at","change":"NULLED","reason":"DESTINATION_TYPECAST_ERROR"}'
     assert [each[2] for each in found] == [
         '{"sync_id":3,"changes":[]}',
@@ -274,52 +276,54 @@ def test_a_row_keeps_what_fits_and_says_what_does_not(house: House):
     assert {each[3] for each in found} == {7}
     counts = report.as_dict()["streams"]["s"]
     assert (counts["written"], counts["nulled"], counts["quarantined"]) == (2, 1, 1)
-    assert len({each[0] for each in house.tables.rows("s", "_airbyte_raw_id")}) == 2
+    assert len({each[0] for each in warehouse.tables.rows("s", "_airbyte_raw_id")}) == 2
     with pytest.raises(QuarantineError, match="none of its rows could be written"):
-        house.load(described(), rows(row(2, "noon", "c")), columns={"misfits_aside": True})
-    assert house.tables.counts("s")["quarantined"] == 1
+        warehouse.load(described(), rows(row(2, "noon", "c")), columns={"misfits_aside": True})
+    assert warehouse.tables.counts("s")["quarantined"] == 1
 
 
 @pytest.mark.thorough
-def test_appended_rows_need_no_key(house: House):
+def test_appended_rows_need_no_key(warehouse: House):
     """D1: append adds every row, duplicates and those without a key."""
-    house.load(
+    warehouse.load(
         described(),
         rows(row(1, day(1), "a"), row(1, day(1), "a"), {"x": "b"}, row("x", day(1), "c")),
         write_mode=WriteMode.APPEND,
     )
-    assert house.tables.rows("s", "id", "x") == [(1, "a"), (1, "a"), (None, "b"), (None, "c")]
+    assert warehouse.tables.rows("s", "id", "x") == [(1, "a"), (1, "a"), (None, "b"), (None, "c")]
 
 
 @pytest.mark.thorough
-def test_rows_of_older_generations_end_and_do_not_stand_in_the_way(house: House):
+def test_rows_of_older_generations_end_and_do_not_stand_in_the_way(warehouse: House):
     """A refresh sends all rows anew: those of the generation before go.
 
     No cursor of theirs keeps a new row out.
     """
     old, new = partial(rows, version=1), partial(rows, version=2)
-    house.load(
+    warehouse.load(
         described(), old(row(1, day(9), "old"), row(2, day(9), "old"), row(3, day(1), "old"))
     )
-    house.load(
+    warehouse.load(
         described(),
         new(row(1, day(1), "new"), row(3, day(2), "new")),
         ActivateVersion(S, 2),
         least_version=2,
     )
-    assert house.x() == {1: "new", 3: "new"}
-    assert house.tables.rows("s", "_airbyte_generation_id") == [(2,), (2,)]
-    assert "_sdc_table_version" not in house.tables.read("s").columns
-    house.load(described(), new(row(1, day(1), "again")), ActivateVersion(S, 2), least_version=2)
-    assert house.x() == {1: "again", 3: "new"}
+    assert warehouse.x() == {1: "new", 3: "new"}
+    assert warehouse.tables.rows("s", "_airbyte_generation_id") == [(2,), (2,)]
+    assert "_sdc_table_version" not in warehouse.tables.read("s").columns
+    warehouse.load(
+        described(), new(row(1, day(1), "again")), ActivateVersion(S, 2), least_version=2
+    )
+    assert warehouse.x() == {1: "again", 3: "new"}
 
 
 @pytest.mark.thorough
-def test_an_overwrite_takes_the_newest_of_each_key(house: House):
+def test_an_overwrite_takes_the_newest_of_each_key(warehouse: House):
     stream = described(_ab_cdc_deleted_at=TEXT)
-    house.load(stream, rows(row(9, day(1), "before")))
+    warehouse.load(stream, rows(row(9, day(1), "before")))
     gone = {"_ab_cdc_deleted_at": day(3)}
-    house.load(
+    warehouse.load(
         stream,
         rows(
             *(row(1, day(2), "new"), row(1, day(1), "old"), row(2, day(1), "a")),
@@ -327,4 +331,4 @@ def test_an_overwrite_takes_the_newest_of_each_key(house: House):
         ),
         write_mode=WriteMode.OVERWRITE,
     )
-    assert house.x() == {1: "new"}
+    assert warehouse.x() == {1: "new"}

@@ -184,8 +184,8 @@ def test_tables_are_told_by_whose_they_are(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    house = Warehouse(spark_session, spark, tmp_path / "tables")
-    house.load(schema("a", ID), record("a", id=1), state(1))
+    warehouse = Warehouse(spark_session, spark, tmp_path / "tables")
+    warehouse.load(schema("a", ID), record("a", id=1), state(1))
     code, verdicts, said = examined(capsys, written(tmp_path, format="delta"))
     assert (code, verdicts["tables"]) == (0, "ok")
     assert "1 of this job; the last state is of run run1" in said

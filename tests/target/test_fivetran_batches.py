@@ -21,7 +21,7 @@ from target_spark.fivetran.tables import TableService
 from target_spark.fivetran.write_batch import BatchResult
 from target_spark.spark.arrow_workers import map_in_arrow
 from tests.fivetran.batch_files import NULL, UNMODIFIED, Cell
-from tests.target.fivetran_writes import Lake, shape
+from tests.target.fivetran_writes import DestinationTables, shape
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,29 +36,33 @@ COLUMNS = [column.name for column in PEOPLE.columns]
 
 
 @pytest.fixture(params=["delta", "iceberg"])
-def lake(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
+def destination(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> DestinationTables:
     (tmp_path / "files").mkdir()
     options = LoadOptions(str(tmp_path / "lake"), format=request.param)
-    return Lake(TableService(spark, options), tmp_path / "files")
+    return DestinationTables(TableService(spark, options), tmp_path / "files")
 
 
 @pytest.fixture
-def people(lake: Lake) -> Lake:
+def people(destination: DestinationTables) -> DestinationTables:
     """A lake with a table of three people."""
-    lake.make("people", PEOPLE)
+    destination.make("people", PEOPLE)
     rows = [("1", "one", "10", SYNCED), ("2", "two", "20", SYNCED), ("3", "three", NULL, SYNCED)]
-    assert lake.write("people", PEOPLE, lake.file(REPLACE, COLUMNS, rows)) == BatchResult(3, 1)
-    return lake
+    assert destination.write(
+        "people", PEOPLE, destination.file(REPLACE, COLUMNS, rows)
+    ) == BatchResult(3, 1)
+    return destination
 
 
-def names(lake: Lake) -> list[tuple[Any, ...]]:
-    return lake.rows("people", "id", "name", "n")
+def names(destination: DestinationTables) -> list[tuple[Any, ...]]:
+    return destination.rows("people", "id", "name", "n")
 
 
 THREE = [(1, "one", 10), (2, "two", 20), (3, "three", None)]
 
 
-def test_replace_update_and_delete_in_one_batch_are_one_commit(people: Lake) -> None:
+def test_replace_update_and_delete_in_one_batch_are_one_commit(people: DestinationTables) -> None:
     """F35 to F37, F43: one commit for all files; rows that are not there are not changed.
 
     A value that an update leaves stays, also where it is null.
@@ -92,7 +96,7 @@ def test_replace_update_and_delete_in_one_batch_are_one_commit(people: Lake) -> 
 
 
 def test_a_first_batch_is_merged_with_rows_that_others_put_in_meanwhile(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    destination: DestinationTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """They come when the table was looked at, found empty, and the rows are being written."""
     began, go_on = tmp_path / "began", tmp_path / "go on"
@@ -109,40 +113,44 @@ def test_a_first_batch_is_merged_with_rows_that_others_put_in_meanwhile(
         found = real(*args)
         return map_in_arrow(found, wait, found.schema, "waits")
 
-    lake.make("people", PEOPLE)
-    ref, theirs = lake.ref("people"), lake.tables.spark.newSession()
-    for key, value in lake.tables.spark.conf.getAll.items():
+    destination.make("people", PEOPLE)
+    ref, theirs = destination.ref("people"), destination.tables.spark.newSession()
+    for key, value in destination.tables.spark.conf.getAll.items():
         if key.startswith("spark.sql.catalog."):
             theirs.conf.set(key, value)
     monkeypatch.setattr(write_batch, "read_files", read)
     rows = [("1", "ours", "10", SYNCED), ("2", "ours", "20", SYNCED)]
-    file = lake.file(REPLACE, COLUMNS, rows)
+    file = destination.file(REPLACE, COLUMNS, rows)
     with ThreadPoolExecutor() as pool:
-        writing = pool.submit(lake.write, "people", PEOPLE, file)
+        writing = pool.submit(destination.write, "people", PEOPLE, file)
         end = time.monotonic() + PATIENCE
         while not began.exists() and time.monotonic() < end:
             time.sleep(0.02)
         theirs.sql(f"INSERT INTO {ref} VALUES (2, 'theirs', 0, now()), (3, 'theirs', 0, now())")  # noqa: S608
         go_on.touch()
         assert writing.result() == BatchResult(2, 1)
-    assert names(lake) == [(1, "ours", 10), (2, "ours", 20), (3, "theirs", 0)]
+    assert names(destination) == [(1, "ours", 10), (2, "ours", 20), (3, "theirs", 0)]
 
 
-def test_a_key_that_comes_more_than_once_ends_as_its_last_word(lake: Lake) -> None:
+def test_a_key_that_comes_more_than_once_ends_as_its_last_word(
+    destination: DestinationTables,
+) -> None:
     """F35: all rows of a key count one after the other, files in the order of their kinds."""
-    lake.make("people", PEOPLE)
-    first = lake.file(
+    destination.make("people", PEOPLE)
+    first = destination.file(
         REPLACE,
         COLUMNS,
         [("1", "a", "1", SYNCED), ("1", "b", "2", SYNCED), ("2", "x", "9", SYNCED)],
     )
-    lake.write("people", PEOPLE, first, lake.file(REPLACE, COLUMNS, [("2", "y", "8", SYNCED)]))
-    assert names(lake) == [(1, "b", 2), (2, "y", 8)]
-    lake.write(
+    destination.write(
+        "people", PEOPLE, first, destination.file(REPLACE, COLUMNS, [("2", "y", "8", SYNCED)])
+    )
+    assert names(destination) == [(1, "b", 2), (2, "y", 8)]
+    destination.write(
         "people",
         PEOPLE,
-        lake.file(DELETE, ["id"], [("4",), ("4",)]),
-        lake.file(
+        destination.file(DELETE, ["id"], [("4",), ("4",)]),
+        destination.file(
             UPDATE,
             COLUMNS,
             [
@@ -152,13 +160,13 @@ def test_a_key_that_comes_more_than_once_ends_as_its_last_word(lake: Lake) -> No
                 ("2", UNMODIFIED, UNMODIFIED, SYNCED),
             ],
         ),
-        lake.file(
+        destination.file(
             REPLACE,
             COLUMNS,
             [("3", "z", "7", SYNCED), ("4", "q", "6", SYNCED)],
         ),
     )
-    assert names(lake) == [(1, None, 3), (2, "y", 8), (3, "z", 33)]
+    assert names(destination) == [(1, None, 3), (2, "y", 8), (3, "z", 33)]
 
 
 EVERY = shape(
@@ -215,29 +223,31 @@ VALUES = (
 )
 
 
-def test_a_value_of_every_type_comes_stays_goes_and_comes_again(lake: Lake) -> None:
+def test_a_value_of_every_type_comes_stays_goes_and_comes_again(
+    destination: DestinationTables,
+) -> None:
     """F36, F40, F43: each type is exact when it is replaced, kept, nulled and updated.
 
     A first batch that is sent again is not there twice.
     """
-    lake.make("every", EVERY)
+    destination.make("every", EVERY)
     columns = [column.name for column in EVERY.columns]
     empty: tuple[Cell, ...] = (NULL,) * len(CELLS)
     unmodified: tuple[Cell, ...] = (UNMODIFIED,) * len(CELLS)
 
     def content() -> dict[str, tuple[Any, ...]]:
-        table = lake.tables.spark.table(lake.ref("every"))
+        table = destination.tables.spark.table(destination.ref("every"))
         told = table.withColumn("instant", table["instant"].cast("string"))
         return {row[0]: tuple(row[1:]) for row in told.collect()}
 
     rows = [(name, *CELLS) for name in ("stays", "is nulled", "goes")]
-    first = lake.file(REPLACE, columns, [*rows, ("is set", *empty)])
+    first = destination.file(REPLACE, columns, [*rows, ("is set", *empty)])
     for _ in range(2):  # they are added; then, as the answer was lost, they meet themselves
-        lake.write("every", EVERY, first)
+        destination.write("every", EVERY, first)
     nothing = (None,) * len(CELLS)
     every = dict.fromkeys(("stays", "is nulled", "goes"), VALUES)
     assert content() == {**every, "is set": nothing}
-    update = lake.file(
+    update = destination.file(
         UPDATE,
         list(reversed(columns)),
         [
@@ -246,25 +256,27 @@ def test_a_value_of_every_type_comes_stays_goes_and_comes_again(lake: Lake) -> N
             (*reversed(CELLS), "is set"),
         ],
     )
-    lake.write("every", EVERY, update, lake.file(DELETE, columns, [("goes", *empty)]))
+    destination.write("every", EVERY, update, destination.file(DELETE, columns, [("goes", *empty)]))
     assert content() == {"stays": VALUES, "is nulled": nothing, "is set": VALUES}
 
 
 @pytest.mark.thorough
-def test_keys_of_many_types(lake: Lake) -> None:
+def test_keys_of_many_types(destination: DestinationTables) -> None:
     """F37: rows are met by keys of several columns, whatever their types."""
     keys = {name: f"*{type_}" for name, type_ in zip("abcdefg", KEY_TYPES, strict=True)}
     made = shape(**keys, **{"odd name; `'": "STRING"})
     columns = [column.name for column in made.columns]
-    lake.make("keyed", made)
+    destination.make("keyed", made)
     other = ("-0.0", *KEY_CELLS[1:])
-    lake.write("keyed", made, lake.file(REPLACE, columns, [(*KEY_CELLS, "old")]))
-    lake.write("keyed", made, lake.file(UPDATE, columns, [(*other, "new")]))
-    (row,) = lake.rows("keyed")
+    destination.write("keyed", made, destination.file(REPLACE, columns, [(*KEY_CELLS, "old")]))
+    destination.write("keyed", made, destination.file(UPDATE, columns, [(*other, "new")]))
+    (row,) = destination.rows("keyed")
     assert row[-1] == "new"
-    lake.write("keyed", FivetranSchema(made.keys), lake.file(UPDATE, columns[:-1], [other]))
-    lake.write("keyed", made, lake.file(DELETE, columns[:-1], [other]))
-    assert lake.rows("keyed") == []
+    destination.write(
+        "keyed", FivetranSchema(made.keys), destination.file(UPDATE, columns[:-1], [other])
+    )
+    destination.write("keyed", made, destination.file(DELETE, columns[:-1], [other]))
+    assert destination.rows("keyed") == []
 
 
 KEY_TYPES = (
@@ -274,34 +286,40 @@ KEY_CELLS = ("0.0", "AAE=", SYNCED, "1582-10-10", "false", "1.50", "10:15:30")
 
 
 @pytest.mark.thorough
-def test_a_table_is_met_by_the_key_that_it_remembers_or_by_fivetrans_own(lake: Lake) -> None:
+def test_a_table_is_met_by_the_key_that_it_remembers_or_by_fivetrans_own(
+    destination: DestinationTables,
+) -> None:
     """F37: rows of tables without keys are known by _fivetran_id, flagged or not."""
     made = shape(_fivetran_id="STRING", n="INT")
-    lake.make("flagless", made)
+    destination.make("flagless", made)
     columns = ["_fivetran_id", "n"]
-    lake.write("flagless", made, lake.file(REPLACE, columns, [("x", "1"), ("y", "2")]))
-    lake.write("flagless", made, lake.file(UPDATE, columns, [("x", "3")]))
-    lake.write("flagless", made, lake.file(DELETE, columns, [("y", NULL)]))
-    assert lake.rows("flagless") == [("x", 3)]
+    destination.write(
+        "flagless", made, destination.file(REPLACE, columns, [("x", "1"), ("y", "2")])
+    )
+    destination.write("flagless", made, destination.file(UPDATE, columns, [("x", "3")]))
+    destination.write("flagless", made, destination.file(DELETE, columns, [("y", NULL)]))
+    assert destination.rows("flagless") == [("x", 3)]
 
-    lake.make("people", PEOPLE)
+    destination.make("people", PEOPLE)
     unflagged = shape(id="LONG", name="STRING")
     for name in ("first", "second"):
-        lake.write("people", unflagged, lake.file(REPLACE, ["id", "name"], [("1", name)]))
-    assert names(lake) == [(1, "second", None)]
+        destination.write(
+            "people", unflagged, destination.file(REPLACE, ["id", "name"], [("1", name)])
+        )
+    assert names(destination) == [(1, "second", None)]
     with pytest.raises(TableError, match="has no column id"):
-        lake.write("people", shape(n="INT"), lake.file(REPLACE, ["n"], [("1",)]))
+        destination.write("people", shape(n="INT"), destination.file(REPLACE, ["n"], [("1",)]))
 
     bare = shape(n="INT")
-    lake.make("bare", bare)
+    destination.make("bare", bare)
     for _ in range(2):
-        lake.write("bare", bare, lake.file(REPLACE, ["n"], [("1",)]))
-    assert lake.rows("bare") == [(1,), (1,)]
+        destination.write("bare", bare, destination.file(REPLACE, ["n"], [("1",)]))
+    assert destination.rows("bare") == [(1,), (1,)]
     with pytest.raises(UnsupportedError, match="no key"):
-        lake.write("bare", bare, lake.file(DELETE, ["n"], [("1",)]))
+        destination.write("bare", bare, destination.file(DELETE, ["n"], [("1",)]))
 
 
-def test_a_faulty_file_leaves_the_table_as_it_was(people: Lake) -> None:
+def test_a_faulty_file_leaves_the_table_as_it_was(people: DestinationTables) -> None:
     """F42: whatever is wrong, with whichever file: no row of the batch is in the table.
 
     What is said names the file and no value.
@@ -327,7 +345,7 @@ def test_a_faulty_file_leaves_the_table_as_it_was(people: Lake) -> None:
 
 
 @pytest.mark.thorough
-def test_a_table_that_is_not_as_the_call_says(people: Lake) -> None:
+def test_a_table_that_is_not_as_the_call_says(people: DestinationTables) -> None:
     """A missing table, a missing column and a type that cannot take a value are told in words.
 
     Values that the table's type takes are written without loss.
@@ -351,22 +369,24 @@ def test_a_table_that_is_not_as_the_call_says(people: Lake) -> None:
 
 
 @pytest.mark.thorough
-def test_a_table_of_a_thousand_columns(lake: Lake) -> None:
+def test_a_table_of_a_thousand_columns(destination: DestinationTables) -> None:
     """F45: rows of a wide table are replaced, updated and deleted in one batch."""
     kinds = ["STRING", "LONG", "UTC_DATETIME", "DOUBLE"]
     wide = shape(id="*LONG", **{f"column {n}": kinds[n % 4] for n in range(1000)})
     columns = [column.name for column in wide.columns]
     cells = [["text", "7", SYNCED, "1.5"][n % 4] for n in range(1000)]
-    lake.make("wide", wide)
-    lake.write("wide", wide, lake.file(REPLACE, columns, [("1", *cells), ("2", *cells)]))
+    destination.make("wide", wide)
+    destination.write(
+        "wide", wide, destination.file(REPLACE, columns, [("1", *cells), ("2", *cells)])
+    )
     changes = [UNMODIFIED if n % 3 else NULL for n in range(1000)]
-    lake.write(
+    destination.write(
         "wide",
         wide,
-        lake.file(REPLACE, columns, [("3", *cells)]),
-        lake.file(UPDATE, columns, [("1", *changes)]),
-        lake.file(DELETE, ["id"], [("2",)]),
+        destination.file(REPLACE, columns, [("3", *cells)]),
+        destination.file(UPDATE, columns, [("1", *changes)]),
+        destination.file(DELETE, ["id"], [("2",)]),
     )
-    found = lake.rows("wide")
+    found = destination.rows("wide")
     assert [row[0] for row in found] == [1, 3]
     assert [value is None for value in found[0][1:]] == [not n % 3 for n in range(1000)]

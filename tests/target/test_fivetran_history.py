@@ -22,7 +22,7 @@ from target_spark.fivetran.tables import TableService
 from target_spark.fivetran.write_batch import BatchResult
 from target_spark.fivetran.write_history_batch import write_history_batch
 from tests.fivetran.batch_files import NULL, UNMODIFIED, Cell
-from tests.target.fivetran_writes import Lake, shape
+from tests.target.fivetran_writes import DestinationTables, shape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +89,7 @@ class Sync:
     def earliest(self) -> dict[str, datetime]:
         return {} if self.without_earliest else self.first
 
-    def files(self, lake: Lake) -> list[RequestFile]:
+    def files(self, destination: DestinationTables) -> list[RequestFile]:
         """Its files, a new one for each second version, those that count first last."""
         gone: list[list[Cell]] = [
             [row, NULL, NULL, NULL, text(end), NULL, NULL] for row, end in self.deleted.items()
@@ -101,7 +101,7 @@ class Sync:
             (FileKind.EARLIEST_START, EARLIEST, [[i, text(t)] for i, t in self.earliest.items()]),
         ]
         return [
-            lake.file(kind, columns, rows[half::2])
+            destination.file(kind, columns, rows[half::2])
             for kind, columns, rows in told
             for half in (0, 1)
             if rows[half::2]
@@ -154,22 +154,24 @@ def close(table: Model, row: str, end: datetime) -> None:
 
 
 @pytest.fixture(params=[pytest.param("delta", marks=pytest.mark.thorough), "iceberg"])
-def lake(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
+def destination(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> DestinationTables:
     (tmp_path / "files").mkdir()
     options = LoadOptions(str(tmp_path / "lake"), format=request.param)
-    made = Lake(TableService(spark, options), tmp_path / "files")
+    made = DestinationTables(TableService(spark, options), tmp_path / "files")
     made.make("versions", SHAPE)
     return made
 
 
-def write(lake: Lake, sync: Sync | Sequence[RequestFile]) -> BatchResult:
-    files = sync.files(lake) if isinstance(sync, Sync) else sync
-    return lake.write("versions", SHAPE, *files, way=write_history_batch)
+def write(destination: DestinationTables, sync: Sync | Sequence[RequestFile]) -> BatchResult:
+    files = sync.files(destination) if isinstance(sync, Sync) else sync
+    return destination.write("versions", SHAPE, *files, way=write_history_batch)
 
 
-def content(lake: Lake) -> list[tuple[Any, ...]]:
+def content(destination: DestinationTables) -> list[tuple[Any, ...]]:
     """The versions, with instants as texts: Python knows none as late as the last."""
-    table = lake.tables.spark.table(lake.ref("versions"))
+    table = destination.tables.spark.table(destination.ref("versions"))
     wanted = table.selectExpr(
         "id", "string(_fivetran_start)", "a", "b", "string(_fivetran_end)", "_fivetran_active"
     )
@@ -188,7 +190,7 @@ def told(versions: Iterable[Version]) -> list[tuple[Any, ...]]:
     )
 
 
-def test_versions_begin_and_end_as_their_files_say(lake: Lake) -> None:
+def test_versions_begin_and_end_as_their_files_say(destination: DestinationTables) -> None:
     """F44: versions are replaced, updated in a chain, deleted and said anew.
 
     A batch is one commit, and the same batch once more gives the same table.
@@ -201,9 +203,9 @@ def test_versions_begin_and_end_as_their_files_say(lake: Lake) -> None:
         ],
         without_earliest=True,
     )
-    assert write(lake, first) == BatchResult(7, 2)
+    assert write(destination, first) == BatchResult(7, 2)
     model = after({}, first)
-    assert content(lake) == told(model.values())
+    assert content(destination) == told(model.values())
     second = Sync(
         replaced=[
             Version("3", at(5), "whole", "30", at(6) - JUST_BEFORE, active=False),
@@ -220,45 +222,45 @@ def test_versions_begin_and_end_as_their_files_say(lake: Lake) -> None:
         deleted={"3": at(7), "4": at(9), "8": at(9)},
     )
     model = after(model, second)
-    before, files = lake.commits("versions"), second.files(lake)
-    write(lake, files)
-    assert content(lake) == told(model.values())
-    assert lake.commits("versions") == before + 1
-    write(lake, files)  # the answer was lost
-    assert content(lake) == told(model.values())
+    before, files = destination.commits("versions"), second.files(destination)
+    write(destination, files)
+    assert content(destination) == told(model.values())
+    assert destination.commits("versions") == before + 1
+    write(destination, files)  # the answer was lost
+    assert content(destination) == told(model.values())
 
     third = Sync(updated=[Version("1", at(4), "came late", UNMODIFIED)], deleted={"6": at(11)})
     model = after(model, third)
-    write(lake, third)
-    assert content(lake) == told(model.values())
+    write(destination, third)
+    assert content(destination) == told(model.values())
 
 
-def test_a_table_without_versions_is_told_so(lake: Lake) -> None:
+def test_a_table_without_versions_is_told_so(destination: DestinationTables) -> None:
     """F44: a table that lacks the columns of history mode, and one without a key of its rows."""
-    lake.make("plain", shape(id="*STRING", a="STRING"))
-    row = lake.file(FileKind.DELETE, ["id"], [("1",)])
+    destination.make("plain", shape(id="*STRING", a="STRING"))
+    row = destination.file(FileKind.DELETE, ["id"], [("1",)])
     with pytest.raises(TableError, match=r"s\.plain keeps no versions.*_start is missing"):
-        lake.write("plain", shape(id="*STRING"), row, way=write_history_batch)
+        destination.write("plain", shape(id="*STRING"), row, way=write_history_batch)
     keyless = [(c.name, c.type.name) for c in SHAPE.columns if c.name.startswith("_")]
-    lake.make("keyless", shape(**dict(keyless)))
-    starts = lake.file(FileKind.EARLIEST_START, ["_fivetran_start"], [(text(at(1)),)])
+    destination.make("keyless", shape(**dict(keyless)))
+    starts = destination.file(FileKind.EARLIEST_START, ["_fivetran_start"], [(text(at(1)),)])
     with pytest.raises(TableError, match="no key beside _fivetran_start"):
-        lake.write("keyless", shape(**dict(keyless)), starts, way=write_history_batch)
+        destination.write("keyless", shape(**dict(keyless)), starts, way=write_history_batch)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(2))
-def test_any_batches_give_what_the_guide_says(lake: Lake, seed: int) -> None:
+def test_any_batches_give_what_the_guide_says(destination: DestinationTables, seed: int) -> None:
     """F44: batches of all kinds one after the other, each of them sent once or twice."""
     rng = random.Random(seed)
     model: Model = {}
     for number in range(4):
         sync = some(rng, number)
         model = after(model, sync)
-        files = sync.files(lake)
+        files = sync.files(destination)
         for _ in range(rng.choice((1, 2))):
-            write(lake, files)
-            assert content(lake) == told(model.values()), (seed, number, sync)
+            write(destination, files)
+            assert content(destination) == told(model.values()), (seed, number, sync)
 
 
 def some(rng: random.Random, number: int) -> Sync:

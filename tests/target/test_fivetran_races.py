@@ -21,7 +21,7 @@ from target_spark.fivetran.batch_request import FileKind
 from target_spark.fivetran.tables import TableService
 from target_spark.fivetran.type_conversion import get_conversion
 from tests.fivetran.batch_files import NULL, UNMODIFIED
-from tests.target.fivetran_writes import Lake, shape
+from tests.target.fivetran_writes import DestinationTables, shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +47,7 @@ ALL = ["id", "n", "at", "gone"]
 ROWS = [("1", "10", SYNCED, NULL), ("2", "20", SYNCED, NULL)]
 
 
-class Racing(Lake):
+class Racing(DestinationTables):
     """A lake in which another writer acts once, where a test lets it."""
 
     def __init__(self, tables: TableService, home: Path) -> None:
@@ -93,92 +93,94 @@ class Racing(Lake):
 
 
 @pytest.fixture(params=["delta", "iceberg"])
-def lake(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Racing:
+def destination(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Racing:
     (tmp_path / "files").mkdir()
     options = LoadOptions(str(tmp_path / "lake"), format=request.param)
     return Racing(TableService(spark, options), tmp_path / "files")
 
 
-def keyless(lake: Racing) -> None:
-    lake.make("t", KEYLESS)
+def keyless(destination: Racing) -> None:
+    destination.make("t", KEYLESS)
 
 
-def keyed(lake: Racing) -> None:
-    lake.make("t", KEYED)
+def keyed(destination: Racing) -> None:
+    destination.make("t", KEYED)
 
 
-def filled(lake: Racing) -> None:
-    keyed(lake)
-    lake.write("t", KEYED, lake.file(FileKind.REPLACE, ALL, ROWS))
+def filled(destination: Racing) -> None:
+    keyed(destination)
+    destination.write("t", KEYED, destination.file(FileKind.REPLACE, ALL, ROWS))
 
 
-def versioned(lake: Racing) -> None:
-    lake.make("t", VERSIONS)
+def versioned(destination: Racing) -> None:
+    destination.make("t", VERSIONS)
 
 
-def with_versions(lake: Racing) -> None:
-    versioned(lake)
-    history(lake)
+def with_versions(destination: Racing) -> None:
+    versioned(destination)
+    history(destination)
 
 
-def append(lake: Racing) -> None:
-    lake.write("t", KEYLESS, lake.file(FileKind.REPLACE, ALL[:3], [row[:3] for row in ROWS]))
+def append(destination: Racing) -> None:
+    destination.write(
+        "t", KEYLESS, destination.file(FileKind.REPLACE, ALL[:3], [row[:3] for row in ROWS])
+    )
 
 
-def replace(lake: Racing) -> None:
-    lake.write("t", KEYED, lake.file(FileKind.REPLACE, ALL, ROWS))
+def replace(destination: Racing) -> None:
+    destination.write("t", KEYED, destination.file(FileKind.REPLACE, ALL, ROWS))
 
 
-def update(lake: Racing) -> None:
+def update(destination: Racing) -> None:
     rows = [(row, "11", UNMODIFIED, UNMODIFIED) for row in ("1", "3")]
-    lake.write("t", KEYED, lake.file(FileKind.UPDATE, ALL, rows))
+    destination.write("t", KEYED, destination.file(FileKind.UPDATE, ALL, rows))
 
 
-def delete(lake: Racing) -> None:
-    lake.write("t", KEYED, lake.file(FileKind.DELETE, ["id"], [("1",)]))
+def delete(destination: Racing) -> None:
+    destination.write("t", KEYED, destination.file(FileKind.DELETE, ["id"], [("1",)]))
 
 
-def history(lake: Racing) -> None:
+def history(destination: Racing) -> None:
     columns = [column.name for column in VERSIONS.columns]
     rows = [("1", "10", SYNCED, MAX, "true"), ("2", NULL, SYNCED, MAX, "true")]
     way = write_history_batch.write_history_batch
-    lake.write("t", VERSIONS, lake.file(FileKind.REPLACE, columns, rows), way=way)
+    destination.write("t", VERSIONS, destination.file(FileKind.REPLACE, columns, rows), way=way)
 
 
-def next_versions(lake: Racing) -> None:
+def next_versions(destination: Racing) -> None:
     columns = [column.name for column in VERSIONS.columns]
     rows = [("1", "11", LATER, MAX, "true")]
-    lake.write(
+    destination.write(
         "t",
         VERSIONS,
-        lake.file(FileKind.UPDATE, columns, rows),
-        lake.file(FileKind.EARLIEST_START, ["id", "_fivetran_start"], [("1", LATER)]),
+        destination.file(FileKind.UPDATE, columns, rows),
+        destination.file(FileKind.EARLIEST_START, ["id", "_fivetran_start"], [("1", LATER)]),
         way=write_history_batch.write_history_batch,
     )
 
 
-def truncate(lake: Racing) -> None:
+def truncate(destination: Racing) -> None:
     before = datetime(2024, 1, 31, tzinfo=timezone.utc)
-    assert lake.tables.truncate("s", "t", "at", before, None) == 2
+    assert destination.tables.truncate("s", "t", "at", before, None) == 2
 
 
-def truncate_softly(lake: Racing) -> None:
+def truncate_softly(destination: Racing) -> None:
     before = datetime(2024, 1, 31, tzinfo=timezone.utc)
-    assert lake.tables.truncate("s", "t", "at", before, "gone") == 2
+    assert destination.tables.truncate("s", "t", "at", before, "gone") == 2
 
 
-def retype(lake: Racing) -> None:
+def retype(destination: Racing) -> None:
     made = shape(id="*LONG", n="INT", at="UTC_DATETIME", gone="BOOLEAN")
-    lake.tables.alter("s", "t", made, drops=False)
+    destination.tables.alter("s", "t", made, drops=False)
 
 
-def add(lake: Racing) -> None:
+def add(destination: Racing) -> None:
     made = shape(id="*LONG", n="STRING", at="UTC_DATETIME", gone="BOOLEAN", new="LONG")
-    lake.tables.alter("s", "t", made, drops=False)
+    destination.tables.alter("s", "t", made, drops=False)
 
 
-def drop(lake: Racing) -> None:
-    lake.tables.alter("s", "t", shape(id="*LONG", n="STRING", gone="BOOLEAN"), drops=True)
+def drop(destination: Racing) -> None:
+    destination.tables.alter("s", "t", shape(id="*LONG", n="STRING", gone="BOOLEAN"), drops=True)
 
 
 @dataclass(frozen=True)
@@ -208,14 +210,14 @@ CASES = [
 ]
 
 
-def let_others(lake: Racing, monkeypatch: pytest.MonkeyPatch) -> None:
+def let_others(destination: Racing, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the other writer act after the look at the table, and before the commit."""
 
     def after(module: Any, name: str) -> None:
         real = getattr(module, name)
 
         def called(*args: Any, **more: Any) -> Any:
-            lake.others()
+            destination.others()
             return real(*args, **more)
 
         monkeypatch.setattr(module, name, called)
@@ -230,20 +232,20 @@ def let_others(lake: Racing, monkeypatch: pytest.MonkeyPatch) -> None:
     "case", CASES, ids=lambda case: f"{case.call.__name__}-{case.begin.__name__}"
 )
 def test_a_table_that_others_put_in_its_place_stays_as_it_is(
-    lake: Racing, case: Case, monkeypatch: pytest.MonkeyPatch
+    destination: Racing, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case.begin(lake)
-    lake.act = lake.replace
-    let_others(lake, monkeypatch)
-    before = lake.at.id
+    case.begin(destination)
+    destination.act = destination.replace
+    let_others(destination, monkeypatch)
+    before = destination.at.id
     with pytest.raises(TableError, match="was replaced by another table"):
-        case.call(lake)
-    assert lake.act is None
-    assert lake.at.id != before
+        case.call(destination)
+    assert destination.act is None
+    assert destination.at.id != before
     columns = ("id", "n") if case.columns[-1] == "new" else case.columns
-    assert lake.rows("t", *columns) == [(99, True if "gone" in columns else "7")]
-    lake.theirs.sql(f"REFRESH TABLE {lake.at.ref}")
-    assert lake.theirs.table(lake.at.ref).count() == 1
+    assert destination.rows("t", *columns) == [(99, True if "gone" in columns else "7")]
+    destination.theirs.sql(f"REFRESH TABLE {destination.at.ref}")
+    assert destination.theirs.table(destination.at.ref).count() == 1
 
 
 @pytest.mark.thorough  # the formats keep such rows; make test holds what we check ourselves
@@ -251,18 +253,20 @@ def test_a_table_that_others_put_in_its_place_stays_as_it_is(
     "case", CASES, ids=lambda case: f"{case.call.__name__}-{case.begin.__name__}"
 )
 def test_rows_that_others_commit_meanwhile_are_kept(
-    lake: Racing, case: Case, monkeypatch: pytest.MonkeyPatch
+    destination: Racing, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case.begin(lake)
-    lake.act = lake.append
-    let_others(lake, monkeypatch)
-    case.call(lake)
-    assert lake.act is None
-    assert lake.rows("t", *case.columns) == sorted([*case.wanted, case.theirs], key=repr)
+    case.begin(destination)
+    destination.act = destination.append
+    let_others(destination, monkeypatch)
+    case.call(destination)
+    assert destination.act is None
+    assert destination.rows("t", *case.columns) == sorted([*case.wanted, case.theirs], key=repr)
 
 
 @pytest.fixture
-def slowly(lake: Racing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+def slowly(
+    destination: Racing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., None]:
     """Return a function that changes a type, and lets another writer act during the rewrite."""
 
     def pause(text: str | None) -> str | None:
@@ -277,15 +281,15 @@ def slowly(lake: Racing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cal
         return way._replace(value=way.value.replace(value, f"pause({value})"))
 
     def call(act: Callable[[ExistingTable], None]) -> None:
-        lake.tables.spark.udf.register("pause", pause)
+        destination.tables.spark.udf.register("pause", pause)
         monkeypatch.setattr(alter_table, "get_conversion", convert)
-        lake.act = act
+        destination.act = act
         with ThreadPoolExecutor() as pool:
-            calling = pool.submit(retype, lake)
+            calling = pool.submit(retype, destination)
             while not (tmp_path / "began").exists() and not calling.done():
                 time.sleep(0.02)
             assert not calling.done()
-            lake.others()
+            destination.others()
             (tmp_path / "go on").touch()
             calling.result()
 
@@ -294,17 +298,17 @@ def slowly(lake: Racing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cal
 
 @pytest.mark.thorough
 def test_rows_that_others_add_while_a_table_is_rewritten_are_kept(
-    lake: Racing, slowly: Callable[..., None]
+    destination: Racing, slowly: Callable[..., None]
 ) -> None:
-    filled(lake)
-    slowly(lake.append)
-    assert lake.rows("t", "id", "n") == [(1, 10), (2, 20), (99, 7)]
+    filled(destination)
+    slowly(destination.append)
+    assert destination.rows("t", "id", "n") == [(1, 10), (2, 20), (99, 7)]
 
 
 def test_a_table_that_is_replaced_while_it_is_rewritten_stays_as_it_is(
-    lake: Racing, slowly: Callable[..., None]
+    destination: Racing, slowly: Callable[..., None]
 ) -> None:
-    filled(lake)
+    filled(destination)
     with pytest.raises(TableError, match="was replaced by another table"):
-        slowly(lake.replace)
-    assert lake.rows("t", "id", "n") == [(99, "7")]
+        slowly(destination.replace)
+    assert destination.rows("t", "id", "n") == [(99, "7")]

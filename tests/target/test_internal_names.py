@@ -21,7 +21,7 @@ from target_spark.config.options import LoadOptions
 from target_spark.fivetran.batch_request import FileKind
 from target_spark.fivetran.tables import TableService
 from target_spark.tables.identifiers import is_internal, quote
-from tests.target.fivetran_writes import Lake, shape
+from tests.target.fivetran_writes import DestinationTables, shape
 from tests.target.test_loader import Warehouse, record, schema
 
 if TYPE_CHECKING:
@@ -63,16 +63,16 @@ def test_all_values_are_kept(
     spark_session: Session, spark: SparkSession, tmp_path: Path, table_format: str, mode: str
 ) -> None:
     """In the first rows of a table, and in those that meet them; deletions and cursors beside."""
-    house = Warehouse(spark_session, spark, tmp_path / "tables", table_format)
+    warehouse = Warehouse(spark_session, spark, tmp_path / "tables", table_format)
     described = schema("a", {"id": {"type": "integer"}, **PROPERTIES}, "id")
     config: dict[str, Any] = {"write_mode": mode, "add_record_metadata": True}
     for version in (1, 2):
-        house.load(described, record("a", id=1, **values(version)), **config)
+        warehouse.load(described, record("a", id=1, **values(version)), **config)
     last = {"upsert": "true", "scd2": "_sdc_is_current", "append": f"{quote('id')} = 1"}[mode]
-    rows = house.read("a").where(last).collect()
+    rows = warehouse.read("a").where(last).collect()
     kept = {value for row in rows for value in row.asDict().values() if isinstance(value, str)}
     assert kept >= set(values(2).values())
-    assert house.counts("a")["quarantined"] == 0
+    assert warehouse.counts("a")["quarantined"] == 0
 
 
 @pytest.mark.spark
@@ -83,17 +83,17 @@ def test_columns_of_fivetran_keep_theirs(
     """Replaced and updated in one batch."""
     (tmp_path / "files").mkdir()
     tables = TableService(spark, LoadOptions(str(tmp_path / "lake"), format=table_format))
-    lake = Lake(tables, tmp_path / "files")
+    destination = DestinationTables(tables, tmp_path / "files")
     made = shape(id="*LONG", n="INT", **dict.fromkeys(NAMES, "STRING"))
-    lake.make("a", made)
+    destination.make("a", made)
     columns = [column.name for column in made.columns]
-    first = lake.file(FileKind.REPLACE, columns, [("1", "1", *values(1).values())])
-    lake.write("a", made, first)
+    first = destination.file(FileKind.REPLACE, columns, [("1", "1", *values(1).values())])
+    destination.write("a", made, first)
     new = {**values(1), NAMES[0]: "new"}
-    update = lake.file(FileKind.UPDATE, columns, [("1", "2", *new.values())])
-    lake.write("a", made, update)
+    update = destination.file(FileKind.UPDATE, columns, [("1", "2", *new.values())])
+    destination.write("a", made, update)
     names = [column.column for column in made.columns]
-    assert lake.rows("a", *names) == [(1, 2, *new.values())]
+    assert destination.rows("a", *names) == [(1, 2, *new.values())]
 
 
 def test_a_table_that_has_such_a_column_gets_another_one() -> None:

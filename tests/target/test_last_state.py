@@ -95,7 +95,7 @@ def test_wrong_words_are_a_wrong_use(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.fixture(params=["delta", "iceberg", "parquet"])
-def house(
+def warehouse(
     request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> Warehouse:
     return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
@@ -104,10 +104,10 @@ def house(
 @pytest.mark.thorough
 @pytest.mark.spark
 def test_the_last_state_is_that_of_the_newest_run_and_place(
-    house: Warehouse, capsys: pytest.CaptureFixture[str]
+    warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    house.load(schema("a", ID), record("a", id=1), state("first run"))
-    house.load(
+    warehouse.load(schema("a", ID), record("a", id=1), state("first run"))
+    warehouse.load(
         schema("a", ID),
         schema("b", ID),
         schema("c", ID),
@@ -115,13 +115,13 @@ def test_the_last_state_is_that_of_the_newest_run_and_place(
         record("b", id="x"),
         state("second run"),
     )
-    foreign = house.folder / "foreign"
-    if house.format != "iceberg":
-        house.spark.range(3).write.format(house.format).save(str(foreign))
-    (house.folder / "notes.txt").write_text("no table")
-    (house.folder / "empty").mkdir()
-    path = house.folder.parent / "config.json"
-    given = {"path": str(house.folder), "format": house.format, "job": "job"}
+    foreign = warehouse.folder / "foreign"
+    if warehouse.format != "iceberg":
+        warehouse.spark.range(3).write.format(warehouse.format).save(str(foreign))
+    (warehouse.folder / "notes.txt").write_text("no table")
+    (warehouse.folder / "empty").mkdir()
+    path = warehouse.folder.parent / "config.json"
+    given = {"path": str(warehouse.folder), "format": warehouse.format, "job": "job"}
     path.write_text(json.dumps(given))
     code, out, err = called(capsys, "last-state", "--config", str(path))
     assert (code, out) == (0, '{"at": "second run"}\n')
@@ -131,31 +131,31 @@ def test_the_last_state_is_that_of_the_newest_run_and_place(
     assert (code, out) == (1, "")
     assert "to the jobs job: name one with --job" in err
     by_files = find_recoverable_tables(
-        settings.load_options({**given, "path": f"{house.folder}/"}), no_spark
+        settings.load_options({**given, "path": f"{warehouse.folder}/"}), no_spark
     )
     assert {each.table for each in by_files} - {"foreign"} == {"a", "b", "b__quarantine", "c"}
-    if house.format != "parquet":
+    if warehouse.format != "parquet":
         # By Spark, as for tables that are not on this machine, the answer is the same.
-        assert by_files == by_spark(house, given["path"])
+        assert by_files == by_spark(warehouse, given["path"])
 
 
-def by_spark(house: Warehouse, path: str) -> Any:
+def by_spark(warehouse: Warehouse, path: str) -> Any:
     from target_spark.cli import last_state
 
-    options = settings.load_options({"path": path, "format": house.format})
-    assert list(last_state._folders(f"{path}/nothing", house.spark)) == []
-    tables = last_state._folders(path, house.spark)
-    return list(last_state._by_writer(options, house.spark, tables))
+    options = settings.load_options({"path": path, "format": warehouse.format})
+    assert list(last_state._folders(f"{path}/nothing", warehouse.spark)) == []
+    tables = last_state._folders(path, warehouse.spark)
+    return list(last_state._by_writer(options, warehouse.spark, tables))
 
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_without_a_marker_old_enough_to_be_read_rows_are_unknown(house: Warehouse) -> None:
-    if house.format == "delta":
-        house.spark.sql(f"CREATE TABLE delta.`{house.folder}/made` (id BIGINT) USING delta")
+def test_without_a_marker_old_enough_to_be_read_rows_are_unknown(warehouse: Warehouse) -> None:
+    if warehouse.format == "delta":
+        warehouse.spark.sql(f"CREATE TABLE delta.`{warehouse.folder}/made` (id BIGINT) USING delta")
     else:
-        house.load(schema("made", ID), schema("b", ID), record("b", id=1))
-    given = {"path": str(house.folder), "format": house.format}
+        warehouse.load(schema("made", ID), schema("b", ID), record("b", id=1))
+    given = {"path": str(warehouse.folder), "format": warehouse.format}
     found = {
         each.table: each for each in find_recoverable_tables(settings.load_options(given), no_spark)
     }
@@ -241,13 +241,13 @@ def records(lines: Iterable[bytes]) -> Iterator[str]:
 @pytest.mark.thorough
 @pytest.mark.spark
 def test_a_run_that_died_and_lost_its_state_file_is_resumed_from_its_table(
-    house: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    warehouse: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     everything = tapped(tmp_path)
     states = [n for n, line in enumerate(everything) if json.loads(line)["type"] == "STATE"]
     until = states[len(states) // 2]
     config: dict[str, Any] = {"write_mode": "append", "flush_rows": 20, "emit": lambda _state: None}
-    loader, spool = house.open(**config)
+    loader, spool = warehouse.open(**config)
     decoder = SingerReader()
     for line in everything[:until]:
         for event in decoder.feed(line):
@@ -255,25 +255,25 @@ def test_a_run_that_died_and_lost_its_state_file_is_resumed_from_its_table(
     loader._pipeline.wait()
     loader.close()  # dead: what was spooled is gone, and so are the states that left
     spool.close()
-    kept = Counter(f"{origin} {at}" for origin, at in weather(house))
+    kept = Counter(f"{origin} {at}" for origin, at in weather(warehouse))
     assert 0 < sum(kept.values()) < len(list(records(everything)))
 
-    given = {"path": str(house.folder), "format": house.format, "job": "job"}
+    given = {"path": str(warehouse.folder), "format": warehouse.format, "job": "job"}
     (tmp_path / "config.json").write_text(json.dumps(given))
     code, out, _ = called(capsys, "last-state", "--config", str(tmp_path / "config.json"))
     assert code == 0
     (tmp_path / "state.json").write_text(out)
     resumed = tapped(tmp_path, "--state", "state.json")
-    house.load(*map(json.loads, resumed), **config)
-    rows = Counter(f"{origin} {at}" for origin, at in weather(house))
+    warehouse.load(*map(json.loads, resumed), **config)
+    rows = Counter(f"{origin} {at}" for origin, at in weather(warehouse))
     sent_again = Counter(records(resumed))
     assert set(rows) == set(records(everything))  # none is missing
     assert rows == kept + sent_again  # and none is there that the tap did not send
 
 
-def weather(house: Warehouse) -> list[tuple[str, str]]:
+def weather(warehouse: Warehouse) -> list[tuple[str, str]]:
     at = "date_format(time_hour, \"yyyy-MM-dd'T'HH:mm:ss'Z'\")"
-    return [tuple(row) for row in house.read("weather").selectExpr("origin", at).collect()]
+    return [tuple(row) for row in warehouse.read("weather").selectExpr("origin", at).collect()]
 
 
 class Counting:
@@ -295,14 +295,14 @@ class Counting:
 def test_one_stream_that_only_grows_has_no_row_twice_after_a_resume(
     spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> None:
-    house = Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
-    loader, spool = house.open(write_mode="append", flush_rows=15)
+    warehouse = Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
+    loader, spool = warehouse.open(write_mode="append", flush_rows=15)
     feed(loader, *list(Counting(1).messages())[:70])
     loader._pipeline.wait()
     loader.close()
     spool.close()
-    before = sorted(row[0] for row in house.rows("a"))
-    given = {"path": str(house.folder), "format": house.format}
+    before = sorted(row[0] for row in warehouse.rows("a"))
+    given = {"path": str(warehouse.folder), "format": warehouse.format}
     last = get_job_metadata(
         ["job"], find_recoverable_tables(settings.load_options(given), no_spark)
     )
@@ -310,5 +310,5 @@ def test_one_stream_that_only_grows_has_no_row_twice_after_a_resume(
     at = json.loads(last.state or "")["at"]
     assert before == list(range(1, at + 1))  # a full batch ends where a state stands
     assert at >= 40
-    house.load(*Counting(at + 1).messages(), write_mode="append")
-    assert sorted(row[0] for row in house.rows("a")) == list(range(1, 101))
+    warehouse.load(*Counting(at + 1).messages(), write_mode="append")
+    assert sorted(row[0] for row in warehouse.rows("a")) == list(range(1, 101))

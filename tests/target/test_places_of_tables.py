@@ -92,7 +92,9 @@ def test_a_namespace_can_be_the_database_where_a_catalog_is_named() -> None:
     table = options.table(StreamId("Orders", "shop"))
     assert table == Table("/p/shop/orders", "orders", ("main", "shop", "orders"))
     named = LoadOptions(
-        "", every=StreamOptions(catalog="main", database="lake"), namespaces_as_databases=True
+        "",
+        every=StreamOptions(catalog="main", database="lake"),
+        namespaces_as_databases=True,
     )
     assert named.table(StreamId("a", "shop")).key == "main.lake.shop__a"
     assert LoadOptions("/p", namespaces_as_databases=True).table(StreamId("a", "b")).name == "b__a"

@@ -43,7 +43,7 @@ TEXTS = {"id": ID, "n": {"type": ["null", "integer", "string"]}}
 
 
 @pytest.fixture(params=FORMATS)
-def house(
+def warehouse(
     request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> Warehouse:
     return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
@@ -66,58 +66,58 @@ def described(properties: dict[str, Any], *keys: str) -> SchemaEvent:
 
 
 def again(
-    house: Warehouse, wanted: SchemaEvent, *, overwrite: bool = False, **config: Any
+    warehouse: Warehouse, wanted: SchemaEvent, *, overwrite: bool = False, **config: Any
 ) -> ReplayResult:
     """Replay the quarantine of stream a in a run of its own."""
-    house.runs += 1
-    engine = SharedEngine(house.session)
-    given = {"path": str(house.folder), "format": house.format, **config}
+    warehouse.runs += 1
+    engine = SharedEngine(warehouse.session)
+    given = {"path": str(warehouse.folder), "format": warehouse.format, **config}
     options = settings.load_options(given)
-    run = RunInfo("job", f"run{house.runs}", house.runs, replays=True)
-    folder = SpoolFolder(house.folder.parent / "spool")
+    run = RunInfo("job", f"run{warehouse.runs}", warehouse.runs, replays=True)
+    folder = SpoolFolder(warehouse.folder.parent / "spool")
     try:
         return reload_records(engine, options, run, folder, wanted, overwrite=overwrite)
     finally:
         folder.close()
 
 
-def load_unfit(house: Warehouse, *messages: dict[str, Any], **config: Any) -> None:
+def load_unfit(warehouse: Warehouse, *messages: dict[str, Any], **config: Any) -> None:
     """Load rows none of which fits."""
     with pytest.raises(QuarantineError):
-        house.load(*messages, **config)
+        warehouse.load(*messages, **config)
 
 
-def aside(house: Warehouse) -> list[str]:
-    return [row[0] for row in house.rows("a__quarantine", "raw")]
+def aside(warehouse: Warehouse) -> list[str]:
+    return [row[0] for row in warehouse.rows("a__quarantine", "raw")]
 
 
-def texts(house: Warehouse) -> list[tuple[Any, ...]]:
+def texts(warehouse: Warehouse) -> list[tuple[Any, ...]]:
     """Return the rows of table a, numbers and texts in one column."""
-    rows = house.read("a").selectExpr("id", "coalesce(n__string, cast(n as string)) AS n")
+    rows = warehouse.read("a").selectExpr("id", "coalesce(n__string, cast(n as string)) AS n")
     return sorted(tuple(row) for row in rows.collect())
 
 
 def test_records_that_fit_a_mended_schema_leave_the_quarantine_for_the_table(
-    house: Warehouse,
+    warehouse: Warehouse,
 ) -> None:
-    house.load(
+    warehouse.load(
         schema("a", NUMBERS),
         record("a", id=1, n=1),
         record("a", id=2, n="two"),
         record("a", id="x", n=3),
         state(1),
     )
-    found = again(house, described(TEXTS))
+    found = again(warehouse, described(TEXTS))
     assert found == ReplayResult("a", "a", found=2, loaded=1, unfit=1, kept=0)
-    assert texts(house) == [(1, "1"), (2, "two")]
-    assert aside(house) == ['{"id": "x", "n": 3}']
-    marker = house.marker("a")
+    assert texts(warehouse) == [(1, "1"), (2, "two")]
+    assert aside(warehouse) == ['{"id": "x", "n": 3}']
+    marker = warehouse.marker("a")
     assert marker is not None
     assert (marker.state, marker.replay) == ('{"at": 1}', "run2")  # the state is kept
     assert "1 of 2 records are now in a; 1 still do not fit" in found.told()
-    assert again(house, described(TEXTS)).unfit == 1
-    assert texts(house) == [(1, "1"), (2, "two")]
-    assert len(aside(house)) == 1
+    assert again(warehouse, described(TEXTS)).unfit == 1
+    assert texts(warehouse) == [(1, "1"), (2, "two")]
+    assert len(aside(warehouse)) == 1
 
 
 def test_nothing_set_aside_is_nothing_to_replay(parquet: Warehouse) -> None:
@@ -140,22 +140,22 @@ def die_when_staged(writer: Any, attempt: Any, *more: Any, **options: Any) -> An
 
 
 def test_a_replay_that_dies_after_the_commit_loads_nothing_twice(
-    house: Warehouse, monkeypatch: pytest.MonkeyPatch
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = () if house.format == "parquet" else ("id",)
+    keys = () if warehouse.format == "parquet" else ("id",)
     messages = [record("a", id=1, n="one"), record("a", id="x", n=0), record("a", id=2, n=2)]
-    house.load(schema("a", NUMBERS, *keys), *messages)
+    warehouse.load(schema("a", NUMBERS, *keys), *messages)
     with monkeypatch.context() as broken:
         broken.setattr(ReplayWriter, "_remove", die)
         with pytest.raises(KeyboardInterrupt):
-            again(house, described(TEXTS, *keys))
-    assert texts(house) == [(1, "one"), (2, "2")]
-    assert len(aside(house)) == 3  # the two, and one of them set aside once more
+            again(warehouse, described(TEXTS, *keys))
+    assert texts(warehouse) == [(1, "one"), (2, "2")]
+    assert len(aside(warehouse)) == 3  # the two, and one of them set aside once more
     # Whatever comes between, the table still says which replay it has.
-    house.load(schema("a", TEXTS, *keys), record("a", id=3, n=3))
-    assert again(house, described(TEXTS, *keys)).found == 1
-    assert texts(house) == [(1, "one"), (2, "2"), (3, "3")]
-    assert aside(house) == ['{"id": "x", "n": 0}']
+    warehouse.load(schema("a", TEXTS, *keys), record("a", id=3, n=3))
+    assert again(warehouse, described(TEXTS, *keys)).found == 1
+    assert texts(warehouse) == [(1, "one"), (2, "2"), (3, "3")]
+    assert aside(warehouse) == ['{"id": "x", "n": 0}']
 
 
 def test_a_replay_that_dies_before_the_commit_loses_nothing(
@@ -335,7 +335,7 @@ def test_a_table_under_a_former_name_of_the_job_is_its_own(parquet: Warehouse) -
 
 def load_as(
     job: str,
-    house: Warehouse,
+    warehouse: Warehouse,
     messages: list[dict[str, Any]],
     emit: Callable[[bytes], None],
     former: tuple[str, ...] = (),
@@ -345,9 +345,9 @@ def load_as(
     from target_spark.loader.report import Report
     from tests.target.test_loader import feed
 
-    engine = SharedEngine(house.session)
-    options = settings.load_options({"path": str(house.folder), "format": house.format})
-    spool = SpoolFolder(house.folder.parent / "spool")
+    engine = SharedEngine(warehouse.session)
+    options = settings.load_options({"path": str(warehouse.folder), "format": warehouse.format})
+    spool = SpoolFolder(warehouse.folder.parent / "spool")
     run = RunInfo(job, "run9", 9, former=former)
     loader = Loader(
         options, engine, spool, lambda: BatchWriter(engine, options, run, spool), Report(), emit

@@ -38,15 +38,15 @@ def bad(*numbers: int, stream: str = "a") -> list[dict[str, Any]]:
     return [record(stream, id=f"x{number}") for number in numbers]
 
 
-def incomplete(house: Warehouse, *messages: dict[str, Any], **config: Any) -> str:
+def incomplete(warehouse: Warehouse, *messages: dict[str, Any], **config: Any) -> str:
     """Load what leaves a stream incomplete; return what the run says of it."""
     with pytest.raises(QuarantineError) as error:
-        house.load(*messages, **config)
+        warehouse.load(*messages, **config)
     return str(error.value)
 
 
-def state_in(house: Warehouse, table: str) -> str | None:
-    marker = house.marker(table)
+def state_in(warehouse: Warehouse, table: str) -> str | None:
+    marker = warehouse.marker(table)
     return None if marker is None else marker.state
 
 

@@ -276,16 +276,16 @@ def test_a_run_tells_what_it_changed_and_measures_its_commits(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    house = Warehouse(spark_session, spark, tmp_path / "tables")
+    warehouse = Warehouse(spark_session, spark, tmp_path / "tables")
     first = schema("a", {"id": {"type": "integer"}, "name": {"type": "integer"}}, "id")
-    house.load(first, record("a", id=1, name=1), record("a", id=2, name=2))
-    house.load(
+    warehouse.load(first, record("a", id=1, name=1), record("a", id=2, name=2))
+    warehouse.load(
         schema("a", ID_AND_NAME, "id"),
         record("a", id=2, name="two"),
         record("a", id=3, name="three"),
         state(1),
     )
-    counts = house.counts("a")
+    counts = warehouse.counts("a")
     assert (counts["inserted"], counts["updated"], counts["deleted"]) == (1, 1, 0)
     assert counts["files"] > 0
     assert counts["waiting"] == 0
@@ -293,7 +293,7 @@ def test_a_run_tells_what_it_changed_and_measures_its_commits(
     assert (change["column"], change["type"].lower(), change["beside"]) == (
         *("name__string", "string", "name"),
     )
-    told = house.report.as_dict()
+    told = warehouse.report.as_dict()
     assert (told["states_received"], told["last_state_released"]) == (1, True)
     points = [json.loads(text[8:]) for text in caplog.messages if text.startswith("METRIC: ")]
     counted = [p["value"] for p in points if p["metric"] == "record_count"]

@@ -52,7 +52,7 @@ def raw(body: str, **more: Any) -> bytes:
     return f'{{"type":"RECORD","stream":"a","record":{body}{rest}}}'.encode()
 
 
-def lane(**config: Any) -> StreamMapper:
+def make_mapper(**config: Any) -> StreamMapper:
     return StreamMapper(PluginMapper(config, logging.getLogger(__name__)))
 
 
@@ -62,7 +62,7 @@ def events(*messages: dict[str, Any] | bytes) -> Iterable[Event]:
 
 
 def mapped(config: dict[str, Any], *messages: dict[str, Any] | bytes) -> list[Event]:
-    return list(lane(**config).mapped(events(*messages)))
+    return list(make_mapper(**config).mapped(events(*messages)))
 
 
 def bodies(found: Iterable[Event]) -> list[bytes]:
@@ -194,8 +194,8 @@ def test_a_wrong_map_fails_at_the_schema(
 
 
 def test_rows_before_the_one_on_which_a_map_fails_go_on_before_the_error() -> None:
-    lane_ = lane(stream_maps={"a": {"x": "1 / (id - 2)"}})
-    coming = lane_.mapped(events(DESCRIBED, raw('{"id":1}'), raw('{"id":2}')))
+    stream_mapper = make_mapper(stream_maps={"a": {"x": "1 / (id - 2)"}})
+    coming = stream_mapper.mapped(events(DESCRIBED, raw('{"id":1}'), raw('{"id":2}')))
     assert isinstance(next(iter(coming)), SchemaEvent)
     assert bodies([next(iter(coming))]) == [b'{"id":1,"x":-1.0}']
     with pytest.raises(MapExpressionError, match="property 'x' in the map of stream 'a'"):
@@ -227,7 +227,7 @@ def test_mapped_rows_land_under_their_new_names(
         raw(half),
         state(1),
     )
-    for event in lane(**config).mapped(events(*messages)):
+    for event in make_mapper(**config).mapped(events(*messages)):
         loader.fold(event)
     loader.finish(whole=True)
     loader.close()

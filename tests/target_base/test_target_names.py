@@ -28,7 +28,7 @@ CLASSES = [
     "sinks.core.DatetimeErrorTreatmentEnum",
 ]
 NOT_HERE = {
-    # The command line is the door's: these are callbacks of click and its entry.
+    # The command line is in `tap_core.protocols`: these are callbacks of click and its entry point.
     "cb_config",
     "cb_version",
     "invoke",

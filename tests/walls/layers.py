@@ -74,7 +74,7 @@ LAYERS: dict[str, int] = {
     "tap_core.sinks": 4,  # what a target does with the records of a stream
     # Running and speaking ---------------------------------------------------------------
     "tap_core.sync": 5,  # plan, engine, children: a job to events
-    "tap_core.protocols": 5,  # events to and from a wire; a door per protocol
+    "tap_core.protocols": 5,  # events to and from the messages of a protocol
     # What an author subclasses ----------------------------------------------------------
     "tap_core.streams": 6,
     # Packages that use all others -------------------------------------------------------
@@ -167,9 +167,9 @@ LAYERS: dict[str, int] = {
     "target_spark.spark.arrow_workers": 3,  # functions over a frame, in Spark's Python workers
     "target_spark.extract": 7,  # a tap's streams read on a cluster
     "target_spark.loader.interfaces": 3,  # how a protocol is spoken with the loader
-    "target_spark.airbyte": 7,  # the destination of that protocol: catalog, states, door
-    "target_spark.fivetran": 7,  # the destination of that one: files, tables, calls, door
-    "target_spark.target": 8,  # settings and the door
+    "target_spark.airbyte": 7,  # the destination of that protocol: catalog, states, command
+    "target_spark.fivetran": 7,  # the destination of that one: files, tables, calls, command
+    "target_spark.target": 8,  # settings and the command
     "target_spark.__main__": 8,  # the same, as python -m
     "target_spark": 8,
 }
@@ -283,7 +283,7 @@ HEAVY: dict[str, LibraryUse] = {
     "typer": LibraryUse(
         ("tap_core.protocols.singer.cli",),
         lazily=False,
-        why="command lines are the doors' business, and doors are imported when called",
+        why="only the protocol packages have command lines, and they are imported when called",
     ),
     "jsonschema": LibraryUse(
         (
@@ -323,6 +323,7 @@ HEAVY: dict[str, LibraryUse] = {
         (
             "tap_core.http",
             "tap_core.redaction.http",
+            "tap_core.streams.http",
             "tap_core.streams.rest",
             "tap_core.authenticators",
             "tap_core.pagination",

@@ -12,14 +12,14 @@ from typing import Any, Final
 from tests.cluster.loads import PATIENCE, Load
 from tests.cluster.s3_server import S3Server
 
-__all__ = ["Lake", "print_rows"]
+__all__ = ["BucketLoad", "print_rows"]
 
-_READ: Final = "from tests.cluster.lakes import print_rows; print_rows()"
+_READ: Final = "from tests.cluster.bucket_load import print_rows; print_rows()"
 _ROOT: Final = Path(__file__).parents[2]
 
 
 @dataclass(kw_only=True)
-class Lake(Load):
+class BucketLoad(Load):
     """One job whose tables, and rows that wait, are in a bucket; it may have no cluster."""
 
     server: S3Server

@@ -1,0 +1,193 @@
+"""`ManifestReader`: reads the contexts of a manifest's stream by any kind of cursor.
+
+The slices of a custom or counting cursor are read one after the other, each by a copy of the
+stream. Such a cursor's state is stored after all records of a slice have been written. It is
+stored under ``cursor_state``, unless it holds only the value of the cursor field: then it is an
+ordinary bookmark.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from tap_core.exceptions import SyncError
+from tap_core.manifest.components.partition_routers import PartitionSlice
+from tap_core.manifest.interpolation import STATE, find_config_keys
+from tap_core.manifest.state_translation import (
+    CURSOR_STATE,
+    LOOKBACK_WINDOW_KEY,
+    to_cursor_state,
+    to_state_entry,
+)
+from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
+from tap_core.singerlib.json import dump_json
+from tap_core.streams.state import get_stream_state
+from tap_core.streams.windows import WindowReader
+from tap_core.sync.window_state import close_window
+
+if TYPE_CHECKING:
+    from tap_core.exceptions import ConfigurationError
+    from tap_core.incremental.cursor import DatetimeBasedCursor
+    from tap_core.manifest.cdk_compat.models import CdkStreamSlice
+    from tap_core.manifest.interfaces import CursorReader, DeclarativeStreamProtocol
+    from tap_core.manifest.stream_components import OtherCursor, StreamComponents
+    from tap_core.manifest.stream_slices import StreamSlices
+    from tap_core.types import Context, Record
+
+__all__ = ["CursorSlice", "ManifestReader"]
+
+
+class CursorSlice(NamedTuple):
+    """The slice of a custom or counting cursor that a copy of a stream reads."""
+
+    reading: CursorReader
+    one: CdkStreamSlice
+
+
+class ManifestReader(WindowReader):
+    """Reader of a manifest's stream."""
+
+    current_slice: CursorSlice | None = None
+    _is_trial: bool = False
+
+    def __init__(
+        self, stream: Any, components: StreamComponents, slices: StreamSlices, *, is_resumed: bool
+    ) -> None:
+        """Initialize the reader of a stream.
+
+        Args:
+            stream: Stream to read.
+            components: Its components.
+            slices: Its slices.
+            is_resumed: True for a parent stream whose state is not written as messages.
+        """
+        super().__init__(stream)
+        self._components = components
+        self._slices = slices
+        self._is_resumed = is_resumed
+
+    # Windows
+
+    def make_edge_error(self, message: str, name: str) -> ConfigurationError:
+        """Return the error for an invalid start or end, naming the settings it comes from."""
+        node = self._components.incremental_node.get("incremental_sync") or {}
+        given = node.get(f"{name}_datetime")
+        texts = given.values() if isinstance(given, Mapping) else [given]
+        named = {one for text in texts if isinstance(text, str) for one in find_config_keys(text)}
+        if named:
+            settings = " and ".join(f"'{one}'" for one in sorted(named))
+            word = "setting" if len(named) == 1 else "settings"
+            message = f"{message.rstrip('.')}. It comes from the {word} {settings}."
+        return super().make_edge_error(message, name)
+
+    def find_edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
+        """Return the start and the end of the period to read."""
+        start, end = super().find_edges(cursor)
+        return start, self._slices.limit_end(end) if cursor.global_substream_cursor else end
+
+    def find_stored(
+        self, cursor: DatetimeBasedCursor, context: Context | None
+    ) -> dt.datetime | None:
+        """Return the datetime up to which a context was sent; None without a bookmark."""
+        found = super().find_stored(cursor, context)
+        if found is None or not cursor.global_substream_cursor or cursor.lookback_window:
+            return found
+        seconds = get_stream_state(self.stream).get(LOOKBACK_WINDOW_KEY)
+        return found - dt.timedelta(seconds=seconds) if seconds else found
+
+    # Slices of a custom or counting cursor
+
+    def read(self, context: Context | None) -> Iterable[Record]:
+        """Return the records of a context, one window or slice of the cursor after the other."""
+        cursor = self._components.other_cursor
+        return super().read(context) if cursor is None else self._read_slices(cursor, context)
+
+    def begin_trial(self, context: Context | None) -> None:
+        """Prepare to read one window or slice of a context."""
+        super().begin_trial(context)
+        self._is_trial = True
+
+    def end(self) -> None:
+        """Release the resources of a context."""
+        super().end()
+        self._is_trial = False
+
+    def _read_slices(self, cursor: OtherCursor, context: Context | None) -> Iterator[Record]:
+        stream = self.stream
+        stream._prepare_for_threads(1)  # shared by the copies
+        declarative = cast("DeclarativeStreamProtocol", stream)
+        reading = cursor.reading(declarative, self._find_position(context))
+        for one in reading.slices():
+            made = copy.copy(stream)
+            cast("ManifestReader", made._reader).current_slice = CursorSlice(reading, one)
+            for record in made.request_records(context):
+                if reading.takes(record, one):
+                    yield record
+            stream._sync_costs = made._sync_costs
+            kept = reading.close(one)
+            if not stream._has_gap:
+                self._close_slice(context, kept)
+            if self._is_trial:
+                return
+
+    def find_partition(self, context: Context | None) -> tuple[PartitionSlice, Mapping[str, Any]]:
+        """Return the partition of the current slice and the slice's other values."""
+        more = getattr(context, "extra_fields", None)
+        partition = PartitionSlice(context or {}, extra_fields=more)
+        if self.current_slice is None:
+            return partition, {}
+        one = self.current_slice.one
+        whole = PartitionSlice(
+            {**one.partition, **partition}, extra_fields=one.extra_fields or more
+        )
+        return whole, {name: value for name, value in one.items() if name not in one.partition}
+
+    @property
+    def state_scope(self) -> Mapping[str, Any]:
+        """The cursor's state for interpolation, as ``stream_state``; empty outside a slice."""
+        return {} if self.current_slice is None else {STATE: self.current_slice.reading.state}
+
+    # State of a custom or counting cursor
+
+    def _find_position(self, context: Context | None) -> dict[str, Any]:
+        """Return the stored state of a context in the cursor's own format, {} at first."""
+        stream, manager = self.stream, self.stream.state_manager
+        if stream.replication_method != REPLICATION_INCREMENTAL:
+            return {}
+        key = str(stream.replication_key)
+        found = to_cursor_state(manager.get_context_state(context), key)
+        return copy.deepcopy(found or to_cursor_state(manager.stream_state, key))
+
+    def _close_slice(self, context: Context | None, kept: Mapping[str, Any] | None) -> None:
+        """Store the cursor's state after a slice, as soon as the slice's records are written."""
+        stream = self.stream
+        if kept is None or stream.replication_method != REPLICATION_INCREMENTAL:
+            return
+        keep = partial(self._keep_state, context, self._to_json(kept))
+        if self._is_resumed:
+            keep()
+        else:
+            close_window(stream, context, until=None, is_last=False, keep=keep)
+
+    def _to_json(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads(dump_json(dict(kept)))
+        except (TypeError, ValueError) as error:
+            name = getattr(self._components.other_cursor, "class_name", "its cursor")
+            raise SyncError(
+                f"Stream '{self.stream.name}': the state of {name} cannot be stored: {error}"
+            ) from None
+        return found
+
+    def _keep_state(self, context: Context | None, kept: Mapping[str, Any]) -> None:
+        manager, key = self.stream.state_manager, str(self.stream.replication_key)
+        entry = manager.get_context_state(context)
+        for name in ("replication_key", "replication_key_value", CURSOR_STATE):
+            entry.pop(name, None)
+        entry.update(to_state_entry(kept, key))
+        manager.touch(context)

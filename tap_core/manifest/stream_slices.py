@@ -1,0 +1,164 @@
+"""`StreamSlices`: the slices of a stream in one run, and what its state keeps about them.
+
+A parent with ``incremental_dependency`` resumes from a position that the child stores in its own
+state. Copies of a stream (for a thread or a window) share its slices.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tap_core.manifest.partitions import PartitionCache, cartesian_product
+from tap_core.manifest.state_translation import GLOBAL_CURSOR, LOOKBACK_WINDOW_KEY
+from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
+from tap_core.state.partition_index import freeze_context
+from tap_core.streams.state import get_stream_state
+
+if TYPE_CHECKING:
+    from tap_core.incremental.cursor import DatetimeBasedCursor
+    from tap_core.sync.interfaces import SyncStream
+    from tap_core.types import Context
+
+__all__ = ["StreamSlices"]
+
+
+class StreamSlices:
+    """Slices of a stream in the current run."""
+
+    def __init__(self, stream: SyncStream) -> None:
+        self._stream = stream
+        self._run: int | None = None
+        self._contexts: PartitionCache | None = None
+        self._parents: dict[str, Any] = {}
+        """Position of each parent, to be stored when this stream has completed."""
+        self._known_before: frozenset[Any] = frozenset()
+        """Slices that had a state when the run began."""
+        self._begun: float | None = None
+        self._end: tuple[int, dt.datetime] | None = None
+        """A run and the end of its first slice."""
+
+    def find_contexts(
+        self, routers: Sequence[Callable[[], Iterable[Context]]]
+    ) -> PartitionCache | None:
+        """Return the slices of the current run, which the partition routers find lazily.
+
+        Args:
+            routers: Functions that yield the contexts of one partition router each.
+
+        Returns:
+            The combinations of the routers' contexts, or None without a router.
+        """
+        if not routers:
+            return None
+        run = self._stream._tap.document.runs
+        if self._run != run:
+            coming = cartesian_product(routers)
+            if self._stream.replication_key:
+                coming = self._iterate_distinct(coming)
+            entries = self._stream.state_manager.get_state_partitions() or ()
+            self._known_before = frozenset(
+                freeze_context(one["context"]) for one in entries if "context" in one
+            )
+            self._run, self._contexts, self._parents = run, PartitionCache(coming), {}
+            self._begun = time.monotonic()
+        return self._contexts
+
+    def _iterate_distinct(self, contexts: Iterable[Context]) -> Iterator[Context]:
+        """Yield each slice once: repeated slices would share one bookmark."""
+        seen: set[Any] = set()
+        repeated = 0
+        for context in contexts:
+            key = freeze_context(context)
+            if key in seen:
+                repeated += 1
+                continue
+            seen.add(key)
+            yield context
+        if repeated:
+            self._stream.log(
+                "%d repeated slices were read only once: check which parent records have the"
+                " same key.",
+                repeated,
+                level=logging.WARNING,
+            )
+
+    def limit_end(self, end: dt.datetime) -> dt.datetime:
+        """Return the end of a slice that shares its cursor: that of the first slice of the run.
+
+        The shared state never passes that end, so later records would be read again by the next
+        sync.
+        """
+        run = self._stream._tap.document.runs
+        if self._end is None or self._end[0] != run:
+            self._end = (run, end)
+        return min(end, self._end[1])
+
+    # State
+
+    def find_parent_state(self, parent: str) -> Any:
+        """Return a parent's position after the last sync of all children of its records."""
+        kept = get_stream_state(self._stream).get("parent_state")
+        return kept.get(parent) if isinstance(kept, Mapping) else None
+
+    def keep_parent_state(self, parent: str, position: Any) -> None:
+        """Store a parent's position in the state as soon as the stream has completed."""
+        self._parents[parent] = position
+
+    def start_at_global_cursor(self, context: Context, cursor: DatetimeBasedCursor | None) -> None:
+        """Set the bookmark of a new slice to the global cursor minus the lookback window."""
+        stream, manager = self._stream, self._stream.state_manager
+        known = manager.stream_state.get(GLOBAL_CURSOR)
+        entry = manager.get_context_state(context)
+        if (
+            cursor is None
+            or not isinstance(known, Mapping)
+            or known.get("replication_key") != stream.replication_key
+            or "replication_key_value" in entry
+            or freeze_context(context) in self._known_before
+            or stream.replication_method != REPLICATION_INCREMENTAL
+        ):
+            return
+        try:
+            reached = cursor.read(known.get("replication_key_value"))
+            begin = reached - dt.timedelta(seconds=known.get(LOOKBACK_WINDOW_KEY, 0))
+        except (ValueError, TypeError, OverflowError):
+            return  # invalid: the slice begins at the start date
+        entry["replication_key"] = stream.replication_key
+        entry["replication_key_value"] = cursor.format.write(begin)
+        manager.touch(context)
+
+    def complete(self, *, has_global_cursor: bool) -> None:
+        """Store the parents' positions and the global cursor after all slices have ended."""
+        stream, state = self._stream, get_stream_state(self._stream)
+        is_kept = has_global_cursor and self._keep_global_cursor()
+        if self._parents:
+            state["parent_state"] = self._parents
+        was_earlier = state.pop(LOOKBACK_WINDOW_KEY, None)
+        if self._parents or was_earlier or is_kept:
+            stream._tap.document.touch(stream.name)
+            stream._tap.run.checkpoint(owed=True)
+
+    def _keep_global_cursor(self) -> bool:
+        """Store the latest bookmark of the slices as the global cursor; return True if stored."""
+        manager, key = self._stream.state_manager, self._stream.replication_key
+        values = [
+            one["replication_key_value"]
+            for one in manager.get_state_partitions() or ()
+            if one.get("replication_key") == key and "replication_key_value" in one
+        ]
+        if not values or self._begun is None:
+            return False
+        latest = values[0]
+        for value in values[1:]:
+            latest = value if manager.order.newer_or_equal(value, latest) else latest
+        manager.stream_state[GLOBAL_CURSOR] = {
+            "replication_key": key,
+            "replication_key_value": latest,
+            LOOKBACK_WINDOW_KEY: math.ceil(time.monotonic() - self._begun),
+        }
+        return True

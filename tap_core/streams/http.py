@@ -1,0 +1,862 @@
+"""`_HTTPStream`: stream of records from the pages of an HTTP API, for any response format.
+
+Public members, signatures and underscore hooks are those of the Meltano Singer SDK 0.54, so
+that a tap migrates by changing an import. The class is read from top to bottom: the cursor, the
+parts of a request, allowed hosts and limits, sending, retries, pages and records, metrics and
+costs. What does not depend on overrides is implemented in `tap_core.http`.
+
+Credentials are only sent to the origin of ``url_base``. A URL that comes from a response (the
+next page, a record's URL, a redirect) gets credentials only on that origin and on
+`allowed_hosts`. Log messages and errors name the stream and the request, without secrets.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from urllib.parse import urlsplit
+
+import requests
+
+from tap_core import metrics
+from tap_core.authenticators import SimpleAuthenticator
+from tap_core.authenticators.base import adds_no_credentials
+from tap_core.compat.renamed_members import RenamedMember
+from tap_core.exceptions import FatalAPIError, RetriableAPIError, SingerSDKDeprecationWarning
+from tap_core.http.origins import (
+    Origin,
+    Route,
+    check_allowed_hosts,
+    declared_origin,
+    has_secrets,
+    parse_origin,
+)
+from tap_core.http.page_iteration import iterate_records
+from tap_core.http.rate_limit import report_retry_after, wait_for_slot
+from tap_core.http.request import (
+    Auth,
+    HTTPRequest,
+    JSONPayload,
+    PageContext,
+    RequestFunc,
+    build_body_arguments,
+    prepare_request,
+)
+from tap_core.http.response_limits import (
+    MAX_DOWNLOAD_BYTES,
+    MAX_RESPONSE_BYTES,
+    MAX_RESPONSE_SECONDS,
+    ResponseLimits,
+)
+from tap_core.http.retry import (
+    RetryState,
+    exponential_backoff,
+    random_jitter,
+    runtime_backoff,
+    with_retries,
+)
+from tap_core.http.transport import (
+    ANNOTATED_ERRORS,
+    DEFAULT_REQUEST_TIMEOUT,
+    ProxyCache,
+    annotate_error,
+    bind_authenticator,
+    format_http_error,
+    refresh_token_after_401,
+    resize_connection_pool,
+    send_request,
+)
+from tap_core.incremental.ordering import CursorComparator, make_comparator
+from tap_core.pagination import (
+    BaseAPIPaginator,
+    SinglePagePaginator,
+)
+from tap_core.plugin_base import PluginBase
+from tap_core.redaction import Secrets, collect_secrets, redact_url
+from tap_core.redaction.http import body_excerpt, collect_sent_secrets
+from tap_core.redaction.process_secrets import install_redaction
+from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
+from tap_core.streams.core import Stream
+from tap_core.streams.windows import WindowReader
+
+if sys.version_info >= (3, 13):
+    from typing import TypeVar as DefaultTypeVar
+else:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from backoff.types import Details
+
+    from tap_core.incremental.cursor import DatetimeBasedCursor
+    from tap_core.incremental.record_filter import CursorRecordFilter
+    from tap_core.incremental.windows import TimeWindow
+    from tap_core.singerlib.catalog import Schema
+    from tap_core.state.comparison import ReplicationKeyComparator
+    from tap_core.sync.interfaces import SyncTap
+    from tap_core.types import Context, JsonSchema, Record
+
+__all__ = ["DEFAULT_PAGE_SIZE"]
+
+DEFAULT_PAGE_SIZE = 1000
+
+_TNum = TypeVar("_TNum", int, float)
+_TToken = DefaultTypeVar("_TToken", default=Any)
+
+
+class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
+    """Base class of a stream of an HTTP API, for any response format."""
+
+    path: str | None = None
+    """Path of the endpoint, appended to ``url_base``, such as ``/users/{user_id}``. ``{key}`` is
+    replaced by a value of the context or a setting."""
+
+    extra_retry_statuses: Sequence[int] = [HTTPStatus.TOO_MANY_REQUESTS]
+    """HTTP statuses below 500 for which a request is retried."""
+
+    tolerated_http_errors: Sequence[int] = ()
+    """HTTP statuses from 400 on that mean "no records" instead of an error."""
+
+    allow_redirects: bool = True
+    """True if redirects are followed."""
+
+    payload_as_json: bool = False
+    """True if the request body is sent as JSON."""
+
+    rate_limit: float | None = None
+    """Maximum requests per second of this stream, including retries; None for no limit. The tap's
+    attribute of the same name is a limit that all of its streams share."""
+
+    respect_retry_after: bool = True
+    """True if the wait that the server requests with ``Retry-After`` (up to an hour) is used. With
+    False every wait comes from `backoff_wait_generator`."""
+
+    honour_retry_after = RenamedMember("respect_retry_after")
+
+    allowed_hosts: Collection[str] = ()
+    """Other hosts that may receive this stream's credentials if a response refers to them:
+    ``files.example.com``, ``files.example.com:8443``, ``*.example.com``."""
+
+    max_response_bytes: int | None = MAX_RESPONSE_BYTES
+    """Maximum size of a decoded response in bytes, None for no limit. Its parsed JSON may need four
+    times as much memory in addition."""
+
+    max_download_bytes: int | None = MAX_DOWNLOAD_BYTES
+    """Maximum size in bytes of a response that is stored in a file, None for no limit."""
+
+    max_response_seconds: float | None = MAX_RESPONSE_SECONDS
+    """Maximum seconds from the first to the last byte of a response, None for no limit. A response
+    that is stored in a file gets one more second for each 64 KiB."""
+
+    incremental_sync: DatetimeBasedCursor | None = None
+    """Cursor by which the stream is read in windows; None reads the stream as a whole.
+
+    The cursor field is the replication key, unless the stream or a catalog defines another one.
+    """
+
+    stream_interval: TimeWindow | None = None
+    """Window that is being read, for code that builds requests or changes records."""
+
+    max_parallel_windows: int = 1
+    """Number of threads that may read windows. Set it above 1 only if this stream, and the code it
+    uses, is thread-safe. Contexts that are synced in threads read one window at a time."""
+
+    _record_filter: CursorRecordFilter | None = None
+    """Filter for the records of the current window; None if the API filters them."""
+
+    _first_asked: Origin | None = None
+    """Origin of the first request of the current pagination, if only author code defines it."""
+
+    _page_size: int = DEFAULT_PAGE_SIZE
+    _puts_into_files: bool = False
+    """True if response bodies are stored on disk, because they may be large."""
+
+    _LOG_REQUEST_METRICS: bool = True
+    _LOG_REQUEST_METRIC_URLS: bool = False
+
+    def __init__(
+        self,
+        tap: SyncTap,
+        name: str | None = None,
+        schema: JsonSchema | Schema | None = None,
+        path: str | None = None,
+        *,
+        http_method: str | None = None,
+    ) -> None:
+        """Initialize the stream of ``tap``; the other arguments replace attributes of the class."""
+        if path:
+            self.path = path
+        self._http_headers: dict[str, str] = {}
+        self._http_method = http_method
+        self._requests_session: requests.Session | None = requests.Session()
+        self._proxies = ProxyCache()
+        install_redaction()
+        super().__init__(name=name, schema=schema, tap=tap)
+
+    # Members that depend on the cursor
+
+    @property
+    def replication_key(self) -> str | None:
+        """Name of the property that grows as records change; the cursor field by default."""
+        declared = self.incremental_sync
+        return self._replication_key or (declared.cursor_field if declared else None)
+
+    @replication_key.setter
+    def replication_key(self, new_value: str | None) -> None:
+        self._replication_key = new_value
+        self._plan = None
+
+    @property
+    def state_partitioning_keys(self) -> Sequence[str] | None:
+        """Context keys that identify a bookmark; an empty list if the cursor is global."""
+        declared = self.incremental_sync
+        if self._state_partitioning_keys is None and declared and declared.global_substream_cursor:
+            return []
+        return self._state_partitioning_keys
+
+    @state_partitioning_keys.setter
+    def state_partitioning_keys(self, new_value: Sequence[str] | None) -> None:
+        self._state_partitioning_keys = new_value
+        self._state_manager = None
+
+    def get_replication_key_signpost(self, context: Context | None = None) -> Any | None:
+        """Return the greatest bookmark of this sync; None with a cursor, whose windows limit it."""
+        if self.incremental_sync is not None:
+            return None
+        return super().get_replication_key_signpost(context)
+
+    def compare_start_date(self, value: str, start_date_value: str) -> str:
+        """Return the later of a bookmark and ``start_date``, in the formats of the cursor."""
+        if self.incremental_sync is None:
+            return super().compare_start_date(value, start_date_value)
+        order = self.state_manager.order
+        return value if order.newer_or_equal(value, start_date_value) else start_date_value
+
+    @property
+    def _start_date(self) -> Any:
+        cursor = self.incremental_sync
+        if cursor is None or self.replication_method != REPLICATION_INCREMENTAL:
+            return super()._start_date
+        return cursor.format.write(self._reader.find_edges(cursor)[0])
+
+    def _parse_datetime(self, value: str) -> dt.datetime:
+        """Parse a date-time in one of the cursor's formats, else in ISO 8601."""
+        order = self.state_manager.order
+        found = order.instant(value) if isinstance(order, CursorComparator) else None
+        return super()._parse_datetime(value) if found is None else found
+
+    def _order(self) -> ReplicationKeyComparator:
+        declared = self.incremental_sync
+        return super()._order() if declared is None else make_comparator(declared, self.name)
+
+    def _complete_state(self, *, saw_all: bool) -> None:
+        super()._complete_state(saw_all=saw_all)
+        self._reader.log_misplaced_records()
+
+    # Parts of a request
+
+    @property
+    @abc.abstractmethod
+    def url_base(self) -> str:
+        """Base URL of all requests, as a string; the URL of a request is ``url_base + path``.
+
+        There is no default. Set it as a class attribute, or override it if it depends on settings.
+        A ``{key}`` in it is replaced by a setting or a value of the context.
+
+        Example:
+            url_base = "https://api.example.com/v3"
+        """
+
+    def get_url(self, context: Context | None) -> str:
+        """Return the endpoint's URL; placeholders are replaced from the context, then settings."""
+        url = f"{self.url_base}{self.path or ''}"
+        return self._filled(url, {**self.config, **(context or {})}) if "{" in url else url
+
+    def _filled(self, url: str, values: Mapping[str, Any]) -> str:
+        """Return a URL with its placeholders replaced by URL-encoded values."""
+        for name, value in values.items():
+            if (placeholder := f"{{{name}}}") in url:
+                url = url.replace(placeholder, self._url_encode(value))
+        return url
+
+    @staticmethod
+    def _url_encode(val: Any) -> str:
+        """Return a value as text for a URL path, with slashes encoded."""
+        return val.replace("/", "%2F") if isinstance(val, str) else str(val)
+
+    def get_url_params(
+        self,
+        context: Context | None,  # noqa: ARG002 - for overrides
+        next_page_token: _TToken | None,  # noqa: ARG002
+    ) -> dict[str, Any] | str:
+        """Return the query parameters of the request for a page.
+
+        The default is empty. Override it to send filters, the page size and the page token.
+
+        Args:
+            context: Context of the stream, or None.
+            next_page_token: Value from the paginator; None for the first page unless the paginator
+                has a start value.
+
+        Returns:
+            A dict, in which None omits a parameter and a list repeats it, or an encoded string.
+
+        Example:
+            def get_url_params(self, context, next_page_token):
+                return {"limit": 100, "cursor": next_page_token}
+        """
+        return {}
+
+    @property
+    def http_headers(self) -> dict[str, Any]:
+        """Headers of every request, as a dict; the authenticator adds its own.
+
+        The default is empty. Override it to send API-specific headers.
+
+        Example:
+            @property
+            def http_headers(self):
+                return {"X-Api-Version": "2024-01-01"}
+        """
+        return dict(self._http_headers)
+
+    @property
+    def http_method(self) -> str:
+        """HTTP method of every request; GET by default."""
+        if self._http_method:
+            return self._http_method
+        if hasattr(self, "rest_method"):
+            warnings.warn(
+                "`rest_method` is an older name: use `http_method`.",
+                SingerSDKDeprecationWarning,
+                stacklevel=2,
+            )
+            return cast("str", self.rest_method)
+        return "GET"
+
+    @http_method.setter
+    def http_method(self, value: str) -> None:
+        self._http_method = value
+
+    @cached_property
+    def user_agent(self) -> str:
+        """``User-Agent`` of the requests: the setting ``user_agent``, else the SDK's version."""
+        return str(self.config.get("user_agent", f"tap-core/{PluginBase.get_sdk_version()}"))
+
+    def prepare_request_payload(
+        self, context: Context | None, next_page_token: _TToken | None
+    ) -> JSONPayload:
+        """Return the body of the request for a page.
+
+        The default returns None, which sends no body. Override it for APIs that take parameters in
+        the body; `payload_as_json` selects JSON or form encoding.
+
+        Args:
+            context: Context of the stream, or None.
+            next_page_token: Value from the paginator, as in `get_url_params`.
+
+        Returns:
+            The payload, or None.
+
+        Example:
+            def prepare_request_payload(self, context, next_page_token):
+                return {"filter": {"active": True}, "page": next_page_token}
+        """
+
+    @property
+    def authenticator(self) -> Auth:
+        """Authenticator of the requests: a callable that takes a request and returns it signed.
+
+        The default adds no credentials. Override it with a class of `tap_core.authenticators`; use
+        ``cached_property`` for authenticators that hold a token.
+
+        Example:
+            @cached_property
+            def authenticator(self):
+                return BearerTokenAuthenticator(token=self.config["token"])
+        """
+        return SimpleAuthenticator()
+
+    @property
+    def requests_session(self) -> requests.Session:
+        """HTTP session of the stream, which keeps connections alive."""
+        if not self._requests_session:
+            self._requests_session = requests.Session()
+        return self._requests_session
+
+    def _prepare_for_threads(self, threads: int) -> None:
+        """Create the shared session and authenticator, and enlarge the connection pool."""
+        _ = self.authenticator, self.user_agent
+        resize_connection_pool(self.requests_session, threads)
+
+    @property
+    def timeout(self) -> float:
+        """Seconds to wait for a connection, and for each part of a response."""
+        return DEFAULT_REQUEST_TIMEOUT
+
+    def get_http_request(self, *, page: PageContext) -> HTTPRequest:
+        """Return the request for a page; override it to change the result of ``super()``."""
+        context, token = page.stream_context, page.next_page_token
+        return HTTPRequest(
+            url=self.get_url(context),
+            method=self.http_method,
+            headers=self.http_headers,
+            params=cast("dict[str, Any]", self.get_url_params(context, token)),
+            data=self.prepare_request_payload(context, token),
+        )
+
+    def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
+        """Return an authenticated request from the arguments of `requests.Request`."""
+        authenticator = bind_authenticator(self.authenticator, self)
+        self.requests_session.auth = self._signing_at_home(authenticator)
+        request = requests.Request(*args, **kwargs)
+        if request.auth is None:  # another thread may change the session's authenticator
+            request.auth = authenticator
+        return prepare_request(self.requests_session, request, user_agent=self.user_agent)
+
+    def prepare_request(
+        self, context: Context | None, next_page_token: _TToken | None
+    ) -> requests.PreparedRequest:
+        """Return the prepared request for a page (deprecated: use `get_http_request`)."""
+        params: Any = self.get_url_params(context, next_page_token)
+        data = self.prepare_request_payload(context, next_page_token)
+        url, headers, method = self.get_url(context), self.http_headers, self.http_method
+        asked = HTTPRequest(url, method, params, headers, data)
+        self._add_window_options(asked)
+        return self._built(
+            method, asked.url, asked.params, asked.headers, asked.data, asked.as_json
+        )
+
+    def _add_window_options(self, asked: HTTPRequest) -> None:
+        """Add the bounds of the current window to a request, if the cursor has request options."""
+        if self.incremental_sync is not None and self.stream_interval is not None:
+            self.incremental_sync.put(asked, self.stream_interval)
+
+    def _prepare_request(
+        self, *, context: Context | None, page: BaseAPIPaginator[Any]
+    ) -> requests.PreparedRequest:
+        """Return the prepared request that `get_http_request` describes."""
+        asked = self.get_http_request(
+            page=PageContext(stream_context=context, next_page_token=page.current_value)
+        )
+        self._add_window_options(asked)
+        params, as_json = asked.encode_params(), asked.as_json
+        return self._built(asked.method, asked.url, params, asked.headers, asked.data, as_json)
+
+    def _built(
+        self,
+        method: str,
+        url: str,
+        params: Any,
+        headers: dict[str, Any],
+        data: Any,
+        as_json: bool | None = None,
+    ) -> requests.PreparedRequest:
+        body = build_body_arguments(
+            data, as_json=self.payload_as_json if as_json is None else as_json
+        )
+        headers = {**body.pop("headers", {}), **headers}
+        return self.build_prepared_request(
+            method=method, url=url, params=params, headers=headers, **body
+        )
+
+    # Allowed hosts and limits
+
+    @property
+    def _limits(self) -> ResponseLimits:
+        return ResponseLimits(
+            self.max_response_bytes, self.max_download_bytes, self.max_response_seconds
+        )
+
+    def _route(self, authenticator: Auth) -> Route:
+        """Return the hosts that a request signed by ``authenticator`` may reach."""
+
+        def carries(request: requests.PreparedRequest) -> bool:
+            return not adds_no_credentials(authenticator) or has_secrets(request, self._secrets())
+
+        return Route(
+            self._is_home,
+            carries,
+            is_secure=self._is_secure,
+            allowed_hosts=check_allowed_hosts(self.allowed_hosts) if self.allowed_hosts else (),
+            setting=f"`allowed_hosts` of the stream '{self.name}'",
+        )
+
+    def _signing_at_home(self, authenticator: Auth) -> Auth:
+        """Return an authenticator for requests that author code sends with the session itself."""
+
+        def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
+            route = self._route(authenticator)
+            route.check(request)
+            cast("Any", request).register_hook("response", route.check_redirect)
+            return authenticator(request)
+
+        return sign
+
+    def _base_origin(self) -> Origin | None:
+        """Return the origin of ``url_base`` that results from the settings alone."""
+        base = self.url_base or ""
+        return declared_origin(self._filled(base, self.config) if "{" in base else base)
+
+    def _is_home(self, origin: Origin) -> bool:
+        """Return True if the credentials belong to an origin."""
+        return origin in (self._base_origin(), self._first_asked)
+
+    def _is_secure(self) -> bool:
+        """Return True if the credentials belong to an HTTPS origin."""
+        return any(
+            one is not None and one.scheme == "https"
+            for one in (self._base_origin(), self._first_asked)
+        )
+
+    def _begin_walk(self, request: requests.PreparedRequest) -> None:
+        """Record the origin of the first request of a pagination.
+
+        No response of the pagination has named this origin. If the context comes from a parent's
+        record, the record's values may have named it, so only the URL without a context counts.
+        """
+        self._first_asked = None
+        asked = parse_origin(request.url)
+        if asked is None or self._is_home(asked):
+            return
+        if self.parent_stream_type is None or asked == self._origin_without_context():
+            self._first_asked = asked
+
+    def _origin_without_context(self) -> Origin | None:
+        try:
+            return declared_origin(self.get_url(None))
+        except Exception:  # noqa: BLE001  author code may need a context
+            return None
+
+    # Sending
+
+    def _request(
+        self, prepared_request: requests.PreparedRequest, context: Context | None
+    ) -> requests.Response:
+        """Send a request once and check the response.
+
+        If the server rejects the token, the token is renewed and the request is sent again.
+        """
+        authenticator = bind_authenticator(self.authenticator, self)
+        response = self._send(prepared_request, context, authenticator)
+        refused = response.status_code == HTTPStatus.UNAUTHORIZED
+        refused = refused and response.status_code not in self.tolerated_http_errors
+        if refused and refresh_token_after_401(authenticator, response):
+            self.log("The access token was rejected and renewed; the request is sent again.")
+            response = self._send(prepared_request, context, authenticator)
+        self.validate_response(response)
+        if response.status_code < HTTPStatus.BAD_REQUEST:
+            self._check_body(response)
+        return response
+
+    def _send(
+        self,
+        request: requests.PreparedRequest,
+        context: Context | None,
+        authenticator: Auth,
+    ) -> requests.Response:
+        """Check the target host, wait for the rate limits, authenticate, send and measure."""
+        return self._exchange(
+            request,
+            context,
+            authenticator,
+            self._route(authenticator),
+            follows=self.allow_redirects,
+        )
+
+    def _exchange(
+        self,
+        request: requests.PreparedRequest,
+        context: Context | None,
+        authenticator: Auth,
+        route: Route,
+        *,
+        follows: bool,
+    ) -> requests.Response:
+        wait_for_slot(self._tap, self.name, self.rate_limit)
+        request = authenticator(request)
+        response = send_request(
+            self.requests_session,
+            request,
+            self._proxies,
+            timeout=self.timeout,
+            allow_redirects=follows,
+            secrets=self._secrets,
+            route=route,
+            limits=self._limits,
+            into_file=self._puts_into_files,
+        )
+        report_retry_after(self._tap, self.name, response)
+        shown = self._LOG_REQUEST_METRIC_URLS
+        tags = {"url": redact_url(request.path_url)} if shown else None
+        self._write_request_duration_log(self.path or "", response, context, tags)
+        return response
+
+    def _secrets(self) -> Secrets:
+        """Return the secrets to hide in messages."""
+        return collect_secrets(self.config, getattr(self._tap, "config_jsonschema", None))
+
+    def validate_response(self, response: requests.Response) -> None:
+        """Raise an error for a failed response.
+
+        Override it for APIs that report errors in the body of a successful response, and call
+        ``super()`` first.
+
+        Args:
+            response: Response to check.
+
+        Raises:
+            RetriableAPIError: The status is 500 or higher, or one of `extra_retry_statuses`.
+            FatalAPIError: The status is another one from 400 on, and not one of
+                `tolerated_http_errors`.
+
+        Example:
+            def validate_response(self, response):
+                super().validate_response(response)
+                if response.json().get("status") == "error":
+                    raise FatalAPIError(self.response_error_message(response))
+        """
+        status = response.status_code
+        if status in self.tolerated_http_errors:
+            return
+        if status in self.extra_retry_statuses or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise RetriableAPIError(self.response_error_message(response), response)
+        if status >= HTTPStatus.BAD_REQUEST:
+            raise FatalAPIError(self.response_error_message(response), response=response)
+
+    def response_error_message(self, response: requests.Response) -> str:
+        """Return the message for an error status, without secrets, with the body if it is short."""
+        secrets = self._secrets() | collect_sent_secrets(response.request)
+        path = secrets.hide(urlsplit(response.url).path or self.path or "")
+        return format_http_error(response, path=path, excerpt=body_excerpt(response, secrets))
+
+    def _check_body(self, response: requests.Response) -> None:
+        """Raise an error for an invalid body while the request can still be retried."""
+
+    # Retries
+
+    def request_decorator(self, func: RequestFunc) -> RequestFunc:
+        """Return a function that calls ``func`` and retries it according to the other hooks."""
+        return with_retries(
+            wait_generator=self.backoff_wait_generator,
+            max_tries=self.backoff_max_tries,
+            jitter=self.backoff_jitter,
+            handler=self.backoff_handler,
+            logger=self.logger,
+            ask_server=self.respect_retry_after,
+            is_over=lambda: bool(self._tap.run.is_broken),
+        )(func)
+
+    def backoff_wait_generator(self) -> Generator[float, Any, None]:
+        """Return a generator of the seconds to wait before each retry.
+
+        The default is exponential: 2, 4, 8 and so on. Override it for another sequence, or use
+        `backoff_runtime` for waits that depend on the response.
+
+        Example:
+            def backoff_wait_generator(self):
+                return backoff.constant(interval=10)
+        """
+        return exponential_backoff()
+
+    def backoff_max_tries(self) -> int:
+        """Return the maximum number of attempts per request, as an integer; 5 by default.
+
+        Example:
+            def backoff_max_tries(self):
+                return 8
+        """
+        return 5
+
+    def backoff_jitter(self, value: float) -> float:
+        """Return a wait in seconds with a random part added.
+
+        The default adds up to one second. Override it to return ``value`` for exact waits.
+
+        Args:
+            value: Wait in seconds from `backoff_wait_generator`.
+        """
+        return random_jitter(value)
+
+    def backoff_runtime(self, *, value: Callable[[Any], _TNum]) -> Generator[_TNum, Any, None]:
+        """Return a wait generator that calls ``value`` with each error to get the seconds to wait.
+
+        Args:
+            value: Function from the raised error to the seconds to wait.
+
+        Example:
+            def backoff_wait_generator(self):
+                return self.backoff_runtime(value=lambda error: int(error.response.headers["Wait"]))
+        """
+        return runtime_backoff(value)
+
+    def backoff_handler(self, details: Details) -> None:
+        """Log a failed attempt before the wait; override it for other reactions.
+
+        Args:
+            details: Details of the attempt from the ``backoff`` package.
+        """
+        error = details.get("exception")
+        response = error.response if isinstance(error, RetriableAPIError) else None
+        failure = (type(error).__name__, error)
+        if response is not None:
+            failure = (f"status {response.status_code}", response.reason)
+        self.log(
+            "Stream '%s': Backing off %0.2f seconds after %d tries for URL %s, failing with %s: %s",
+            *(self.name, details.get("wait"), details.get("tries"), self.path, *failure),
+            level=logging.ERROR,
+        )
+
+    # Pages and records
+
+    @property
+    def _reader(self) -> WindowReader:
+        """Reader of this stream's contexts, which reads them in the windows of the cursor."""
+        return self._get_reader(WindowReader)
+
+    def get_records(self, context: Context | None) -> Iterable[Record]:
+        """Yield the records of a context; with a cursor, one window after the other."""
+        return self._reader.read(context)
+
+    @property
+    def _has_gap(self) -> bool:
+        """True if records of the current context were skipped, so that no window is closed."""
+        return False
+
+    @property
+    def _has_ended(self) -> bool:
+        """True if a newest-first feed has reached data sent before, which ends the pagination."""
+        return self._record_filter is not None and self._record_filter.is_past
+
+    def request_records(self, context: Context | None) -> Iterable[Record]:
+        """Yield the records of all pages of a context."""
+        walk = self.get_new_paginator() or SinglePagePaginator()
+        prepare = self._preparer(context, walk)
+        tries = RetryState(self._request)
+        decorated = self.request_decorator(tries)
+        sent: list[requests.PreparedRequest] = []
+
+        with self.get_http_request_counter() as counter:
+            counter.with_context(context)
+
+            def fetch() -> requests.Response:
+                tries.count = 0
+                is_first = not sent
+                sent[:] = [prepare()]
+                if is_first:
+                    self._begin_walk(sent[0])
+                response = decorated(sent[0], context)
+                counter.increment()
+                self.update_sync_costs(sent[0], response, context)
+                return response
+
+            try:
+                yield from iterate_records(
+                    walk, fetch, self._parsed, self._log_stopped, lambda: self._has_ended
+                )
+            except ANNOTATED_ERRORS as error:
+                request = sent[0] if sent else None
+                hidden = self._secrets() | collect_sent_secrets(request)
+                annotate_error(error, self.name, request, tries.count, hidden)
+                raise
+
+    def _preparer(
+        self, context: Context | None, walk: BaseAPIPaginator[Any]
+    ) -> Callable[[], requests.PreparedRequest]:
+        """Return the function that prepares requests, an overridden `prepare_request` if any."""
+        if type(self).prepare_request is _HTTPStream.prepare_request:
+            return partial(self._prepare_request, context=context, page=walk)
+        warnings.warn(
+            "prepare_request is deprecated, use get_http_request instead",
+            SingerSDKDeprecationWarning,
+            stacklevel=3,
+        )
+        return lambda: self.prepare_request(context, walk.current_value)
+
+    def _parsed(self, response: requests.Response) -> Iterable[Record]:
+        """Return the records of a response; a tolerated error has no records."""
+        if response.status_code in self.tolerated_http_errors:
+            return ()
+        return self.parse_response(response)
+
+    def _log_stopped(self, pages: int) -> None:
+        self.log(
+            "Pagination stopped after %d pages because no records were found in the last response",
+            pages,
+        )
+
+    @property
+    def records_jsonpath(self) -> str:
+        """JSONPath of the records in a response, as a string.
+
+        The default ``$[*]`` takes the elements of a top-level array. Set it if the records are
+        inside an object.
+
+        Example:
+            records_jsonpath = "$.data[*]"
+        """
+        return "$[*]"
+
+    @abc.abstractmethod
+    def parse_response(self, response: requests.Response) -> Iterable[Record]:
+        """Yield the records of a response."""
+
+    @abc.abstractmethod
+    def get_new_paginator(self) -> BaseAPIPaginator[Any] | None:
+        """Return a paginator for one pagination, or None for a single page."""
+
+    # Metrics and costs
+
+    def get_http_request_counter(self) -> metrics.Counter:
+        """Return the metric that counts this stream's requests."""
+        return metrics.http_request_counter(self.name, endpoint=self.path or "")
+
+    def _write_request_duration_log(
+        self,
+        endpoint: str,
+        response: requests.Response,
+        context: Context | None,
+        extra_tags: dict[str, Any] | None,
+    ) -> None:
+        """Log the duration of a request as a metric."""
+        if not self._LOG_REQUEST_METRICS:
+            return
+        seconds = response.elapsed.total_seconds()
+        status, tags = response.status_code, extra_tags or {}
+        self._log_metric(
+            metrics.http_request_duration(self.name, endpoint, status, seconds, context, **tags)
+        )
+
+    def calculate_sync_cost(
+        self,
+        request: requests.PreparedRequest,  # noqa: ARG002 - for overrides
+        response: requests.Response,  # noqa: ARG002
+        context: Context | None,  # noqa: ARG002
+    ) -> dict[str, int]:
+        """Return the costs of a request by kind of cost; override it to count costs.
+
+        Example:
+            def calculate_sync_cost(self, request, response, context):
+                return {"credits": int(response.headers["X-Credits"])}
+        """
+        return {}
+
+    def update_sync_costs(
+        self,
+        request: requests.PreparedRequest,
+        response: requests.Response,
+        context: Context | None,
+    ) -> dict[str, int]:
+        """Add the costs of a request to the totals, and return the totals."""
+        costs = self.calculate_sync_cost(request, response, context)
+        self._sync_costs = {
+            kind: self._sync_costs.get(kind, 0) + cost for kind, cost in costs.items()
+        }
+        return self._sync_costs

@@ -1,0 +1,45 @@
+"""`ContextReader`: what the sync engine calls before and after it reads a context of a stream.
+
+A stream that reads a context in windows or slices has a subclass of it. Each stream object, and
+each copy of one in a worker thread, has its own reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tap_core.incremental.windows import ReadInterval
+    from tap_core.types import Context, Record
+
+__all__ = ["ContextReader"]
+
+
+class ContextReader:
+    """Reader of a stream that reads each context as a whole."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def begin(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
+        """Prepare to sync a context; return a filter for its records, or None to send all.
+
+        The filter is applied after `post_process`, before children are synced.
+        """
+        return None
+
+    def begin_trial(self, context: Context | None) -> None:
+        """Prepare to read only as much of a context as a connection test needs."""
+
+    def end(self) -> None:
+        """Release the resources of a context after it was read or failed."""
+
+    def find_intervals(self, context: Context | None) -> Sequence[ReadInterval]:  # noqa: ARG002
+        """Return the windows of a context that can be read separately; none by default."""
+        return ()
+
+    def reading_only(self, interval: ReadInterval) -> AbstractContextManager[None]:
+        """Restrict reading to one window of a context for the duration of the block."""
+        raise NotImplementedError(f"Stream '{self.stream.name}' has no windows: {interval}")
