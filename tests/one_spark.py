@@ -24,7 +24,7 @@ def spark_session() -> Iterator[Session]:
     from target_spark.spark.session import Session, SparkSettings
 
     iceberg = format_conf("iceberg", {}, (), metadata.version("pyspark"))
-    session = Session.start(SparkSettings(master="local[2]", small_runs=True, conf=iceberg))
+    session = Session.start(SparkSettings(master="local[2]", conf=iceberg))
     pid = None
     try:
         session.spark()
