@@ -105,7 +105,7 @@ class TargetSpark(PluginBase):
                     self.logger.warning("Setting '%s' is not supported: %s.", name, instead)
         except ConfigValidationError as error:  # also written as a report
             refused = Report()
-            refused.ended(make_redactor(config or {})(str(error)))
+            refused.record_outcome(make_redactor(config or {})(str(error)))
             self._save(refused)
             raise
 
@@ -178,7 +178,7 @@ class TargetSpark(PluginBase):
                 with (
                     show_progress(report, self.logger),
                     conversation.outlet() as outlet,
-                    self._opened(conversation, outlet, report, patient=patient) as opened,
+                    self._open_run(conversation, outlet, report, patient=patient) as opened,
                 ):
                     faults += self._load(opened, feed)
             except Exception as error:  # noqa: BLE001  every failure ends in the report
@@ -186,14 +186,14 @@ class TargetSpark(PluginBase):
             self._wake_up = None
         for remark in conversation.decoder.remarks():
             self.logger.warning("%s", remark)
-            report.remark(remark)
+            report.add_remark(remark)
         self._report_outcome(report, faults)
         return faults
 
     # The run
 
     @contextlib.contextmanager
-    def _opened(
+    def _open_run(
         self,
         conversation: ProtocolBinding,
         outlet: StateMessageWriter,
@@ -207,16 +207,16 @@ class TargetSpark(PluginBase):
         started = monotonic_run_start(home, (job, *former), self.initialized_at)
         run = RunInfo(job, uuid.uuid4().hex, started, former=former)
         options = conversation.options
-        report.about(job=run.job, run=run.id, started=run.started, format=options.format)
+        report.add_facts(job=run.job, run=run.id, started=run.started, format=options.format)
         if options.dry_run:
-            report.about(dry_run=True)
+            report.add_facts(dry_run=True)
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(
                 contextlib.closing(open_spool_folder(self.config.get("staging"), "rows that wait"))
             )
             place = None if options.dry_run else home
             asked = settings.spark_settings(self.config, str(folder.path.absolute()))
-            engine = LeasedSpark(asked.patient() if patient else asked, place, run)
+            engine = LeasedSpark(asked.with_task_retries() if patient else asked, place, run)
             self._engine = stack.enter_context(contextlib.closing(engine))
             stack.callback(_record_spark, engine, report)
             commits = partial(_commits, engine, options, run, folder, self._stopping)
@@ -258,19 +258,19 @@ class TargetSpark(PluginBase):
     def _process_events(
         self, source: BinaryIO, conversation: ProtocolBinding, opened: LoadSession
     ) -> None:
-        decoder, mapped = conversation.decoder, self.mapped(conversation.renamed)
+        decoder, mapped = conversation.decoder, self.make_event_mapper(conversation.renamed)
         wake_up, loader = cast(WakeupPipe, self._wake_up), opened.loader
         for block in read_blocks(source, wake_up, _BEAT_SECONDS):
             for event in mapped(decoder.feed(block) if block else ()):
-                loader.fold(event)
+                loader.process_event(event)
                 del event  # frees its rows while waiting for the next block
-            loader.beat()
+            loader.poll()
             if self._stopping.is_set():
                 return
         for event in mapped(decoder.close()):
-            loader.fold(event)
+            loader.process_event(event)
 
-    def mapped(
+    def make_event_mapper(
         self, renamed: Callable[[StreamId, StreamId], None] = lambda _old, _new: None
     ) -> Callable[[Iterable[Event]], Iterator[Event]]:
         """Return the function that applies stream maps and flattening to events, if configured."""
@@ -281,7 +281,7 @@ class TargetSpark(PluginBase):
         return StreamMapper(self.mapper, renamed).mapped
 
     @property
-    def maps(self) -> bool:
+    def has_stream_maps(self) -> bool:
         """True if stream maps or flattening change the loaded data."""
         return self._mapper is not None
 
@@ -316,7 +316,7 @@ class TargetSpark(PluginBase):
         for fault in faults:
             self._log(fault, hide)
         done = STOPPED if self._stopping.is_set() else COMPLETE
-        report.ended(hide(" ".join(map(str, faults))) if faults else done)
+        report.record_outcome(hide(" ".join(map(str, faults))) if faults else done)
         for text in report.describe_quarantines():
             self.logger.warning("%s", hide(text))
         self._save(report)
@@ -342,7 +342,7 @@ class TargetSpark(PluginBase):
 
 def _record_spark(engine: LeasedSpark, report: Report) -> None:
     if engine.application is not None:
-        report.about(application=engine.application, spark=engine.version)
+        report.add_facts(application=engine.application, spark=engine.version)
 
 
 def _commits(

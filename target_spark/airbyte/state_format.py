@@ -33,7 +33,7 @@ class PerStreamStateFormat:
         self._counted: Counter[Hashable] = Counter()
         self._rejected: Counter[Hashable] = Counter()
 
-    def leaving(self, covered: CoveredState) -> bytes:
+    def format_output(self, covered: CoveredState) -> bytes:
         """Return a STATE message, with the rows committed since the scope's last one."""
         scope = covered.scope
         came = covered.rows - self._counted[scope]
@@ -44,11 +44,11 @@ class PerStreamStateFormat:
             covered.state, came - rejected, rejected
         )
 
-    def kept(self, states: Sequence[CoveredState]) -> bytes:
+    def format_stored(self, states: Sequence[CoveredState]) -> bytes:
         """Return the states as a JSON list."""
         return b"[%b]" % b",".join(each.state for each in states)
 
-    def rejected(self, stream: Hashable, rows: int) -> None:
+    def count_rejected(self, stream: Hashable, rows: int) -> None:
         """Record that rows of a stream were committed to its quarantine."""
         self._rejected[stream] += rows
         self._rejected[_ALL] += rows

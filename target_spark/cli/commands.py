@@ -219,7 +219,7 @@ def _replay(plugin: CommandTarget, given: argparse.Namespace) -> int:
     except (OSError, UnicodeDecodeError, InputTooLargeError) as error:
         _print_line(f"The schema cannot be read: {error}")
         return 1
-    described = select_one(plugin.mapped()(parse_schemas(text)), given.stream)
+    described = select_one(plugin.make_event_mapper()(parse_schemas(text)), given.stream)
     outcome = replay(plugin.config, described, overwrite=given.overwrite)
-    print(redact_line(outcome.told()))  # noqa: T201  (the result)
+    print(redact_line(outcome.describe()))  # noqa: T201  (the result)
     return 1 if outcome.found and outcome.unfit == outcome.found else 0

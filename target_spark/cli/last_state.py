@@ -76,7 +76,7 @@ def find_recoverable_tables(
 
 def _get_catalog_databases(options: LoadOptions) -> list[tuple[str | None, str | None]]:
     """Return each catalog and database in which a stream may have its table; both may be None."""
-    asked = [options.every, *(own.over(options.every) for own in options.streams.values())]
+    asked = [options.every, *(own.with_defaults(options.every) for own in options.streams.values())]
     return list(dict.fromkeys((each.catalog, each.database) for each in asked))
 
 

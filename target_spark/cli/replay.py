@@ -73,7 +73,7 @@ class ReplayResult:
     unfit: int = 0
     kept: int = 0
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the outcome of the replay as text, with a hint on the remaining records."""
         if not self.found:
             return f"{self.stream}: the quarantine of table {self.table} is empty."
@@ -140,9 +140,9 @@ def reload_records(
         report = Report()
         loader = Loader(whole, engine, folder, lambda: writer, report, lambda _state: None)
         with closing(loader):
-            loader.fold(described)
+            loader.process_event(described)
             for rows in writer.records(described):
-                loader.fold(rows)
+                loader.process_event(rows)
             loader.finish(whole=True)
         counts = report.as_dict()["streams"][str(stream)]
         unfit = counts["quarantined"] + writer.unreadable
@@ -199,7 +199,7 @@ class ReplayWriter(BatchWriter):
         if self._writer.get_column_types(spark, self._aside) is None:
             yield 0
             return
-        self._fit(spark, self._aside, LAYOUT, TableLayout())
+        self._prepare_columns(spark, self._aside, LAYOUT, TableLayout())
         with stage_frame(spark, self._reach, self._get_unloaded_records(spark, table)) as source:
             self._held = source
             count = source.count()
@@ -270,7 +270,7 @@ class ReplayWriter(BatchWriter):
             or self._writer.get_column_types(spark, work.table) is None
         ):
             return frozenset()
-        layout = self._fit(spark, work.table, work.layout, work.design)
+        layout = self._prepare_columns(spark, work.table, work.layout, work.design)
         paths = [to_spark_uri(path) for batch in work.batches for path in batch.paths]
         rows = read_spool(spark, paths, layout, self._metadata(work)).good(strict=False)
         ordinal = rows.columns[-1]

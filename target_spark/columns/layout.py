@@ -225,7 +225,7 @@ class SchemaChange:
     instead_of: str | None = None
     comment: str | None = None
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the change as text for the log, such as ``column a is now bigint``."""
         beside = f", beside {self.instead_of}, which cannot take it" if self.instead_of else ""
         return f"column {'.'.join(self.path)} is now {self.ddl}{beside}"

@@ -140,7 +140,7 @@ class StreamOptions:
     least_version: int | None = None
     sync_id: int | None = None
 
-    def over(self, general: StreamOptions) -> StreamOptions:
+    def with_defaults(self, general: StreamOptions) -> StreamOptions:
         """Return these options, with values from ``general`` for those that are not set."""
         chosen: dict[str, Any] = {}
         for option in fields(self):
@@ -203,12 +203,12 @@ class LoadOptions:
 
     def of(self, stream: StreamId) -> StreamOptions:
         """Return the options of a stream, including those for all streams."""
-        return self._own(stream).over(self.every)
+        return self._get_stream_options(stream).with_defaults(self.every)
 
-    def _own(self, stream: StreamId) -> StreamOptions:
+    def _get_stream_options(self, stream: StreamId) -> StreamOptions:
         """Return the options that are set for this one stream."""
         own = self.streams.get(str(stream), StreamOptions())
-        return self.configured[stream].over(own) if stream in self.configured else own
+        return self.configured[stream].with_defaults(own) if stream in self.configured else own
 
     def unknown(self, streams: Iterable[str]) -> list[str]:
         """Return the configured stream names that are not among the given names."""
@@ -250,7 +250,7 @@ class LoadOptions:
         """
         if str(stream) in self.full_refresh:
             return WriteMode.OVERWRITE
-        own = self._own(stream).write_mode
+        own = self._get_stream_options(stream).write_mode
         wanted = own or self.every.write_mode or WriteMode.UPSERT
         if wanted in {WriteMode.APPEND, WriteMode.OVERWRITE}:
             return wanted

@@ -142,7 +142,9 @@ class _TapSync:
         tap, target = self._tap, self._target
         self._count(opened)
         tap.load_state(dict(self._state if self._state is not None else self._last_state(opened)))
-        tap.speak_by(outlet := _Outlet(opened.loader, target.mapped(), self._spreader(opened)))
+        tap.speak_by(
+            outlet := _Outlet(opened.loader, target.make_event_mapper(), self._spreader(opened))
+        )
         target.call_on_interrupt(lambda: tap.run.stop(_leave))
         try:
             with outlet.beating():
@@ -193,7 +195,7 @@ class _TapSync:
         from target_spark.extract.spark_distributor import SparkDistributor
         from target_spark.storage.staging_upload import StagingArea
 
-        if self._target.maps:
+        if self._target.has_stream_maps:
             why = "the target applies stream_maps and flattening in this process"
         elif self._target.config.get("remote"):
             why = "the workers of a Spark Connect server cannot run this application's code"
@@ -235,8 +237,8 @@ class _Outlet:
         """Pass an event to the loader."""
         with self._lock:
             for each in self._mapped([event]):
-                self._loader.fold(each)
-            self._loader.beat()
+                self._loader.process_event(each)
+            self._loader.poll()
 
     @contextmanager
     def beating(self) -> Iterator[None]:
@@ -255,7 +257,7 @@ class _Outlet:
     def _run_heartbeat(self, ended: threading.Event) -> None:
         while not ended.wait(_BEAT_SECONDS):
             with suppress(Exception), self._lock:  # the next event raises the error again
-                self._loader.beat()
+                self._loader.poll()
 
 
 def _leave() -> None:

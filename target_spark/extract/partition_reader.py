@@ -71,7 +71,7 @@ def _list_parts(request: ReadOptions) -> list[WorkUnit | None]:
     try:
         return _collected(request)
     except Exception as error:  # noqa: BLE001  it is reported without secrets
-        why = request.told(error)
+        why = request.describe_error(error)
         raise FrameError(f"The contexts of stream {request.name} cannot be found: {why}") from None
 
 
@@ -170,7 +170,7 @@ def _sync(request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, si
 
 def _describe_error(request: ReadOptions, error: BaseException) -> str:
     if not isinstance(error, ConversionError):
-        return request.told(error)
+        return request.describe_error(error)
     hint = "With the option misfits=null the value becomes null"
     return f"record {error.row + 1} does not fit: {error}. {hint}."
 

@@ -72,7 +72,7 @@ class ReadOptions:
         """Return a new tap with the state and only this stream selected."""
         return single_stream(self.source.new(self.state), self.stream)
 
-    def told(self, error: BaseException) -> str:
+    def describe_error(self, error: BaseException) -> str:
         """Return the text of an error, without secrets of the settings."""
         return _describe_error(self.source, error)
 

@@ -78,7 +78,7 @@ class SpoolOutput:
             for file in self._files.values():
                 file.flush()
 
-    def leaving(self) -> Iterator[tuple[int, bytes]]:
+    def take_blocks(self) -> Iterator[tuple[int, bytes]]:
         """Yield the kept lines as blocks with their stream number, and discard them.
 
         Files in a shared folder yield nothing: they are read where they are.

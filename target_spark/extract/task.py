@@ -51,7 +51,7 @@ class PartResult:
     deletes: Sequence[str]
     described: Sequence[Mapping[str, Any]]
 
-    def line(self) -> bytes:
+    def to_json(self) -> bytes:
         """Return the result as one line of JSON."""
         return json.dumps(asdict(self), separators=(",", ":"), default=str).encode()
 
@@ -84,9 +84,9 @@ class SparkTask:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     told = self._read(self.parts[number], lines)
-                    for stream, block in lines.leaving():
+                    for stream, block in lines.take_blocks():
                         yield _batch(stream, block)
-                    yield _batch(RESULT_STREAM, told.line() + b"\n")
+                    yield _batch(RESULT_STREAM, told.to_json() + b"\n")
 
     def _read(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
         """Read a partition with retries; keep the lines of the last attempt."""
@@ -96,13 +96,16 @@ class SparkTask:
 
         try:
             return with_retries(
-                lambda: self._once(part, lines), self.tries, f"{part.stream} {part.context}", told
+                lambda: self._sync_once(part, lines),
+                self.tries,
+                f"{part.stream} {part.context}",
+                told,
             )
         except RetriesExhaustedError as error:
             lines.drop()
             return PartResult(WorkResult(part.number, error=str(error)), lines.name, {}, (), ())
 
-    def _once(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
+    def _sync_once(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
         lines.drop()
         sink = _Sink(lines, self.streams, first_in_part(self.first + part.number))
         result = WorkResult(part.number, self._synced(part, sink, lines), dict(sink.counts))

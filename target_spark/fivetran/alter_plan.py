@@ -48,7 +48,7 @@ class AlterPlan:
         same = {column.column for column in keys} == before
         return () if same and not set(keys) & set(self.converted) else keys
 
-    def told(self) -> list[str]:
+    def describe(self) -> list[str]:
         """Return a sentence for each planned change; empty if there is nothing to change."""
         return list(self._words())
 

@@ -44,7 +44,7 @@ class ExistingTable:
     shape: FivetranSchema
     types: Mapping[str, str]
 
-    def meeting(self, asked: FivetranSchema) -> FivetranSchema:
+    def match_columns(self, asked: FivetranSchema) -> FivetranSchema:
         """Return the requested columns with the names that they have in this table.
 
         Raises:

@@ -131,7 +131,7 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, known: VersionedSchem
             ),
             ignorenulls=True,
         ).over(so_far)["is"]
-        for column in known.shape.others
+        for column in known.shape.non_key_columns
     }
     is_there = F.max(F.col(OP) != int(FileKind.UPDATE)).over(so_far)
     found = chain.withColumns({**values, _IS_THERE: is_there})
@@ -160,7 +160,7 @@ def _find_base_versions(versions: DataFrame, table: DataFrame, known: VersionedS
     chosen = ranked.withColumn(_RANK, F.row_number().over(best)).where(F.col(_RANK) == 1)
     return chosen.select(
         *columns,
-        *(F.lit(False).alias(unmodified_flag(column)) for column in known.shape.others),  # noqa: FBT003
+        *(F.lit(False).alias(unmodified_flag(column)) for column in known.shape.non_key_columns),  # noqa: FBT003
         F.lit(int(FileKind.EARLIEST_START)).cast("tinyint").alias(OP),
         F.lit(-1).cast("bigint").alias(ORDINAL),
     )

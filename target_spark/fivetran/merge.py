@@ -105,7 +105,7 @@ def collapse_by_key(rows: DataFrame, shape: FivetranSchema, *, has_flags: bool) 
     """
     if not has_flags:
         return latest_by_key(rows, MergeKeys(tuple(key.column for key in shape.keys), ORDINAL))
-    others = shape.others
+    others = shape.non_key_columns
     last = (_last_set_value(column).alias(unmodified_flag(column)) for column in others)
     grouped = rows.groupBy(*map(column_ref, shape.keys)).agg(
         _all_done(), F.max(ORDINAL).alias(ORDINAL), *last
@@ -182,7 +182,7 @@ def build_merge(
         flag = source_column(unmodified_flag(column))
         return f"if({flag}, {table_column(target, name)}, {value})" if has_flags else value
 
-    matched, others = [], {column.column: put(column) for column in shape.others}
+    matched, others = [], {column.column: put(column) for column in shape.non_key_columns}
     if FileKind.DELETE in kinds:
         matched.append(Matched(None, _does(FileKind.DELETE)))
     if others and not {FileKind.REPLACE, FileKind.UPDATE}.isdisjoint(kinds):

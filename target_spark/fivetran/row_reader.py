@@ -84,7 +84,7 @@ class RowReader:
     @property
     def flagged(self) -> tuple[DestinationColumn, ...]:
         """The columns that have a flag."""
-        return self.shape.others if self.has_updates else ()
+        return self.shape.non_key_columns if self.has_updates else ()
 
     def rows(self, file: RequestFile, number: int, size: int = BLOCK_BYTES) -> Iterator[Any]:
         """Yield the rows of a file, which is number ``number`` of its call, as record batches.

@@ -150,7 +150,7 @@ class SharedSpark:
                 closing(open_spool_folder(staging, "Spark's data on disk"))
             )
             wait_for_orphaned_jvms(place, _SERVERS)
-            lease = JobLock.take(place, f"{_SERVERS}{uuid.uuid4().hex}")
+            lease = JobLock.acquire(place, f"{_SERVERS}{uuid.uuid4().hex}")
             stack.callback(lease.release, remove=True)
             session = Session.start(
                 replace(asked, scratch=str(folder.path.absolute())),

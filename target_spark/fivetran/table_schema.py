@@ -73,7 +73,7 @@ class FivetranSchema:
         return keys or tuple(column for column in self.columns if column.name == FIVETRAN_ID)
 
     @property
-    def others(self) -> tuple[DestinationColumn, ...]:
+    def non_key_columns(self) -> tuple[DestinationColumn, ...]:
         """The columns that are not keys."""
         keys = self.keys
         return tuple(column for column in self.columns if column not in keys)

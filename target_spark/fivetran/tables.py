@@ -134,7 +134,7 @@ class TableService:
         plan = plan_changes(
             at.shape, at.types, asked, self.format, widens, drops=drops, reserved=reserved
         )
-        done = plan.told()
+        done = plan.describe()
         if done:
             apply_plan(self.spark, self.options, stream, at, plan)
         return done

@@ -111,7 +111,7 @@ def _target(
             f"Table {stream} does not exist, so no rows can be written to it. Fivetran creates it"
             " in a re-sync of the table."
         )
-    met = at.meeting(shape)
+    met = at.match_columns(shape)
     if any(column.is_key for column in met.columns):
         return BatchTarget(tables, str(stream), at, met)
     return BatchTarget(tables, str(stream), at, _use_table_keys(met, at.shape.keys, stream))

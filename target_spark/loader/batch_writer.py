@@ -194,7 +194,7 @@ class BatchWriter:
         near = _near(
             self._engine.spark, self._reach, work, partial(self._run_with_retries, work.table)
         )
-        with near as reached, self._spooled(reached) as (whole, from_files):
+        with near as reached, self._with_spool_lines(reached) as (whole, from_files):
             attempt = CommitAttempt(whole)
             verified = self._run_with_retries(work.table, partial(self._write, attempt))
             bad, written = verified.bad, verified.written
@@ -217,7 +217,7 @@ class BatchWriter:
         )
 
     @contextmanager
-    def _spooled(self, work: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
+    def _with_spool_lines(self, work: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
         """Yield the commit request with the rows of its files converted to spool lines.
 
         The second value is the number of rows that came from files.
@@ -240,19 +240,21 @@ class BatchWriter:
             )
             yield made.work, made.rows
         state.moved = made.moved  # not earlier: after a failure above nothing is committed
-        withheld = self._guard.judge(state.written, state.quarantined) is not None
+        withheld = self._guard.find_withhold_reason(state.written, state.quarantined) is not None
         if self._delete_files and not withheld:  # withheld rows may be read again
             remove_files(self._engine.spark(), files)
 
     def _write(self, attempt: CommitAttempt) -> Verified:
         spark, work = self._engine.spark(), attempt.request
         has_rows = work.retires is None
-        layout = self._fit(spark, work.table, work.layout, work.design, has_rows=has_rows)
+        layout = self._prepare_columns(
+            spark, work.table, work.layout, work.design, has_rows=has_rows
+        )
         check_scd2_compatible(work, layout)
         if work.retires is not None:
             return self._retire(spark, attempt, layout, work.retires)
         if not work.batches:
-            return self._empty(spark, attempt, layout)
+            return self._commit_empty(spark, attempt, layout)
         frame = read_spool(spark, _paths(work), layout, self._metadata(work))
         verified = None
         if not self._tables[work.table.key].stages_rows and attempt.prepared is None:
@@ -262,12 +264,12 @@ class BatchWriter:
     def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
         """Create the table if it does not exist, and add or widen columns as the schema needs."""
         self._run_with_retries(
-            table, lambda: self._fit(self._engine.spark(), table, layout, design)
+            table, lambda: self._prepare_columns(self._engine.spark(), table, layout, design)
         )
         state = self._tables[table.key]
         return CommitResult(0, 0, None, {}, changes=state.news(), remarks=state.remarks)
 
-    def care(self, table: Table, care: MaintenanceOptions) -> str | None:
+    def maintain(self, table: Table, care: MaintenanceOptions) -> str | None:
         """Run maintenance on a table this run wrote to; return the error message if it failed.
 
         A failure of maintenance does not fail the run.
@@ -276,7 +278,7 @@ class BatchWriter:
             return None
         try:
             self._run_with_retries(
-                table, lambda: self._writer.care(self._engine.spark(), table, care)
+                table, lambda: self._writer.maintain(self._engine.spark(), table, care)
             )
         except Exception as error:  # noqa: BLE001  (the rows are safe; the next run repeats it)
             cause = error.__cause__ if isinstance(error, StorageError) else None
@@ -285,7 +287,7 @@ class BatchWriter:
             return f"maintenance failed, the data is intact: {reason}"
         return None
 
-    def carry(self, table: Table, covered: CoveredState) -> None:
+    def commit_state(self, table: Table, covered: CoveredState) -> None:
         """Make a commit to a table that stores a state and no rows."""
         marker = self._marker(table, covered)
         self._run_with_retries(
@@ -325,7 +327,7 @@ class BatchWriter:
 
     # The table
 
-    def _fit(
+    def _prepare_columns(
         self,
         spark: SparkSession,
         table: Table,
@@ -400,7 +402,7 @@ class BatchWriter:
     ) -> Verified | None:
         """Write the batch in one commit; return None, with nothing written, if it has a bad row."""
         work, df = attempt.request, frame.good(strict=True)
-        put = partial(self._put, spark, attempt, layout, rows=work.count, strict=True)
+        put = partial(self._commit_rows, spark, attempt, layout, rows=work.count, strict=True)
         try:
             if self._reads_twice(spark, work):
                 with stage_frame(spark, self._reach, df) as rows:
@@ -435,18 +437,20 @@ class BatchWriter:
             counts = frame.counts()
             count = work.count - counts.rows
             bad = self._quarantine(spark, attempt, frame, count) if count else None
-            withheld = self._guard.judge(state.written + counts.rows, state.quarantined + count)
+            withheld = self._guard.find_withhold_reason(
+                state.written + counts.rows, state.quarantined + count
+            )
             if withheld and work.mode is WriteMode.OVERWRITE:  # the old rows stay
                 return Verified(0, counts, bad, None, withheld)
             if bad and attempt.prepared is not None and attempt.prepared.strict:
                 attempt.prepared = None  # its job met a bad row, so nothing was committed
-            written = self._put(
+            written = self._commit_rows(
                 spark, attempt, layout, rows, rows=counts.rows, withheld=bool(withheld)
             )
         _warn_of_nulled(work, counts.nulled)
         return replace(written.verify(work, counts, bad), withheld=withheld)
 
-    def _put(
+    def _commit_rows(
         self,
         spark: SparkSession,
         attempt: CommitAttempt,
@@ -496,7 +500,8 @@ class BatchWriter:
             return Verified(0, _NO_ROWS, None, None)
         retirement = build_version_delete(work, layout, version, self._versions_in)
         written = self._commit(
-            attempt, lambda marker: self._writer.retire(spark, work.table, retirement, marker)
+            attempt,
+            lambda marker: self._writer.delete_versions(spark, work.table, retirement, marker),
         )
         return written.verify(work, _NO_ROWS)
 
@@ -509,9 +514,11 @@ class BatchWriter:
 
         return self._run_with_retries(table, step)
 
-    def _empty(self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema) -> Verified:
+    def _commit_empty(
+        self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema
+    ) -> Verified:
         """Replace all rows of a table by none, for an overwrite without rows."""
-        written = self._put(spark, attempt, layout, empty_frame(spark, layout), rows=0)
+        written = self._commit_rows(spark, attempt, layout, empty_frame(spark, layout), rows=0)
         return written.verify(attempt.request, _NO_ROWS)
 
     # Quarantine
@@ -535,7 +542,7 @@ class BatchWriter:
             self._guard.add(work, count, state.written, state.quarantined, bad.reasons)
             attempt.bad = bad
         table = quarantine.get_quarantine_table(work.table)
-        self._fit(spark, table, quarantine.LAYOUT, TableLayout(), has_rows=True)
+        self._prepare_columns(spark, table, quarantine.LAYOUT, TableLayout(), has_rows=True)
         observed = Observation()
         counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
         values = counted.selectExpr(*quarantine.get_values(state.commits + 1, self._run.id))

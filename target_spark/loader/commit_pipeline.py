@@ -128,12 +128,12 @@ class CommitPipeline:
 
     # Called by the input thread
 
-    def spooled(self, stream: LoadedStream, nbytes: int) -> None:
+    def add_open_bytes(self, stream: LoadedStream, nbytes: int) -> None:
         """Record the size of rows that were added to a stream's open batch."""
         if not stream.overwrites:
             self._open_bytes += nbytes
 
-    def cut(self, stream: LoadedStream) -> None:
+    def queue_batch(self, stream: LoadedStream) -> None:
         """Close the open batch, and queue its commit unless the stream overwrites its table."""
         self.close_batch(stream, stream.spool.cut())
 
@@ -143,7 +143,7 @@ class CommitPipeline:
         The next rows of the stream open another batch.
         """
         stream.waits_for_state = False
-        self.ledger.cut(stream.id)
+        self.ledger.close_batch(stream.id)
         if batch.has_deletes:
             stream.mark_deletions()
         if stream.overwrites:
@@ -154,17 +154,17 @@ class CommitPipeline:
 
     def replace_table(self, stream: LoadedStream, upto: int) -> None:
         """Queue the overwrite of a table with the batches kept for it, all before ``upto``."""
-        self.ledger.cut(stream.id)
+        self.ledger.close_batch(stream.id)
         self._enqueue(self._request(stream, stream.valid_batches(), upto))
 
     def delete_versions(self, stream: LoadedStream, upto: int) -> None:
         """Queue the deletion of the rows of all versions but the announced one."""
         if stream.spool.count:
-            self.cut(stream)
+            self.queue_batch(stream)
         if not stream.hard_delete:
             stream.mark_deletions()
         stream.versions.retired = True
-        self.ledger.cut(stream.removal)
+        self.ledger.close_batch(stream.deletion_key)
         self._enqueue(self._request(stream, (), upto, retires=stream.versions.activated))
 
     def create_table(self, stream: LoadedStream) -> None:
@@ -177,13 +177,13 @@ class CommitPipeline:
 
     def commit_leftover_state(self) -> None:
         """Commit the last emitted state to a table if no earlier commit carried it."""
-        leftover = self.ledger.leftover()
+        leftover = self.ledger.get_uncarried_state()
         if leftover is not None and self._last_table is not None:
-            self.writer.carry(self._last_table, leftover)
+            self.writer.commit_state(self._last_table, leftover)
 
-    def note(self, stream: StreamId, text: str) -> None:
+    def add_remark(self, stream: StreamId, text: str) -> None:
         """Log and report a remark on a stream, once."""
-        if self._report.note(str(stream), text):
+        if self._report.add_stream_remark(str(stream), text):
             logger.info("Stream %s %s", stream, text)
 
     def wait(self) -> None:
@@ -241,7 +241,7 @@ class CommitPipeline:
             mode=stream.mode,
             batches=batches,
             ledger=self.ledger,
-            waiting=stream.id if retires is None else stream.removal,
+            waiting=stream.id if retires is None else stream.deletion_key,
             upto=upto,
             design=stream.design,
             hard_delete=stream.hard_delete,
@@ -279,7 +279,7 @@ class CommitPipeline:
                 self._run(task)
             except BaseException as error:  # noqa: BLE001  raised in the input thread
                 failure = error
-            self._done(task, failure)
+            self._finish_task(task, failure)
 
     def _take(self) -> _Task | None:
         """Wait for the next task of a table with no running task; return None after `close`."""
@@ -291,7 +291,7 @@ class CommitPipeline:
             self._running += 1
             return self._queues[self._ready.popleft()].popleft()
 
-    def _done(self, task: _Task, failure: BaseException | None) -> None:
+    def _finish_task(self, task: _Task, failure: BaseException | None) -> None:
         with self._changed:
             self._running -= 1
             self._queued_bytes -= task.nbytes
@@ -308,15 +308,17 @@ class CommitPipeline:
         if isinstance(task, CommitRequest):
             self._commit(task)
         elif isinstance(task, _Creation):
-            self._tell(task.stream, self.writer.prepare(task.table, task.layout, task.design))
-        elif (failure := self.writer.care(task.table, task.options)) is not None:
-            self.note(task.stream, failure)
+            self._report_changes(
+                task.stream, self.writer.prepare(task.table, task.layout, task.design)
+            )
+        elif (failure := self.writer.maintain(task.table, task.options)) is not None:
+            self.add_remark(task.stream, failure)
 
     def _commit(self, request: CommitRequest) -> None:
         """Commit a request, report its result, and emit the states that it allows."""
         if request.retires is not None and request.stream in self.ledger.withheld():
             self.ledger.withhold(request.waiting, request.upto)
-            self.note(request.stream, _OLD_VERSIONS_STAY)
+            self.add_remark(request.stream, _OLD_VERSIONS_STAY)
             return
         started = time.monotonic()
         name = str(request.stream)
@@ -325,41 +327,43 @@ class CommitPipeline:
             result = self.writer.write(request)
         if not (result.withheld and request.mode is WriteMode.OVERWRITE):  # may not exist
             self._last_table = request.table
-        self._count(request, result, time.monotonic() - started)
-        self._tell(request.stream, result)
+        self._count_commit(request, result, time.monotonic() - started)
+        self._report_changes(request.stream, result)
         if result.quarantined:
             self._report_quarantined(request, result)
-        done = self.ledger.withhold if result.withheld else self.ledger.committed
+        done = self.ledger.withhold if result.withheld else self.ledger.mark_committed
         done(request.waiting, request.upto, result.carried)
         self.ledger.release()
         for batch in request.batches:
             batch.remove()
 
-    def _count(self, request: CommitRequest, result: CommitResult, seconds: float) -> None:
+    def _count_commit(self, request: CommitRequest, result: CommitResult, seconds: float) -> None:
         name, nbytes = str(request.stream), sum(batch.nbytes for batch in request.batches)
         written, quarantined = result.written, result.quarantined
-        self._report.committed(name, written, quarantined, seconds, result.effect, nbytes)
-        self._report.withheld(name, result.withheld)
-        self._report.nulled(name, result.nulled)
-        self._report.zoneless(name, result.zoneless)
-        self._report.received(name, result.from_files, 0)
+        self._report.count_commit(name, written, quarantined, seconds, result.effect, nbytes)
+        self._report.record_withheld(name, result.withheld)
+        self._report.count_nulled(name, result.nulled)
+        self._report.count_zoneless(name, result.zoneless)
+        self._report.count_received(name, result.from_files, 0)
         count_records(name, written)
 
     def _report_quarantined(self, request: CommitRequest, result: CommitResult) -> None:
         """Report the quarantined rows of a commit and the reasons."""
-        table = request.table.beside(QUARANTINE)
+        table = request.table.with_suffix(QUARANTINE)
         again = request.mode is not WriteMode.OVERWRITE
         name = str(request.stream)
         self._report.record_quarantine(
             name, table.name, table.key, result.reasons, can_replay=again
         )
-        self.ledger.rejected(request.stream, result.quarantined)
+        self.ledger.count_rejected(request.stream, result.quarantined)
 
-    def _tell(self, stream: StreamId, result: CommitResult) -> None:
+    def _report_changes(self, stream: StreamId, result: CommitResult) -> None:
         """Report the column changes and remarks of a commit."""
         for change in result.changes:
             column = ".".join(change.path)
-            self._report.changed(str(stream), column, change.ddl, change.kind, change.instead_of)
-            self.note(stream, change.told())
+            self._report.record_column_change(
+                str(stream), column, change.ddl, change.kind, change.instead_of
+            )
+            self.add_remark(stream, change.describe())
         for remark in result.remarks:
-            self.note(stream, remark)
+            self.add_remark(stream, remark)

@@ -72,28 +72,28 @@ class TableFinalizer:
         """Hold back states after this ordinal until the stream's final step is committed."""
         if stream.overwrites:
             if not self._by_status:
-                self._ledger.opened(stream.id, ordinal)
-        elif stream.versions.owed and self._can_retire:
-            self._ledger.opened(stream.removal, ordinal)
-        elif stream.versions.owed:
+                self._ledger.record_rows(stream.id, ordinal)
+        elif stream.versions.has_pending_deletion and self._can_retire:
+            self._ledger.record_rows(stream.deletion_key, ordinal)
+        elif stream.versions.has_pending_deletion:
             text = _GENERATIONS_STAY if self._by_status else _VERSIONS_STAY
-            self._pipeline.note(stream.id, text)
+            self._pipeline.add_remark(stream.id, text)
 
-    def stated(self, streams: Iterable[LoadedStream], ordinal: int) -> None:
+    def add_state(self, streams: Iterable[LoadedStream], ordinal: int) -> None:
         """Hold back a per-stream state of overwritten streams until each of them is swapped in."""
         for stream in streams if self._by_status else ():
             if stream.overwrites:
-                self._ledger.opened(stream.id, ordinal)
+                self._ledger.record_rows(stream.id, ordinal)
 
-    def announced(self, stream: LoadedStream, ordinal: int) -> None:
+    def add_version(self, stream: LoadedStream, ordinal: int) -> None:
         """Process an ACTIVATE_VERSION message, which may show that the stream is complete."""
-        if stream.overwrites or not stream.versions.owed:
+        if stream.overwrites or not stream.versions.has_pending_deletion:
             return
         self.hold_states(stream, ordinal)
         if self._can_retire and stream.versions.may_delete_versions(final=stream.complete):
             self._retire(stream, ordinal)
 
-    def end(self, streams: Iterable[LoadedStream], ordinal: int, *, final: bool) -> None:
+    def finish_streams(self, streams: Iterable[LoadedStream], ordinal: int, *, final: bool) -> None:
         """Run the final steps of all complete streams.
 
         ``final`` is True if the end of the input shows that every stream is complete.
@@ -102,7 +102,7 @@ class TableFinalizer:
             complete = final or stream.complete
             if stream.overwrites:
                 self._swap(stream, ordinal, final=complete)
-            elif stream.versions.owed and self._can_retire:
+            elif stream.versions.has_pending_deletion and self._can_retire:
                 self._settle(stream, ordinal, final=complete)
 
     def fault(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:
@@ -114,7 +114,7 @@ class TableFinalizer:
         unfit = [
             self._report.describe_incomplete(str(stream.id))
             for stream in streams
-            if stream.id in withheld or stream.removal in withheld
+            if stream.id in withheld or stream.deletion_key in withheld
         ]
         incomplete = self._incomplete()
         if not unfit:
@@ -141,17 +141,17 @@ class TableFinalizer:
     def _swap(self, stream: LoadedStream, ordinal: int, *, final: bool) -> None:
         if final or stream.versions.closed:
             self._engine.begin()
-            self._ledger.opened(stream.id, ordinal)
+            self._ledger.record_rows(stream.id, ordinal)
             self._pipeline.replace_table(stream, ordinal)
         else:
-            self._pipeline.note(stream.id, "not overwritten: the stream may be incomplete")
+            self._pipeline.add_remark(stream.id, "not overwritten: the stream may be incomplete")
             self._kept.append(str(stream.id))
 
     def _settle(self, stream: LoadedStream, ordinal: int, *, final: bool) -> None:
         if stream.versions.may_delete_versions(final=final):
             self._retire(stream, ordinal)
         elif stream.versions.may_delete_current_rows:
-            self._pipeline.note(stream.id, _VERSIONS_MIXED)
+            self._pipeline.add_remark(stream.id, _VERSIONS_MIXED)
             self._release_without_deletion(stream)
         else:
             self._owing.append(stream)
@@ -170,12 +170,12 @@ class TableFinalizer:
         version = stream.versions.activated
         if version is not None and self._pipeline.writer.has_others(stream.table, version):
             text = "rows of other versions stay: the stream may be incomplete"
-            self._pipeline.note(stream.id, text)
+            self._pipeline.add_remark(stream.id, text)
             return True
         self._release_without_deletion(stream)
         return False
 
     def _release_without_deletion(self, stream: LoadedStream) -> None:
         """Release the states that wait for the deletion of a stream's other versions."""
-        self._ledger.waived(stream.removal)
+        self._ledger.discard_open_batch(stream.deletion_key)
         self._ledger.release()

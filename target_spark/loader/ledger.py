@@ -87,7 +87,7 @@ class CommitMetadata:
         """Return True if both belong to the same commit: equal job, run and batch."""
         return other is not None and self.is_same_run(other) and self.batch == other.batch
 
-    def carrying(self, before: CommitMetadata | None) -> CommitMetadata:
+    def with_earlier_state(self, before: CommitMetadata | None) -> CommitMetadata:
         """Return a copy whose missing state is that of ``before``, the table's previous commit."""
         if before is None:
             return self
@@ -173,9 +173,9 @@ class Ledger:
         """Record a state that was received; `release` emits it once its rows are committed."""
         with self._lock:
             self._advance(state.ordinal)
-            self._states.arrived(state, self._last_first)
+            self._states.add(state, self._last_first)
             self._newest_state = state.ordinal
-            self._report.state_received()
+            self._report.count_state()
 
     def state_for_commit(self, stream: Hashable, upto: int) -> CoveredState | None:
         """Return the newest state that is covered once this batch is committed too, or None.
@@ -193,12 +193,12 @@ class Ledger:
     def release(self) -> None:
         """Emit the newest state of each scope whose rows are committed, in order."""
         with self._lock:
-            for found in self._states.leave(self._frontier()):
-                self._emit(self._form.leaving(found))
+            for found in self._states.take_releasable(self._frontier()):
+                self._emit(self._form.format_output(found))
                 self._last_emitted = found.ordinal
-                self._report.released(last=found.ordinal == self._newest_state)
+                self._report.count_released_state(last=found.ordinal == self._newest_state)
 
-    def leftover(self) -> CoveredState | None:
+    def get_uncarried_state(self) -> CoveredState | None:
         """Return the emitted states as one state if no commit carries all of them, or None."""
         with self._lock:
             if self._last_emitted <= self._last_carried:
@@ -207,7 +207,7 @@ class Ledger:
 
     # Batches
 
-    def opened(self, stream: Hashable, ordinal: int) -> None:
+    def record_rows(self, stream: Hashable, ordinal: int) -> None:
         """Record rows of a stream from this ordinal on; the first rows open a batch."""
         with self._lock:
             self._advance(ordinal)
@@ -215,7 +215,7 @@ class Ledger:
             if lane.open is None:
                 lane.open = self._last_first = ordinal
 
-    def cut(self, stream: Hashable) -> None:
+    def close_batch(self, stream: Hashable) -> None:
         """Close a stream's open batch; the stream's next rows open another one."""
         with self._lock:
             lane = self._lanes.get(stream)
@@ -223,7 +223,9 @@ class Ledger:
                 lane.cut.append(lane.open)
                 lane.open = None
 
-    def committed(self, stream: Hashable, upto: int, carried: CoveredState | None = None) -> None:
+    def mark_committed(
+        self, stream: Hashable, upto: int, carried: CoveredState | None = None
+    ) -> None:
         """Mark every closed batch of the stream that begins at or before the ordinal as committed.
 
         ``carried`` is the state that the commit carries.
@@ -260,7 +262,7 @@ class Ledger:
         with self._lock:
             return [stream for stream, lane in self._lanes.items() if lane.withheld]
 
-    def waived(self, stream: Hashable) -> None:
+    def discard_open_batch(self, stream: Hashable) -> None:
         """Forget a stream's open batch, so that states do not wait for it."""
         with self._lock:
             lane = self._lanes.get(stream)
@@ -268,15 +270,17 @@ class Ledger:
                 lane.open = None
             self._thin()
 
-    def rejected(self, stream: Hashable, rows: int) -> None:
+    def count_rejected(self, stream: Hashable, rows: int) -> None:
         """Record that rows of a stream were committed to its quarantine."""
         with self._lock:
-            self._form.rejected(stream, rows)
+            self._form.count_rejected(stream, rows)
 
     # Under the lock
 
     def _kept(self, states: list[CoveredState]) -> CoveredState | None:
-        return CoveredState(states[-1].ordinal, self._form.kept(states)) if states else None
+        return (
+            CoveredState(states[-1].ordinal, self._form.format_stored(states)) if states else None
+        )
 
     def _carry(self, covered: CoveredState | None) -> None:
         if covered is not None:
@@ -309,7 +313,7 @@ class Ledger:
     def _thin(self) -> None:
         firsts = sorted(self._firsts())
         self._last_first = firsts[-1] if firsts else -1
-        self._states.thin(firsts)
+        self._states.drop_replaced(firsts)
 
     def _firsts(self) -> Iterable[int]:
         for lane in self._lanes.values():

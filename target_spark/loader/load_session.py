@@ -59,10 +59,10 @@ class CommandTarget(Protocol):
         """The validated settings."""
 
     @property
-    def maps(self) -> bool:
+    def has_stream_maps(self) -> bool:
         """True if stream maps or flattening change the records."""
 
-    def mapped(self) -> Callable[[Iterable[Event]], Iterator[Event]]:
+    def make_event_mapper(self) -> Callable[[Iterable[Event]], Iterator[Event]]:
         """Return the function that applies stream maps to events."""
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:

@@ -118,17 +118,17 @@ class Loader:
         self._last_state: bytes | None = None
         self._folds: Mapping[type[Event], Callable[[Any], None]] = {
             SchemaEvent: self._describe,
-            Rows: self._rows,
+            Rows: self._add_rows,
             Checkpoint: self._checkpoint,
             ActivateVersion: self._truncate,
-            BatchFiles: self._files,
-            SpooledRows: self._spooled,
-            StreamStatus: self._status,
+            BatchFiles: self._add_files,
+            SpooledRows: self._add_spooled_rows,
+            StreamStatus: self._apply_status,
         }
 
     # During the input
 
-    def fold(self, event: Event) -> None:
+    def process_event(self, event: Event) -> None:
         """Process one event of the input: rows, schema, state, version or stream status.
 
         Raises:
@@ -142,7 +142,7 @@ class Loader:
         fold(event)
         self._ordinal += len(event.rows) if isinstance(event, Rows) else 1
 
-    def beat(self) -> None:
+    def poll(self) -> None:
         """Run periodic work: raise errors of writer threads, emit states, close batches by age."""
         self._raise_failure()
         self._ledger.release()
@@ -156,7 +156,7 @@ class Loader:
         self._ages_due = now + min(_AGES_EVERY, self._options.flush_seconds / 4)
         for stream in self._streams.values():
             if not stream.overwrites and stream.spool.age() >= self._options.flush_seconds:
-                self._pipeline.cut(stream)
+                self._pipeline.queue_batch(stream)
 
     def _describe(self, event: SchemaEvent) -> None:
         known = self._streams.get(event.stream)
@@ -176,41 +176,41 @@ class Loader:
         spool = Spool(self._folder, event.stream)
         stream = LoadedStream.new(event, schema, form, options, spool, versions)
         check_table_conflicts(stream, self._taken)
-        self._report.described(str(event.stream), stream.table.name)
+        self._report.record_table(str(event.stream), stream.table.name)
         for remark in stream.remarks:
-            self._pipeline.note(stream.id, remark)
+            self._pipeline.add_remark(stream.id, remark)
         return stream
 
     def _merge_schema(self, stream: LoadedStream, event: SchemaEvent, schema: JsonSchema) -> None:
         """Merge a new schema into the layout; close the open batch if its rows do not fit."""
-        wanted = stream.wanted(self._options, event, schema)
+        wanted = stream.build_table_schema(self._options, event, schema)
         layout, _ = merge_layouts(stream.layout, wanted, self._pipeline.writer.can_widen)
         if stream.spool.count and not can_share_batch(stream.layout, layout):
-            self._pipeline.cut(stream)
-        stream.takes(schema, layout)
+            self._pipeline.queue_batch(stream)
+        stream.set_schema(schema, layout)
         stream.mode = self._options.mode(event.stream, keyed=bool(event.keys))
 
-    def _rows(self, event: Rows) -> None:
+    def _add_rows(self, event: Rows) -> None:
         stream = self._prepare_stream(event)
         if not stream.looked_at:
             self._report_undeclared(stream, event.rows[0])
-        self._took(stream, len(event.rows), stream.spool.add(event, self._ordinal))
+        self._count_received(stream, len(event.rows), stream.spool.add(event, self._ordinal))
         if not stream.overwrites:
-            self._bound(stream)
+            self._limit_batch(stream)
 
-    def _took(self, stream: LoadedStream, count: int, nbytes: int) -> None:
+    def _count_received(self, stream: LoadedStream, count: int, nbytes: int) -> None:
         stream.received += count
         self._received += count
-        self._report.received(str(stream.id), count, nbytes)
-        self._pipeline.spooled(stream, nbytes)
+        self._report.count_received(str(stream.id), count, nbytes)
+        self._pipeline.add_open_bytes(stream, nbytes)
 
     def _report_undeclared(self, stream: LoadedStream, body: bytes) -> None:
         """Report the properties of a stream's first record that its schema does not declare."""
         stream.looked_at = True
         if (told := describe_undeclared(body, stream.layout)) is not None:
-            self._pipeline.note(stream.id, told)
+            self._pipeline.add_remark(stream.id, told)
 
-    def _files(self, event: BatchFiles) -> None:
+    def _add_files(self, event: BatchFiles) -> None:
         known = self._streams.get(event.stream)
         schema = known.schema if known else {}
         options = self._options
@@ -223,18 +223,18 @@ class Loader:
         waiting = stream.spool.files
         nbytes = sum(file.nbytes for file in waiting)
         if len(waiting) >= _FILES_AT_ONCE or nbytes >= self._options.flush_bytes:
-            self._pipeline.cut(stream)
+            self._pipeline.queue_batch(stream)
 
-    def _spooled(self, event: SpooledRows) -> None:
+    def _add_spooled_rows(self, event: SpooledRows) -> None:
         """Commit rows that other processes have already spooled, as a batch of their own."""
         stream = self._prepare_stream(event)
         if stream.spool.count:
-            self._pipeline.cut(stream)
-            self._ledger.opened(stream.id, self._ordinal)
-        self._took(stream, event.count, event.nbytes)
+            self._pipeline.queue_batch(stream)
+            self._ledger.record_rows(stream.id, self._ordinal)
+        self._count_received(stream, event.count, event.nbytes)
         self._pipeline.close_batch(stream, Batch.of(event, self._ordinal))
         if not stream.overwrites:
-            self._bound(stream)
+            self._limit_batch(stream)
 
     def reserve(self, count: int) -> int:
         """Reserve ``count`` ordinals for rows spooled by other processes; return the first."""
@@ -250,18 +250,18 @@ class Loader:
                 f"A record of stream {event.stream} came before any schema of it."
             )
         self._engine.begin()
-        stream.versions.rows(event.version)
+        stream.versions.record_rows(event.version)
         self._add_version_column(stream)
         spool = stream.spool
         if stream.overwrites and spool.count and spool.version != event.version:
-            self._pipeline.cut(stream)
-        self._ledger.opened(stream.id, self._ordinal)
+            self._pipeline.queue_batch(stream)
+        self._ledger.record_rows(stream.id, self._ordinal)
         stream.has_rows = True
         return stream
 
     def _checkpoint(self, event: Checkpoint) -> None:
         if (self._options.by_status or not is_empty(event.state)) and not self._options.dry_run:
-            self._ledger.add_state(self._covered(event))
+            self._ledger.add_state(self._make_covered_state(event))
             self._has_states = True
             self._close_full_batches(event.scope)
         self._last_state = event.state
@@ -270,22 +270,22 @@ class Loader:
         """Close the full batches that waited for a state of this stream (None: of all streams)."""
         for stream in tuple(self._full.values()):
             if stream.waits_for_state and scope in {None, stream.id}:
-                self._pipeline.cut(stream)
+                self._pipeline.queue_batch(stream)
             if not stream.waits_for_state:
                 del self._full[stream.id]
 
-    def _covered(self, event: Checkpoint) -> CoveredState:
+    def _make_covered_state(self, event: Checkpoint) -> CoveredState:
         """Return a state with the number of rows it covers; hold it back for pending overwrites."""
         if event.scope is None:
-            self._finalizer.stated(self._streams.values(), self._ordinal)
+            self._finalizer.add_state(self._streams.values(), self._ordinal)
             return CoveredState(self._ordinal, event.state, rows=self._received)
         stream = self._streams.get(event.scope)
         if stream is None:
             return CoveredState(self._ordinal, event.state, event.scope)
-        self._finalizer.stated([stream], self._ordinal)
+        self._finalizer.add_state([stream], self._ordinal)
         return CoveredState(self._ordinal, event.state, event.scope, stream.received)
 
-    def _status(self, event: StreamStatus) -> None:
+    def _apply_status(self, event: StreamStatus) -> None:
         stream = self._streams.get(event.stream)
         if stream is not None and event.progress is Progress.COMPLETE:
             stream.complete = True
@@ -295,23 +295,23 @@ class Loader:
         stream = self._streams.get(event.stream)
         if stream is not None:
             self._add_version_column(stream)
-            self._finalizer.announced(stream, self._ordinal)
+            self._finalizer.add_version(stream, self._ordinal)
 
     def _add_version_column(self, stream: LoadedStream) -> None:
         """Add the version column to a stream as soon as the input names a version."""
-        if stream.versions.told and not stream.versioned:
+        if stream.versions.is_versioned and not stream.versioned:
             stream.versioned = True
             self._merge_schema(stream, stream.described, stream.schema)
 
     # Batches
 
-    def _bound(self, stream: LoadedStream) -> None:
+    def _limit_batch(self, stream: LoadedStream) -> None:
         """Close the stream's batch if it is full; wait while too many bytes are uncommitted."""
         options, spool = self._options, stream.spool
         fill = max(spool.count / options.flush_rows, spool.nbytes / options.flush_bytes)
         waits = self._has_states and stream.mode in {WriteMode.APPEND, WriteMode.SCD2}
         if spool.large_bytes >= LARGE_ROWS_BYTES or fill >= (_LONGEST_WAIT if waits else 1):
-            self._pipeline.cut(stream)
+            self._pipeline.queue_batch(stream)
         elif fill >= 1:
             stream.waits_for_state = True
             self._full[stream.id] = stream
@@ -321,7 +321,7 @@ class Loader:
         if pipeline.open_bytes > limit // 2:
             for other in self._streams.values():
                 if other.spool.count and not other.overwrites:
-                    pipeline.cut(other)
+                    pipeline.queue_batch(other)
         started = time.monotonic()
         while pipeline.uncommitted_bytes >= limit and not self._stopping.is_set():
             pipeline.wait_for_space(limit, self._ages_due)
@@ -343,9 +343,9 @@ class Loader:
         """
         for stream in self._streams.values():
             if stream.spool.count:
-                self._pipeline.cut(stream)
+                self._pipeline.queue_batch(stream)
         final = whole and self._is_final()
-        self._finalizer.end(self._streams.values(), self._ordinal, final=final)
+        self._finalizer.finish_streams(self._streams.values(), self._ordinal, final=final)
         if self._engine.started:
             self._make_missing_tables()
         self._pipeline.wait()
@@ -401,4 +401,4 @@ class Loader:
 
     def _remark(self, text: str) -> None:
         logger.warning("%s", text)
-        self._report.remark(text)
+        self._report.add_remark(text)

@@ -95,12 +95,12 @@ class Report:
         self._outcome = "running"
         self._config = tuple(config)
 
-    def about(self, **facts: Any) -> None:
+    def add_facts(self, **facts: Any) -> None:
         """Record facts of the run by name, such as ``job``, ``run`` and ``spark``."""
         with self._lock:
             self._facts |= facts
 
-    def remark(self, text: str) -> None:
+    def add_remark(self, text: str) -> None:
         """Add a remark on the run."""
         with self._lock:
             self._remarks.append(text)
@@ -110,12 +110,12 @@ class Report:
         with self._lock:
             self._held_back += seconds
 
-    def described(self, stream: str, table: str) -> None:
+    def record_table(self, stream: str, table: str) -> None:
         """Record the name or path of the table that a stream is loaded into."""
         with self._lock:
             self._get_counts(stream).table = table
 
-    def received(self, stream: str, rows: int, nbytes: int) -> None:
+    def count_received(self, stream: str, rows: int, nbytes: int) -> None:
         """Count rows of a stream that were received, and their size in bytes."""
         with self._lock:
             counts = self._get_counts(stream)
@@ -123,7 +123,7 @@ class Report:
             counts.bytes += nbytes
             counts.waiting += nbytes
 
-    def committed(
+    def count_commit(
         self,
         stream: str,
         written: int,
@@ -157,17 +157,17 @@ class Report:
                 counts.quarantine = QuarantineSummary(table, place, replay)
             counts.quarantine.add(reasons)
 
-    def withheld(self, stream: str, why: str | None) -> None:
+    def record_withheld(self, stream: str, why: str | None) -> None:
         """Record the reason why no state may cover the rows of a stream, or None if states may."""
         with self._lock:
             self._get_counts(stream).withheld = why
 
-    def nulled(self, stream: str, rows: int) -> None:
+    def count_nulled(self, stream: str, rows: int) -> None:
         """Count written rows of a stream with a field set to null because its value did not fit."""
         with self._lock:
             self._get_counts(stream).nulled += rows
 
-    def changed(
+    def record_column_change(
         self, stream: str, column: str, type: str, kind: str, beside: str | None = None
     ) -> None:
         """Record a table column that was added (``kind="add"``) or widened (``kind="widen"``)."""
@@ -175,26 +175,26 @@ class Report:
         with self._lock:
             self._get_counts(stream).changes.append(change)
 
-    def zoneless(self, stream: str, columns: Mapping[str, int]) -> None:
+    def count_zoneless(self, stream: str, columns: Mapping[str, int]) -> None:
         """Count a stream's date-times without a time zone, by column; they were read as UTC."""
         with self._lock:
             known = self._get_counts(stream).zoneless
             for column, count in columns.items():
                 known[column] = known.get(column, 0) + count
 
-    def state_received(self) -> None:
+    def count_state(self) -> None:
         """Count a state that was received."""
         with self._lock:
             self._states_received += 1
             self._last_left = False
 
-    def released(self, *, last: bool = True) -> None:
+    def count_released_state(self, *, last: bool = True) -> None:
         """Count an emitted state; ``last`` is True if no later state has been received."""
         with self._lock:
             self._states += 1
             self._last_left = last
 
-    def note(self, stream: str, text: str) -> bool:
+    def add_stream_remark(self, stream: str, text: str) -> bool:
         """Add a remark on a stream; return False if the report already has it."""
         with self._lock:
             notes = self._get_counts(stream).notes
@@ -203,7 +203,7 @@ class Report:
             notes.append(text)
             return True
 
-    def ended(self, outcome: str) -> None:
+    def record_outcome(self, outcome: str) -> None:
         """Record the outcome of the run: `COMPLETE`, `STOPPED`, or an error message."""
         with self._lock:
             self._outcome = outcome

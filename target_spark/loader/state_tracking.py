@@ -38,34 +38,34 @@ class CoveredState:
 class StateFormat(Protocol):
     """Encoding of a protocol's states for the output and for the metadata of commits."""
 
-    def leaving(self, covered: CoveredState) -> bytes:
+    def format_output(self, covered: CoveredState) -> bytes:
         """Return the line to write to standard output for a state.
 
         Called once for each emitted state, in order.
         """
 
-    def kept(self, states: Sequence[CoveredState]) -> bytes:
+    def format_stored(self, states: Sequence[CoveredState]) -> bytes:
         """Return the text that a commit stores for the newest state of each scope.
 
         ``states`` are in input order.
         """
 
-    def rejected(self, stream: Hashable, rows: int) -> None:
+    def count_rejected(self, stream: Hashable, rows: int) -> None:
         """Record that rows of a stream were committed to its quarantine."""
 
 
 class GlobalStateFormat:
     """Format for states that always cover all streams and are emitted unchanged."""
 
-    def leaving(self, covered: CoveredState) -> bytes:
+    def format_output(self, covered: CoveredState) -> bytes:
         """Return the state unchanged."""
         return covered.state
 
-    def kept(self, states: Sequence[CoveredState]) -> bytes:
+    def format_stored(self, states: Sequence[CoveredState]) -> bytes:
         """Return the last of the states, which covers all streams."""
         return states[-1].state
 
-    def rejected(self, stream: Hashable, rows: int) -> None:
+    def count_rejected(self, stream: Hashable, rows: int) -> None:
         """Do nothing: these states do not report quarantined rows."""
 
 
@@ -109,7 +109,7 @@ class PendingStates:
         """Return the number of waiting states."""
         return len(self._waiting)
 
-    def arrived(self, state: CoveredState, last_first: int) -> None:
+    def add(self, state: CoveredState, last_first: int) -> None:
         """Add a state that was just received.
 
         ``last_first`` is the first ordinal of the newest batch: an older waiting state of the same
@@ -122,7 +122,7 @@ class PendingStates:
         self._waiting[state.ordinal] = state
         self._newest[state.scope] = state.ordinal
 
-    def leave(self, frontier: int | None) -> list[CoveredState]:
+    def take_releasable(self, frontier: int | None) -> list[CoveredState]:
         """Remove and return the states to emit: the newest of each scope before the frontier.
 
         ``frontier`` is the first ordinal that is not committed; None if all rows are committed.
@@ -144,7 +144,7 @@ class PendingStates:
         of_all = [place for place, each in enumerate(newest) if each.scope is None]
         return newest[of_all[-1] :] if of_all else newest
 
-    def thin(self, firsts: Sequence[int]) -> None:
+    def drop_replaced(self, firsts: Sequence[int]) -> None:
         """Drop states that a newer state of their scope replaces before the next batch begins.
 
         ``firsts`` are the sorted first ordinals of the batches.

@@ -81,7 +81,7 @@ class LoadedStream:
         versions: VersionTracker,
     ) -> LoadedStream:
         """Create the state of a stream from its first schema message."""
-        layout = build_wanted_schema(options, event, schema, versioned=versions.told)
+        layout = build_wanted_schema(options, event, schema, versioned=versions.is_versioned)
         design, remarks = resolve_layout(options, event.stream, layout)
         mode = options.mode(event.stream, keyed=bool(event.keys))
         remarks += tuple(_remark_on_append(event, mode, options))
@@ -98,7 +98,7 @@ class LoadedStream:
             design=design,
             hard_delete=bool(options.of(event.stream).hard_delete),
             versions=versions,
-            versioned=versions.told,
+            versioned=versions.is_versioned,
             remarks=remarks,
         )
 
@@ -118,7 +118,7 @@ class LoadedStream:
         self.described, self.came, self.form = replace(event, schema={}), schema_digest(event), form
         self.looked_at = False
 
-    def takes(self, schema: JsonSchema, layout: TableSchema) -> None:
+    def set_schema(self, schema: JsonSchema, layout: TableSchema) -> None:
         """Store a schema, and the columns merged from it and all earlier schemas."""
         self.packed, self.layout = _packed(schema), layout
 
@@ -128,7 +128,7 @@ class LoadedStream:
         return _find_cursor_column(self.described, self.layout)
 
     @property
-    def removal(self) -> Hashable:
+    def deletion_key(self) -> Hashable:
         """Ledger key under which states wait for the deletion of other table versions."""
         return ("other versions", self.id)
 
@@ -137,14 +137,16 @@ class LoadedStream:
         """True if the rows replace all rows of the table."""
         return self.mode is WriteMode.OVERWRITE
 
-    def wanted(self, options: LoadOptions, event: SchemaEvent, schema: JsonSchema) -> TableSchema:
+    def build_table_schema(
+        self, options: LoadOptions, event: SchemaEvent, schema: JsonSchema
+    ) -> TableSchema:
         """Return the table columns that a new schema message needs."""
         return build_wanted_schema(options, event, schema, versioned=self.versioned)
 
     def valid_batches(self) -> tuple[Batch, ...]:
         """Return the batches to swap in: those of the announced version, or all without one."""
         valid = self.versions.activated
-        if valid is None or not self.versions.has(valid):
+        if valid is None or not self.versions.has_received(valid):
             return tuple(self.held)
         return tuple(batch for batch in self.held if batch.version in {valid, None})
 
@@ -239,7 +241,7 @@ def check_table_conflicts(stream: LoadedStream, taken: dict[str, StreamId]) -> N
     Raises:
         UnsupportedError: Another stream uses one of these locations.
     """
-    for place in (*stream.table.places, *stream.table.beside(QUARANTINE).places):
+    for place in (*stream.table.places, *stream.table.with_suffix(QUARANTINE).places):
         other = taken.setdefault(place, stream.id)
         if other != stream.id:
             raise UnsupportedError(

@@ -30,21 +30,21 @@ class VersionTracker:
     _mixed: bool = False
 
     @property
-    def told(self) -> bool:
+    def is_versioned(self) -> bool:
         """True if a row or an ACTIVATE_VERSION message of this stream has named a version."""
         return self.activated is not None or bool(self._seen - {None})
 
     @property
-    def owed(self) -> bool:
+    def has_pending_deletion(self) -> bool:
         """True if a version was activated and the table may still have rows of other versions."""
         return self.activated is not None and not self.retired
 
     @property
     def may_delete_current_rows(self) -> bool:
         """True if a deletion could remove rows of this run that are as new as the kept ones."""
-        return self._mixed or bool(self._seen and not self.has(self.activated))
+        return self._mixed or bool(self._seen and not self.has_received(self.activated))
 
-    def rows(self, version: int | None) -> None:
+    def record_rows(self, version: int | None) -> None:
         """Record that rows of a version (None: rows without a version) were received."""
         self.closed = False
         if version != self.activated:
@@ -57,7 +57,7 @@ class VersionTracker:
             self.activated, self.retired, self._mixed = version, False, False
         self.closed = version in self._seen
 
-    def has(self, version: int | None) -> bool:
+    def has_received(self, version: int | None) -> bool:
         """Return True if rows of this version were received."""
         return version in self._seen
 
@@ -66,4 +66,8 @@ class VersionTracker:
 
         ``final`` is True at the end of an input that shows that the stream is complete.
         """
-        return self.owed and (final or self.closed) and not self.may_delete_current_rows
+        return (
+            self.has_pending_deletion
+            and (final or self.closed)
+            and not self.may_delete_current_rows
+        )

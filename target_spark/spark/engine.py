@@ -91,13 +91,13 @@ class LeasedSpark:
             return
         run = self._run
         for job in run.jobs:  # an earlier release may be running under a former name
-            lease = JobLock.take(self._warehouse, job, run=run.id, started=run.started)
+            lease = JobLock.acquire(self._warehouse, job, run=run.id, started=run.started)
             self._leases.append(lease)
         self._session = start_spark(
             self._settings,
             pass_fds=[lease.fileno() for lease in self._leases],
             on_jvm=self._jvm_started,
-            left=[name for lease in self._leases for name in lease.left],
+            left=[name for lease in self._leases for name in lease.leftover_sessions],
             on_sessions=self._sessions_are,
         )
 

@@ -127,7 +127,7 @@ class SparkSettings:
     scratch: str = ""
     shared: Mapping[str, str] = field(default_factory=dict)
 
-    def patient(self) -> SparkSettings:
+    def with_task_retries(self) -> SparkSettings:
         """Return a copy of the settings with which a local Spark retries failed tasks.
 
         A cluster retries anyway; for a local master the number of attempts is part of its URL.

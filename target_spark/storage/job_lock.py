@@ -131,7 +131,7 @@ class JobLock:
         self._owner = dict(owner)
 
     @classmethod
-    def take(
+    def acquire(
         cls,
         warehouse: str,
         job: str,
@@ -180,7 +180,7 @@ class JobLock:
         self._write()
 
     @property
-    def left(self) -> tuple[str, ...]:
+    def leftover_sessions(self) -> tuple[str, ...]:
         """The Spark Connect sessions of an earlier run that was killed."""
         return tuple(self._owner.get(_SESSIONS, ()))
 

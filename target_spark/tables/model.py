@@ -48,7 +48,7 @@ class Table:
         """The table's locations: its catalog name in lower case, and its folder."""
         return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
-    def beside(self, suffix: str) -> Table:
+    def with_suffix(self, suffix: str) -> Table:
         """Return the table at the same location with ``suffix`` appended to its name."""
         path = self.path and f"{self.path}{suffix}"
         name = self.identifier[-1:] and (f"{self.identifier[-1]}{suffix}",)

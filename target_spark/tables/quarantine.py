@@ -100,7 +100,7 @@ class QuarantineGuard:
             so_far = f"That makes {aside} of {rows} rows of this stream"
             raise _too_many(work, count, so_far, limit, reasons)
 
-    def judge(self, written: int, quarantined: int) -> str | None:
+    def find_withhold_reason(self, written: int, quarantined: int) -> str | None:
         """Return the reason why no state may cover a stream's rows, or None if states may."""
         if not quarantined or not self._withholds:
             return None
@@ -123,7 +123,7 @@ def _too_many(
 
 def get_quarantine_table(table: Table) -> Table:
     """Return the table that holds the quarantined rows of a table."""
-    return table.beside(QUARANTINE)
+    return table.with_suffix(QUARANTINE)
 
 
 def get_values(batch: int, run: str) -> tuple[str, ...]:

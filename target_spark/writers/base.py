@@ -235,7 +235,7 @@ class Writer(Protocol):
         """Replace all rows of the table by the rows of ``df``, in one commit."""
         ...
 
-    def retire(
+    def delete_versions(
         self,
         spark: SparkSession,
         /,
@@ -250,7 +250,7 @@ class Writer(Protocol):
         """
         ...
 
-    def care(self, spark: SparkSession, /, table: Table, care: MaintenanceOptions) -> None:
+    def maintain(self, spark: SparkSession, /, table: Table, care: MaintenanceOptions) -> None:
         """Compact the table's files and remove old ones, as ``care`` configures.
 
         Each commit repeats the newest commit metadata.
@@ -306,7 +306,7 @@ def next_metadata(
                 f"Batch {commit.batch} of table {table.name} comes after batch"
                 f" {before.batch}: it would be skipped. Nothing was written."
             )
-    return commit.carrying(before)
+    return commit.with_earlier_state(before)
 
 
 def check_count(table: Table, rows: int, written: int) -> None:

@@ -133,7 +133,7 @@ class DryRunWriter:
         _compute_rows(df)
         return CommitStats()
 
-    def retire(
+    def delete_versions(
         self, spark: SparkSession, table: Table, retirement: VersionDelete, _commit: CommitMetadata
     ) -> CommitStats:
         """Return the number of rows that would be deleted."""
@@ -146,7 +146,7 @@ class DryRunWriter:
             rows = rows.withColumn(retirement.deleted, F.lit(None).cast("timestamp"))
         return CommitStats(deleted=rows.where(version_delete_condition(retirement)).count())
 
-    def care(self, _spark: SparkSession, _table: Table, _care: MaintenanceOptions) -> None:
+    def maintain(self, _spark: SparkSession, _table: Table, _care: MaintenanceOptions) -> None:
         """Do nothing: a dry run maintains no table."""
 
     def commit_empty(self, _spark: SparkSession, _table: Table, _commit: CommitMetadata) -> None:

@@ -286,7 +286,7 @@ class ParquetWriter:
             self._tables[table.key].acknowledged = marker
         return self._tables[table.key].effect
 
-    def retire(
+    def delete_versions(
         self,
         _spark: SparkSession,
         /,
@@ -304,7 +304,7 @@ class ParquetWriter:
             " to delta, or write_mode to overwrite."
         )
 
-    def care(self, _spark: SparkSession, /, table: Table, _care: MaintenanceOptions) -> None:
+    def maintain(self, _spark: SparkSession, /, table: Table, _care: MaintenanceOptions) -> None:
         """Raise UnsupportedError: Parquet tables have no maintenance.
 
         Raises:

@@ -36,7 +36,7 @@ class Readers:
 
     def leave(self) -> None:
         """Do what a task does when a part is done."""
-        for stream, block in self.lines.leaving():
+        for stream, block in self.lines.take_blocks():
             assert block.endswith(b"\n")
             self.found[stream] += block
 

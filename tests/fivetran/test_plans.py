@@ -41,7 +41,7 @@ ROW = shape(id=DataType.INT, name=DataType.STRING, price=(10, 2))
 def test_a_table_that_is_as_asked_needs_nothing() -> None:
     """AlterTable may be repeated."""
     found = plan(ROW, ROW)
-    assert (found.told(), found.changes_columns, found.after) == ([], False, ROW)
+    assert (found.describe(), found.changes_columns, found.after) == ([], False, ROW)
 
 
 def test_columns_are_added_and_never_dropped_unless_told() -> None:
@@ -52,7 +52,7 @@ def test_columns_are_added_and_never_dropped_unless_told() -> None:
     assert (names(kept.added), kept.dropped) == (["note"], ())
     assert names(dropping.after.columns) == ["id", "note"]
     assert names(dropping.dropped) == ["name", "price"]
-    assert dropping.told() == [
+    assert dropping.describe() == [
         "column note is new, JSON",
         "column name is dropped",
         "column price is dropped",
@@ -70,7 +70,7 @@ def test_types_that_are_one_in_spark_change_only_what_is_remembered() -> None:
     asked = shape(id=DataType.INT, name=DataType.XML, price=(10, 2))
     found = plan(ROW, asked)
     assert not found.changes_columns
-    assert found.told() == ["column name is XML, it was STRING"]
+    assert found.describe() == ["column name is XML, it was STRING"]
 
 
 def test_a_type_that_the_format_lacks_still_has_its_own_bounds() -> None:
@@ -84,9 +84,9 @@ def test_a_type_that_the_format_lacks_still_has_its_own_bounds() -> None:
 def test_a_decimal_of_which_no_digits_are_said_keeps_those_it_has() -> None:
     open_ = DestinationColumn("price", DataType.DECIMAL, column="price")
     asked = FivetranSchema((*ROW.columns[:2], open_))
-    assert plan(ROW, asked).told() == []
+    assert plan(ROW, asked).describe() == []
     fresh = plan(shape(id=DataType.INT), asked)
-    assert fresh.told()[1] == "column price is new, DECIMAL(38, 10)"
+    assert fresh.describe()[1] == "column price is new, DECIMAL(38, 10)"
 
 
 def test_a_key_column_that_is_absent_leaves_the_key_and_stays() -> None:
@@ -94,7 +94,7 @@ def test_a_key_column_that_is_absent_leaves_the_key_and_stays() -> None:
     now = shape("id name", id=DataType.INT, name=DataType.STRING)
     found = plan(now, shape(id=DataType.INT))
     assert [(c.name, c.is_key) for c in found.after.columns] == [("id", True), ("name", False)]
-    assert found.told() == ["the key is id, it was id, name"]
+    assert found.describe() == ["the key is id, it was id, name"]
     assert (found.changes_columns, names(found.unproven_keys)) == (False, ["id"])
 
 

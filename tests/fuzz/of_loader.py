@@ -111,10 +111,10 @@ class Nowhere:
         """Say that there are rows of other versions."""
         return True
 
-    def care(self, table: Table, care: Any) -> str | None:
+    def maintain(self, table: Table, care: Any) -> str | None:
         """Tidy nothing."""
 
-    def carry(self, table: Table, covered: CoveredState) -> None:
+    def commit_state(self, table: Table, covered: CoveredState) -> None:
         """Keep no state."""
 
 
@@ -150,9 +150,9 @@ def _load(
         for at in range(0, len(data), 1000):  # lines come in pieces
             for event in decoder.feed(data[at : at + 1000]):
                 assert not isinstance(event, SchemaEvent) or event.stream
-                loader.fold(event)
+                loader.process_event(event)
         for event in decoder.close():
-            loader.fold(event)
+            loader.process_event(event)
         loader.finish(whole=True)
 
 

@@ -105,7 +105,7 @@ class SequentialPipeline(CommitPipeline):
             self._run(task)
         except Exception as error:  # noqa: BLE001  (the loader raises it)
             failure = error
-        self._done(task, failure)
+        self._finish_task(task, failure)
 
 
 class SpoolFrame:
@@ -290,8 +290,8 @@ class Schedule:
             messages.append({"type": "STATE", "value": {"at": number}})
         for message in messages:
             for event in decoder.feed(json.dumps(message).encode() + b"\n"):
-                loading.fold(event)
-            loading.beat()
+                loading.process_event(event)
+            loading.poll()
         loading.finish(whole=True)
 
     def _id(self, name: str, number: int) -> int:
@@ -453,7 +453,7 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
         thread_session=lambda: SimulatedSpark(scheduler, schedule.tables),
         stop=lambda: None,
     )
-    write, for_the_owner, fit = JobLock._write, spool._for_the_owner, BatchWriter._fit
+    write, for_the_owner, fit = JobLock._write, spool._for_the_owner, BatchWriter._prepare_columns
 
     def fit_table(self: Any, spark: Any, table: Any, *args: Any, **kw: Any) -> Any:
         layout = fit(self, spark, table, *args, **kw)
@@ -499,7 +499,7 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
         spool: {"fcntl": locks, "_for_the_owner": open_spool},
         parquet: {"fcntl": locks},
         parquet_footers: {"row_count": lambda path: len(read_rows(path))},
-        BatchWriter: {"_fit": fit_table},
+        BatchWriter: {"_prepare_columns": fit_table},
         JobLock: {"_write": write_lease},
         Path: {"rename": rename(Path.rename), "replace": rename(Path.replace)},
     }

@@ -323,8 +323,8 @@ class Life:
         try:
             for line in self._lines(start):
                 for event in decoder.feed(line):
-                    loader.fold(event)
-            loader.beat()
+                    loader.process_event(event)
+            loader.poll()
             loader.finish(whole=True)
         finally:
             loader.close()

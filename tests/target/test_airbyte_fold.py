@@ -128,7 +128,7 @@ def load(
     try:
         try:
             for event in chain(decoder.feed("".join(texts).encode()), decoder.close()):
-                loader.fold(event)
+                loader.process_event(event)
         except TruncatedInputLine as error:
             loaded.error, whole = error, False
         loader.finish(whole=whole)
@@ -377,7 +377,7 @@ def test_the_last_commit_keeps_the_states_of_all_streams(tmp_path: Path) -> None
             carried.extend([outcome.carried.state.decode()] if outcome.carried else [])
             return outcome
 
-        def carry(self, table: Any, covered: Any) -> None:
+        def commit_state(self, table: Any, covered: Any) -> None:
             carried.append(covered.state.decode())
 
     streams = [stream("a"), stream("b")]
@@ -444,7 +444,7 @@ def test_a_stream_that_a_map_renames_is_loaded_as_its_catalog_asks(tmp_path: Pat
     said = [record("s"), record("s", 2, meta=meta), record("s", 3), state("s"), state("u")]
     decoder = AirbyteReader(asked.expected)
     events = chain(decoder.feed("\n".join(map(json.dumps, said)).encode()), decoder.close())
-    found = list(target.mapped(asked.renamed)(events))
+    found = list(target.make_event_mapper(asked.renamed)(events))
     old, new, other = StreamId("s"), StreamId("t"), StreamId("u")
     rows = [event for event in found if isinstance(event, Rows)]
     assert [(each.stream, each.rows, each.meta) for each in rows] == [

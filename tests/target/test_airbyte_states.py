@@ -78,7 +78,7 @@ def test_of_each_stream_the_newest_covered_state_leaves_and_none_that_is_not(
         if what == "rows" and which:
             if not any(stream_name == which and not safe for stream_name, _, safe in model.firsts):
                 model.firsts.append((which, at, False))
-            ledger.opened(which, at)
+            ledger.record_rows(which, at)
         elif what == "state":
             model.states.append((at, which))
             ledger.add_state(CoveredState(at, b"%d" % at, which))
@@ -100,7 +100,7 @@ def commit(ledger: OpenLedger, model: Model, stream_name: str, at: int) -> None:
     waiting = [first for each, first, safe in model.firsts if each == stream_name and not safe]
     if not waiting:
         return
-    ledger.cut(stream_name)
+    ledger.close_batch(stream_name)
     model.firsts = [
         (each, first, safe or each == stream_name) for each, first, safe in model.firsts
     ]
@@ -120,20 +120,20 @@ def commit(ledger: OpenLedger, model: Model, stream_name: str, at: int) -> None:
         )
     }
     assert {each.scope: each.ordinal for each in kept} == expected
-    ledger.committed(stream_name, at)
+    ledger.mark_committed(stream_name, at)
 
 
 def test_between_two_batches_one_state_of_each_stream_is_kept() -> None:
     ledger = OpenLedger()
-    ledger.opened("slow", 0)
+    ledger.record_rows("slow", 0)
     for ordinal in range(1, 10_000):
         ledger.add_state(CoveredState(ordinal, b"x", ordinal % 50))
     assert ledger.held() == 50
-    ledger.opened("fast", 10_000)
+    ledger.record_rows("fast", 10_000)
     ledger.add_state(CoveredState(10_001, b"y", 1))
     assert ledger.held() == 51
-    ledger.cut("fast")
-    ledger.committed("fast", 10_000)
+    ledger.close_batch("fast")
+    ledger.mark_committed("fast", 10_000)
     assert ledger.held() == 50
 
 
@@ -141,7 +141,7 @@ def test_between_two_batches_one_state_of_each_stream_is_kept() -> None:
 
 
 def left(form: PerStreamStateFormat, text: bytes, scope: Any, rows: int) -> dict[str, Any]:
-    line = form.leaving(CoveredState(1, text, scope, rows))
+    line = form.format_output(CoveredState(1, text, scope, rows))
     assert b"\n" not in line
     message = json.loads(line)
     assert message["type"] == "STATE"
@@ -174,9 +174,9 @@ def test_a_state_leaves_as_it_came_but_for_our_statistics(body: dict[str, Any]) 
 
 def test_the_bytes_inside_a_state_are_left_alone() -> None:
     text = b'{ "type":"STREAM", "x": 1.10, "x": 1e400, "y": "\\ud83d" }'
-    line = PerStreamStateFormat().leaving(CoveredState(1, text, None, 0))
+    line = PerStreamStateFormat().format_output(CoveredState(1, text, None, 0))
     assert line.startswith(b'{"type":"STATE","state":' + text[:-2])
-    again = PerStreamStateFormat().leaving(
+    again = PerStreamStateFormat().format_output(
         CoveredState(1, b'{"x":1e400,"destinationStats":null}', None, 0)
     )
     assert b'"x":1e400' in again
@@ -195,7 +195,7 @@ def test_rows_are_counted_since_the_last_state_of_the_stream() -> None:
 
 def test_rows_that_were_set_aside_count_as_rejected() -> None:
     form, a = PerStreamStateFormat(), StreamId("a")
-    form.rejected(a, 4)
+    form.count_rejected(a, 4)
     stats = [
         left(form, b"{}", scope, rows)["destinationStats"]
         for scope, rows in [(a, 3), (a, 10), (a, 12), (None, 20)]
@@ -216,7 +216,7 @@ def as_list(states: Iterable[Any]) -> str:
 
 
 def test_a_commit_keeps_a_list_of_the_newest_states() -> None:
-    kept = PerStreamStateFormat().kept(
+    kept = PerStreamStateFormat().format_stored(
         [CoveredState(1, b'{"a":1}', "a"), CoveredState(2, b'{"b":2}', "b")]
     )
     assert kept == b'[{"a":1},{"b":2}]'
@@ -248,8 +248,8 @@ def test_what_another_protocol_kept_is_replaced() -> None:
     markers = [
         CommitMetadata("j", "r", run, 1, 1, text) for run, text in enumerate([whole_ones, lists])
     ]
-    assert markers[1].carrying(markers[0]).state == lists
-    assert markers[0].carrying(markers[1]).state == whole_ones
+    assert markers[1].with_earlier_state(markers[0]).state == lists
+    assert markers[0].with_earlier_state(markers[1]).state == whole_ones
     assert merge_states("[broken", lists) == lists
 
 
@@ -261,4 +261,4 @@ def test_recovery_takes_the_newest_state_of_each_stream_from_all_tables() -> Non
     assert found is not None
     assert (found.run, found.ordinal) == ("r2", 3)
     assert json.loads(found.state or "") == [state("b", 1), state("a", 2)]
-    assert json.loads(new.carrying(old).state or "") == [state("b", 1), state("a", 2)]
+    assert json.loads(new.with_earlier_state(old).state or "") == [state("b", 1), state("a", 2)]

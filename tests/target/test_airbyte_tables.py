@@ -91,8 +91,8 @@ class House:
             loader = Loader(options, engine, spool, commits, report, lambda _state: None)
             with closing(loader):
                 for event in events:
-                    loader.fold(event)
-                loader.fold(Checkpoint(b"{}"))
+                    loader.process_event(event)
+                loader.process_event(Checkpoint(b"{}"))
                 loader.finish(whole=True)
         self.tables.report = report
         return report

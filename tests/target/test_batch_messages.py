@@ -190,7 +190,7 @@ def test_files_of_an_overwrite_wait_until_the_stream_is_complete(
     named = lines(tmp_path / "a.jsonl", {"id": 2})
     loader, spool = keyed.open(write_mode="overwrite")
     feed(loader, schema("a", ID), batch("a", named), state(1))
-    loader.beat()
+    loader.poll()
     assert keyed.rows("a") == [(1,)]
     assert keyed.states == []
     loader.finish(whole=True)

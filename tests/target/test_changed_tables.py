@@ -144,7 +144,7 @@ def test_a_column_that_is_dropped_during_the_run_comes_back(tables: Changed, key
     loader, spool = tables.open(flush_rows=1)
     feed(loader, wanted, record("t", id=1, a=1))
     loader._pipeline.wait()
-    loader.beat()
+    loader.poll()
     if tables.format == "delta":
         tables.sql("t", "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
     tables.sql("t", "ALTER TABLE {t} DROP COLUMN a")

@@ -54,14 +54,14 @@ class Load:
             self.stopping,
         )
         for stream in (A, B):
-            self.loader.fold(SchemaEvent(stream, {"properties": {"id": {}}}))
+            self.loader.process_event(SchemaEvent(stream, {"properties": {"id": {}}}))
 
     @property
     def pipeline(self) -> CommitPipeline:
         return self.loader._pipeline
 
     def row(self, stream: StreamId) -> None:
-        self.loader.fold(Rows(stream, [b'{"id":1}']))
+        self.loader.process_event(Rows(stream, [b'{"id":1}']))
 
     def close(self) -> None:
         self.loader.close()
@@ -131,7 +131,7 @@ def test_stop_lets_the_running_commit_finish_and_no_other_start(
 
     load.tables.before = slow
     load.row(A)
-    load.loader.fold(Checkpoint(b'{"at":1}'))
+    load.loader.process_event(Checkpoint(b'{"at":1}'))
     load.row(A)
     assert started.wait(SOON)
     if is_signalled:
@@ -169,7 +169,7 @@ def test_a_state_that_came_after_the_batch_was_closed_is_in_its_commit(load: Loa
     load.tables.before = slow
     load.row(A)
     assert started.wait(SOON)
-    load.loader.fold(Checkpoint(b'{"at":1}'))
+    load.loader.process_event(Checkpoint(b'{"at":1}'))
     go.set()
     load.pipeline.wait()
     ordinal = max(load.tables.rows["a"]) + 1

@@ -294,7 +294,7 @@ def test_history_is_read_the_same_way_from_places_that_are_no_folders(spark, tab
     monkeypatch.setattr("target_spark.writers.delta.log_reader._FIRST_LOOKS", (2, 3))
     assert list(commits(spark, table)) == by_files
     assert len(by_files) == 5
-    assert find_latest_metadata(spark, table.beside("_none")) is None
+    assert find_latest_metadata(spark, table.with_suffix("_none")) is None
 
 
 @pytest.mark.parametrize("far", [False, True])

@@ -280,7 +280,7 @@ def test_a_commit_whose_files_are_not_there_is_an_error(
         writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
 
 
-@pytest.mark.parametrize("step", ["append", "upsert", "replace", "care", "commit_empty"])
+@pytest.mark.parametrize("step", ["append", "upsert", "replace", "maintain", "commit_empty"])
 def test_a_table_in_the_place_of_ours_is_left_alone(
     spark: SparkSession, table: Table, step: str
 ) -> None:
@@ -292,7 +292,7 @@ def test_a_table_in_the_place_of_ours_is_left_alone(
         "append": lambda: writer.append(spark, table, rows(spark, (2, "b", 1)), marker(2)),
         "upsert": lambda: writer.upsert(spark, table, batch(spark, (2, "b", 1)), KEYS, marker(2)),
         "replace": lambda: writer.replace(spark, table, rows(spark, (2, "b", 1)), marker(2)),
-        "care": lambda: writer.care(spark, table, MaintenanceOptions(compact=True)),
+        "care": lambda: writer.maintain(spark, table, MaintenanceOptions(compact=True)),
         "commit_empty": lambda: writer.commit_empty(spark, table, marker(2, "{}")),
     }
     with pytest.raises(TableError, match="was replaced by another table"):
@@ -328,7 +328,7 @@ def test_appends_go_on_after_commits_of_sparks(
     elif step == "replace":
         writer.replace(spark, table, rows(spark, (9, "b", 9)), marker(3))
     else:
-        writer.care(spark, table, MaintenanceOptions(compact=True))
+        writer.maintain(spark, table, MaintenanceOptions(compact=True))
     writer.append(spark, table, rows(spark, (4, "a", 1)), marker(4))
     assert engines(Path(table.path))[-1] == "delta-rs"
     assert writer.get_last_metadata(spark, table) == marker(4)

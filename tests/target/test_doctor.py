@@ -122,7 +122,7 @@ def test_little_room_and_a_run_at_work_are_warnings(
     monkeypatch.setattr(doctor, "_ROOM", 1 << 60)
     config = written(tmp_path, max_spool_bytes=1 << 60)
     assert get_lock_holder(str(tmp_path / "tables"), "job") is None
-    lease = JobLock.take(str(tmp_path / "tables"), "job")
+    lease = JobLock.acquire(str(tmp_path / "tables"), "job")
     try:
         _, verdicts, said = examined(capsys, config)
         assert f"process {os.getpid()}" in said

@@ -286,7 +286,7 @@ class Sweep:
             decoder = SingerReader()
             for line in messages(keyed=keyed):
                 for event in decoder.feed(line):
-                    loader.fold(event)
+                    loader.process_event(event)
             loader.finish(whole=True)
         finally:
             loader.close()

@@ -283,7 +283,7 @@ def test_a_new_column_has_the_description_as_its_comment():
 
 def test_changes_are_told_in_words():
     _, changes = merge_layouts(layout(s=struct(a=INT)), layout(s=struct(a=TEXT, b=INT)))
-    assert [change.told() for change in changes] == [
+    assert [change.describe() for change in changes] == [
         "column s.a__string is now string, beside a, which cannot take it",
         "column s.b is now bigint",
     ]

@@ -255,7 +255,7 @@ def test_a_clock_that_jumps_within_a_run_delays_and_hastens_nothing(
         feed(loader, record("a", id=number), state(number))
         end = time.monotonic() + 100
         while number not in delta.states:
-            loader.beat()
+            loader.poll()
             assert time.monotonic() < end
             time.sleep(0.02)
     loader.finish(whole=True)

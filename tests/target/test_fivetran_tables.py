@@ -187,9 +187,9 @@ def test_the_columns_of_a_request_are_met_by_their_names(tables: TableService) -
     asked = shape(("a_b", DataType.INT), ("a b", DataType.INT))
     assert [column.column for column in asked.columns] == ["a_b", "a_b_2"]
     at = there(tables)
-    assert at.meeting(FivetranSchema(asked.columns[1:])).columns[0].column == "a_b"
+    assert at.match_columns(FivetranSchema(asked.columns[1:])).columns[0].column == "a_b"
     with pytest.raises(TableError, match="no column a_b"):
-        at.meeting(asked)
+        at.match_columns(asked)
 
 
 def test_the_settings_of_the_layout_hold(spark: SparkSession, tmp_path: Path) -> None:

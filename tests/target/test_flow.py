@@ -80,13 +80,13 @@ def test_the_reader_waits_at_the_bound_alone_and_the_report_says_so(
     tables, waits = Slow(), threading.Event()
     with loading(tmp_path, tables, [], flush_rows=1, spool_bytes=20_000) as (loader, report):
         for event in [*describe(A), *(rows(A, 1_000) for _ in range(15))]:
-            loader.fold(event)  # far more than one batch, and no commit has ended
+            loader.process_event(event)  # far more than one batch, and no commit has ended
         assert report.as_dict()["held_back_seconds"] == 0
         wait = loader._pipeline.wait_for_space
         monkeypatch.setattr(
             loader._pipeline, "wait_for_space", lambda *given: (waits.set(), wait(*given))
         )
-        reader = threading.Thread(target=lambda: loader.fold(rows(A, 10_000)))
+        reader = threading.Thread(target=lambda: loader.process_event(rows(A, 10_000)))
         reader.start()
         assert waits.wait(SOON)
         time.sleep(0.1)
@@ -104,8 +104,8 @@ def test_batches_grow_old_also_while_the_reader_waits_at_the_bound(tmp_path: Pat
     flow = {"flush_rows": 2, "spool_bytes": 5_000, "flush_seconds": 0.2}
     with loading(tmp_path, tables, [], **flow) as (loader, _):
         for event in [*describe(A, B), rows(B), rows(A, 100)]:
-            loader.fold(event)
-        reader = threading.Thread(target=lambda: loader.fold(rows(A, 10_000)))
+            loader.process_event(event)
+        reader = threading.Thread(target=lambda: loader.process_event(rows(A, 10_000)))
         reader.start()
         eventually(lambda: {work.stream for work in tables.works} == {A, B})
         assert reader.is_alive()
@@ -118,12 +118,12 @@ def test_old_batches_of_many_streams_are_committed_while_the_tap_is_silent(tmp_p
     tables, states = Memory(), []  # type: ignore[var-annotated]
     with loading(tmp_path, tables, states, flush_seconds=3) as (loader, _):
         for event in (*describe(*streams), *map(rows, streams), Checkpoint(b'{"n":1}')):
-            loader.fold(event)
-        loader.beat()
+            loader.process_event(event)
+        loader.poll()
         assert tables.rows == {}
 
         def all_are_safe() -> bool:
-            loader.beat()
+            loader.poll()
             return len(tables.safe()) == len(streams)
 
         eventually(all_are_safe)
@@ -135,7 +135,7 @@ def test_a_state_leaves_with_the_commit_that_covers_it(tmp_path: Path) -> None:
     tables, states = Slow(), []  # type: ignore[var-annotated]
     with loading(tmp_path, tables, states, flush_rows=1) as (loader, _):
         for event in (*describe(A), rows(A), Checkpoint(b'{"n":1}')):
-            loader.fold(event)
+            loader.process_event(event)
         assert states == []
         tables.may_go_on.set()
         eventually(lambda: states == [b'{"n":1}'])
@@ -145,11 +145,11 @@ def test_states_on_the_way_make_no_small_batches(tmp_path: Path) -> None:
     tables, states = Memory(), []  # type: ignore[var-annotated]
     with loading(tmp_path, tables, states) as (loader, report):
         for event in describe(A, B):
-            loader.fold(event)
+            loader.process_event(event)
         for number in range(100):
             for event in (rows(A), rows(B), Checkpoint(b'{"n":%d}' % number)):
-                loader.fold(event)
-            loader.beat()
+                loader.process_event(event)
+            loader.poll()
         assert states == []
         loader.finish(whole=True)
     commits = [stream["commits"] for stream in report.as_dict()["streams"].values()]
@@ -164,7 +164,7 @@ def test_as_many_tables_are_committed_to_at_a_time_as_is_asked(tmp_path: Path, a
     tables, streams = Slow(), [StreamId(f"s{number}") for number in range(8)]
     with loading(tmp_path, tables, [], flush_rows=1, writers=writers) as (loader, _):
         for event in (*describe(*streams), *map(rows, streams)):
-            loader.fold(event)
+            loader.process_event(event)
         eventually(lambda: len(tables.works) == asked)
         time.sleep(0.05)
         assert len(tables.works) == asked
@@ -177,11 +177,11 @@ def test_the_same_description_again_changes_nothing_and_another_does(tmp_path: P
     tables = Memory()
     properties = {f"x{number}": {"type": "string"} for number in range(2_000)}
     with loading(tmp_path, tables, []) as (loader, report):
-        loader.fold(SchemaEvent(A, {"properties": properties}))
-        loader.fold(rows(A))
-        loader.fold(SchemaEvent(A, {"properties": dict(reversed(properties.items()))}))
-        loader.fold(SchemaEvent(A, {"properties": {**properties, "y": {}}}, cursor="y"))
-        loader.fold(rows(A))
+        loader.process_event(SchemaEvent(A, {"properties": properties}))
+        loader.process_event(rows(A))
+        loader.process_event(SchemaEvent(A, {"properties": dict(reversed(properties.items()))}))
+        loader.process_event(SchemaEvent(A, {"properties": {**properties, "y": {}}}, cursor="y"))
+        loader.process_event(rows(A))
         loader.finish(whole=True)
     assert report.as_dict()["streams"]["a"]["commits"] == 1
 
@@ -192,7 +192,7 @@ def test_the_schemas_of_many_wide_streams_take_little_memory(tmp_path: Path) -> 
         tracemalloc.start()
         for number in range(5):
             properties = {f"column_{number}_{c}": dict(kinds[c % 2]) for c in range(2_000)}
-            loader.fold(SchemaEvent(StreamId(f"s{number}"), {"properties": properties}))
+            loader.process_event(SchemaEvent(StreamId(f"s{number}"), {"properties": properties}))
         del properties
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()

@@ -97,7 +97,7 @@ class Memory:
     def has_others(self, table: Table, version: int) -> bool:
         return True
 
-    def carry(self, table: Table, covered: CoveredState) -> None:
+    def commit_state(self, table: Table, covered: CoveredState) -> None:
         self.carried.append((covered.ordinal, self.safe()))
 
     def safe(self) -> set[int]:
@@ -280,7 +280,7 @@ def removal_due(sequence: list[Event], place: int) -> set[int]:
     versions = VersionTracker()
     for event in sequence:
         if isinstance(event, Rows) and event.stream == VERSIONED:
-            versions.rows(event.version)
+            versions.record_rows(event.version)
         elif isinstance(event, ActivateVersion) and event.stream == VERSIONED:
             versions.activate(event.version)
     return set() if versions.may_delete_current_rows else set(told[-1:])
@@ -299,8 +299,8 @@ def gone_over(sequence: list[Event], place: int) -> set[int]:
 def run(loader: Loader, sequence: list[Event], end: str) -> TargetSparkError | None:
     try:
         for event in sequence:
-            loader.fold(event)
-            loader.beat()
+            loader.process_event(event)
+            loader.poll()
         if end == "stop":
             loader.stop()
         else:

@@ -127,7 +127,7 @@ def test_an_exception_after_the_commit_does_not_write_the_batch_twice(spark, tab
     assert content(spark, table) == after.get(way, [(1, "a", 1), (2, "b", 2)])
 
 
-@pytest.mark.parametrize("way", ["append", "replace", "upsert", "commit_empty", "retire"])
+@pytest.mark.parametrize("way", ["append", "replace", "upsert", "commit_empty", "delete_versions"])
 def test_a_batch_number_that_does_not_move_on_is_an_error(spark, table, way):
     writer = IcebergWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
@@ -139,7 +139,7 @@ def test_a_batch_number_that_does_not_move_on_is_an_error(spark, table, way):
             "replace": [rows(spark, (3, "c", 3))],
             "upsert": [batch(spark, (3, "c", 3)), KEYS],
             "commit_empty": [],
-            "retire": [VersionDelete(1, None, datetime.now(timezone.utc))],
+            "delete_versions": [VersionDelete(1, None, datetime.now(timezone.utc))],
         }[way]
         with pytest.raises(CommitLostError, match="Batch"):
             getattr(who, way)(spark, table, *arguments, marker(number))
@@ -253,8 +253,8 @@ def test_snapshots_are_the_same_from_files_and_from_a_catalog(spark, table, tmp_
     for by_query, by_file in zip(found, by_files, strict=True):
         assert {"operation": "append", **by_query.summary} == by_file.summary
     assert [found.marker for found in by_files] == [marker(n, f"[{n}]") for n in (3, 2, 1)]
-    assert line(spark, table.beside("_none")) == []
-    assert IcebergWriter().get_column_types(spark, table.beside("_none")) is None
+    assert line(spark, table.with_suffix("_none")) == []
+    assert IcebergWriter().get_column_types(spark, table.with_suffix("_none")) is None
 
 
 def test_metadata_files_are_read_as_the_specification_writes_them(tmp_path):
@@ -404,7 +404,7 @@ def test_rows_of_other_versions_end_in_one_snapshot_with_its_marker(spark, tmp_p
     writer.append(spark, table, data, marker(1))
     at = datetime(2024, 5, 1, tzinfo=timezone.utc)
     ending = VersionDelete(5, "_sdc_deleted_at" if soft else None, at)
-    effect = writer.retire(spark, table, ending, marker(2, "[2]"))
+    effect = writer.delete_versions(spark, table, ending, marker(2, "[2]"))
     assert find_latest_metadata(spark, table) == marker(2, "[2]")
     assert len(line(spark, table)) == 2
     living = writer.rows(spark, table).where("_sdc_deleted_at IS NULL")
@@ -412,9 +412,9 @@ def test_rows_of_other_versions_end_in_one_snapshot_with_its_marker(spark, tmp_p
     assert writer.rows(spark, table).count() == (3 if soft else 1)
     assert (effect.updated, effect.deleted) == ((2, 0) if soft else (0, 2))
     # Whole files would go without a word of ours; and nothing to end is a commit too.
-    effect = writer.retire(spark, table, ending, marker(3, "[3]"))
+    effect = writer.delete_versions(spark, table, ending, marker(3, "[3]"))
     assert (effect.updated, effect.deleted) == (0, 0)
-    writer.retire(spark, table, replace(ending, version=6), marker(4, "[4]"))
+    writer.delete_versions(spark, table, replace(ending, version=6), marker(4, "[4]"))
     assert find_latest_metadata(spark, table) == marker(4, "[4]")
 
 

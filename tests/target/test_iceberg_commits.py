@@ -314,7 +314,7 @@ STEPS: dict[str, Callable[[IcebergWriter, SparkSession, Table], object]] = {
     "upsert": lambda w, s, t: w.upsert(s, t, batch(s, (2, "b", 1)), KEYS, marker(2)),
     "replace": lambda w, s, t: w.replace(s, t, rows(s, (2, "b", 1)), marker(2)),
     "alter": lambda w, s, t: w.alter(s, t, [SchemaChange("add", ("more",), "STRING")]),
-    "care": lambda w, s, t: w.care(s, t, MaintenanceOptions(compact=True)),
+    "care": lambda w, s, t: w.maintain(s, t, MaintenanceOptions(compact=True)),
     "commit_empty": lambda w, s, t: w.commit_empty(s, t, marker(2, "{}")),
 }
 

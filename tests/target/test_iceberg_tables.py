@@ -91,7 +91,7 @@ def test_names_that_mean_something_to_iceberg_are_names_of_tables(spark, tmp_pat
     writer.create(spark, table, LAYOUT, TableLayout())
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
-    writer.care(spark, table, MaintenanceOptions(compact=True, retain_days=7))
+    writer.maintain(spark, table, MaintenanceOptions(compact=True, retain_days=7))
     assert content(spark, table) == [(1, "b", 2)]
 
 
@@ -142,8 +142,8 @@ def test_a_catalog_of_the_users_gets_its_database_and_its_tables(spark, named):
     assert IcebergWriter().get_last_metadata(spark, named) == marker(2, "[2]")
     IcebergWriter().append(spark, named, rows(spark, (1, "b", 2)), marker(2, "[2]"))
     assert len(line(spark, named)) == 2
-    writer.care(spark, named, MaintenanceOptions(compact=True, retain_days=7))
-    aside = named.beside("__quarantine")
+    writer.maintain(spark, named, MaintenanceOptions(compact=True, retain_days=7))
+    aside = named.with_suffix("__quarantine")
     writer.create(spark, aside, LAYOUT, TableLayout())
     assert {row.tableName for row in spark.sql("SHOW TABLES IN mine.crm").collect()} == {
         "people",
@@ -427,7 +427,7 @@ def test_a_design_is_the_partitions_the_order_and_the_size_of_the_files(spark, t
     assert (effect.inserted, effect.files) == (100, 2)
     keys = MergeKeys(("id",), order="o")
     writer.upsert(spark, table, data.selectExpr("*", "1L AS o"), keys, marker(2))
-    writer.care(spark, table, MaintenanceOptions(compact=True))
+    writer.maintain(spark, table, MaintenanceOptions(compact=True))
     assert writer.rows(spark, table).count() == 100
 
 
@@ -458,14 +458,14 @@ def test_care_makes_few_files_of_many_and_the_marker_stays_newest(spark, table):
     writer = IcebergWriter()
     for number in range(1, 8):
         writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
-    writer.care(spark, table, MaintenanceOptions(compact=True))
+    writer.maintain(spark, table, MaintenanceOptions(compact=True))
     newest = line(spark, table)[0]
     assert newest.marker == marker(7, "[7]")
     assert newest.summary["total-data-files"] == "1"
     assert len(content(spark, table)) == 7
     # A second time there is nothing to do, and nothing is committed.
     count = len(line(spark, table))
-    writer.care(spark, table, MaintenanceOptions(compact=True))
+    writer.maintain(spark, table, MaintenanceOptions(compact=True))
     assert len(line(spark, table)) == count
     writer.append(spark, table, rows(spark, (8, "a", 1)), marker(8))
     assert find_latest_metadata(spark, table) == replace(marker(7, "[7]"), batch=8)
@@ -486,7 +486,7 @@ def test_what_is_old_goes_and_the_newest_snapshot_with_the_marker_stays(spark, t
     stray.write_bytes(b"x")
     make_old(Path(table.path))
     fresh.write_bytes(b"x")
-    writer.care(spark, table, MaintenanceOptions(retain_days=7))
+    writer.maintain(spark, table, MaintenanceOptions(retain_days=7))
     assert len(line(spark, table)) == 5  # nothing is as old as that; the marker is repeated
     assert line(spark, table)[0].marker == marker(3, "[3]")
     assert (stray.exists(), fresh.exists()) == (False, True)
@@ -505,7 +505,7 @@ def test_files_of_a_table_that_lies_in_another_are_left_alone(spark, tmp_path):
         writer.create(spark, table, LAYOUT, TableLayout())
         writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     make_old(tmp_path)
-    writer.care(spark, outer, MaintenanceOptions(retain_days=7))
+    writer.maintain(spark, outer, MaintenanceOptions(retain_days=7))
     assert content(spark, inner) == [(1, "a", 1)]
 
 

@@ -251,7 +251,7 @@ def test_a_run_that_died_and_lost_its_state_file_is_resumed_from_its_table(
     decoder = SingerReader()
     for line in everything[:until]:
         for event in decoder.feed(line):
-            loader.fold(event)
+            loader.process_event(event)
     loader._pipeline.wait()
     loader.close()  # dead: what was spooled is gone, and so are the states that left
     spool.close()

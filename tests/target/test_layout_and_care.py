@@ -342,7 +342,7 @@ def _aged(action: dict[str, Any]) -> dict[str, Any]:
 class Unlucky(DeltaWriter):
     """A writer whose care meets another writer."""
 
-    def care(self, _spark: SparkSession, _table: Table, _care: MaintenanceOptions) -> None:
+    def maintain(self, _spark: SparkSession, _table: Table, _care: MaintenanceOptions) -> None:
         raise RuntimeError("ConcurrentDeleteReadException: somebody else was faster")
 
 
@@ -362,7 +362,7 @@ def test_a_run_that_is_not_complete_takes_no_care(
     cared: list[str] = []
 
     class Noting(DeltaWriter):
-        def care(self, _spark: SparkSession, table: Table, _care: MaintenanceOptions) -> None:
+        def maintain(self, _spark: SparkSession, table: Table, _care: MaintenanceOptions) -> None:
             cared.append(table.name)
 
     monkeypatch.setattr("target_spark.loader.batch_writer.get_writer", lambda *_, **__: Noting())
@@ -382,4 +382,4 @@ def test_a_run_that_is_not_complete_takes_no_care(
 
 def test_parquet_is_not_tidied(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="not tidied"):
-        ParquetWriter().care(spark, Table(str(tmp_path), "a"), MaintenanceOptions(compact=True))
+        ParquetWriter().maintain(spark, Table(str(tmp_path), "a"), MaintenanceOptions(compact=True))

@@ -29,7 +29,7 @@ from target_spark.storage.job_lock import (
 HOLD = """
 import subprocess, sys, time
 from target_spark.storage.job_lock import JobLock
-lease = JobLock.take(sys.argv[1], "job", run="first")
+lease = JobLock.acquire(sys.argv[1], "job", run="first")
 if len(sys.argv) > 2:  # a stand-in for the JVM: a process that has inherited the file
     child = subprocess.Popen(["sleep", sys.argv[2]], pass_fds=[lease.fileno()], stdout=2)
     lease.jvm_started(child.pid)
@@ -63,19 +63,19 @@ def start(owners, folder: Path, *words: str) -> tuple[subprocess.Popen[str], int
 def test_a_second_run_is_refused_and_told_who_is_at_work(owners, tmp_path):
     owner, _ = start(owners, tmp_path)
     with pytest.raises(JobLockError, match=rf"Another run of job 'job'.*process {owner.pid} on"):
-        JobLock.take(str(tmp_path), "job")
-    JobLock.take(str(tmp_path), "another job").release()
+        JobLock.acquire(str(tmp_path), "job")
+    JobLock.acquire(str(tmp_path), "another job").release()
 
 
 def test_two_runs_in_one_process_are_two_runs(tmp_path):
-    first = JobLock.take(str(tmp_path), "job")
+    first = JobLock.acquire(str(tmp_path), "job")
     with pytest.raises(JobLockError, match=str(os.getpid())):
-        JobLock.take(str(tmp_path), "job")
+        JobLock.acquire(str(tmp_path), "job")
     first.release()
-    second = JobLock.take(str(tmp_path), "job")
+    second = JobLock.acquire(str(tmp_path), "job")
     first.release()  # once more: it is not the second's to end
     with pytest.raises(JobLockError):
-        JobLock.take(str(tmp_path), "job")
+        JobLock.acquire(str(tmp_path), "job")
     second.release()
 
 
@@ -83,7 +83,7 @@ def test_the_lease_of_a_killed_run_is_taken_over_at_once(owners, tmp_path):
     owner, _ = start(owners, tmp_path)
     owner.kill()
     owner.wait()
-    JobLock.take(str(tmp_path), "job", wait_seconds=0).release()
+    JobLock.acquire(str(tmp_path), "job", wait_seconds=0).release()
 
 
 def test_a_killed_run_whose_jvm_lives_is_waited_for(owners, tmp_path):
@@ -91,10 +91,10 @@ def test_a_killed_run_whose_jvm_lives_is_waited_for(owners, tmp_path):
     owner.kill()
     owner.wait()
     with pytest.raises(JobLockError, match=rf"is dead.*after 0\.3 s.*JVM {child}\. End that JVM"):
-        JobLock.take(str(tmp_path), "job", wait_seconds=0.3)
+        JobLock.acquire(str(tmp_path), "job", wait_seconds=0.3)
 
     ending = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -9 {child}"])
-    JobLock.take(str(tmp_path), "job", wait_seconds=60).release()
+    JobLock.acquire(str(tmp_path), "job", wait_seconds=60).release()
     ending.wait()
 
 
@@ -102,7 +102,7 @@ def test_a_jvm_that_ends_in_time_needs_no_help(owners, tmp_path):
     owner, _ = start(owners, tmp_path, "1")
     owner.kill()
     owner.wait()
-    JobLock.take(str(tmp_path), "job").release()
+    JobLock.acquire(str(tmp_path), "job").release()
 
 
 def test_a_zombie_owner_is_a_dead_owner(owners, tmp_path):
@@ -110,7 +110,7 @@ def test_a_zombie_owner_is_a_dead_owner(owners, tmp_path):
     owner.kill()  # and nobody waits for it: its process id stays taken
     os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(JobLockError, match="is dead"):
-        JobLock.take(str(tmp_path), "job", wait_seconds=0.1)
+        JobLock.acquire(str(tmp_path), "job", wait_seconds=0.1)
     os.kill(child, signal.SIGKILL)
 
 
@@ -122,13 +122,13 @@ def test_a_process_id_that_was_given_to_another_is_a_dead_owner(owners, tmp_path
     written = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**written, "pid": os.getpid()}), encoding="utf-8")
     with pytest.raises(JobLockError, match="is dead"):
-        JobLock.take(str(tmp_path), "job", wait_seconds=0.1)
+        JobLock.acquire(str(tmp_path), "job", wait_seconds=0.1)
     path.write_text(json.dumps({**written, "host": "elsewhere"}), encoding="utf-8")
     with pytest.raises(JobLockError, match=r"Another run.*on elsewhere"):
-        JobLock.take(str(tmp_path), "job", wait_seconds=0.1)
+        JobLock.acquire(str(tmp_path), "job", wait_seconds=0.1)
     path.write_text(json.dumps({**written, "pid": 1}), encoding="utf-8")
     with pytest.raises(JobLockError):  # process 1 lives, and did not begin when it says
-        JobLock.take(str(tmp_path), "job", wait_seconds=0.1)
+        JobLock.acquire(str(tmp_path), "job", wait_seconds=0.1)
     os.kill(child, signal.SIGKILL)
 
 
@@ -142,35 +142,37 @@ def test_what_is_written_in_the_file_does_not_decide(tmp_path, text):
 
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(JobLockError, match="its owner is unknown"):
-            JobLock.take(str(tmp_path), "job", wait_seconds=0.1)
-    JobLock.take(str(tmp_path), "job", wait_seconds=0).release()
+            JobLock.acquire(str(tmp_path), "job", wait_seconds=0.1)
+    JobLock.acquire(str(tmp_path), "job", wait_seconds=0).release()
     assert json.loads(path.read_bytes()) == {"run_started": 0}
 
 
 def test_a_clock_that_was_set_back_makes_no_run_the_older_one(owners, tmp_path):
     folder = str(tmp_path)
     assert monotonic_run_start(folder, ["job"], 1000) == 1000
-    JobLock.take(folder, "job", started=5000).release()
+    JobLock.acquire(folder, "job", started=5000).release()
     assert monotonic_run_start(folder, ["job"], 1000) == 5001
     assert monotonic_run_start(folder, ["job"], 6000) == 6000
     assert monotonic_run_start(folder, ["another job"], 1000) == 1000
-    JobLock.take(folder, "job", started=7000)  # and this one is never given back, as after a kill
+    JobLock.acquire(
+        folder, "job", started=7000
+    )  # and this one is never given back, as after a kill
     assert monotonic_run_start(folder, ["job"], 1000) == 7001
     lease_file(folder, "job").write_text('{"run_st', encoding="utf-8")
     assert monotonic_run_start(folder, ["job"], 1000) == 1000
 
 
 def test_the_lease_ends_for_the_jvm_too_when_it_is_released(tmp_path):
-    lease = JobLock.take(str(tmp_path), "job")
+    lease = JobLock.acquire(str(tmp_path), "job")
     child = subprocess.Popen(["sleep", "600"], pass_fds=[lease.fileno()])
     lease.release()
-    JobLock.take(str(tmp_path), "job", wait_seconds=0).release()
+    JobLock.acquire(str(tmp_path), "job", wait_seconds=0).release()
     child.kill()
     child.wait()
 
 
 def test_what_people_read_is_in_the_file(tmp_path):
-    lease = JobLock.take(str(tmp_path), "job", run="r-1")
+    lease = JobLock.acquire(str(tmp_path), "job", run="r-1")
     lease.jvm_started(4711)
     written = json.loads(lease_file(str(tmp_path), "job").read_text(encoding="utf-8"))
     lease.release()
@@ -191,13 +193,13 @@ def test_each_job_has_a_file_of_its_own(tmp_path, monkeypatch):
     far = lease_file("s3a://bucket/tables", "job")
     assert far.is_relative_to(tmp_path / "cache")
     assert far != lease_file("s3a://bucket/others", "job")
-    JobLock.take("s3a://bucket/tables", "job").release()
+    JobLock.acquire("s3a://bucket/tables", "job").release()
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(TableError, match=r"cannot be written.*set path to"):
-        JobLock.take(str(tmp_path / "file"), "job")
+        JobLock.acquire(str(tmp_path / "file"), "job")
 
 
 def test_a_file_system_that_cannot_lock_is_named(tmp_path):
@@ -230,7 +232,7 @@ def test_what_a_dead_owner_started_is_waited_for_and_then_forgotten(owners, tmp_
 
 
 def test_a_lease_of_a_name_that_is_used_once_takes_its_file_along(tmp_path):
-    lease = JobLock.take(str(tmp_path), "once")
+    lease = JobLock.acquire(str(tmp_path), "once")
     lease.release(remove=True)
     assert not lease_file(str(tmp_path), "once").exists()
 
@@ -249,7 +251,7 @@ def test_a_run_whose_settings_spell_the_folder_otherwise_is_refused(
     config = {"path": str(link), "format": "parquet"}
     former = hashlib.sha256(f"parquet file://{link}".encode()).hexdigest()[:16]
     job = settings.get_job_name({**config, "path": str(real)}) if held == "real" else former
-    lease = JobLock.take(str(real), job)
+    lease = JobLock.acquire(str(real), job)
     try:
         done = loaded(tmp_path, config)
     finally:
@@ -281,9 +283,9 @@ def test_a_lease_for_which_the_disk_has_no_room_is_an_error_in_words(
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
         with pytest.raises(TableError, match=r"cannot be written: .*No space left"):
-            JobLock.take(str(tmp_path), "job")
-    held = JobLock.take(str(tmp_path), "job")
+            JobLock.acquire(str(tmp_path), "job")
+    held = JobLock.acquire(str(tmp_path), "job")
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
         held.release()
-    JobLock.take(str(tmp_path), "job").release()
+    JobLock.acquire(str(tmp_path), "job").release()

@@ -35,7 +35,7 @@ from target_spark.storage.job_lock import JobLock
 TAKE = """
 os.umask(0o022)
 try:
-    JobLock.take(sys.argv[1], "job", wait_seconds=0).release()
+    JobLock.acquire(sys.argv[1], "job", wait_seconds=0).release()
     print("taken")
 except JobLockError as error:
     print(error)
@@ -48,7 +48,7 @@ def mode(path: Path) -> int:
 
 
 def take(folder: Path) -> None:
-    JobLock.take(str(folder), "job", wait_seconds=0).release()
+    JobLock.acquire(str(folder), "job", wait_seconds=0).release()
 
 
 def refused(folder: Path) -> str:
@@ -85,7 +85,7 @@ def test_a_lease_of_an_address_is_private(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
     before = os.umask(0)
     try:
-        JobLock.take("s3a://bucket/tables", "job").release()
+        JobLock.acquire("s3a://bucket/tables", "job").release()
     finally:
         os.umask(before)
     path = lease_file("s3a://bucket/tables", "job")
@@ -96,13 +96,13 @@ def test_a_lease_of_an_address_is_private(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(
         JobLockError, match=rf"{above} may be written by every user.*XDG_CACHE_HOME"
     ):
-        JobLock.take("s3a://bucket/tables", "job")
+        JobLock.acquire("s3a://bucket/tables", "job")
 
 
 @as_root
 def test_another_user_can_neither_lock_nor_read_a_lease(open_to_all: Path) -> None:
     """SEC18: another user can neither lock nor read a lock file."""
-    lease = JobLock.take(str(open_to_all), "job")
+    lease = JobLock.acquire(str(open_to_all), "job")
     lease.sessions_are(["session-of-spark-connect"])
     path = lease_file(str(open_to_all), "job")
     assert run_as(TRY_TO_LOCK, path) == "denied"
@@ -189,7 +189,7 @@ def test_users_of_one_group_share_the_leases_of_a_warehouse_that_their_group_wri
     path = lease_file(str(open_to_all), "job")
     assert run_as(TAKE, open_to_all, user=PEER, group=TEAM, imports=IMPORTS) == "taken"
     assert path.stat().st_uid == PEER
-    lease = JobLock.take(str(open_to_all), "job")
+    lease = JobLock.acquire(str(open_to_all), "job")
     said = run_as(TAKE, open_to_all, user=PEER, group=TEAM, imports=IMPORTS)
     assert "Another run of job 'job' is active" in said
     lease.release()

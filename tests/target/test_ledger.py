@@ -26,15 +26,15 @@ class WholeStates:
     left: list[CoveredState] = field(default_factory=list)
     carried: list[CoveredState] = field(default_factory=list)
 
-    def leaving(self, covered: CoveredState) -> bytes:
+    def format_output(self, covered: CoveredState) -> bytes:
         self.left.append(covered)
         return covered.state
 
-    def kept(self, states: Sequence[CoveredState]) -> bytes:
+    def format_stored(self, states: Sequence[CoveredState]) -> bytes:
         self.carried = list(states)
         return states[-1].state
 
-    def rejected(self, stream: Hashable, rows: int) -> None:
+    def count_rejected(self, stream: Hashable, rows: int) -> None:
         raise AssertionError
 
 
@@ -129,7 +129,7 @@ def _apply(ledger: OpenLedger, model: Model, step: tuple) -> None:
     now = len(model.rows) + len(model.states)
     match step:
         case ("rows", stream, count):
-            ledger.opened(stream, now)
+            ledger.record_rows(stream, now)
             rows = range(now, now + count)
             model.rows.update(dict.fromkeys(rows, stream))
             model.open.setdefault(stream, []).extend(rows)
@@ -137,7 +137,7 @@ def _apply(ledger: OpenLedger, model: Model, step: tuple) -> None:
             ledger.add_state(CoveredState(now, str(now).encode()))
             model.states.append(now)
         case ("cut", stream):
-            ledger.cut(stream)
+            ledger.close_batch(stream)
             if rows := model.open.pop(stream, []):
                 model.cut.setdefault(stream, []).append(rows)
         case ("commit", stream, count):
@@ -156,13 +156,13 @@ def _commit(ledger: OpenLedger, model: Model, stream: str, count: int) -> None:
     if not batches:
         if stream not in model.withheld:
             with pytest.raises(ValueError, match="no batch"):
-                ledger.committed(stream, 10_000)
+                ledger.mark_committed(stream, 10_000)
         return
     rows = frozenset(row for batch in batches for row in batch)
     carried = ledger.states_for_commit(stream, max(rows))
     covered = model.covered(rows | {*model.withheld.get(stream, ())})
     assert [state.ordinal for state in carried or [CoveredState(-1, b"")]] == [covered]
-    ledger.committed(stream, max(rows))
+    ledger.mark_committed(stream, max(rows))
     model.safe |= {*rows, *model.withheld.pop(stream, ())}
     del model.cut[stream][:count]
 
@@ -190,20 +190,20 @@ def _check(ledger: OpenLedger, model: Model) -> None:
 
 def test_states_between_two_batches_do_not_pile_up():
     ledger = OpenLedger()
-    ledger.opened("slow", 0)
+    ledger.record_rows("slow", 0)
     for ordinal in range(1, 10_000):
         ledger.add_state(CoveredState(ordinal, b"x"))
     assert ledger.held() == 1
-    ledger.opened("fast", 10_000)
-    ledger.cut("fast")
+    ledger.record_rows("fast", 10_000)
+    ledger.close_batch("fast")
     ledger.add_state(CoveredState(10_001, b"y"))
     assert ledger.held() == 2
-    ledger.committed("fast", 10_000)
+    ledger.mark_committed("fast", 10_000)
     assert ledger.held() == 1  # nothing lies between the two any more
     assert ledger.releasable() == []
-    ledger.cut("slow")
+    ledger.close_batch("slow")
     assert ledger.states_for_commit("slow", 0) == [CoveredState(10_001, b"y")]
-    ledger.committed("slow", 0)
+    ledger.mark_committed("slow", 0)
     assert ledger.releasable() == [CoveredState(10_001, b"y")]
     assert ledger.releasable() == []
 
@@ -212,60 +212,60 @@ def test_a_commit_may_carry_a_state_that_has_left_already():
     ledger = OpenLedger()
     ledger.add_state(CoveredState(0, b"s"))
     assert ledger.releasable() == [CoveredState(0, b"s")]
-    ledger.opened("a", 1)
-    ledger.cut("a")
+    ledger.record_rows("a", 1)
+    ledger.close_batch("a")
     assert ledger.states_for_commit("a", 1) == [CoveredState(0, b"s")]
 
 
 def test_a_batch_in_flight_elsewhere_holds_the_state_back_from_both():
     ledger = OpenLedger()
-    ledger.opened("a", 0)
-    ledger.opened("b", 1)
+    ledger.record_rows("a", 0)
+    ledger.record_rows("b", 1)
     ledger.add_state(CoveredState(2, b"s"))
-    ledger.cut("a")
-    ledger.cut("b")
+    ledger.close_batch("a")
+    ledger.close_batch("b")
     assert ledger.states_for_commit("a", 0) == []
     assert ledger.states_for_commit("b", 1) == []
-    ledger.committed("b", 1)
+    ledger.mark_committed("b", 1)
     assert ledger.states_for_commit("a", 0) == [CoveredState(2, b"s")]
 
 
 def test_an_open_batch_is_not_committed_by_a_commit_of_the_batch_before_it():
     ledger = OpenLedger()
-    ledger.opened("a", 0)
-    ledger.cut("a")
-    ledger.opened("a", 1)
-    ledger.opened("a", 5)
+    ledger.record_rows("a", 0)
+    ledger.close_batch("a")
+    ledger.record_rows("a", 1)
+    ledger.record_rows("a", 5)
     ledger.add_state(CoveredState(6, b"s"))
-    ledger.committed("a", 0)
+    ledger.mark_committed("a", 0)
     assert ledger.releasable() == []
     with pytest.raises(ValueError, match="no batch of stream a"):
-        ledger.committed("a", 5)
-    ledger.cut("a")
+        ledger.mark_committed("a", 5)
+    ledger.close_batch("a")
     with pytest.raises(ValueError, match="no batch of stream a"):
-        ledger.committed("a", 0)
-    ledger.committed("a", 5)
+        ledger.mark_committed("a", 0)
+    ledger.mark_committed("a", 5)
     assert ledger.releasable() == [CoveredState(6, b"s")]
 
 
 def test_messages_out_of_order_are_refused():
     ledger = OpenLedger()
-    ledger.opened("a", 5)
+    ledger.record_rows("a", 5)
     with pytest.raises(ValueError, match="out of order"):
         ledger.add_state(CoveredState(4, b"s"))
     with pytest.raises(ValueError, match="out of order"):
-        ledger.opened("b", 4)
+        ledger.record_rows("b", 4)
 
 
 def test_a_cut_without_rows_is_no_batch():
     ledger = OpenLedger()
-    ledger.cut("a")
-    ledger.opened("a", 0)
-    ledger.cut("a")
-    ledger.cut("a")
-    ledger.committed("a", 0)
+    ledger.close_batch("a")
+    ledger.record_rows("a", 0)
+    ledger.close_batch("a")
+    ledger.close_batch("a")
+    ledger.mark_committed("a", 0)
     with pytest.raises(ValueError, match="no batch"):
-        ledger.committed("a", 0)
+        ledger.mark_committed("a", 0)
 
 
 # ------------------------------------------------------------------------------ markers
@@ -320,7 +320,7 @@ def test_recovery_takes_the_last_position_that_has_a_state(markers):
 
 @given(MARKERS, MARKERS | st.none())
 def test_a_marker_carries_the_state_before_it_only_where_it_has_none(marker, before):
-    carried = marker.carrying(before)
+    carried = marker.with_earlier_state(before)
     assert carried.same_batch(marker)
     if marker.state is not None or before is None or before.state is None:
         assert carried == marker
@@ -344,14 +344,14 @@ def test_transactions_are_named_by_job_table_and_run():
 
 def test_what_is_waived_is_not_waited_for_but_what_was_cut_is() -> None:
     ledger = OpenLedger()
-    ledger.opened("a", 0)
-    ledger.cut("a")
-    ledger.opened("a", 1)
+    ledger.record_rows("a", 0)
+    ledger.close_batch("a")
+    ledger.record_rows("a", 1)
     ledger.add_state(CoveredState(2, b"2"))
-    ledger.waived("a")
-    ledger.waived("b")
+    ledger.discard_open_batch("a")
+    ledger.discard_open_batch("b")
     assert ledger.releasable() == []
-    ledger.committed("a", 0)
+    ledger.mark_committed("a", 0)
     assert ledger.releasable() == [CoveredState(2, b"2")]
 
 

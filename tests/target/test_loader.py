@@ -120,7 +120,7 @@ class Warehouse:
         loader, spool = self.open(**config)
         try:
             feed(loader, *messages)
-            loader.beat()
+            loader.poll()
             loader.finish(whole=whole)
         finally:
             loader.close()
@@ -157,7 +157,7 @@ def feed(loader: Loader, *messages: dict[str, Any]) -> None:
     decoder = SingerReader()
     for message in messages:
         for event in decoder.feed(json.dumps(message).encode() + b"\n"):
-            loader.fold(event)
+            loader.process_event(event)
 
 
 # Rows and states
@@ -192,7 +192,7 @@ def test_each_commit_releases_the_state_that_it_covers(delta: Warehouse) -> None
     for number in range(1, 7):
         feed(loader, record("a", id=number), state(number))
         while number % 2 == 0 and len(rows_seen) < number // 2:
-            loader.beat()
+            loader.poll()
             time.sleep(0.05)
     loader.finish(whole=True)
     loader.close()
@@ -232,7 +232,7 @@ def test_several_streams_in_any_mixture_and_a_state_waits_for_all(warehouse: War
         feed(loader, record("a", id=number))
     feed(loader, state("between"))
     loader._pipeline.wait()  # a's batch is committed, b's row is not
-    loader.beat()
+    loader.poll()
     assert warehouse.rows("a") == [(0,), (1,), (2,)]
     assert warehouse.states == []
     marker = warehouse.marker("a")
@@ -240,7 +240,7 @@ def test_several_streams_in_any_mixture_and_a_state_waits_for_all(warehouse: War
     assert marker.state is None
     feed(loader, record("b", id=1), record("b", id=2), state("late"))
     loader._pipeline.wait()
-    loader.beat()
+    loader.poll()
     assert warehouse.states == ["late"]
     loader.finish(whole=True)
     loader.close()
@@ -255,7 +255,7 @@ def test_rows_that_wait_too_long_are_committed_though_no_more_come(delta: Wareho
     loader, spool = delta.open(flush_seconds=0.01)
     feed(loader, schema("a", ID), record("a", id=1), state(1))
     time.sleep(0.02)
-    loader.beat()
+    loader.poll()
     loader._pipeline.wait()
     assert delta.states == [1]
     loader.finish(whole=True)
@@ -290,7 +290,7 @@ def test_a_final_state_without_rows_is_carried_by_a_commit_of_its_own(
     loader, spool = warehouse.open(flush_rows=1)
     feed(loader, schema("a", ID), record("a", id=1), state("first"))
     loader._pipeline.wait()
-    loader.beat()
+    loader.poll()
     feed(loader, state("promoted"))
     loader.finish(whole=True)
     loader.close()
@@ -387,7 +387,7 @@ def test_too_many_bad_rows_stop_the_run_with_nothing_of_their_batch(warehouse: W
     loader, spool = warehouse.open(flush_rows=2, max_quarantined=1)
     feed(loader, schema("a", ID), record("a", id=1), record("a", id="x"), state(1))
     loader._pipeline.wait()
-    loader.beat()
+    loader.poll()
     feed(loader, record("a", id="y"), record("a", id=2), state(2))
     with pytest.raises(QuarantineError, match=r"max_quarantined is 1; nothing of this batch"):
         loader.finish(whole=True)
@@ -405,7 +405,7 @@ def test_the_raw_record_is_kept_byte_by_byte(delta: Warehouse) -> None:
     feed(loader, schema("a", ID), record("a", id=1))
     line = b'{"type":"RECORD","stream":"a","record":' + raw.encode() + b"}\n"
     for event in decoder.feed(line):
-        loader.fold(event)
+        loader.process_event(event)
     loader.finish(whole=True)
     loader.close()
     spool.close()
@@ -646,7 +646,7 @@ def test_other_streams_are_loaded_beside_an_overwrite_but_their_states_wait(
     loader, spool = full.open(streams={"a": {"write_mode": "overwrite"}}, flush_rows=1)
     feed(loader, schema("a", ID), schema("b", ID), record("b", id=1), state(1))
     loader._pipeline.wait()
-    loader.beat()
+    loader.poll()
     assert full.rows("b") == [(1,)]
     assert full.states == []
     loader.finish(whole=True)
@@ -690,7 +690,7 @@ def test_after_a_stop_nothing_new_is_committed(delta: Warehouse) -> None:
     loader, spool = delta.open(flush_rows=1)
     feed(loader, schema("a", ID), record("a", id=1), state(1))
     loader._pipeline.wait()
-    loader.beat()
+    loader.poll()
     feed(loader, schema("b", ID), state(2))
     loader._pipeline.stop()
     feed(loader, record("b", id=1), state(3))

@@ -89,9 +89,9 @@ def test_broken_input_is_an_error_that_names_the_place(
     loader, spool = Warehouse(spark_session, spark, tmp_path / "tables").open()
     events = SingerReader().feed(lines_of(Case("a", (*GOOD_START, *lines), [])))
     for _ in GOOD_START:
-        loader.fold(next(events))
+        loader.process_event(next(events))
     with pytest.raises((InvalidInputLine, SingerSDKError, UnsupportedError), match=said):
-        deque(map(loader.fold, events))
+        deque(map(loader.process_event, events))
     loader.close()
     spool.close()
 

@@ -44,7 +44,7 @@ def loading(warehouse: Warehouse, **config: Any) -> Iterator[Loader]:
 def until_state(warehouse: Warehouse, loader: Loader, value: Any) -> None:
     end = time.monotonic() + PATIENCE
     while value not in warehouse.states:
-        loader.beat()
+        loader.poll()
         assert time.monotonic() < end
         time.sleep(0.02)
 

@@ -114,7 +114,7 @@ def test_records_that_fit_a_mended_schema_leave_the_quarantine_for_the_table(
     marker = warehouse.marker("a")
     assert marker is not None
     assert (marker.state, marker.replay) == ('{"at": 1}', "run2")  # the state is kept
-    assert "1 of 2 records are now in a; 1 still do not fit" in found.told()
+    assert "1 of 2 records are now in a; 1 still do not fit" in found.describe()
     assert again(warehouse, described(TEXTS)).unfit == 1
     assert texts(warehouse) == [(1, "1"), (2, "two")]
     assert len(aside(warehouse)) == 1
@@ -122,7 +122,7 @@ def test_records_that_fit_a_mended_schema_leave_the_quarantine_for_the_table(
 
 def test_nothing_set_aside_is_nothing_to_replay(parquet: Warehouse) -> None:
     parquet.load(schema("a", NUMBERS), record("a", id=1, n=1))
-    assert "the quarantine of table" in again(parquet, described(TEXTS)).told()
+    assert "the quarantine of table" in again(parquet, described(TEXTS)).describe()
 
 
 def die(*_args: Any, **_kwargs: Any) -> None:
@@ -186,7 +186,7 @@ def test_a_row_that_may_be_newer_stays_unless_it_shall_be_overwritten(keyed: War
     assert found == ReplayResult("a", "a", found=3, loaded=2, unfit=0, kept=1)
     assert texts(keyed) == [(1, "new"), (2, "two")]
     assert aside(keyed) == ['{"id": 1, "n": "old"}']
-    assert "--overwrite" in found.told()
+    assert "--overwrite" in found.describe()
     assert again(keyed, described(TEXTS, "id")).kept == 1
     assert again(keyed, described(TEXTS, "id"), overwrite=True).loaded == 1
     assert texts(keyed) == [(1, "old"), (2, "two")]
@@ -391,7 +391,7 @@ def test_a_record_that_is_nested_too_deeply_is_set_aside_as_it_came(
     try:
         decoder = SingerReader()
         for event in decoder.feed("".join(f"{line}\n" for line in lines).encode()):
-            loader.fold(event)
+            loader.process_event(event)
         loader.finish(whole=True)
     finally:
         loader.close()

@@ -102,7 +102,7 @@ def test_states_wait_until_a_later_batch_is_written(warehouse: Warehouse) -> Non
     loader, spool = warehouse.open(flush_rows=2)
     feed(loader, state(0), schema("a", ID), *bad(1, 2), state(1), *bad(3, 4), state(2))
     loader._pipeline.wait()
-    loader.beat()
+    loader.poll()
     assert len(warehouse.rows("a__quarantine")) == 4
     assert warehouse.states == [0]
     assert state_in(warehouse, "a") == '{"at": 0}'
@@ -186,7 +186,7 @@ def test_versions_that_could_not_end_are_said_though_later_rows_fit(delta: Wareh
 def test_a_rehearsal_ends_as_the_run_would(delta: Warehouse) -> None:
     delta.load(schema("a", ID), record("a", id=1), state(1))
     loader, spool = delta.open(dry_run=True)
-    delta.report.about(dry_run=True)
+    delta.report.add_facts(dry_run=True)
     feed(loader, schema("a", ID), *bad(1), state(2))
     with pytest.raises(QuarantineError, match=r"1 of 1 rows do not fit .* would go to table"):
         loader.finish(whole=True)
@@ -247,7 +247,7 @@ def test_a_large_stream_beyond_its_share_stops_the_run(delta: Warehouse) -> None
     feed(loader, schema("a", ID), *rows, *bad(*range(200)))
     loader._pipeline.wait()
     with pytest.raises(QuarantineError, match=r"200 of 1200 rows of this stream.*is 10%; nothing"):
-        loader.beat()
+        loader.poll()
     loader.close()
     spool.close()
     assert not delta.exists("a__quarantine")

@@ -72,7 +72,7 @@ def test_a_stream_counts_as_long_as_its_share_allows(
     written: int, aside: int, percent: int
 ) -> None:
     guard = QuarantineGuard(QuarantineLimit.parse(f"{percent}%"))
-    why = guard.judge(written, aside)
+    why = guard.find_withhold_reason(written, aside)
     if not aside:
         assert why is None
     elif not written:
@@ -126,11 +126,11 @@ def test_the_command_is_one_that_a_shell_takes() -> None:
 
 def test_the_report_has_the_same_as_data_and_as_words() -> None:
     report = Report(["target.json"])
-    report.received("a", 5, 50)
-    report.committed("a", 2, 3, 0.1)
+    report.count_received("a", 5, 50)
+    report.count_commit("a", 2, 3, 0.1)
     reason = Reason("id: a key must have a value", 3, "null")
     report.record_quarantine("a", "a__quarantine", "/t/a__quarantine", [reason], can_replay=True)
-    report.ended(COMPLETE)
+    report.record_outcome(COMPLETE)
     told = json.loads(json.dumps(report.as_dict()))["streams"]["a"]
     replay = "target-spark replay a --config target.json --schema catalog.json"
     assert told["quarantine"] == {
@@ -143,7 +143,7 @@ def test_the_report_has_the_same_as_data_and_as_words() -> None:
     (line,) = report.describe_quarantines()
     assert line.startswith("Stream a: 3 of 5 rows do not fit")
     assert replay in line
-    report.withheld("a", "none of its rows could be written")
+    report.record_withheld("a", "none of its rows could be written")
     assert report.describe_incomplete("a").startswith(
         "Stream a is not complete: none of its rows could be written; no state"
     )

@@ -32,19 +32,19 @@ PROGRAM = "from target_spark.target import TargetSpark; TargetSpark.cli()"
 
 def filled() -> Report:
     report = Report()
-    report.described("orders", "orders_1")
-    report.received("orders", 1200, 5_000_000)
-    report.received("orders", 34, 1)
+    report.record_table("orders", "orders_1")
+    report.count_received("orders", 1200, 5_000_000)
+    report.count_received("orders", 34, 1)
     effect = CommitStats(inserted=1230, files=3, nbytes=70)
-    report.committed("orders", 1230, 4, 1.5, effect, 5_000_001)
-    report.zoneless("orders", {"at": 2})
-    report.zoneless("orders", {"at": 3, "on": 1})
-    report.changed("orders", "n__string", "string", "add", "n")
-    report.state_received()
-    report.released()
-    assert report.note("orders", "odd")
-    assert not report.note("orders", "odd")
-    report.ended(COMPLETE)
+    report.count_commit("orders", 1230, 4, 1.5, effect, 5_000_001)
+    report.count_zoneless("orders", {"at": 2})
+    report.count_zoneless("orders", {"at": 3, "on": 1})
+    report.record_column_change("orders", "n__string", "string", "add", "n")
+    report.count_state()
+    report.count_released_state()
+    assert report.add_stream_remark("orders", "odd")
+    assert not report.add_stream_remark("orders", "odd")
+    report.record_outcome(COMPLETE)
     return report
 
 
@@ -102,8 +102,8 @@ def test_everything_that_was_counted_is_told_as_data(tmp_path: Path) -> None:
 
 def test_what_the_run_is_stands_in_it() -> None:
     report = Report()
-    report.about(job="j", run="r")
-    report.about(application="local-1")
+    report.add_facts(job="j", run="r")
+    report.add_facts(application="local-1")
     assert report.as_dict()["job"] == "j"
     assert report.lines()[0] == "job j, run r, application local-1"
 
@@ -111,16 +111,16 @@ def test_what_the_run_is_stands_in_it() -> None:
 def test_a_state_that_did_not_leave_is_told() -> None:
     report = Report()
     assert report.as_dict()["last_state_released"] is None
-    report.state_received()
-    report.released()
-    report.state_received()
+    report.count_state()
+    report.count_released_state()
+    report.count_state()
     assert report.as_dict()["last_state_released"] is False
     assert report.lines()[-1].endswith("states: 2 received, 1 emitted, without the last")
 
 
 def test_a_run_that_went_wrong_is_not_complete() -> None:
     report = Report()
-    report.ended("Line 3 is not a message")
+    report.record_outcome("Line 3 is not a message")
     assert report.as_dict()["complete"] is False
     assert report.lines()[0].startswith("not complete after")
 
@@ -146,9 +146,9 @@ def test_it_is_told_as_a_table_with_remarks() -> None:
 
 def test_only_columns_that_say_something_are_shown() -> None:
     report = Report()
-    report.described("a", "a")
+    report.record_table("a", "a")
     assert report.lines()[1].split() == ["stream", "received", "written", "commits"]
-    report.committed("a", 3, 0, 0.1, CommitStats(inserted=1, updated=2))
+    report.count_commit("a", 3, 0, 0.1, CommitStats(inserted=1, updated=2))
     assert report.lines()[1].split()[3:5] == ["inserted", "updated"]
 
 
@@ -230,7 +230,7 @@ def test_on_a_terminal_it_is_a_table_below_the_log(monkeypatch: pytest.MonkeyPat
     ours, theirs = pty.openpty()
     report = filled()
     for number in range(9):
-        report.received(f"stream{number}", number, 2_000_000 * number)
+        report.count_received(f"stream{number}", number, 2_000_000 * number)
     with os.fdopen(theirs, "w") as terminal, os.fdopen(ours, "rb", buffering=0) as reader:
         monkeypatch.setattr(sys, "stderr", terminal)
         for name, value in {"TERM": "xterm", "LINES": "8", "COLUMNS": "100"}.items():
@@ -242,7 +242,7 @@ def test_on_a_terminal_it_is_a_table_below_the_log(monkeypatch: pytest.MonkeyPat
             with show_progress(report, logger):
                 logger.warning("a line of the log")
                 time.sleep(0.6)
-                report.received("stream8", 1000, 10)
+                report.count_received("stream8", 1000, 10)
                 time.sleep(0.6)
             assert handler.stream is terminal
         finally:

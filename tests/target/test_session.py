@@ -148,7 +148,7 @@ import sys, time
 from target_spark.storage.job_lock import JobLock
 from target_spark.spark.session import Session, SparkSettings
 
-lease = JobLock.take(sys.argv[1], "job")
+lease = JobLock.acquire(sys.argv[1], "job")
 session = Session.start(
     SparkSettings(master="local[1]", format="parquet", small_runs=True),
     pass_fds=[lease.fileno()],
@@ -171,9 +171,9 @@ def test_kill_9_ends_the_jvm_and_then_the_lease(tmp_path):
     process.wait()
     process.stdout.close()
     with pytest.raises(JobLockError, match=rf"is dead.*JVM {pid}"):
-        JobLock.take(str(tmp_path), "job", wait_seconds=0.5)
+        JobLock.acquire(str(tmp_path), "job", wait_seconds=0.5)
     os.kill(pid, signal.SIGCONT)
-    JobLock.take(str(tmp_path), "job").release()
+    JobLock.acquire(str(tmp_path), "job").release()
     assert gone(pid)
 
 
@@ -375,4 +375,4 @@ def test_what_a_spark_on_this_machine_puts_down_on_the_way_is_private(monkeypatc
 )
 def test_tasks_are_tried_again_on_one_machine_where_that_is_asked_for(given: str, made: str):
     """A number of tries that a user gave stays, and clusters have one of their own."""
-    assert SparkSettings(master=given).patient().master == made
+    assert SparkSettings(master=given).with_task_retries().master == made

@@ -287,11 +287,11 @@ class Away(DeltaWriter):
     tries = 0
     away = 0
 
-    def care(self, spark: SparkSession, table: Table, care: MaintenanceOptions) -> None:
+    def maintain(self, spark: SparkSession, table: Table, care: MaintenanceOptions) -> None:
         Away.tries += 1
         if Away.tries <= Away.away:
             raise RuntimeError("x\nCaused by: java.net.ConnectException: refused")
-        super().care(spark, table, care)
+        super().maintain(spark, table, care)
 
 
 @pytest.mark.parametrize("away", [2, 99])

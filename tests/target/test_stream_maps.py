@@ -228,7 +228,7 @@ def test_mapped_rows_land_under_their_new_names(
         state(1),
     )
     for event in make_mapper(**config).mapped(events(*messages)):
-        loader.fold(event)
+        loader.process_event(event)
     loader.finish(whole=True)
     loader.close()
     spool.close()

@@ -133,7 +133,7 @@ def load_raw(warehouse: Warehouse, described: dict[str, Any], *records: str, **c
         for text in records:
             line = f'{{"type":"RECORD","stream":"t","record":{text}}}\n'
             for event in decoder.feed(line.encode()):
-                loader.fold(event)
+                loader.process_event(event)
         loader.finish(whole=True)
     finally:
         loader.close()

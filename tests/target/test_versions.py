@@ -43,7 +43,7 @@ def told(*steps: int | str | None) -> VersionTracker:
         if isinstance(step, str):
             versions.activate(int(step[1:]))
         else:
-            versions.rows(step)
+            versions.record_rows(step)
     return versions
 
 
@@ -146,7 +146,7 @@ def test_an_announcement_before_the_rows_waits_for_the_end_and_holds_states(
     feed(loader, state("at"), versioned("a", 5, id=1), state("first"), record("b", id=1))
     feed(loader, state("second"))
     loader._pipeline.wait()
-    loader.beat()
+    loader.poll()
     assert delta.states == ["before"]  # those behind say, or may say, that the table is whole
     assert delta.rows("a", "id") == [(0,), (1,)]
     loader.finish(whole=True)
@@ -171,7 +171,7 @@ def test_an_announcement_after_the_rows_lets_go_at_once_and_its_states_follow(
     feed(loader, schema("a", ID), activate("a", 5), *(versioned("a", 5, id=n) for n in range(1, 4)))
     feed(loader, activate("a", 5), state("done"), schema("b", ID), record("b", id=1))
     while not seen:
-        loader.beat()
+        loader.poll()
         time.sleep(0.05)
     assert seen == [[(1,), (2,), (3,)]]
     loader.finish(whole=False)

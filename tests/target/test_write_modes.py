@@ -105,8 +105,8 @@ def test_rows_that_an_event_deletes_are_deleted(delta: Warehouse) -> None:
     loader, spool = delta.open(hard_delete=True)
     feed(loader, schema("a", ID_AND_NAME, "id"))
     rows = [b'{"id": 0} ', b'{"id":1,"name":"y","_sdc_deleted_at":null}', b"{}"]
-    loader.fold(Rows(StreamId("a"), rows[:1], op=Op.DELETE, extracted_at=GONE))
-    loader.fold(Rows(StreamId("a"), rows[1:], op=Op.DELETE))
+    loader.process_event(Rows(StreamId("a"), rows[:1], op=Op.DELETE, extracted_at=GONE))
+    loader.process_event(Rows(StreamId("a"), rows[1:], op=Op.DELETE))
     loader.finish(whole=True)
     loader.close()
     spool.close()

@@ -247,7 +247,7 @@ class DeltaWriter:
         found = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
         return self._merge(spark, table, found, how, commit)
 
-    def retire(
+    def delete_versions(
         self, spark: SparkSession, table: Table, retirement: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
         """Delete the rows of other table versions, in one commit; see `VersionDelete`."""
@@ -283,7 +283,7 @@ class DeltaWriter:
         """Return a description of the table's layout if it differs from ``design``, else None."""
         return describe_layout_mismatch(spark, table, layout, design)
 
-    def care(self, spark: SparkSession, table: Table, care: MaintenanceOptions) -> None:
+    def maintain(self, spark: SparkSession, table: Table, care: MaintenanceOptions) -> None:
         """Optimize and vacuum the table; each commit repeats the newest metadata."""
         self._check_same(spark, table)
         before = self._before(spark, table)

@@ -288,7 +288,7 @@ class IcebergWriter:
         found = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
         return self._merge(spark, table, found, how, commit, read_at=seen)
 
-    def retire(
+    def delete_versions(
         self, spark: SparkSession, table: Table, retirement: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
         """Delete the rows of other table versions, in one commit; see `VersionDelete`."""
@@ -315,7 +315,7 @@ class IcebergWriter:
         (told,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
         return describe_partition_mismatch(told[0], layout, design)
 
-    def care(self, spark: SparkSession, table: Table, care: MaintenanceOptions) -> None:
+    def maintain(self, spark: SparkSession, table: Table, care: MaintenanceOptions) -> None:
         """Compact the table and expire snapshots; the newest one keeps the commit metadata."""
         self._check_same(spark, table)
         place = resolve_table(spark, table)

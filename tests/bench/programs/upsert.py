@@ -97,7 +97,7 @@ def load(session: Session, folder: Path, text: bytes) -> None:
         lambda _state: None,
     )
     for event in SingerReader().feed(text):
-        loader.fold(event)
+        loader.process_event(event)
     loader.finish(whole=True)
     loader.close()
     spool.close()
