@@ -15,7 +15,7 @@ import pytest
 __all__ = ["STRANGER", "as_root", "open_to_all", "run_as"]
 
 STRANGER = 65534
-"""The user id that belongs to nobody."""
+"""The user id of the user ``nobody``."""
 
 as_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can start a process of another user"

@@ -136,7 +136,7 @@ class Server:
 
     @contextlib.contextmanager
     def database(self, name: str | None = None) -> Iterator[Database]:
-        """Make a database, and drop it at the end with whoever is still connected.
+        """Make a database, and drop it at the end, also if clients are still connected.
 
         Without ``name`` it gets one of its own.
         """
@@ -356,7 +356,7 @@ def _keep(program: str, folder: Path, options: list[str]) -> int:
         signal.signal(number, lambda signum, _: asked.append(signum))
     while not asked and child.poll() is None and not select.select([0], [], [], 0.2)[0]:
         pass
-    if child.poll() is not None:  # its log is wanted: whoever started us reads it
+    if child.poll() is not None:  # the caller reads the log
         return child.returncode or 1
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):  # fast, immediate, at once
         child.send_signal(number)

@@ -98,16 +98,6 @@ def _find_cause(ex: Exception) -> BaseException:
     return ex.__cause__ or ex if isinstance(ex, SchemaNotValidError) else ex
 
 
-class _Keyed(Protocol):
-    """Interface of streams that `StreamSchema` requires."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def primary_keys(self) -> Sequence[str]: ...
-
-
 class StreamSchema(Generic[KeyT]):
     """Descriptor for the ``schema`` of a stream class, by ``key`` or the stream's name.
 
@@ -124,10 +114,10 @@ class StreamSchema(Generic[KeyT]):
     def __get__(self, obj: None, objtype: type[Any]) -> Self: ...
 
     @overload
-    def __get__(self, obj: _Keyed, objtype: type[Any]) -> JsonSchema: ...
+    def __get__(self, obj: Any, objtype: type[Any]) -> JsonSchema: ...
 
     @final
-    def __get__(self, obj: _Keyed | None, objtype: type[Any]) -> Self | JsonSchema:
+    def __get__(self, obj: Any, objtype: type[Any]) -> Self | JsonSchema:
         """Return the schema of a stream; on the class itself return this descriptor."""
         if obj is None:
             return self
@@ -140,7 +130,7 @@ class StreamSchema(Generic[KeyT]):
 
     def get_stream_schema(
         self,
-        stream: _Keyed,
+        stream: Any,
         stream_class: type[Any],  # noqa: ARG002 - for overrides
     ) -> JsonSchema:
         """Return the schema of a stream; called once for each set of its primary keys.

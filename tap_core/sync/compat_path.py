@@ -55,11 +55,11 @@ def sync_records_with_hooks(
             with lock_context(stream, run, current):
                 bookmark = begin_partition(stream, current, signpost)
                 try:
-                    lane = _PartitionSync(stream, tally, done, write_messages=write_messages)
-                    yield from lane.records(current, bookmark)
+                    partition = _PartitionSync(stream, tally, done, write_messages=write_messages)
+                    yield from partition.records(current, bookmark)
                 finally:
                     run.settle()
-                done = lane.done
+                done = partition.done
                 end_partition(stream, current, bookmark)
     end_records(stream, context, write=write_messages)
 

@@ -57,7 +57,7 @@ class PartResult:
 
     @classmethod
     def read(cls, line: str) -> PartResult:
-        """Return the result from the JSON of `line`."""
+        """Return the result from the text that `to_json` returned."""
         found = json.loads(line)
         return cls(**{**found, "result": WorkResult(**found["result"])})
 

@@ -136,15 +136,15 @@ class _StreamBatches:
     ``withheld`` is True if the oldest batch is committed but states must still wait for it.
     """
 
-    cut: deque[int]
+    closed: deque[int]
     open: int | None = None
     withheld: bool = False
 
     def oldest(self) -> int | None:
-        return self.cut[0] if self.cut else self.open
+        return self.closed[0] if self.closed else self.open
 
     def oldest_after(self, upto: int) -> int | None:
-        later = (first for first in self.cut if first > upto)
+        later = (first for first in self.closed if first > upto)
         return next(later, self.open)
 
 
@@ -162,7 +162,7 @@ class Ledger:
         self._report = report
         self._form = form or GlobalStateFormat()
         self._lock = threading.Lock()
-        self._lanes: dict[Hashable, _StreamBatches] = {}
+        self._by_stream: dict[Hashable, _StreamBatches] = {}
         self._states = PendingStates()
         self._last = self._last_first = -1
         self._newest_state = self._last_emitted = self._last_carried = -1
@@ -211,17 +211,17 @@ class Ledger:
         """Record rows of a stream from this ordinal on; the first rows open a batch."""
         with self._lock:
             self._advance(ordinal)
-            lane = self._lanes.setdefault(stream, _StreamBatches(deque()))
-            if lane.open is None:
-                lane.open = self._last_first = ordinal
+            batches = self._by_stream.setdefault(stream, _StreamBatches(deque()))
+            if batches.open is None:
+                batches.open = self._last_first = ordinal
 
     def close_batch(self, stream: Hashable) -> None:
         """Close a stream's open batch; the stream's next rows open another one."""
         with self._lock:
-            lane = self._lanes.get(stream)
-            if lane is not None and lane.open is not None:
-                lane.cut.append(lane.open)
-                lane.open = None
+            batches = self._by_stream.get(stream)
+            if batches is not None and batches.open is not None:
+                batches.closed.append(batches.open)
+                batches.open = None
 
     def mark_committed(
         self, stream: Hashable, upto: int, carried: CoveredState | None = None
@@ -234,10 +234,10 @@ class Ledger:
             ValueError: No such batch was closed.
         """
         with self._lock:
-            lane = self._lane_cut_upto(stream, upto)
-            while lane.cut and lane.cut[0] <= upto:
-                lane.cut.popleft()
-            lane.withheld = False
+            batches = self._find_closed_batches(stream, upto)
+            while batches.closed and batches.closed[0] <= upto:
+                batches.closed.popleft()
+            batches.withheld = False
             self._carry(carried)
             self._thin()
 
@@ -248,26 +248,26 @@ class Ledger:
             ValueError: No such batch was closed.
         """
         with self._lock:
-            lane = self._lane_cut_upto(stream, upto)
-            first = lane.cut[0]
-            while lane.cut and lane.cut[0] <= upto:
-                lane.cut.popleft()
-            lane.cut.appendleft(first)  # the oldest one represents all of them
-            lane.withheld = True
+            batches = self._find_closed_batches(stream, upto)
+            first = batches.closed[0]
+            while batches.closed and batches.closed[0] <= upto:
+                batches.closed.popleft()
+            batches.closed.appendleft(first)  # the oldest one represents all of them
+            batches.withheld = True
             self._carry(carried)
             self._thin()
 
     def withheld(self) -> list[Hashable]:
         """Return the streams with committed batches whose states are held back."""
         with self._lock:
-            return [stream for stream, lane in self._lanes.items() if lane.withheld]
+            return [stream for stream, batches in self._by_stream.items() if batches.withheld]
 
     def discard_open_batch(self, stream: Hashable) -> None:
         """Forget a stream's open batch, so that states do not wait for it."""
         with self._lock:
-            lane = self._lanes.get(stream)
-            if lane is not None:
-                lane.open = None
+            batches = self._by_stream.get(stream)
+            if batches is not None:
+                batches.open = None
             self._thin()
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
@@ -286,12 +286,12 @@ class Ledger:
         if covered is not None:
             self._last_carried = max(self._last_carried, covered.ordinal)
 
-    def _lane_cut_upto(self, stream: Hashable, upto: int) -> _StreamBatches:
-        lane = self._lanes.get(stream)
-        if lane is None or not lane.cut or lane.cut[0] > upto:
-            message = f"no batch of stream {stream} was cut up to ordinal {upto}"
+    def _find_closed_batches(self, stream: Hashable, upto: int) -> _StreamBatches:
+        batches = self._by_stream.get(stream)
+        if batches is None or not batches.closed or batches.closed[0] > upto:
+            message = f"no batch of stream {stream} was closed up to ordinal {upto}"
             raise ValueError(message)
-        return lane
+        return batches
 
     def _advance(self, ordinal: int) -> None:
         if ordinal < self._last:
@@ -305,8 +305,8 @@ class Ledger:
         Batches of ``stream`` up to ordinal ``upto`` count as committed.
         """
         firsts = (
-            lane.oldest_after(upto) if name == stream else lane.oldest()
-            for name, lane in self._lanes.items()
+            batches.oldest_after(upto) if name == stream else batches.oldest()
+            for name, batches in self._by_stream.items()
         )
         return min((first for first in firsts if first is not None), default=None)
 
@@ -316,7 +316,7 @@ class Ledger:
         self._states.drop_replaced(firsts)
 
     def _firsts(self) -> Iterable[int]:
-        for lane in self._lanes.values():
-            yield from lane.cut
-            if lane.open is not None:
-                yield lane.open
+        for batches in self._by_stream.values():
+            yield from batches.closed
+            if batches.open is not None:
+                yield batches.open

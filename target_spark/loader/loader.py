@@ -76,8 +76,8 @@ class Loader:
     """Event loop of one load: spools rows, closes batches and passes states to the ledger.
 
     ``commits`` creates the commit writer when it is first needed; ``emit`` writes a state in the
-    format ``form``; ``stopping`` is set by a signal. Call `fold` for each event, `beat` regularly,
-    and at the end `finish` or, after a signal, `stop`; then `close`.
+    format ``form``; ``stopping`` is set by a signal. Call `process_event` for each event, `poll`
+    regularly, and at the end `finish` or, after a signal, `stop`; then `close`.
     """
 
     def __init__(

@@ -123,7 +123,7 @@ def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60
 
 
 class JobLock:
-    """The exclusive right to commit for a job, acquired by `take` and ended by `release`."""
+    """The exclusive right to commit for a job, acquired by `acquire` and ended by `release`."""
 
     def __init__(self, path: Path, file: int, owner: Mapping[str, Any]) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""A tap that changes its settings while it runs tells whoever keeps them."""
+"""A tap that changes its settings during a run reports them to the platform."""
 
 from __future__ import annotations
 

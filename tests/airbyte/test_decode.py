@@ -203,7 +203,7 @@ def test_fields_outside_the_catalog_can_be_an_error() -> None:
     ],
 )
 def test_messages_that_are_not_for_a_destination_are_no_junk(message: object) -> None:
-    """Rule D7: logs, traces and types that nobody knows are ignored."""
+    """Rule D7: logs, traces and unknown message types are ignored."""
     decoder = AirbyteReader(EXPECTED)
     events = [*decoder.feed(lines(message)), *decoder.close()]
     assert not [

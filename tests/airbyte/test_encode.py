@@ -108,7 +108,7 @@ def test_what_has_no_message_is_left_out() -> None:
     assert Reader().tell(*events) == []
 
 
-def test_rows_in_files_are_refused_since_nobody_would_read_them() -> None:
+def test_rows_in_files_are_refused_because_airbyte_cannot_read_them() -> None:
     with pytest.raises(UnsupportedFeatureError, match="yield the rows"):
         Reader().tell(BatchFiles(A, ["/tmp/x.jsonl"], {"format": "jsonl"}))
 

@@ -119,7 +119,7 @@ def test_a_read_keeps_the_rules_of_order_and_count(life: Life) -> None:
     assert read_faults(life.second.output, life.catalogs["incremental"]) == []
 
 
-def test_standard_error_is_empty_where_nobody_looks(life: Life) -> None:
+def test_nothing_is_written_to_standard_error(life: Life) -> None:
     """E7: logs are messages; nothing else is said on standard error without a terminal."""
     assert [run.log for run in runs(life)] == [""] * 6
 

@@ -78,7 +78,7 @@ def test_a_child_that_was_added_or_reset_begins_at_its_beginning(state: dict[str
 
 
 def test_a_child_alone_begins_at_its_beginning_whatever_its_parent_s_state() -> None:
-    """RD8, ST13: a state of the parent that is left from another sync is in nobody's way."""
+    """RD8, ST13: a parent's state from another sync changes nothing."""
     rows, _ = told({"visits": "incremental"}, {"shops": AT_TWO})
     assert [row["day"] for row in rows["visits"]] == [1, 2, 3, 1, 2, 3]
 

@@ -277,7 +277,7 @@ def test_a_connection_is_checked_by_one_record_of_one_stream() -> None:
 # Haste
 
 
-def test_in_haste_little_is_tried_and_waited_for() -> None:
+def test_a_check_retries_little_and_waits_briefly() -> None:
     assert (limit_tries(11), limit_wait(60.0), limit_timeout(300.0)) == (11, 60.0, 300.0)
     with fail_fast():
         assert (limit_tries(11), limit_wait(60.0), limit_timeout(300)) == (2, 1.0, 30)
@@ -304,7 +304,7 @@ def test_what_a_schema_calls_secret_is_hidden_under_any_name() -> None:
     assert make_redactor({"door": "ab"}, schema)("ab is too short") == "ab is too short"
 
 
-def test_a_file_that_nobody_may_write_is_left_even_by_the_superuser(tmp_path: Path) -> None:
+def test_a_read_only_file_is_not_changed_even_by_the_superuser(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text('{"refresh_token": "old"}')
     file.chmod(0o444)

@@ -98,7 +98,7 @@ def test_what_keeps_all_rules_has_no_fault() -> None:
         ("E9", lambda said: said.__setitem__(-1, status("b", "INCOMPLETE"))),
     ],
 )
-def test_what_breaks_a_rule_of_read_is_told(rule: str, change: Any) -> None:
+def test_what_breaks_a_rule_of_read_is_reported(rule: str, change: Any) -> None:
     said = deepcopy(whole())
     change(said)
     assert any(fault.startswith(rule) for fault in read_faults(written(said), CATALOG))
@@ -121,7 +121,7 @@ def test_a_failure_needs_an_error_trace() -> None:
         ("E4", b'{"type": "LOG", "spec": {}}\n'),
     ],
 )
-def test_a_line_that_is_no_message_is_told(rule: str, line: bytes) -> None:
+def test_a_line_that_is_no_message_is_reported(rule: str, line: bytes) -> None:
     [fault] = envelope_faults(line, {"SPEC"})
     assert fault.startswith(rule)
 
@@ -158,5 +158,5 @@ def test_a_destination_may_leave_states_out_but_not_change_or_shuffle_them() -> 
         b'{"type":"TRACE","trace":{"type":"ERROR","emitted_at":1,"error":{}}}\n',
     ],
 )
-def test_a_line_that_the_models_refuse_is_told(line: bytes) -> None:
+def test_a_line_that_the_models_refuse_is_reported(line: bytes) -> None:
     assert len(model_faults(line)) == 1

@@ -117,7 +117,7 @@ def test_a_log_has_a_cursor_of_its_own() -> None:
 
 
 def test_a_table_is_named_within_its_schema_and_its_cursor_is_the_user_s(tables: Tap) -> None:
-    """DI6, DI9: no default, because nobody knows one."""
+    """DI6, DI9: no default, because none is known."""
     told = told_of(tables)
     assert list(told) == ["other", "users"]
     assert told["users"]["namespace"] == "main"
@@ -206,7 +206,7 @@ def test_a_schema_that_says_nothing_asks_for_all(read: Reader, schema: Any) -> N
     assert list(row) == ["id", "at", "name", "home", "pets"]
 
 
-def test_fields_that_nobody_declared_are_sent_where_both_let_them(read: Reader) -> None:
+def test_undeclared_fields_are_sent_if_schema_and_catalog_allow_them(read: Reader) -> None:
     """SM4: a configured schema that is closed closes the stream."""
     closed = entry("open", "id")
     assert read(TapShapes(), closed)["open"][0] == {"id": 1}

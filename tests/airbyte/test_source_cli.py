@@ -263,7 +263,7 @@ def test_a_new_refresh_token_goes_to_the_client_and_into_a_file_of_ones_own(
     assert [log for log in run.of_type("LOG") if log["level"] in {"WARN", "ERROR"}] == []
 
 
-# In the process of whoever calls
+# In the process of the caller
 
 
 class Users(Stream):

@@ -95,7 +95,7 @@ def test_a_command_that_lacks_something_fails(folder: Path, words: list[str]) ->
     assert b"RECORD" not in done.stdout
 
 
-def test_properties_that_nobody_knows_are_tolerated(
+def test_unknown_properties_are_tolerated(
     folder: Path, catalog: dict[str, Any], whole: Run
 ) -> None:
     """E5, SM1, ST10: in the catalog, in a state, and states of streams that are gone."""

@@ -49,7 +49,7 @@ def test_a_source_says_its_settings_and_the_version() -> None:
     assert (days["default"], days["order"]) == (3, 4)
 
 
-def test_a_page_about_it_is_told() -> None:
+def test_a_page_about_it_is_reported() -> None:
     """SP5: as an address."""
     found = specification({}, documentation="https://example.com/tap")
     assert found["documentationUrl"] == "https://example.com/tap"
@@ -57,7 +57,7 @@ def test_a_page_about_it_is_told() -> None:
     assert found["connectionSpecification"] == {"type": "object", "properties": {}}
 
 
-def test_a_page_about_its_changes_is_told() -> None:
+def test_a_page_about_its_changes_is_reported() -> None:
     """SP5: as an address, beside that of the documentation."""
     found = specification({}, changelog="https://example.com/changes")
     assert found["changelogUrl"] == "https://example.com/changes"

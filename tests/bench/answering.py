@@ -1,4 +1,4 @@
-"""A server on loopback for benchmarks, in a thread here: what it costs is nobody's.
+"""A server on loopback for benchmarks, in a thread of the benchmark: its cost is not counted.
 
 It says what a function gives for a path and a query, as JSON that is bytes
 already; one answer is one write.

@@ -1,4 +1,4 @@
-"""A server of JSON pages on loopback, in a thread here: what it costs counts for nobody.
+"""A server of JSON pages on loopback, in a thread of the benchmark: its cost is not counted.
 
 All answers are made before the first request. `/orders?page=N` gives a hundred
 records and the number of the next page.

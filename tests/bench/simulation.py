@@ -14,7 +14,7 @@ are one
    and when they have ended takes results, renames files and merges bookmarks. What that costs is
    the CPU of both of its processes together, measured by part and by task; a real driver has
    more cores than one for it.
-3. Executors have a core for each slot, and nobody else's work. What is measured is CPU, not
+3. Executors have a core for each slot and no other work. What is measured is CPU, not
    time, so that it does not depend on what else the measured machine did.
 4. A part waits for its source page by page and works on each page; the two do not overlap. Parts
    are of equal size; each takes longer or shorter by a factor that is lognormal (`SPREAD`), and
@@ -171,7 +171,7 @@ class _Cluster:
         """Return when the job of so many parts is done that begins now.
 
         An event is a moment, a slot, and how many parts the slot's task has left; each is
-        looked at when its moment has come, so that whoever asks first is served first.
+        looked at when its moment has come, so that requests are served in their order.
         """
         costs, slots = self.costs, self.executors * self.job.slots
         begun = self.driver.take(now, costs.job / 2 + parts * costs.driver_part / 2)

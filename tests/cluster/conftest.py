@@ -11,6 +11,6 @@ from tests.cluster.standalone import Standalone
 
 @pytest.fixture(scope="session")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    """A master and two workers of two cores each; whoever kills a part of it starts it again."""
+    """A master and two workers of two cores each; a test that kills a part starts it again."""
     with Standalone(tmp_path_factory.mktemp("cluster") / "standalone") as cluster:
         yield cluster

@@ -1,7 +1,7 @@
 """A real Spark Connect server for tests, of PySpark's own package, on loopback.
 
 It knows Delta Lake and Iceberg, as a server that loads into both must. It
-can be killed and started again at the same address, and ends with whoever wanted it.
+can be killed and started again at the same address, and ends with its owner.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class S3Server:
         self._gate.shut()
 
     def ask_for_known_keys(self, *, known: bool) -> None:
-        """Let nobody in whose key the server has not given out; it has given out none."""
+        """Refuse every key, because the server has issued none."""
         self._ask("POST", "moto-api/reset-auth", b"0" if known else b"inf")
 
     def make_bucket(self, name: str) -> None:

@@ -48,7 +48,7 @@ class Broken(Stream):
 
 
 class Refused(RESTStream):
-    """Requests with a key in their address, to where nobody listens."""
+    """Requests with a key in their address, to a port without a server."""
 
     name = "refused"
     url_base = "http://127.0.0.1:9"

@@ -82,7 +82,7 @@ class Standalone:
     workers' environment; the words in ``through`` stand before a worker's command, to
     start it in another way; ``hosts`` are where they listen, in turn: Spark believes that they
     are so many machines. ``conf`` stands in the ``spark-defaults.conf`` of the master and of the
-    workers. ``folder`` is made, and left for whoever made its parent.
+    workers. ``folder`` is created; the caller removes it.
     """
 
     folder: Path

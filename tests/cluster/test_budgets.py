@@ -28,7 +28,7 @@ def job_of(folder: Path, cluster: Standalone, source: Counting, kind: str, **mor
     return Job(folder / "job", cluster, {"url": source.url, **more}, tap=f"{TAP}:{kind}")
 
 
-def test_no_second_sees_more_requests_than_the_rate_whoever_sends_them(
+def test_no_second_has_more_requests_than_the_rate_of_all_senders(
     standalone: Standalone, source: Counting, tmp_path: Path
 ) -> None:
     """Four slots in two executors read one stream of 8 requests a second, 48 contexts in all."""

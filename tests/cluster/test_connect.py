@@ -245,7 +245,7 @@ def test_what_a_killed_run_left_on_a_server_is_known_to_the_next(tmp_path: Path)
 @pytest.mark.thorough
 @pytest.mark.peer
 def test_no_server_is_said_with_the_address_and_without_its_token(tmp_path: Path) -> None:
-    """Where nobody listens the run ends soon, names the setting, and keeps the secret."""
+    """Without a server the run ends soon, names the setting, and hides the secret."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"sc://127.0.0.1:{nobody.getsockname()[1]}"

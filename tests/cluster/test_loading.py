@@ -144,7 +144,7 @@ def test_a_folder_that_one_worker_does_not_have_is_refused_before_a_row_is_writt
         try:
             cluster.add_worker(through=private)
         except TimeoutError:
-            pytest.skip("this system lets nobody mount")
+            pytest.skip("this system allows no mounts")
         load = Load(tmp_path, cluster)
         done = load.run(schema("a", "id", id="integer"), record("a", id=1), state(1), code=1)
         setting = {"tables": "path"}.get(hidden, hidden)

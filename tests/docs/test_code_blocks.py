@@ -6,7 +6,7 @@ backticks says what happens:
 
 - ``sh``: run by `sh -e`, exit 0 expected; ``sh exit=1``: that exit expected
 - ``python``: run by the interpreter; ``python file=tap.py``: saved under that name, then imported
-  by nobody until a later block runs it
+  by no block until a later one runs it
 - ``json file=…``, ``yaml file=…``, ``toml file=…``: saved; without a name: parsed
 - ``console skip="why"`` or ``sh skip="why"``: not run, and the reason is there to read
 - ``text``: words or a drawing, nothing to run

@@ -112,8 +112,8 @@ def test_a_child_writes_to_the_same_files(readers: Readers) -> None:
     assert readers.end() == {0: b"first\nchild of 0\n", 1: b"child of 1\nlast\n"}
 
 
-def test_nobody_sees_files_before_they_are_shown(tmp_path: Path) -> None:
-    """Nor those of another task that did the same; and nobody else may read them."""
+def test_files_are_not_visible_before_they_are_complete(tmp_path: Path) -> None:
+    """Files of another attempt of the task are not visible either; only the owner may read them."""
     lost, done = (SpoolOutput(str(tmp_path)) for _ in range(2))
     for each in (lost, done):
         each.write(3, b"row\n")
@@ -126,7 +126,7 @@ def test_nobody_sees_files_before_they_are_shown(tmp_path: Path) -> None:
     assert seen.stat().st_mode & 0o777 == 0o600
 
 
-def test_without_room_it_is_no_failure_of_a_part(readers: Readers) -> None:
+def test_a_full_disk_is_not_counted_as_a_failure_of_a_part(readers: Readers) -> None:
     """What handles the failures of parts lets it pass; the system's words stand in it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

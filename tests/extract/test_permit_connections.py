@@ -138,7 +138,7 @@ def clients(issuer: RateLimitServer, count: int) -> list[RateLimitAddress]:
     return [RateLimitAddress(f"127.0.0.{n + 1}", address.port, address.key) for n in range(count)]
 
 
-def test_more_workers_than_there_is_room_for_are_all_served(monkeypatch):
+def test_more_workers_than_connections_are_all_served(monkeypatch):
     """The longest silent connection makes room, and its worker connects again."""
     monkeypatch.setattr(authenticated_server, "_MOST", 4)
     monkeypatch.setattr("target_spark.extract.rate_limit_server._FIRST_PAUSE_SECONDS", 0.01)

@@ -108,7 +108,7 @@ def test_processes_share_the_rates_of_a_tap_and_of_its_streams(server, processes
 
 
 def test_a_manifest_s_budget_is_one_for_all_processes(server, processes):
-    """Five in any second, whoever asks."""
+    """Five requests in any second, over all processes."""
     with RateLimitServer() as issuer:
         asked = Asked.of(issuer)
         processes.read(source_of(server, issuer, "Declared"), "users")
@@ -119,7 +119,7 @@ def test_a_manifest_s_budget_is_one_for_all_processes(server, processes):
 
 
 def test_one_process_that_is_told_to_come_back_tells_the_others(server, processes):
-    """After a 429 nobody asks for that stream before the moment that the source named."""
+    """After a 429 no process requests that stream before the time that the source named."""
     server.refuse_once = 4
     with RateLimitServer() as issuer:
         processes.read(source_of(server, issuer), "slow")
@@ -138,7 +138,7 @@ def even(rate: float) -> RateLimits:
     return RateLimits("even", ((rate, 1.0),))
 
 
-def test_whoever_does_not_know_the_key_gets_no_place():
+def test_a_client_without_the_key_gets_no_connection():
     """The issuer hangs up, and the places that are left are those of the job."""
     with RateLimitServer() as issuer:
         address = issuer.address
@@ -150,7 +150,7 @@ def test_whoever_does_not_know_the_key_gets_no_place():
         assert address.counters().ask("a", even(1)).wait == 0
 
 
-def test_one_that_says_nothing_or_nonsense_holds_nobody_up():
+def test_a_silent_or_invalid_client_delays_no_other():
     """A connection that does not speak is no reason for another one to wait."""
     with RateLimitServer() as issuer:
         where = (issuer.address.host, issuer.address.port)

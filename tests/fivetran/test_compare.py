@@ -105,7 +105,7 @@ message Task { string message = 1; google.protobuf.Timestamp at = 2; }
 """
 
 
-def test_files_are_compiled_or_the_way_to_a_compiler_is_told(tmp_path: Path, capsys) -> None:
+def test_files_are_compiled_or_the_way_to_a_compiler_is_reported(tmp_path: Path, capsys) -> None:
     for name in ("common.proto", "connector_sdk.proto", "destination_sdk.proto"):
         text = COMMON if name == "common.proto" else 'syntax = "proto3"; package other;'
         (tmp_path / name).write_text(text)

@@ -26,7 +26,7 @@ def test_an_error_of_ours_is_told_as_it_is() -> None:
     assert explain_error(TableError("Table a.b exists already.")) == "Table a.b exists already."
 
 
-def test_of_an_error_of_sparks_only_its_kind_is_told() -> None:
+def test_of_an_error_of_sparks_only_its_kind_is_reported() -> None:
     """F3: its text may repeat what stands in a row."""
     said = explain_error(SparkError("The value 'MARKED' cannot be cast"))
     assert "CAST_INVALID_INPUT" in said

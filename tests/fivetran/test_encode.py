@@ -299,7 +299,7 @@ def test_a_record_of_no_declared_properties_goes_out_whole():
     assert record.data["record"].json == '{"a":[1,{"b":null}]}'
 
 
-def test_what_nobody_declares_is_said_once_for_the_stream():
+def test_undeclared_properties_are_reported_once_per_stream():
     told: list[Any] = []
     declared = {"properties": {"a": {"type": "integer"}}}
     columns = build_columns(SchemaEvent(StreamId("rows"), declared))

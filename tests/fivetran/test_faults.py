@@ -181,7 +181,7 @@ def test_a_test_that_passes_says_nothing(tap: TapOrders, server: Server) -> None
     assert run_test(tap, "connection") is None
 
 
-def test_a_test_that_nobody_knows_is_answered_with_those_there_are(tap: TapOrders) -> None:
+def test_an_unknown_test_is_answered_with_the_known_ones(tap: TapOrders) -> None:
     """F7: an unknown name is a failure in words."""
     assert run_test(tap, "x" * 10_000).endswith("Known are: 'connection', 'rights', 'missing'.")
     assert run_test(tap, "missing") == (
@@ -255,7 +255,7 @@ def test_an_error_is_told_by_what_it_is(error: Exception, words: str) -> None:
         ({"X_Accepted_GitHub_Permissions": "issues=read"}, "issues=read"),
     ],
 )
-def test_a_right_that_the_source_names_is_told(headers: dict[str, str], right: str) -> None:
+def test_a_right_that_the_source_names_is_reported(headers: dict[str, str], right: str) -> None:
     """F4: where a header says which right is needed."""
     error = FatalAPIError("403 Client Error: No for path: /a", response=answer(403, **headers))
     assert f"(needed: {right})" in format_error(error)

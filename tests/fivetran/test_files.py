@@ -475,7 +475,7 @@ def test_bytes_that_hide_in_a_last_block_of_aes_are_no_rows(path: Path) -> None:
 
 
 def test_a_worker_tells_nothing_of_a_row_whatever_goes_wrong() -> None:
-    """F3: also of what nobody has thought of."""
+    """F3: also of unexpected errors."""
     file = RequestFile("secret\0path/batch_1.csv", FileKind.REPLACE)  # which no system has
     numbers = pa.record_batch([pa.array([0])], names=["id"])
     with pytest.raises(Exception, match=r"batch_1\.csv cannot be read: ValueError") as caught:

@@ -105,7 +105,7 @@ def test_what_prints_goes_to_standard_error(journal, capfd) -> None:
 
 
 @pytest.mark.parametrize("output", [">&-", "| exit", "> /dev/full"])
-def test_an_output_that_nobody_reads_stops_nothing(output: str) -> None:
+def test_an_output_that_is_not_read_blocks_nothing(output: str) -> None:
     program = (
         "import sys, time\n"
         "from tap_core.protocols.fivetran.logging import JsonLogHandler\n"
@@ -124,7 +124,7 @@ def test_an_output_that_nobody_reads_stops_nothing(output: str) -> None:
 # ------------------------------------------------------------------------- what is heard
 
 
-def test_only_what_concerns_people_is_told(journal, said) -> None:
+def test_only_what_concerns_people_is_reported(journal, said) -> None:
     """F2: of others only warnings and errors, of the server what it did."""
     with journal.attached():
         logging.getLogger("some.library").info("no")
@@ -139,7 +139,7 @@ def test_only_what_concerns_people_is_told(journal, said) -> None:
 
 
 def test_an_error_is_told_by_its_kind_and_without_trace(journal, said) -> None:
-    """F2, F3: neither a trace nor the text of an error that nobody has looked at."""
+    """F2, F3: neither a traceback nor the unchecked text of an error."""
     with journal.attached():
         try:
             {}["a value of a row"]

@@ -165,7 +165,7 @@ def test_a_request_that_is_none_is_refused_by_status(server: Running) -> None:
 
 
 @pytest.mark.parametrize("rpc", ["Nonsense", "ConfigurationForm"])
-def test_a_call_that_nobody_handles_is_unimplemented(server: Running, rpc: str) -> None:
+def test_a_call_without_a_handler_is_unimplemented(server: Running, rpc: str) -> None:
     assert server.failure(rpc, b"")[0] is grpc.StatusCode.UNIMPLEMENTED
 
 

@@ -64,7 +64,7 @@ def chosen(question: FieldSpec, value: Mapping[str, Any]) -> str:
 
 
 def filled(questions: Iterable[FieldSpec]) -> dict[str, str]:
-    """Return what a form sends that nobody touched: defaults, toggles that are off, and nothing."""
+    """Return what an unchanged form sends: defaults, toggles that are off, and empty fields."""
     found = dict.fromkeys(iterate_names(questions), "")
     for question in questions:
         if question.kind is FieldKind.TOGGLE:
@@ -79,7 +79,7 @@ def filled(questions: Iterable[FieldSpec]) -> dict[str, str]:
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(settings_and_schemas())
 def test_what_a_form_asks_can_be_answered_and_comes_back_as_it_was(made: Made) -> None:
-    """F6: whoever wants certain settings gets them by the form, with every type.
+    """F6: the settings that a connector asks for come from the form, with every type.
 
     Defaults, toggles that are off and fields that stay empty do no harm beside them.
     """
@@ -142,12 +142,12 @@ SCHEMA = {
     ],
 )
 def test_a_text_becomes_what_its_setting_is_or_stays(name: str, text: str, value: Any) -> None:
-    """What does not fit is left for whoever checks the settings, who names it."""
+    """An invalid value is kept, so that the check of the settings names it."""
     assert parse_configuration({name: text}, SCHEMA) == {name: value}
 
 
 def test_an_empty_answer_to_what_need_not_be_answered_is_none() -> None:
-    """A form sends all of its fields, also those that nobody filled in."""
+    """A form sends all of its fields, also empty ones."""
     assert parse_configuration(dict.fromkeys(SCHEMA["properties"], ""), SCHEMA) == {}
     required = {"properties": {"note": {"type": "string"}}, "required": ["note"]}
     assert parse_configuration({"note": ""}, required) == {"note": ""}
@@ -217,7 +217,7 @@ def test_only_the_chosen_branch_of_a_union_counts() -> None:
     assert unknown == {"login": {"way": "magic"}}
 
 
-def test_an_object_that_nobody_filled_in_is_not_there() -> None:
+def test_an_object_without_values_is_absent() -> None:
     """Defaults that a form shows do not ask for an FTP server that has no name."""
     shown = {"ftp.port": "21", "ftp.encoding": "utf-8", "sftp.ssh_kwargs.timeout": "60"}
     assert parse_configuration({"path": "x", **shown}, BASE_CONFIG_SCHEMA) == {"path": "x"}
@@ -237,7 +237,7 @@ def test_an_object_without_a_mark_is_of_the_chosen_kind_or_given_whole() -> None
 
 
 def test_a_field_that_a_form_does_not_show_counts_if_somebody_filled_it_in() -> None:
-    """What nobody touched is no setting; what was written by hand is, as the schema allows it."""
+    """An unchanged field is no setting; a value that the user typed is, if the schema allows it."""
     rule = {"if": {"properties": {"on": {"const": True}}}, "then": {"required": ["port", "full"]}}
     port = {"type": "integer", "default": 21}
     properties = {"on": {"type": "boolean"}, "port": port, "full": {"type": "boolean"}}

@@ -1,4 +1,4 @@
-"""What a client that nobody invited can do to a server: real programs, a bare client of gRPC."""
+"""What an uninvited client can do to a server: real programs, a plain gRPC client."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def test_the_operator_lets_a_connector_take_messages_up_to_fivetrans_limit() -> 
         assert refused is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_connections_that_say_nothing_and_calls_without_a_request_hold_nobody_up(
+def test_silent_connections_and_empty_calls_delay_no_other(
     destination: Server,
 ) -> None:
     """SEC2: idle connections and calls without a request do not delay other calls."""

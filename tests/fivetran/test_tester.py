@@ -114,7 +114,7 @@ def test_a_line_of_the_log_is_held_against_its_rule(line: bytes, rule: int) -> N
     assert findings.rules == {rule}
 
 
-def test_a_test_that_nobody_knows_should_not_succeed() -> None:
+def test_an_unknown_test_does_not_succeed() -> None:
     findings = walked("any test")
     assert not findings
     assert "should F7" in "\n".join(findings.lines())

@@ -253,7 +253,7 @@ def test_a_form_is_shown_as_a_person_sees_it() -> None:
     ]
 
 
-def test_a_form_that_is_wrong_is_told() -> None:
+def test_a_form_that_is_wrong_is_reported() -> None:
     findings = Findings()
     wrong = form()
     wrong.fields.append(proto_messages.FormField(name="host", label="", text_field=0))

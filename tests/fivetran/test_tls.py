@@ -62,7 +62,7 @@ class Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A certificate of this machine that nobody has signed but itself, with its key."""
+    """A self-signed certificate of this machine, with its key."""
     return write_certificate(tmp_path)
 
 
@@ -78,7 +78,7 @@ def serving(certificate: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def test_nothing_is_asked_of_a_server_whose_certificate_nobody_knows(certificate: Path) -> None:
+def test_no_request_is_sent_to_a_server_with_an_unknown_certificate(certificate: Path) -> None:
     """F8: neither request nor credentials leave before the server has proved who it is."""
     Answers.asked.clear()
     with serving(certificate) as address:

@@ -102,7 +102,7 @@ def failed(responses: Any) -> tuple[list[Any], Exception]:
 
 
 def test_a_first_sync_sends_every_table_and_ends_with_a_checkpoint():
-    """F12, F15, F18: nobody has called Schema."""
+    """F12, F15, F18: Schema was not called."""
     caller = Caller()
     responses = list(SHOP.update(caller=caller))
     sent = folded(responses)
@@ -141,7 +141,7 @@ def test_records_leave_in_batches_of_at_most_a_hundred():
     responses = list(Connector(TapNumbers, rows=2_345).update())
     sizes = [len(one.records.records) for one in responses]
     assert (sum(sizes), max(sizes), kinds(responses)[-1]) == (2_345, 100, "checkpoint")
-    assert sizes[0] == 1  # whoever waits for a sign of life gets it
+    assert sizes[0] == 1  # the first message is sent at once
 
 
 def test_large_records_leave_in_messages_of_a_few_megabytes():
@@ -312,7 +312,7 @@ def test_hooks_of_authors_send_what_they_would_anywhere():
 # What goes wrong
 
 
-def test_rows_that_nobody_described_are_refused():
+def test_rows_without_a_schema_are_refused():
     class Unknown(Numbers):
         def get_records(self, context: Any):
             self._tap.write_message(RecordMessage("unknown", {"a": 1}))
@@ -407,7 +407,7 @@ def test_one_who_leaves_ends_the_sync_and_another_begins_at_once():
     assert ended.wait(60)
 
 
-def test_one_who_leaves_while_the_sync_waits_for_room_ends_it():
+def test_a_caller_that_disconnects_ends_a_waiting_sync():
     backlog = BoundedByteQueue(limit=10)
     backlog.put(b"x" * 20)
     told: list[Exception] = []
@@ -426,7 +426,7 @@ def test_one_who_leaves_while_the_sync_waits_for_room_ends_it():
     assert list(backlog) == []
 
 
-def test_no_more_waits_than_there_is_room_for():
+def test_no_more_rows_wait_than_the_limit_allows():
     backlog, taken = BoundedByteQueue(limit=1_000), []
 
     def make() -> None:

@@ -23,7 +23,7 @@ from tap_core.protocols.fivetran.logging import JsonLogHandler
 
 MEETING = threading.Barrier(9, timeout=60)
 TOLD = threading.Event()
-"""An Update has heard that nobody awaits it any more."""
+"""An Update was told that its caller has gone."""
 LETTER = "ü"
 
 

@@ -1,8 +1,8 @@
 """The process in which inputs are tried: ``python -m tests.fuzz.child JOB.json``.
 
-The job names readers and inputs. Each input is put down before it is tried, so that whoever finds
-the process dead knows which one it was. Time (of the processor, and by the clock) and memory of
-each are bounded; what fails is written into the job's folder, and the next input is tried.
+The job names readers and inputs. Each input is stored before it is tried, so that a person who
+finds the process dead knows which one it was. Time (of the processor, and by the clock) and memory
+of each are bounded; what fails is written into the job's folder, and the next input is tried.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def waits(monkeypatch):
     return noted
 
 
-def test_an_owner_s_budgets_are_counted_where_it_is_told(now, waits):
+def test_an_owner_s_budgets_are_counted_where_it_is_reported(now, waits):
     """What was counted here before is not; both taps of a job take of the same rate."""
     one, other, counters = Owner(), Owner(), Shared()
     wait_for_slot(one, "users", None)

@@ -132,7 +132,7 @@ def test_time_counts_from_the_first_try(source):
     slow, replies = 0.2, iter([BUSY, BUSY, page(ONE)])
 
     def answer(_):
-        threading.Event().wait(0 if len(source.server.asked) > 1 else slow)  # nobody sleeps here
+        threading.Event().wait(0 if len(source.server.asked) > 1 else slow)  # no wait in this test
         return next(replies)
 
     source.server.answers_by(answer)

@@ -1,4 +1,4 @@
-"""A token that expires in the middle, and a server whose certificate nobody vouches for."""
+"""A token that expires during a sync, and a server with an untrusted certificate."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_refusal_may_be_tolerated(source):
     assert [asked.path for asked in source.server.asked] == ["/token", "/users"]
 
 
-def test_a_certificate_that_nobody_vouches_for_is_fatal_at_once(source, tmp_path):
+def test_an_untrusted_certificate_is_fatal_at_once(source, tmp_path):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(self_signed(tmp_path))
 

@@ -50,7 +50,7 @@ def test_a_silent_input_beats_and_a_bell_ends_a_wait(wake_up: WakeupPipe) -> Non
         assert list(read_blocks(source, wake_up, 0.01)) == []
 
 
-def test_ringing_without_end_blocks_nobody(wake_up: WakeupPipe) -> None:
+def test_endless_wake_ups_block_no_thread(wake_up: WakeupPipe) -> None:
     for _ in range(100_000):
         wake_up.ring()
 

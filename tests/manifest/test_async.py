@@ -410,7 +410,7 @@ class TestSeveral:
 
 
 class TestTheEnd:
-    def test_a_wait_ends_with_whoever_reads(self):
+    def test_a_wait_ends_when_the_reader_ends(self):
         class Outbox:
             failure = ConnectionError("nobody reads")
 

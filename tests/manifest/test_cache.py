@@ -1,4 +1,4 @@
-"""Answers that are kept: asked for once, whoever wants them."""
+"""Cached responses: requested once, for all streams that need them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_same_request_is_sent_once_and_answered_alike(server):
     assert parse_json(first) == parse_json(second) == parse_json(third)
     assert second.headers == first.headers
     assert (second.url, second.status_code, second.reason) == (first.url, 200, first.reason)
-    assert second.json() is not third.json(), "records are changed by whoever gets them"
+    assert second.json() is not third.json(), "each caller may change its records"
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_body_that_is_no_json_is_an_error_and_not_an_empty_page():
         decoded(JsonDecoder(), '{"data": [{"id": 1}, ')
 
 
-def test_lines_of_json_are_documents_and_one_that_is_none_is_told(caplog):
+def test_lines_of_json_are_documents_and_one_that_is_none_is_reported(caplog):
     """As airbyte-cdk, which warns of such a line and goes on."""
     caplog.set_level(logging.WARNING)
     body = '{"a": 1}\n\n{"a": \r\n{"a": 2.10}'

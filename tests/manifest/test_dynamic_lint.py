@@ -180,7 +180,7 @@ def test_what_a_check_names_is_looked_for_as_far_as_it_can_be(tmp_path: Path):
     ]
 
 
-def test_what_is_no_list_of_templates_is_told(tmp_path: Path):
+def test_what_is_no_list_of_templates_is_reported(tmp_path: Path):
     path = written(tmp_path, dynamic(LISTED))
     text = path.read_text(encoding="utf-8").partition("dynamic_streams:")[0]
     for wrong in ("{a: b}", "[a]", "[{stream_template: x, components_resolver: y}]"):

@@ -69,7 +69,9 @@ def test_the_other_slices_are_read_and_kept(
     assert kept(again.state) == ["a", "b", "c"]
 
 
-def test_of_several_failures_the_first_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_of_several_failures_the_first_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     with serving() as server:
         failing(server, 404, "a", "c")
         ran = run(declared(tmp_path, ONE), server, fails=True)

@@ -134,7 +134,7 @@ def test_the_streams_of_parents_are_looked_into():
     assert [message for _, _, message in told] == ["SimpleRetriever needs record_selector."]
 
 
-def test_every_fault_of_one_cursor_is_told():
+def test_every_fault_of_one_cursor_is_reported():
     """A bad step does not hide a bad format."""
     text = """
     streams:

@@ -64,7 +64,7 @@ def test_json_that_cannot_be_held_ends_its_stream_alone(tmp_path: Path, body: st
     [(DEEP, {}), (DIGITS, {}), *((body, {"parse_float": Decimal}) for body in (DEEP, EXPONENT))],
     ids=range(4),
 )
-def test_an_answer_says_so_whoever_reads_it(body: str, given: dict[str, Any]):
+def test_the_error_of_a_response_is_the_same_for_every_reader(body: str, given: dict[str, Any]):
     """Also where an author calls `json` of a response."""
     with pytest.raises(NotJSONError, match="not JSON"):
         JSONResponse.of(answer(body)).json(**given)

@@ -31,7 +31,7 @@ def test_chunks_have_as_much_as_the_limit_allows(kind: Any, limit: int | None, c
     assert list(PropertyChunking(kind, limit).chunks(NAMES, ["id"], None)) == chunks
 
 
-def test_what_is_not_chosen_takes_no_room():
+def test_properties_that_are_not_selected_are_not_requested():
     chunks = PropertyChunking("property_count", 2).chunks(NAMES, [], {"one", "x", "other"})
     assert list(chunks) == [["one", "x"]]
     assert list(PropertyChunking("property_count", 2).chunks(NAMES, [], ())) == [[]]

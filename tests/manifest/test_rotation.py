@@ -152,7 +152,7 @@ def test_the_last_requests_are_spread_over_the_rest_of_the_window(monkeypatch: p
     assert waits == []
 
 
-def test_tokens_that_nobody_counts_take_turns():
+def test_tokens_without_a_known_quota_are_used_in_turn():
     with serving() as server:
         server.answers(Reply({}, status=404))
         auth = rotation(server, NO_RESERVE, "unavailable_status_codes: [404]")

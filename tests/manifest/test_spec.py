@@ -87,7 +87,7 @@ def test_the_address_of_the_documentation_is_found_under_both_names():
 
 
 @pytest.mark.parametrize("name", ["changelog_url", "changelogUrl"])
-def test_the_address_of_the_changes_is_told(name: str, tmp_path: Path) -> None:
+def test_the_address_of_the_changes_is_reported(name: str, tmp_path: Path) -> None:
     text = f"{_TEXT}  {name}: https://x/changes\n"
     assert changelog_url(read_manifest(text)) == "https://x/changes"
     assert changelog_url(read_manifest(_TEXT)) is None

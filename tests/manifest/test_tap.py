@@ -343,7 +343,7 @@ class TestTheClass:
             make_tap_class(path)(config={"url": server.url}).check_connection()
         assert server.asked == []
 
-    def test_a_check_of_a_stream_that_is_not_there_is_told(self, tmp_path: Path):
+    def test_a_check_of_a_stream_that_is_not_there_is_reported(self, tmp_path: Path):
         path = manifest(tmp_path, stream("other", "/o"))
         with pytest.raises(ConfigurationError, match=r"'items'.*'other'"):
             make_tap_class(path)(config={"url": "http://127.0.0.1:9"}).check_connection()

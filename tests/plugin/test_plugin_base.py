@@ -286,7 +286,7 @@ def test_runners_call_it_as_a_command_of_click(calls):
     assert not hasattr(entry, "nothing_of_the_kind")
 
 
-def test_the_first_word_may_choose_another_door(calls):
+def test_the_first_argument_may_choose_another_protocol(calls):
     other = Recorder()
 
     class Speaking(Runnable):

@@ -26,7 +26,7 @@ def test_every_locked_archive_has_its_hash(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_a_lock_names_no_address(name: str) -> None:
-    """SEC20: which index is asked is the business of whoever installs."""
+    """SEC20: the person who installs chooses the package index."""
     text = (ROOT / name).read_text("utf-8")
     assert not re.search(r"://|--(?:extra-)?index-url|--find-links|--trusted-host", text)
 

@@ -1,4 +1,4 @@
-"""The PostgreSQL of the tests: it is real, and nothing of it outlives whoever asked for it."""
+"""The PostgreSQL of the tests: it is real, and ends with the process that started it."""
 
 from __future__ import annotations
 

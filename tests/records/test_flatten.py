@@ -34,7 +34,7 @@ SCHEMA = {
 }
 
 
-def test_the_face_shows_the_room():
+def test_the_package_exports_what_its_modules_define():
     for name in face.__dict__:
         if not name.startswith("_") and name != "annotations":
             assert getattr(face, name) is getattr(module, name)

@@ -75,7 +75,7 @@ def hostile_server() -> Iterator[int]:
 
 
 def url_of(port: int, mode: str) -> str:
-    """Return the address at which the server, or nobody, behaves so."""
+    """Return the address of the server with this behaviour, or one without a server."""
     if mode == "nobody":
         return "http://127.0.0.1:9/nobody"
     return f"{'https' if mode == 'no_tls' else 'http'}://127.0.0.1:{port}/{mode}"

@@ -93,7 +93,7 @@ def test_several_plugins_are_hidden_as_long_as_they_exist_and_the_latest_after_i
     assert redact("passing-000") == "passing-000"
 
 
-def test_plugins_that_come_and_go_in_threads_disturb_nobody():
+def test_plugins_that_start_and_end_in_threads_do_not_disturb_each_other():
     class Owner:
         pass
 

@@ -159,7 +159,7 @@ def run(source: Source, **settings: Any) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_nobody_at_the_port_is_said_without_the_password(source: Source) -> None:
+def test_a_refused_connection_is_reported_without_the_password(source: Source) -> None:
     code, said = run(source, port=1, password=PASSWORD)
     assert code == 1
     assert "127.0.0.1:1" in said

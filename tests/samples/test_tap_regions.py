@@ -57,7 +57,7 @@ def test_the_tap_reads_what_the_api_has_and_later_what_is_new(tmp_path: Path) ->
     assert 4 * len(later.orders("region-00")) > len(rows(again, "orders")) > 0
 
 
-def test_the_api_fails_and_limits_as_it_is_told(tmp_path: Path) -> None:
+def test_the_api_fails_and_limits_as_it_is_reported(tmp_path: Path) -> None:
     """Trouble that passes costs no row; the API answers no more requests than it said."""
     api = server.API(regions=2, records=20, customers=3, fails={"region-01": 1}, most=8)
     records, _, code = read(api, tmp_path, end_date="2024-01-05T00:00:00Z")

@@ -63,7 +63,7 @@ def test_a_source_is_asked_once_for_each_key():
     assert source.asked == ["a", "b"]
 
 
-def test_whoever_gets_a_schema_gets_a_copy():
+def test_each_caller_gets_a_copy_of_the_schema():
     source = Counting()
     source.get_schema("a")["properties"]["mine"] = {}
     assert source.get_schema("a") == {"type": "object", "properties": {}}

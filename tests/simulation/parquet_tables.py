@@ -79,7 +79,7 @@ class ParquetTables:
         return True
 
     def may_go(self, name: str, how: str) -> bool:
-        """Tell whether nobody commits: a tool that puts files there does not ask for the lock."""
+        """Return True if no run commits: a tool that adds files does not take the lock."""
         return self.exists(name) and (how == "removed" or name not in self._locked)
 
     def remove(self, name: str) -> None:
@@ -102,7 +102,7 @@ class ParquetTables:
         return sorted(set(names) - known)
 
     def check(self, _ref: str) -> None:
-        """Do nothing: nobody asks Spark for one."""
+        """Do nothing: Spark is not asked for one."""
 
     def execute(self, words: str) -> None:
         raise AssertionError(words)

@@ -29,7 +29,7 @@ _WAITS: Final = 10_000
 
 
 class Killed(BaseException):
-    """Raised in a process that was killed, when its schedule is over and nobody looks any more."""
+    """Raised in a killed process when its schedule is over."""
 
 
 @dataclass
@@ -219,7 +219,7 @@ class Locks:
         self._holders: dict[int, Process] = {}
 
     def flock(self, file: int | IO[bytes], operation: int) -> None:
-        """Lock or unlock a file; whoever waits for a lock lets other processes go on."""
+        """Lock or unlock a file; a process that waits for a lock lets others continue."""
         number = file if isinstance(file, int) else file.fileno()
         if operation & self.LOCK_UN:
             fcntl.flock(number, operation)

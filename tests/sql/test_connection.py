@@ -215,7 +215,7 @@ def test_a_url_that_cannot_be_read_is_not_shown(url):
     assert caught.value.__suppress_context__
 
 
-def test_a_database_that_nobody_knows_is_named():
+def test_an_unknown_database_is_named_in_the_error():
     connector = SQLConnector({"sqlalchemy_url": "unheard://u:secret@h/d"})
     with pytest.raises(ConfigurationError, match=r"dialects:unheard") as caught:
         _ = connector._engine

@@ -266,7 +266,7 @@ def test_a_database_that_knows_no_views_is_said_to_once(tmp_path, caplog, monkey
     assert list(by_name(connector.discover_catalog_entries())) == ["main-t"]
 
 
-def test_a_type_that_nobody_knows_is_text(postgres: Server):
+def test_an_unknown_type_becomes_text(postgres: Server):
     with postgres.database() as database:
         database.run("create table places (id int primary key, here point)")
         connector = SQLConnector({"sqlalchemy_url": database.url})

@@ -287,7 +287,7 @@ def test_nulls_come_first_only_where_the_database_knows_how(url):
 # --------------------------------------------------------------------- the catalog's entry
 
 
-def test_a_bookmark_of_a_type_that_nobody_knows_is_left_to_the_database(url):
+def test_a_bookmark_of_an_unknown_type_is_compared_by_the_database(url):
     class Unknown(sa.types.UserDefinedType[object]):
         cache_ok = True
 

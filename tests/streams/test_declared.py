@@ -246,5 +246,5 @@ def test_keys_stand_in_the_catalog_as_the_author_wrote_them(keys):
     entry = found._singer_catalog_entry
     assert entry.key_properties == keys
     assert found.metadata.root.table_key_properties == keys
-    if isinstance(keys, list):  # whoever changes the catalog does not change the stream
+    if isinstance(keys, list):  # a change to the catalog does not change the stream
         assert entry.key_properties is not keys

@@ -487,7 +487,7 @@ TAPS = {tap.name: tap for tap in (BothTap, AsideTap, BrokenTap)}
 
 @contextlib.contextmanager
 def output_to(path):
-    """Send what goes to standard output to a file, whoever writes it and how."""
+    """Send everything that is written to standard output to a file."""
     sys.stdout.flush()
     kept = os.dup(1)
     with Path(path).open("wb") as file:

@@ -145,7 +145,7 @@ def test_what_an_author_puts_into_a_state_goes_out(on_path):
 @both_paths
 @pytest.mark.parametrize("partitions", [None, [{"p": 1}]])
 def test_what_an_author_holds_may_change_at_any_time(on_path, partitions):
-    """Of a full table, whose state nobody else touches."""
+    """Of a full table, whose state only this stream changes."""
 
     def rows(self, context):
         mine = self.get_context_state(context)

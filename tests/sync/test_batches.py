@@ -448,7 +448,7 @@ def test_a_setting_that_lacks_something_ends_the_sync(config, message):
     assert message in str(error)
 
 
-def test_a_door_that_cannot_name_files_gets_rows(tmp_path):
+def test_a_protocol_without_file_references_gets_rows(tmp_path):
     class Other(SingerWriter):
         takes_files = False
 

@@ -214,14 +214,14 @@ def through_hooks(kinds):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_both_lanes_write_the_same_bytes(case):
+def test_both_paths_write_the_same_bytes(case):
     kinds, given = CASES[case]
     compiled = sync(*kinds, **copy.deepcopy(given)).text
     assert compiled
     assert sync(*through_hooks(kinds), **copy.deepcopy(given)).text == compiled
 
 
-def test_the_lanes_are_two():
+def test_there_are_two_paths():
     kinds, _ = CASES["children"]
     for on_path, is_compiled in ((list, True), (through_hooks, False)):
         tap = make(*on_path(kinds))
@@ -248,7 +248,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("case", FAILURES)
 @pytest.mark.parametrize("partitions", [None, [{"p": 1}, {"p": 2}]])
-def test_both_lanes_fail_after_the_same_bytes(case, partitions):
+def test_both_paths_fail_after_the_same_bytes(case, partitions):
     kind = stream("a", FAILURES[case], replication_key="id", is_sorted=True, partitions=partitions)
     (compiled, first), (through, second) = failed(Exception, kind), failed(Exception, hooked(kind))
     assert (type(first), str(first)) == (type(second), str(second))
@@ -306,7 +306,7 @@ KEYS = st.one_of(
     crumbs={},
     members={"replication_key": "k", "is_sorted": True},
 )
-def test_both_lanes_agree_on_anything(rows, declared, crumbs, members):
+def test_both_paths_agree_on_anything(rows, declared, crumbs, members):
     definition = copy.deepcopy(declared)
     definition["properties"]["k"] = {"type": ["string", "integer", "null"]}
     entry = selecting("a", definition)["streams"][0]

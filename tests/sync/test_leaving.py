@@ -105,7 +105,7 @@ def test_a_signal_gets_past_an_author_who_catches_errors(tmp_path):
     assert messages[-1]["value"]["bookmarks"]["a"]["replication_key_value"] == 2
 
 
-def test_a_second_signal_ends_a_tap_that_nobody_reads(tmp_path):
+def test_a_second_signal_ends_a_tap_whose_output_is_not_read(tmp_path):
     """The first waits for the line in hand, which the reader of the full pipe never takes."""
     with running(tmp_path, "writing") as tap:
         read_until(tap, b'"id":0')

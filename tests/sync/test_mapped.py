@@ -106,7 +106,7 @@ LEVELS = list(TypeConformanceLevel)
 @pytest.mark.parametrize("rows", [ROWS, PLAIN], ids=["odd", "plain"])
 @pytest.mark.parametrize("level", LEVELS, ids=[level.name for level in LEVELS])
 @pytest.mark.parametrize("config", CASES.values(), ids=CASES)
-def test_both_lanes_write_the_same_bytes(config, level, rows):
+def test_both_paths_write_the_same_bytes(config, level, rows):
     members = {
         "schema": WIDE,
         "replication_key": "id",
@@ -123,7 +123,7 @@ def test_both_lanes_write_the_same_bytes(config, level, rows):
 
 
 @pytest.mark.parametrize("config", CASES.values(), ids=CASES)
-def test_a_stream_with_maps_is_in_the_compiled_lane_and_writes_its_messages_otherwise(config):
+def test_a_stream_with_maps_takes_the_compiled_path(config):
     kind = stream("a", ROWS, schema=WIDE)
 
     def _generate_record_messages(self, record):
@@ -258,7 +258,7 @@ def test_a_sorted_stream_still_tells_what_breaks_its_order():
 # ---------------------------------------------------------------------- the tap's mapper
 
 
-def test_a_mapper_that_nobody_asks_for_is_made_when_somebody_does():
+def test_a_mapper_is_made_when_it_is_first_used():
     tap = make(stream("a", [{"id": 1}]))
     assert not tap.has_mapper
     assert type(tap.mapper.stream_maps["a"][0]) is SameRecordTransform

@@ -503,7 +503,7 @@ def test_a_setting_that_is_no_count_is_refused(value):
 
 
 @pytest.mark.parametrize("value", [0, True, "4"])
-def test_a_setting_that_nobody_declared_is_refused_when_it_is_used(value):
+def test_an_undeclared_setting_is_refused_when_it_is_used(value):
     kind, _ = threads_seen(max_parallel_partitions=3)
     with pytest.raises(ConfigurationError, match="max_parallel_partitions"):
         sync(kind, config={"max_parallel_partitions": value})
@@ -791,7 +791,7 @@ def test_a_token_that_is_refused_is_renewed_once_for_all_threads(server):
 
 
 def test_each_thread_is_authenticated_by_its_own_context(server):
-    """A session is shared, and its own authentication is that of whoever came last."""
+    """The session is shared, and its own authentication is that of the last caller."""
     seen = []
 
     class Seen(pages(server, 8)):

@@ -138,7 +138,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
         assert tap.returncode == 1
 
 
-def test_a_second_signal_ends_workers_that_nobody_reads(tmp_path):
+def test_a_second_signal_ends_workers_whose_output_is_not_read(tmp_path):
     with running(tmp_path, "writing") as tap:
         read_until(tap, lambda found: b'"id":0' in found)
         wait_until_full(tap.stdout)

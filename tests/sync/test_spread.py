@@ -158,7 +158,7 @@ def test_contexts_that_share_a_bookmark(keys):
 
 
 def test_the_version_of_a_full_table_is_the_same_everywhere():
-    """Rows of a table that is read in full carry one version, whoever reads them."""
+    """Rows of a table that is read in full carry one version, whichever process reads them."""
     members = {"schema": schema(id=INTEGER, p=INTEGER), "partitions": ORDERS["partitions"]}
     members["emit_activate_version_messages"] = True
     kind = stream("full", lambda _, context: [{"id": context["p"]}], **members)
@@ -299,7 +299,7 @@ def test_children_that_fail_are_read_the_next_time(bad, most, ordered):
     assert seen == {(number, n) for number in range(6) for n in range(3)}
 
 
-def test_an_error_of_order_is_told():
+def test_an_error_of_order_is_reported():
     """A sorted stream that is not fails elsewhere as it does here."""
     kind = stream("orders", orders, **{**ORDERS, "is_sorted": True})
     with pytest.raises(InvalidStreamSortException):

@@ -192,7 +192,7 @@ class Catalogs:
         return catalog
 
     def schemas(self) -> dict[str, Any]:
-        """Return one with a schema of its own, and a stream that nobody has."""
+        """Return a catalog with a changed schema and an unknown stream."""
         catalog = self.of("values", "sorted", "unsorted")
         catalog["streams"][0]["schema"]["properties"] = {
             "id": {"type": "string"},

@@ -393,7 +393,7 @@ def _other_values(default: str) -> Iterator[str]:
 
 
 def _words(name: str) -> Iterator[str]:
-    """Yield values of a key that nobody checks."""
+    """Yield values of a key that is not checked."""
     if name in _WORDS:
         yield from _WORDS[name]
     elif _SWITCHES.search(name):

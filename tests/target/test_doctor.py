@@ -68,7 +68,7 @@ def test_every_fault_of_the_settings_is_told_and_the_rest_needs_them(
     assert not (tmp_path / "r.json").exists()
 
 
-def test_a_configuration_that_is_none_is_told(
+def test_a_configuration_that_is_none_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, verdicts, said = examined(capsys, str(tmp_path / "none.json"))
@@ -112,7 +112,7 @@ def test_a_machine_without_java_folders_and_jars_is_told_what_it_needs(tmp_path:
     assert "Set staging to a folder" in told["staging"]["text"]
 
 
-def test_little_room_and_a_run_at_work_are_warnings(
+def test_little_disk_space_and_an_active_run_are_warnings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_args: Any, **_more: Any) -> str:
@@ -237,7 +237,7 @@ def test_a_row_that_does_not_come_back_is_a_failure(
     assert not (tmp_path / "tables").exists()
 
 
-def test_a_spark_that_does_not_start_is_told(
+def test_a_spark_that_does_not_start_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, verdicts, said = examined(

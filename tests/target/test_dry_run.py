@@ -60,7 +60,7 @@ def tried(warehouse: Warehouse, *messages: dict[str, Any], **config: Any) -> dic
 
 
 @pytest.mark.parametrize("format", ["delta", "iceberg", "parquet"])
-def test_nothing_is_written_and_what_would_be_is_told(
+def test_nothing_is_written_and_what_would_be_is_reported(
     make: Callable[[str], Warehouse], format: str
 ) -> None:
     warehouse = make(format)

@@ -64,7 +64,7 @@ def text_record(number: int, size: int) -> bytes:
         (1, "exit code 1; its messages"),
     ],
 )
-def test_the_way_a_jvm_ended_is_told(code: int, words: str) -> None:
+def test_the_way_a_jvm_ended_is_reported(code: int, words: str) -> None:
     assert words in str(_death(code, SparkSettings(conf={"spark.driver.memory": "2g"})))
 
 

@@ -244,7 +244,7 @@ def test_a_run_whose_clock_was_set_back_is_still_the_newest(delta: Warehouse) ->
     assert sequences == sorted(sequences)
 
 
-def test_a_clock_that_jumps_within_a_run_delays_and_hastens_nothing(
+def test_a_clock_that_jumps_during_a_run_changes_no_timing(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = iter(range(2_000_000_000, 0, -1_000_000))

@@ -1,4 +1,4 @@
-"""The cache of jars: published jars alone are used, from a folder that nobody else can change."""
+"""The cache of jars: only published jars are used, from a folder that only its owner can change."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_cache_that_others_may_write_is_refused(cache: Path, place: str, mode:
     assert "chmod -R go-w" in said
     assert "spark.jars.ivy" in said
     if place == "parent":
-        changed.chmod(0o1777)  # in a sticky folder nobody else can rename the cache
+        changed.chmod(0o1777)  # in a sticky folder no other user can rename the cache
         assert cached(cache, DELTA) is not None
 
 

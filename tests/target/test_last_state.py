@@ -193,7 +193,7 @@ def test_tables_of_a_catalog_are_asked_by_their_names(delta: Warehouse) -> None:
         find_recoverable_tables(settings.load_options(named), lambda: spark)
 
 
-def test_an_error_that_nobody_foresaw_shows_no_secret(
+def test_an_unexpected_error_shows_no_secret(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_args: Any) -> None:

@@ -74,7 +74,7 @@ def live_files(warehouse: Warehouse, name: str) -> list[Path]:
 # Partitions
 
 
-def test_parts_of_instants_are_columns_that_delta_makes_and_nobody_writes(delta: Warehouse) -> None:
+def test_partitions_by_parts_of_a_date_time_are_generated_columns(delta: Warehouse) -> None:
     design = {"partition_by": ["region", "year(at)", "month(at)", "day(at)", "hour(at)"]}
     described = schema("sales", SALES, "id")
     delta.load(described, sale(1, "n", MIDNIGHT), sale(2, None, None), state(1), **design)

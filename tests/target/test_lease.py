@@ -1,4 +1,4 @@
-"""One run per job: whoever can commit holds the lease, and a kill -9 frees it."""
+"""One run per job: a process that can commit holds the lease, and a kill -9 frees it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_jvm_that_ends_in_time_needs_no_help(owners, tmp_path):
 
 def test_a_zombie_owner_is_a_dead_owner(owners, tmp_path):
     owner, child = start(owners, tmp_path, "600")
-    owner.kill()  # and nobody waits for it: its process id stays taken
+    owner.kill()  # and its parent does not wait for it: the process id stays in use
     os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(JobLockError, match="is dead"):
         JobLock.acquire(str(tmp_path), "job", wait_seconds=0.1)
@@ -212,7 +212,7 @@ def test_a_file_system_that_cannot_lock_is_named(tmp_path):
         os.close(file)
 
 
-def test_whoever_waits_for_the_dead_leaves_the_living_alone(owners, tmp_path):
+def test_waiting_for_a_dead_owner_does_not_touch_a_living_one(owners, tmp_path):
     start(owners, tmp_path)
     wait_for_orphaned_jvms(str(tmp_path), "jo", wait_seconds=0)
     assert lease_file(str(tmp_path), "job").exists()
@@ -274,7 +274,7 @@ def loaded(folder: Path, config: dict[str, str]) -> subprocess.CompletedProcess[
     )
 
 
-def test_a_lease_for_which_the_disk_has_no_room_is_an_error_in_words(
+def test_a_full_disk_for_the_lease_is_a_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> int:

@@ -51,7 +51,7 @@ def test_clean_names_stay_as_they_are(names: list[str]):
 
 
 @given(st.lists(NAMES, max_size=8), st.lists(NAMES, max_size=4))
-def test_reserved_names_are_given_to_nobody(names: list[str], reserved: list[str]):
+def test_reserved_names_are_given_to_no_column(names: list[str], reserved: list[str]):
     taken = {fold_case(name) for name in reserved}
     assert not any(fold_case(name) in taken for name in sanitize_names(names, reserved).values())
 

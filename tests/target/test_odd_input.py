@@ -128,7 +128,7 @@ def test_times_that_are_none_are_the_time_of_arrival(delta: Warehouse) -> None:
     assert at[4] == rows[4]["_sdc_received_at"]
 
 
-def test_properties_that_the_schema_does_not_have_are_told(delta: Warehouse) -> None:
+def test_properties_that_the_schema_does_not_have_are_reported(delta: Warehouse) -> None:
     extra = {f"more_{n:02}": n for n in range(12)}
     delta.load(
         schema("a", ID),

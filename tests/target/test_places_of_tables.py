@@ -143,7 +143,7 @@ def test_names_that_differ_only_in_case_are_two_folders(delta: Warehouse) -> Non
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_settings_of_streams_that_did_not_come_are_told(delta: Warehouse) -> None:
+def test_settings_of_streams_that_did_not_come_are_reported(delta: Warehouse) -> None:
     delta.load(
         schema("a", ID),
         record("a", id=1),

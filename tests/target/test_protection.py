@@ -270,7 +270,7 @@ def test_what_a_cluster_leaves_open_is_named_with_its_setting(
         ("sc://[::1]:15002", False),
     ],
 )
-def test_a_server_that_is_reached_in_plain_is_told(remote: str, is_open: bool) -> None:
+def test_a_server_that_is_reached_in_plain_is_reported(remote: str, is_open: bool) -> None:
     found = list(find_weaknesses_of_remote(remote))
     assert bool(found) is is_open
     assert all("use_ssl=true" in each and "CANARY" not in each for each in found)

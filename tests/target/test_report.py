@@ -108,7 +108,7 @@ def test_what_the_run_is_stands_in_it() -> None:
     assert report.lines()[0] == "job j, run r, application local-1"
 
 
-def test_a_state_that_did_not_leave_is_told() -> None:
+def test_a_state_that_did_not_leave_is_reported() -> None:
     report = Report()
     assert report.as_dict()["last_state_released"] is None
     report.count_state()

@@ -20,7 +20,7 @@ CLUSTER = {"master": "spark://host:7077", "path": "/tables", "staging": "file://
 
 
 def test_folders_of_this_machine_are_shared_with_a_cluster_alone() -> None:
-    """A Spark on this machine has them anyway; an address is nobody's folder."""
+    """A Spark on this machine has the folders anyway; an address is not a folder."""
     assert shared_folders({**CLUSTER, "master": "local[*]"}) == {}
     assert shared_folders(CLUSTER) == {"staging": "/staging", "path": "/tables"}
     assert shared_folders({**CLUSTER, "path": "s3a://b/tables"}) == {"staging": "/staging"}

@@ -56,7 +56,7 @@ def jvm_of(folder: Path) -> int | None:
 
 
 def send_for_ever(target: Running) -> threading.Thread:
-    """Send rows and states until nobody reads any more."""
+    """Send rows and states until the reader has gone."""
 
     def send() -> None:
         with suppress(BrokenPipeError, ValueError):

@@ -103,7 +103,7 @@ def test_many_streams_in_turn_need_few_open_files(folder: SpoolFolder) -> None:
         assert [line["n"] for line in read(spool.cut())] == [number, number + len(spools)]
 
 
-def test_nobody_else_may_read_the_folder_and_it_goes_with_its_owner(tmp_path: Path) -> None:
+def test_the_folder_is_private_and_is_removed_with_its_owner(tmp_path: Path) -> None:
     folder = SpoolFolder(tmp_path / "new" / "base")
     Spool(folder, A).add(Rows(A, [b"{}"]), 0)
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700

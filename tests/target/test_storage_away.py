@@ -268,7 +268,7 @@ def test_a_copy_is_what_is_read(
     assert (delta.rows("a"), storage.reads) == ([(1,)], 1)
 
 
-def test_a_disk_without_room_for_a_copy_is_named(
+def test_a_disk_that_is_too_full_for_a_copy_is_named(
     delta: Warehouse, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:

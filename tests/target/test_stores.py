@@ -115,7 +115,7 @@ def test_hadoop_waits_less_by_itself_unless_the_user_says_otherwise(tmp_path: Pa
     assert asked(tmp_path, "s3a://b/t", conf={key: "7"})[key] == "7"
 
 
-def test_what_is_uploaded_is_put_down_first_where_nobody_else_may_read(tmp_path: Path) -> None:
+def test_files_to_upload_are_first_written_to_a_private_folder(tmp_path: Path) -> None:
     """In the run's own folder, unless the user chose another, or executors are elsewhere."""
     key, config = "spark.hadoop.fs.s3a.buffer.dir", {"path": "s3a://b/t"}
 

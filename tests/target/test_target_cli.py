@@ -121,7 +121,7 @@ class Running:
 
 @contextmanager
 def running(tmp_path: Path, *, heard: bool = True, **more: Any) -> Iterator[Running]:
-    """Give a target at work; ``heard`` is False where nobody reads its output."""
+    """Return a running target; ``heard`` is False if its output is not read."""
     reader, nobody = os.pipe()
     os.close(reader)
     with subprocess.Popen(
@@ -299,7 +299,7 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdin.write(schema() + state("x" * 3_000_000))  # more than a pipe takes
         process.stdin.flush()
-        assert process.stdout.read(1) == b'"'  # it writes, and nobody reads on
+        assert process.stdout.read(1) == b'"'  # it writes, and the reader has stopped
         process.send_signal(signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(2)

@@ -1,4 +1,4 @@
-"""Settings of Spark that decide what is stored: refused where they differ, whoever says them."""
+"""Settings of Spark that change stored values: refused if they differ, wherever they are set."""
 
 from __future__ import annotations
 

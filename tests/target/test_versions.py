@@ -60,7 +60,7 @@ def told(*steps: int | str | None) -> VersionTracker:
         (["!1", 1, "!2", 2, "!2"], True, True),
         ([], False, False),
         ([1], False, False),
-        # Rows of this run would go that nobody has said to be old.
+        # Rows of this run would be removed that were not declared old.
         ([None, "!1"], False, False),
         (["!1", None], False, False),
         (["!1", 1, None, "!1"], False, False),

@@ -253,7 +253,7 @@ def test_a_message_of_too_many_files_from_an_own_reader_is_an_error_too(path):
         ({"stream": "a", "encoding": {"format": "csv"}, "manifest": ["/x"]}, NotImplementedError),
     ],
 )
-def test_an_encoding_that_nobody_knows_is_an_error(message, error):
+def test_an_unknown_encoding_is_an_error(message, error):
     with pytest.raises(error):
         fed(schema(), json.dumps({"type": "BATCH", **message}))
 

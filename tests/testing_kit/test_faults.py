@@ -104,7 +104,7 @@ def test_long_values_are_cut_in_their_middle() -> None:
     assert excerpt("short") == "short"
 
 
-def test_misfits_are_counted_and_the_first_is_told() -> None:
+def test_misfits_are_counted_and_the_first_is_reported() -> None:
     assert find_misfits([1, "2", "x", []], lambda value: int(value) > 0, "no: {}") == (2, "no: x")
     assert find_misfits([1, 2], lambda value: True, "no: {}") is None
     assert find_misfits([], lambda value: False, "no: {}") is None

@@ -156,7 +156,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("cls", FAULTS)
-def test_each_fault_fails_its_tests_and_is_told(run: Run, cls: str) -> None:
+def test_each_fault_fails_its_tests_and_is_reported(run: Run, cls: str) -> None:
     assert run.bad(cls) == dict.fromkeys(FAULTS[cls], "failed")
     for test, words in FAULTS[cls].items():
         said = said_of(run, f"{cls}::{test}")

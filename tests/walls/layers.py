@@ -136,7 +136,7 @@ LAYERS: dict[str, int] = {
     "target_spark.spark.class_archive": 4,  # classes kept for a fast start; a command of its own
     "target_spark.loader.table_versions": 1,  # versions of a stream's rows, and when others may go
     "target_spark.loader.stream_context": 3,  # what the fold knows of one stream
-    "target_spark.loader.commit_request": 3,  # what the loader hands to whoever writes
+    "target_spark.loader.commit_request": 3,  # what the loader hands to the batch writer
     "target_spark.tables.quarantine": 3,  # rows that do not fit: their table and their limit
     "target_spark.cli": 1,
     "target_spark.cli.schema_input": 2,  # a stream's description in a user's document

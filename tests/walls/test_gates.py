@@ -172,7 +172,7 @@ def test_all_is_what_is_visible() -> None:
     for module in MODULES:
         names = declared(module)
         visible = visible_names(module, face=module.is_face or module in at_compatibility_paths)
-        visible.discard("logger")  # every module may have one; it is nobody's interface
+        visible.discard("logger")  # every module may have one; it is not part of an interface
         if names is None:
             if visible and not only_shows(module):
                 wrong[here(module)] = "has no __all__"
@@ -181,7 +181,7 @@ def test_all_is_what_is_visible() -> None:
     nothing(wrong)
 
 
-def test_every_file_opens_with_what_its_room_is() -> None:
+def test_every_file_begins_with_a_docstring_of_its_subject() -> None:
     silent = [here(m) for m in MODULES if m.source.strip() and ast.get_docstring(m.tree) is None]
     nothing(silent)
 

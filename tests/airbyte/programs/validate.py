@@ -30,7 +30,7 @@ def faults(line: bytes) -> Iterator[str]:
 
 
 def unknown(model: BaseModel, place: str) -> Iterator[str]:
-    """Yield the properties that no model has; a state's own content is nobody's business."""
+    """Yield the properties that no model has, except the contents of a state."""
     for name in model.model_extra or ():
         yield f"{place}{name}: no such property"
     for name, value in model:

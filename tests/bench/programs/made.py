@@ -2,7 +2,7 @@
 
 Standard library only, since it runs in each peer's environment. Each record
 is a fresh dict of ready-made values, so that a generator costs little and what is measured is
-what comes after it. Everything follows from the record's number: whoever reads an output knows
+what comes after it. Everything follows from the record's number: a reader of an output knows
 what must be in it.
 """
 

@@ -2,7 +2,7 @@
 
 For each line of standard input, a JSON document, one load; answers with a line
 of JSON. ``{"table", "paths", "merge"}`` loads and answers with CPU seconds of this process and of
-its JVM; ``{"hash"}`` answers with count and hash of a table, whoever wrote it.
+its JVM; ``{"hash"}`` answers with count and hash of a table of any writer.
 """
 
 from __future__ import annotations
