@@ -170,7 +170,7 @@ class MapperNotInitialized(ConfigurationError):  # noqa: N818  singer_sdk's name
     """The stream maps were accessed before ``setup_mapper()`` had run."""
 
     def __init__(self) -> None:
-        """Set the message, which names the method to call first."""
+        """Create the error with a message that names the method to call first."""
         super().__init__("There is no mapper yet: call setup_mapper() first.")
 
 

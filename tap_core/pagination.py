@@ -282,5 +282,5 @@ class LegacyStreamPaginator(BaseAPIPaginator[TPageToken | None], Generic[TPageTo
         self.stream = stream
 
     def get_next(self, response: Response) -> TPageToken | None:
-        """Return the token from the stream."""
+        """Return the next token, which the stream's ``get_next_page_token`` finds."""
         return self.stream.get_next_page_token(response, self.current_value)

@@ -202,7 +202,7 @@ class InProcessCounters:
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Request a slot from the counter with this name."""
+        """Reserve ``weight`` requests in the budget ``name``, whose limits are ``terms``."""
         return self._get_counter(name, terms.kind).ask(terms, weight)
 
     def lower(

@@ -217,7 +217,7 @@ class AsyncJobReader:
     # Download targets
 
     def _targets(self, job: _JobResponses) -> Iterable[Any]:
-        """Return the download targets of the job, one for each download request."""
+        """Return the download URLs or ids of a finished job; one request is sent for each."""
         asked, response = self.retriever, cast("requests.Response", job.polled)
         extractor, said = asked.target_extractor, asked.targets
         if extractor is None:

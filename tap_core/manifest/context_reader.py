@@ -93,7 +93,7 @@ class ManifestReader(WindowReader):
     def find_stored(
         self, cursor: DatetimeBasedCursor, context: Context | None
     ) -> dt.datetime | None:
-        """Return the datetime up to which a context was sent; None without a bookmark."""
+        """Return the datetime up to which a context was synced, or None without a bookmark."""
         found = super().find_stored(cursor, context)
         if found is None or not cursor.global_substream_cursor or cursor.lookback_window:
             return found

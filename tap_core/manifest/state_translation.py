@@ -227,7 +227,10 @@ def _of_partitions(
 
 
 def _global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Return airbyte-cdk's global state as `GLOBAL_CURSOR`; {} without such a state."""
+    """Return the global part of an airbyte-cdk state in this SDK's format, under `GLOBAL_CURSOR`.
+
+    The result is {} if the state has no global part.
+    """
     found = _bookmark(state.get("state"), cursor_field)
     if not found or state.get("use_global_cursor"):
         return {}

@@ -845,7 +845,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         """Do nothing: the origins that a manifest declares do not depend on the pagination."""
 
     def _is_home(self, origin: Origin) -> bool:
-        """Return True if the manifest declares an origin for the current credentials."""
+        """Return True if requests to an origin (scheme, host, port) may carry the credentials."""
         return origin in self._known_origins or origin in self._declared_origins()
 
     def _is_secure(self) -> bool:

@@ -113,7 +113,7 @@ def _apply_steps(steps: list[_Convert], value: Any) -> None:
 
 
 def _conversion(schema: Mapping[str, Any]) -> _Convert | None:
-    """Return the conversion of a value, or None if it stays unchanged."""
+    """Return the function that converts values to a schema's type, or None if none is needed."""
     given = schema.get("type", [])
     types: list[Any] = given if isinstance(given, list) else [given]
     rest = [one for one in types if one != "null" or not isinstance(given, list)]

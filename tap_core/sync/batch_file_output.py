@@ -188,7 +188,7 @@ class BatchFileOutput:
         self._held.discard(who)
 
     def hold(self, source: str) -> None:
-        """Note that this thread pulled a record that is not yet in an announced file."""
+        """Record that this thread holds a record that no BATCH message names yet: states wait."""
         if _here(source) in self._batching:
             self._held.add(_here(source))
 

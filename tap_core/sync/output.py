@@ -94,7 +94,7 @@ class PolledWriter(ProtocolWriter, Protocol):
     """Seconds without a state after which one is due, as soon as the current record is done."""
 
     def check(self) -> None:
-        """Raise an error if the reader is gone."""
+        """Raise an error if the caller of the request has disconnected."""
 
 
 def as_typed_writer(outlet: ProtocolWriter) -> TypedEventWriter | None:

@@ -153,7 +153,7 @@ def _described(stream: ConfiguredStream, *, with_keys: bool) -> SchemaEvent:
 
 
 def _names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, str]:
-    """Return a name for each path: the property's name, or one that no property has."""
+    """Return a column name for each path: its names joined by dots, with ``_`` added if taken."""
     declared = schema.get("properties")
     taken = set(declared) if isinstance(declared, Mapping) else set()
     taken |= {path[0] for path in paths if len(path) == 1}

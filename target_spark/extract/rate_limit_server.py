@@ -389,7 +389,7 @@ class _SlotCounter:
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve the next ``weight`` slots of this part, and return the wait for the last one."""
+        """Reserve ``weight`` requests in this process's share; return the wait for the last."""
         apart = max(seconds / most for most, seconds in terms.rates)
         now = time.time()
         with self._lock:

@@ -228,7 +228,7 @@ def _files(told: Sequence[PartResult], streams: Iterable[str]) -> set[tuple[int,
 
 
 def _write(blocks: DataFrame, address: str) -> None:
-    """Write blocks of lines to one folder per stream, in one commit."""
+    """Write blocks of spool lines as text files, in one folder per stream."""
     blocks.write.partitionBy("stream").option("maxRecordsPerFile", 0).text(address)
 
 

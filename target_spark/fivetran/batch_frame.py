@@ -51,9 +51,9 @@ def read_files(
 ) -> DataFrame:
     """Return the rows of files as a DataFrame with one partition per file.
 
-    It has the columns by their names in the table; if there are update files, a flag per column
-    that is not a key (`unmodified_flag`), true if the row does not change the value; `OP`; and
-    `ORDINAL`, which is unique and increases from file to file.
+    Columns: the table's columns; `OP`, the kind of the file (replace, update or delete);
+    `ORDINAL`, a unique number that increases from file to file; and, if there are update files, a
+    flag for each column that is not a key (`unmodified_flag`), true if the row keeps the old value.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 

@@ -49,7 +49,7 @@ class FileParams:
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """The files of a request, in the order in which they are applied."""
+    """Files of a WriteBatch or WriteHistoryBatch request, in the order of their application."""
 
     files: tuple[RequestFile, ...]
     params: FileParams

@@ -67,12 +67,12 @@ class VersionedSchema:
 
     @property
     def row_names(self) -> list[str]:
-        """The names of the row's keys in the table."""
+        """Column names of the primary key, which all versions of a row share."""
         return [key.column for key in self.row]
 
     @property
     def key_names(self) -> list[str]:
-        """The names of a version's keys in the table."""
+        """Column names that identify a version of a row: the row's keys and the start time."""
         return [*self.row_names, self.start.column]
 
     @property

@@ -107,7 +107,7 @@ def _to_binary_number(text: str, new: str) -> _Step:
 
 
 def _digits(number: str) -> str:
-    """Return the SQL of a number's digits, without leading and trailing zeros."""
+    """Return a SQL expression for the significant digits of a number: no zeros at either end."""
     mantissa = f"substring_index(lower({number}), 'e', 1)"
     return f"rtrim('0', ltrim('0', replace(replace({mantissa}, '.', ''), '-', '')))"
 

@@ -174,7 +174,7 @@ _LEGACY_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def get_needed(key: str) -> Needed | None:
-    """Return the required value of a Spark setting, or None if no stored value depends on it."""
+    """Return the value that a Spark setting must have for exact data, or None if any will do."""
     if _MERGE_ISOLATION.fullmatch(key):
         return _SERIALIZABLE
     if not key.startswith(_LEGACY):

@@ -150,7 +150,7 @@ class Library(NamedTuple):
 
 
 def format_library(artifacts: tuple[str, ...]) -> Library:
-    """Return the library of a table format: its artifact, followed by the dependencies."""
+    """Return the jars of a table format: the format's own jar, then its dependencies."""
     return Library(artifacts[:1], artifacts)
 
 

@@ -65,7 +65,7 @@ _DELETED_AT: Final = b'"_sdc_deleted_at"'
 
 
 class _Line(msgspec.Struct, gc=False):
-    """One line; the names are short because each row carries them."""
+    """One row as a line of a spool file; the keys are short because each line repeats them."""
 
     n: int
     t: str | None

@@ -157,7 +157,7 @@ class DryRunWriter:
         return self._writer.get_last_metadata(spark, _strip_unknown_catalog(spark, table))
 
     def is_empty(self, _spark: SparkSession, _table: Table) -> bool:
-        """Return False, so that the caller computes the batch as for a table with rows."""
+        """Return False: a dry run computes each batch as if the table had rows."""
         return False
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:

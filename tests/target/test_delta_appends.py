@@ -292,7 +292,7 @@ def test_a_table_in_the_place_of_ours_is_left_alone(
         "append": lambda: writer.append(spark, table, rows(spark, (2, "b", 1)), marker(2)),
         "upsert": lambda: writer.upsert(spark, table, batch(spark, (2, "b", 1)), KEYS, marker(2)),
         "replace": lambda: writer.replace(spark, table, rows(spark, (2, "b", 1)), marker(2)),
-        "care": lambda: writer.maintain(spark, table, MaintenanceOptions(compact=True)),
+        "maintain": lambda: writer.maintain(spark, table, MaintenanceOptions(compact=True)),
         "commit_empty": lambda: writer.commit_empty(spark, table, marker(2, "{}")),
     }
     with pytest.raises(TableError, match="was replaced by another table"):
@@ -314,7 +314,7 @@ def test_what_a_killed_run_of_the_job_staged_is_removed_and_nothing_else(
     assert [path.name for path in folder.glob(".target-spark-*")] == [others.name]
 
 
-@pytest.mark.parametrize("step", ["alter", "upsert", "replace", "care"])
+@pytest.mark.parametrize("step", ["alter", "upsert", "replace", "maintain"])
 def test_appends_go_on_after_commits_of_sparks(
     spark: SparkSession, table: Table, step: str
 ) -> None:

@@ -209,7 +209,7 @@ class CdkResponseAction(Enum):
 
 @dataclass
 class CdkErrorResolution:
-    """Resolution of an error handler for a response."""
+    """Reaction of an error handler to a response: action, kind of failure, and message."""
 
     response_action: CdkResponseAction | None = None
     failure_type: FailureType | None = None

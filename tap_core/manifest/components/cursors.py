@@ -22,7 +22,7 @@ from tap_core.manifest.cdk_compat.cursors import CdkDatetimeBasedCursor, Declara
 from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.models import Record as FaceRecord
-from tap_core.manifest.cdk_compat.requesters import CdkRequestOption as FaceOption
+from tap_core.manifest.cdk_compat.requesters import CdkRequestOption
 from tap_core.manifest.cdk_compat.type_guards import is_dict
 from tap_core.manifest.components.custom import Custom, add_declared_fields
 from tap_core.manifest.errors import ManifestError
@@ -202,9 +202,9 @@ class CustomIncrementalSync(Custom):
             raise ManifestError(str(error)) from None
 
     def _more(self) -> Mapping[str, Any]:
-        """Return the fields that are request options without a `type`, as airbyte-cdk objects."""
+        """Return extra fields that are request options without a type, as airbyte-cdk objects."""
         return {
-            name: FaceOption(parameters=self.parameters, **one)
+            name: CdkRequestOption(parameters=self.parameters, **one)
             for name, one in self.fields.items()
             if is_dict(one) and "inject_into" in one
         }
