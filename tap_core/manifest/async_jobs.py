@@ -125,8 +125,8 @@ class AsyncJobReader:
         if job is None:
             return
         for target in self._targets(job):
-            scope = self._seen(job, {"download_target": target}, {"url": target})
-            asked = self.stream.asking(self.retriever.download, scope, into_file=True)
+            scope = self._make_scope(job, {"download_target": target}, {"url": target})
+            asked = self.stream.with_request_only(self.retriever.download, scope, into_file=True)
             yield from asked.request_records(None)
         self._ask_kindly(self.retriever.deletion, job, "removed")
 
@@ -158,7 +158,9 @@ class AsyncJobReader:
     def _created(self, *, is_last: bool) -> _JobResponses | None:
         """Create a job; return None if the creation failed and must be tried again."""
         try:
-            response = self.stream.asking(self.retriever.creation, self.scope).answer()
+            response = self.stream.with_request_only(
+                self.retriever.creation, self.scope
+            ).send_request()
             if not response.ok:
                 raise FatalAPIError(
                     f"status {response.status_code}, ignored by the error handler",
@@ -189,7 +191,9 @@ class AsyncJobReader:
     def _polled(self, job: _JobResponses) -> JobStatus:
         until = time.monotonic() + self.retriever.seconds
         for wait in chain(_WAITS, repeat(_USUAL_WAIT)):
-            response = self.stream.asking(self.retriever.polling, self._seen(job)).answer()
+            response = self.stream.with_request_only(
+                self.retriever.polling, self._make_scope(job)
+            ).send_request()
             status = self._status(response)
             if status != "running":
                 job.polled = response
@@ -223,12 +227,12 @@ class AsyncJobReader:
         if extractor is None:
             return ("",)
         if said is not None:
-            response = self.stream.asking(said, self._seen(job)).answer()
+            response = self.stream.with_request_only(said, self._make_scope(job)).send_request()
         return _extract_values(extractor, response, said or asked.polling, self.scope)
 
     # Interpolation and errors
 
-    def _seen(
+    def _make_scope(
         self,
         job: _JobResponses,
         more: Mapping[str, Any] | None = None,
@@ -248,7 +252,7 @@ class AsyncJobReader:
         if retriever is None:
             return
         try:
-            self.stream.asking(retriever, self._seen(job)).answer()
+            self.stream.with_request_only(retriever, self._make_scope(job)).send_request()
         except Exception as error:  # noqa: BLE001  the records have been read in any case
             message = "%s: its job could not be %s: %s"
             self.stream.log(message, self.place, done, error, level=logging.WARNING)

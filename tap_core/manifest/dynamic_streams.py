@@ -159,7 +159,7 @@ def _records(
     node.path = str(getattr(retriever, "path", "")).removesuffix(".retriever")
     asked = ManifestStream(tap, node, is_description=True)
     try:
-        with host.keeping(asked.parent_names):
+        with host.caching_parents(asked.parent_names):
             for context in asked.slices():
                 more = getattr(context, "extra_fields", None)
                 one = PartitionSlice(context or {}, extra_fields=more)

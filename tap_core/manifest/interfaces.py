@@ -354,13 +354,13 @@ class DeclarativeStreamProtocol(Protocol):
         The request uses the stream's session, retries and API budget, but not its authentication.
         """
 
-    def asking(
+    def with_request_only(
         self, retriever: Any, scope: TemplateScope, *, into_file: bool = False
     ) -> DeclarativeStreamProtocol:
         """Return a copy of the stream that sends only the requests of the retriever."""
 
-    def answer(self) -> requests.Response:
-        """Send the request of a stream that `asking` returned, and return the response."""
+    def send_request(self) -> requests.Response:
+        """Send the request of a copy that `with_request_only` returned; return the response."""
 
     def request_records(self, context: None, /) -> Iterable[Record]:
         """Send the requests for all pages, and yield the records."""
@@ -379,12 +379,12 @@ class DeclarativeStreamProtocol(Protocol):
     def find_parent_state(self, parent: str) -> Any:
         """Return the stored position of a parent stream, or None in the first sync."""
 
-    def remember(self, parent: str, position: Any) -> None:
+    def keep_parent_state(self, parent: str, position: Any) -> None:
         """Store a parent's position as soon as all slices yielded so far have been synced."""
 
-    def resumed(self, position: Any) -> DeclarativeStreamProtocol:
+    def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
         """Return a copy of a parent stream that reads only changes since the position."""
 
     @property
-    def position(self) -> Any:
-        """Position that a parent stream has reached, as a JSON value that `resumed` accepts."""
+    def resume_position(self) -> Any:
+        """Position that a parent stream has reached, as a JSON value that `resume_from` accepts."""

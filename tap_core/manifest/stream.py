@@ -113,18 +113,18 @@ class _Requests(metrics.Counter):
 class ManifestStream(_HTTPStream[PageToken]):
     """A stream built from a DeclarativeStream or StateDelegatingStream of a manifest."""
 
-    _told: TemplateScope | None = None
+    _request_scope: TemplateScope | None = None
     """The interpolation scope of a copy that sends a request of an asynchronous job."""
 
-    _failed: FailedRecords | None = None
+    _failed_records: FailedRecords | None = None
     """Records of the current context on which templates failed; None raises the first failure."""
 
-    _walking: PageLoop
+    _page_loop: PageLoop
     """The page loop of the current slice."""
 
     _LOG_REQUEST_METRICS = False  # there may be thousands of slices
 
-    _follows: StateDocument | None = None
+    _resume_document: StateDocument | None = None
     """State of a parent that resumes from its child's position; None for other streams."""
 
     is_parent: bool = False
@@ -149,7 +149,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         super().__init__(tap, name=self._components.build_option("name", str) or "stream")
         self._slices = StreamSlices(self)
         makes_jobs = self._is_read_by_one = self._components.makes_jobs
-        threads = max(tap.threads, tap.jobs.most) if makes_jobs else tap.threads
+        threads = max(tap.threads, tap.job_limiter.most) if makes_jobs else tap.threads
         self.max_parallel_partitions = self.max_parallel_windows = threads
         if self._components.has_custom_cursor:
             self.max_parallel_partitions = 1
@@ -173,8 +173,8 @@ class ManifestStream(_HTTPStream[PageToken]):
         warnings = self._components.warnings
         sentences, warnings[:] = list(warnings), []
         for sentence in sentences:
-            if sentence not in self._host.told:
-                self._host.told.add(sentence)
+            if sentence not in self._host.logged_warnings:
+                self._host.logged_warnings.add(sentence)
                 self.log("%s", sentence, level=logging.WARNING)
 
     # Components
@@ -205,7 +205,7 @@ class ManifestStream(_HTTPStream[PageToken]):
                 stream,
                 self._components,
                 self._slices,
-                is_resumed=self._follows is not None,
+                is_resumed=self._resume_document is not None,
             )
         )
 
@@ -237,7 +237,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return None if self._components.other_cursor is not None else super()._start_date
 
     @property
-    def is_wanted(self) -> bool:
+    def is_probably_selected(self) -> bool:
         """True if the stream is selected, as far as that is known without its schema.
 
         The schema is not used because reading it may need requests to the API, and this property
@@ -248,7 +248,7 @@ class ManifestStream(_HTTPStream[PageToken]):
             return catalog is None and self.selected_by_default
         return self.selected
 
-    def _outlives(self, error: Exception) -> bool:
+    def _continues_after(self, error: Exception) -> bool:
         """Return True if the other slices are still read after a slice failed with this error.
 
         Config errors end the stream, since they affect all slices.
@@ -258,7 +258,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     # State
 
-    def decide_anew(self) -> None:
+    def rebuild_components(self) -> None:
         """Discard the built components of a StateDelegatingStream once its state is known."""
         if self._components.is_delegating:
             self._replace_components(self._components.rebuilt(self._has_known_state))
@@ -268,7 +268,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         for name in ("_selection", "_signer"):
             vars(self).pop(name, None)
 
-    def has_outlived(self, state: Mapping[str, Any]) -> bool:
+    def is_state_expired(self, state: Mapping[str, Any]) -> bool:
         """Return True if the stored state is older than the API's ``api_retention_period``."""
         node = self._components.node
         given = node.get("api_retention_period")
@@ -282,7 +282,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         found = [at for one in values if (at := order.instant(one)) is not None]
         return not found or max(found) < parse_duration(period).before(utc_now())
 
-    def translated(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+    def translate_state(self, kept: Mapping[str, Any]) -> dict[str, Any]:
         """Return a stored state in this SDK's format; a state of airbyte-cdk is converted."""
         return self._components.translate_state(kept, self.replication_key)
 
@@ -316,7 +316,9 @@ class ManifestStream(_HTTPStream[PageToken]):
     def read_slice(self, context: Context | None) -> Iterator[Record]:
         """Yield the finished records of a slice, for a child stream."""
         manager, key = self.state_manager, str(self.replication_key)
-        cursor = None if self._follows is None else manager.cursor(context, replication_key=key)
+        cursor = (
+            None if self._resume_document is None else manager.cursor(context, replication_key=key)
+        )
         keeps = self._reader.begin(context)
         try:
             for record in self.get_records(context):
@@ -339,13 +341,13 @@ class ManifestStream(_HTTPStream[PageToken]):
         """Return the stream of a parent's manifest node, which reads all the parent's records."""
         return self._host.parent_stream(declared)
 
-    def resumed(self, position: Any) -> DeclarativeStreamProtocol:
+    def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
         """Return a copy of this parent stream that reads the records after a stored position."""
-        known = copy.deepcopy(self.translated(position)) if isinstance(position, dict) else {}
+        known = copy.deepcopy(self.translate_state(position)) if isinstance(position, dict) else {}
         follows = StateDocument({"bookmarks": {self.name: known}})
         made = copy.copy(self)
         made.forced_replication_method = None
-        vars(made).update(_follows=follows, _state_manager=self._make_manager(follows))
+        vars(made).update(_resume_document=follows, _state_manager=self._make_manager(follows))
         vars(made).update(_slices=StreamSlices(made))
         if self._components.is_delegating:
             has_state = bool(known)
@@ -353,9 +355,11 @@ class ManifestStream(_HTTPStream[PageToken]):
         return cast(DeclarativeStreamProtocol, made)
 
     @property
-    def position(self) -> Any:
-        """The position reached by a parent stream, for `resumed`; None if none is tracked."""
-        return None if self._follows is None else self._follows.stream_state(self.name)
+    def resume_position(self) -> Any:
+        """The position reached by a parent stream, for `resume_from`; None if none is tracked."""
+        return (
+            None if self._resume_document is None else self._resume_document.stream_state(self.name)
+        )
 
     def find_parent_state(self, parent: str) -> Any:
         """Return a parent's position after the last sync of all children of its records.
@@ -366,7 +370,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         has_one = len(self.retriever.routers) == 1
         return self._slices.find_parent_state(parent) if has_one else None
 
-    def remember(self, parent: str, position: Any) -> None:
+    def keep_parent_state(self, parent: str, position: Any) -> None:
         """Store a parent's position in the state as soon as this stream has completed."""
         if len(self.retriever.routers) == 1:
             self._slices.keep_parent_state(parent, position)
@@ -383,7 +387,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         Raises:
             FailedRecordsError: some records were skipped; raised after all others were yielded.
         """
-        failed = self._failed = FailedRecords(self.name, self.primary_keys, self.log)
+        failed = self._failed_records = FailedRecords(self.name, self.primary_keys, self.log)
         yield from super().get_records(context)
         failed.check()
 
@@ -395,18 +399,18 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def _has_gap(self) -> bool:
-        return self._failed is not None and self._failed.count > 0
+        return self._failed_records is not None and self._failed_records.count > 0
 
     @property
     def _on_failure(self) -> OnFailure | None:
-        return None if self._failed is None else self._failed.add
+        return None if self._failed_records is None else self._failed_records.add
 
     # Requests of a slice
 
-    def _seen(self, context: Context | None) -> TemplateScope:
+    def _make_scope(self, context: Context | None) -> TemplateScope:
         """Return the interpolation scope of a slice and the current window."""
-        if self._told is not None:
-            return self._told
+        if self._request_scope is not None:
+            return self._request_scope
         cursor, window = self.incremental_sync, self.stream_interval
         partition, fields = self._reader.find_partition(context)
         if cursor is not None and window is not None:
@@ -431,21 +435,21 @@ class ManifestStream(_HTTPStream[PageToken]):
         self._log_warnings()
         retriever = self._components.declared.retriever
         if isinstance(retriever, CustomRetriever):
-            yield from retriever.records(self._seen(context), self.schema, self._read_pages)
+            yield from retriever.records(self._make_scope(context), self.schema, self._read_pages)
             return
         if isinstance(retriever, AsyncRetriever):
-            yield from self._of_job(retriever, self._seen(context))
+            yield from self._read_job(retriever, self._make_scope(context))
             return
         reset, cursor = self.retriever.pagination_reset, self.incremental_sync
         restarts = self._restarts = RestartLimiter(
             reset, cursor, self._components.error_handler.max_tries
         )
         while True:
-            self._scope = self._seen(context)
+            self._scope = self._make_scope(context)
             try:
                 yield from restarts.watched(super().request_records(context))
             except SplitWindow as asked:
-                yield from self._halved(context, asked.error)
+                yield from self._read_halves(context, asked.error)
                 return
             except RestartPagination as asked:
                 self.stream_interval = restarts.window(asked, self.stream_interval)
@@ -453,7 +457,7 @@ class ManifestStream(_HTTPStream[PageToken]):
             else:
                 return
 
-    def _halved(self, context: Context | None, error: SyncError) -> Iterator[Record]:
+    def _read_halves(self, context: Context | None, error: SyncError) -> Iterator[Record]:
         """Yield the records of the current window, one half after the other."""
         splitting, cursor = self.retriever.request_window_splitting, self.incremental_sync
         if splitting is None or cursor is None or self.stream_interval is None:
@@ -465,37 +469,39 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     # Asynchronous jobs
 
-    def _of_job(self, retriever: AsyncRetriever, scope: TemplateScope) -> Iterable[Record]:
+    def _read_job(self, retriever: AsyncRetriever, scope: TemplateScope) -> Iterable[Record]:
         """Return the records of a slice that an asynchronous job reads."""
         place = f"Stream '{self.name}'"
         if one := scope["stream_slice"]:
             place += f", slice {dump_json(dict(one), default=str)}"
         run, place = self._tap.run, self._secrets().hide(place)
-        reader = AsyncJobReader(self, retriever, scope, self._host.jobs, run, place)
+        reader = AsyncJobReader(self, retriever, scope, self._host.job_limiter, run, place)
         return self._selection(reader.records(), scope, lambda: None, self._on_failure)
 
-    def asking(
+    def with_request_only(
         self, retriever: SimpleRetriever, scope: TemplateScope, *, into_file: bool = False
     ) -> ManifestStream:
         """Return a copy that sends only a retriever's requests, without slices and windows.
 
         ``scope`` is the interpolation scope; ``into_file`` is True if responses may be large.
         """
-        made = self._with(retriever)
+        made = self._copy_with_retriever(retriever)
         selection = retriever.record_selector.selection()
-        vars(made).update(_told=scope, _selection=selection, _puts_into_files=into_file)
+        vars(made).update(_request_scope=scope, _selection=selection, _stores_responses=into_file)
         return made
 
-    def answer(self) -> requests.Response:
+    def send_request(self) -> requests.Response:
         """Send the retriever's request once and return the response.
 
         Raises:
             SyncError, requests.exceptions.RequestException: the request failed.
         """
-        self._scope = scope = self._seen(None)
+        self._scope = scope = self._make_scope(None)
         asked = finalize_request(self.retriever.requester.request(scope))
         params, as_json = asked.encode_params(), asked.as_json
-        ready = self._built(asked.method, asked.url, params, asked.headers, asked.data, as_json)
+        ready = self._build_request(
+            asked.method, asked.url, params, asked.headers, asked.data, as_json
+        )
         tries = RetryState(self._request)
         try:
             response = self.request_decorator(tries)(ready, None)
@@ -523,7 +529,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         walk = self.retriever.paginator.walk(scope)
         whole = getattr(selector.extractor, "whole", None)
         changed = declared.transformations or selector.schema_normalization != "None"
-        pristine = not changed and self._told is None
+        pristine = not changed and self._request_scope is None
         made: Callable[..., PageLoop] = PageLoop
         properties = self.retriever.requester.properties
         if properties is not None:
@@ -531,7 +537,7 @@ class ManifestStream(_HTTPStream[PageToken]):
                 PropertyChunkReader, chunks=properties.chunks(self), merging=properties.merging
             )
         reduction = self.retriever.page_size_reduction
-        self._walking = made(
+        self._page_loop = made(
             walk,
             scope,
             self._components.decoder.decode,
@@ -542,7 +548,7 @@ class ManifestStream(_HTTPStream[PageToken]):
             sizes=reduction and PageSizeState(reduction, walk.size),
             admits=self._admits,
         )
-        return self._walking
+        return self._page_loop
 
     @property
     def _admits(self) -> Callable[[Record], bool] | None:
@@ -556,7 +562,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     def parse_response(self, response: requests.Response) -> Iterable[Record]:
         """Return the records of a page of the current slice."""
-        return self._walking.parse(response)
+        return self._page_loop.parse(response)
 
     def get_http_request(self, *, page: PageContext[PageToken]) -> HTTPRequest:
         """Return the request for a page, to which the components contribute in order."""
@@ -588,16 +594,16 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     def iterate_records(self, retriever: SimpleRetriever | AsyncRetriever) -> Iterable[Record]:
         """Yield the records of another retriever without slices, for example a schema's."""
-        return self._with(retriever).request_records(None)
+        return self._copy_with_retriever(retriever).request_records(None)
 
-    def _with(self, retriever: SimpleRetriever | AsyncRetriever) -> ManifestStream:
+    def _copy_with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> ManifestStream:
         """Return a copy with another retriever, without slices and a cursor."""
         made = copy.copy(self)
         made._replace_components(self._components.with_retriever(retriever))
-        vars(made).update(schema={}, _record_filter=None, _failed=None)
+        vars(made).update(schema={}, _record_filter=None, _failed_records=None)
         return made
 
-    def _select(self) -> RecordSelection:
+    def _make_selection(self) -> RecordSelection:
         """Return the record selector's function from documents to records."""
         cursor = self.incremental_sync
         return self.retriever.record_selector.selection(
@@ -609,7 +615,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     @cached_property
     def _selection(self) -> RecordSelection:
         """The function from documents to records, which drops top-level nulls."""
-        select = self._select()
+        select = self._make_selection()
         if self._is_description:
             return select
 
@@ -644,7 +650,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return (
             SimpleAuthenticator()
             if declared is None
-            else self._host.signer(declared, cast(DeclarativeStreamProtocol, self))
+            else self._host.get_signer(declared, cast(DeclarativeStreamProtocol, self))
         )
 
     @property
@@ -664,17 +670,17 @@ class ManifestStream(_HTTPStream[PageToken]):
         authenticator: Auth,
     ) -> requests.Response:
         """Return a request's response, sent within the API budget or taken from the cache."""
-        if (known := self._known_page(context)) is not None:
+        if (known := self._find_embedded_page(context)) is not None:
             return known
 
         def send(asked: requests.PreparedRequest) -> requests.Response:
             response = self._send_once(asked.copy(), context, authenticator)
-            while self._may_turn(response):
+            while self._has_other_token(response):
                 response = self._send_once(asked.copy(), context, authenticator)
             return response
 
-        answers = self._host.answers
-        return answers.fetch(request, send, self._is_good) if self._is_kept else send(request)
+        answers = self._host.response_cache
+        return answers.fetch(request, send, self._is_success) if self._is_cached else send(request)
 
     def _send_once(
         self, asked: requests.PreparedRequest, context: Context | None, authenticator: Auth
@@ -691,14 +697,14 @@ class ManifestStream(_HTTPStream[PageToken]):
             self._signer.hear(asked, response)
         return response
 
-    def _may_turn(self, response: requests.Response) -> bool:
+    def _has_other_token(self, response: requests.Response) -> bool:
         """Return True if a rate-limited request can be sent again with another token."""
         if not isinstance(self._signer, TokenRotator):
             return False
-        is_limited = self._verdict(response).action is ResponseAction.RATE_LIMITED
+        is_limited = self._resolve_response(response).action is ResponseAction.RATE_LIMITED
         return is_limited and self._signer.has_other(response.request)
 
-    def _known_page(self, context: Context | None) -> requests.Response | None:
+    def _find_embedded_page(self, context: Context | None) -> requests.Response | None:
         """Return the first page of a slice if the parent's record contains it, else None.
 
         The parent's record contains all its children, so it replaces the first page only while
@@ -712,18 +718,21 @@ class ManifestStream(_HTTPStream[PageToken]):
             return None
         return JSONResponse.of(page)
 
-    def _is_good(self, response: requests.Response) -> bool:
-        return self._verdict(response).action in {ResponseAction.SUCCESS, ResponseAction.IGNORE}
+    def _is_success(self, response: requests.Response) -> bool:
+        return self._resolve_response(response).action in {
+            ResponseAction.SUCCESS,
+            ResponseAction.IGNORE,
+        }
 
-    def _verdict(self, response: requests.Response) -> ResponseResolution:
+    def _resolve_response(self, response: requests.Response) -> ResponseResolution:
         return self._components.error_handler.judge(response, self._scope) or default_resolution(
             response
         )
 
     @property
-    def _is_kept(self) -> bool:
+    def _is_cached(self) -> bool:
         """True if responses are cached: for child streams, or because of ``use_cache``."""
-        if self._told is not None:
+        if self._request_scope is not None:
             return False  # a job's status changes
         is_used_again = self._is_description or self.name in self._host.parent_names
         return is_used_again or self.retriever.requester.use_cache
@@ -732,21 +741,21 @@ class ManifestStream(_HTTPStream[PageToken]):
         """Send one request for a component, without the stream's authentication."""
         before, self._scope = self._scope, scope  # a request of the stream may wait for this one
         params, as_json = request.encode_params(), bool(request.as_json)
-        ready = self._built(
+        ready = self._build_request(
             request.method, request.url, params, request.headers, request.data, as_json
         )
         try:
-            return self.request_decorator(self._fetched)(ready, None)
+            return self.request_decorator(self._send_component_request)(ready, None)
         finally:
             self._scope = before
 
-    def _fetched(
+    def _send_component_request(
         self, request: requests.PreparedRequest, context: Context | None
     ) -> requests.Response:
         route = self._component_route(request)
         response = self._exchange(request, context, lambda asked: asked, route, follows=False)
         self._refuse_redirect(response)
-        verdict = self._verdict(response)
+        verdict = self._resolve_response(response)
         if verdict.action is ResponseAction.REDUCE_PAGE_SIZE:  # the request is not for a page
             raise self._error(verdict, response)
         self.validate_response(response)
@@ -760,7 +769,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         Raises:
             RetriableAPIError, FatalAPIError: the action treats the response as an error.
         """
-        verdict = self._verdict(response)
+        verdict = self._resolve_response(response)
         if verdict.action is ResponseAction.SUCCESS:
             return
         if verdict.action is ResponseAction.IGNORE:
@@ -770,7 +779,7 @@ class ManifestStream(_HTTPStream[PageToken]):
             refresh_token_after_401(self.authenticator, response)
         error = self._error(verdict, response)
         if verdict.action is ResponseAction.REDUCE_PAGE_SIZE:
-            self._walking.reduce(error)
+            self._page_loop.reduce(error)
             return
         raise _INTERRUPTS[verdict.action](error) if verdict.action in _INTERRUPTS else error
 
@@ -815,7 +824,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         is checked.
         """
         if hasattr(self.retriever.record_selector.extractor, "whole"):
-            if not self._puts_into_files:
+            if not self._stores_responses:
                 check_content_length(response)
             return
         is_json = isinstance(self._components.decoder, JsonDecoder) and response.content
@@ -841,10 +850,10 @@ class ManifestStream(_HTTPStream[PageToken]):
             usual.max_response_seconds if seconds is None else seconds,
         )
 
-    def _begin_walk(self, request: requests.PreparedRequest) -> None:
+    def _begin_pagination(self, request: requests.PreparedRequest) -> None:
         """Do nothing: the origins that a manifest declares do not depend on the pagination."""
 
-    def _is_home(self, origin: Origin) -> bool:
+    def _may_get_credentials(self, origin: Origin) -> bool:
         """Return True if requests to an origin (scheme, host, port) may carry the credentials."""
         return origin in self._known_origins or origin in self._declared_origins()
 
@@ -856,21 +865,23 @@ class ManifestStream(_HTTPStream[PageToken]):
     def _known_origins(self) -> set[Origin]:
         """The origins found so far, shared by requesters that have equal authenticators."""
         is_signed = self.retriever.requester.authenticator is not None
-        return self._host.origins(self._signer) if is_signed else self._unsigned_origins
+        return self._host.get_origins(self._signer) if is_signed else self._unsigned_origins
 
     def _declared_origins(self) -> set[Origin]:
         """Return the origins found so far, including the current requester's own origin."""
         found, base = self._known_origins, self.retriever.requester.home(self._own_scope)
         origin = declared_origin(base) if base else None
-        if origin is not None and self._is_of_template(origin):
+        if origin is not None and self._is_template_origin(origin):
             found.add(origin)
         return found
 
     @property
     def _own_scope(self) -> TemplateScope:
         """The interpolation scope without any value that may come from an API response."""
-        routers = () if self._told is not None else self.retriever.routers
-        is_own = self._told is None and all(isinstance(one, ListPartitionRouter) for one in routers)
+        routers = () if self._request_scope is not None else self.retriever.routers
+        is_own = self._request_scope is None and all(
+            isinstance(one, ListPartitionRouter) for one in routers
+        )
         slices: Any = self._scope.get("stream_slice") if is_own else None
         names = ("stream_slice", "stream_partition", "stream_interval")
         return {
@@ -881,7 +892,7 @@ class ManifestStream(_HTTPStream[PageToken]):
             "partition": self._scope.get("partition") or {} if is_own else {},
         }
 
-    def _is_of_template(self, origin: Origin) -> bool:
+    def _is_template_origin(self, origin: Origin) -> bool:
         """Return True if the origin is in the stream template, for a stream made from a template.
 
         Always True for a stream that the manifest declares without a template.
@@ -896,7 +907,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         asked = parse_origin(request.url)
 
         def is_home(one: Origin) -> bool:
-            return one == asked and self._is_of_template(one)
+            return one == asked and self._is_template_origin(one)
 
         return Route(
             is_home,

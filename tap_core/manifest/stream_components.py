@@ -77,7 +77,7 @@ class ManifestTapProtocol(Protocol):
         """The number of threads that may read slices and windows."""
 
     @property
-    def jobs(self) -> JobLimiter:
+    def job_limiter(self) -> JobLimiter:
         """The limit on asynchronous jobs that run at the API at the same time."""
 
     @property
@@ -85,7 +85,7 @@ class ManifestTapProtocol(Protocol):
         """The API budget: the rate limits of the source."""
 
     @property
-    def answers(self) -> ResponseCache:
+    def response_cache(self) -> ResponseCache:
         """The response cache."""
 
     @property
@@ -97,19 +97,19 @@ class ManifestTapProtocol(Protocol):
         """Names of the streams that had a state when the run began."""
 
     @property
-    def told(self) -> set[str]:
+    def logged_warnings(self) -> set[str]:
         """Warnings about the manifest that have been logged already."""
 
     def parent_stream(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
         """Return the stream that reads all records of a parent."""
 
-    def keeping(self, names: Iterable[str]) -> AbstractContextManager[None]:
+    def caching_parents(self, names: Iterable[str]) -> AbstractContextManager[None]:
         """Cache the responses of these parent streams while the tap's streams are not known yet."""
 
-    def signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
+    def get_signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
         """Return the function that signs requests; streams with equal authenticators share it."""
 
-    def origins(self, signer: Auth) -> set[Origin]:
+    def get_origins(self, signer: Auth) -> set[Origin]:
         """Return the origins that the manifest declares for a signer's credentials."""
 
 

@@ -161,7 +161,7 @@ class ManifestTap(Tap):
         known = {one.name: one for one in self._declared} if self.dynamic_catalog else {}
         if not known.keys() >= set(names):
             return False
-        with self.keeping(name for one in known.values() for name in one.parent_names):
+        with self.caching_parents(name for one in known.values() for name in one.parent_names):
             for name in names:
                 read_one_record(known[name])
         return True
@@ -189,15 +189,15 @@ class ManifestTap(Tap):
         stream = self.streams.get(name)
         if not isinstance(stream, ManifestStream) or not kept:
             return kept
-        stream.decide_anew()  # the catalog may have built it before the state was known
-        found = stream.translated(kept)
-        if stream.has_outlived(found):
+        stream.rebuild_components()  # the catalog may have built it before the state was known
+        found = stream.translate_state(kept)
+        if stream.is_state_expired(found):
             self.logger.warning(
                 "Stream '%s': its state is older than the api_retention_period: full refresh.",
                 name,
             )
             self.names_with_state -= {name}
-            stream.decide_anew()
+            stream.rebuild_components()
             return {}
         return found
 
@@ -215,7 +215,7 @@ class ManifestTap(Tap):
         return level.threads
 
     @cached_property
-    def jobs(self) -> JobLimiter:
+    def job_limiter(self) -> JobLimiter:
         """The limit on asynchronous jobs that run at the same time, over all streams."""
         from tap_core.manifest.async_jobs import JobLimiter
 
@@ -244,12 +244,12 @@ class ManifestTap(Tap):
         return build_component(self.manifest, node, HTTPAPIBudget, self.config) if node else None
 
     @cached_property
-    def told(self) -> set[str]:
+    def logged_warnings(self) -> set[str]:
         """Warnings about the manifest that were logged; each is logged once per tap."""
         return set()
 
     @cached_property
-    def answers(self) -> ResponseCache:
+    def response_cache(self) -> ResponseCache:
         """The cache of the parent streams' responses."""
         from tap_core.manifest.response_cache import ResponseCache
 
@@ -261,7 +261,7 @@ class ManifestTap(Tap):
         return self._parent_names if self._kept is None else self._kept
 
     @contextmanager
-    def keeping(self, names: Iterable[str]) -> Iterator[None]:
+    def caching_parents(self, names: Iterable[str]) -> Iterator[None]:
         """Use these names as `parent_names` during the block, before the streams are known."""
         before, self._kept = self._kept, frozenset(names)
         try:
@@ -274,7 +274,7 @@ class ManifestTap(Tap):
         return frozenset(
             name
             for stream in self.streams.values()
-            if isinstance(stream, ManifestStream) and stream.is_wanted
+            if isinstance(stream, ManifestStream) and stream.is_probably_selected
             for name in stream.parent_names
         )
 
@@ -293,7 +293,7 @@ class ManifestTap(Tap):
     def _parents(self) -> list[tuple[Mapping[str, Any], ManifestStream]]:
         return []
 
-    def signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
+    def get_signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
         """Return the function that signs requests; equal authenticators share their tokens."""
         with self._signing:
             for known, auth in self._signers:
@@ -303,7 +303,7 @@ class ManifestTap(Tap):
             self._signers.append((declared, auth))
             return auth
 
-    def origins(self, signer: Auth) -> set[Origin]:
+    def get_origins(self, signer: Auth) -> set[Origin]:
         """Return the origins that the manifest declares for a signer's credentials."""
         return self._origins.setdefault(id(signer), set())  # signers live as long as the tap
 

@@ -657,7 +657,7 @@ class Stream(StreamProperties, abc.ABC):
             self._own_reader = kind(self)
         return cast("_Reader", self._own_reader)
 
-    def _outlives(self, error: Exception) -> bool:  # noqa: ARG002
+    def _continues_after(self, error: Exception) -> bool:  # noqa: ARG002
         """Return True if other contexts are read after this failure; False, as in singer_sdk."""
         return False
 

@@ -171,11 +171,11 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     _record_filter: CursorRecordFilter | None = None
     """Filter for the records of the current window; None if the API filters them."""
 
-    _first_asked: Origin | None = None
+    _first_origin: Origin | None = None
     """Origin of the first request of the current pagination, if only author code defines it."""
 
     _page_size: int = DEFAULT_PAGE_SIZE
-    _puts_into_files: bool = False
+    _stores_responses: bool = False
     """True if response bodies are stored on disk, because they may be large."""
 
     _LOG_REQUEST_METRICS: bool = True
@@ -277,9 +277,11 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def get_url(self, context: Context | None) -> str:
         """Return the endpoint's URL; placeholders are replaced from the context, then settings."""
         url = f"{self.url_base}{self.path or ''}"
-        return self._filled(url, {**self.config, **(context or {})}) if "{" in url else url
+        return (
+            self._fill_placeholders(url, {**self.config, **(context or {})}) if "{" in url else url
+        )
 
-    def _filled(self, url: str, values: Mapping[str, Any]) -> str:
+    def _fill_placeholders(self, url: str, values: Mapping[str, Any]) -> str:
         """Return a URL with its placeholders replaced by URL-encoded values."""
         for name, value in values.items():
             if (placeholder := f"{{{name}}}") in url:
@@ -415,7 +417,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
         """Return an authenticated request from the arguments of `requests.Request`."""
         authenticator = bind_authenticator(self.authenticator, self)
-        self.requests_session.auth = self._signing_at_home(authenticator)
+        self.requests_session.auth = self._make_session_authenticator(authenticator)
         request = requests.Request(*args, **kwargs)
         if request.auth is None:  # another thread may change the session's authenticator
             request.auth = authenticator
@@ -430,7 +432,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         url, headers, method = self.get_url(context), self.http_headers, self.http_method
         asked = HTTPRequest(url, method, params, headers, data)
         self._add_window_options(asked)
-        return self._built(
+        return self._build_request(
             method, asked.url, asked.params, asked.headers, asked.data, asked.as_json
         )
 
@@ -448,9 +450,11 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         )
         self._add_window_options(asked)
         params, as_json = asked.encode_params(), asked.as_json
-        return self._built(asked.method, asked.url, params, asked.headers, asked.data, as_json)
+        return self._build_request(
+            asked.method, asked.url, params, asked.headers, asked.data, as_json
+        )
 
-    def _built(
+    def _build_request(
         self,
         method: str,
         url: str,
@@ -482,14 +486,14 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
             return not adds_no_credentials(authenticator) or has_secrets(request, self._secrets())
 
         return Route(
-            self._is_home,
+            self._may_get_credentials,
             carries,
             is_secure=self._is_secure,
             allowed_hosts=check_allowed_hosts(self.allowed_hosts) if self.allowed_hosts else (),
             setting=f"`allowed_hosts` of the stream '{self.name}'",
         )
 
-    def _signing_at_home(self, authenticator: Auth) -> Auth:
+    def _make_session_authenticator(self, authenticator: Auth) -> Auth:
         """Return an authenticator for requests that author code sends with the session itself."""
 
         def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -503,31 +507,31 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def _base_origin(self) -> Origin | None:
         """Return the origin of ``url_base`` that results from the settings alone."""
         base = self.url_base or ""
-        return declared_origin(self._filled(base, self.config) if "{" in base else base)
+        return declared_origin(self._fill_placeholders(base, self.config) if "{" in base else base)
 
-    def _is_home(self, origin: Origin) -> bool:
+    def _may_get_credentials(self, origin: Origin) -> bool:
         """Return True if the credentials belong to an origin."""
-        return origin in (self._base_origin(), self._first_asked)
+        return origin in (self._base_origin(), self._first_origin)
 
     def _is_secure(self) -> bool:
         """Return True if the credentials belong to an HTTPS origin."""
         return any(
             one is not None and one.scheme == "https"
-            for one in (self._base_origin(), self._first_asked)
+            for one in (self._base_origin(), self._first_origin)
         )
 
-    def _begin_walk(self, request: requests.PreparedRequest) -> None:
+    def _begin_pagination(self, request: requests.PreparedRequest) -> None:
         """Record the origin of the first request of a pagination.
 
         No response of the pagination has named this origin. If the context comes from a parent's
         record, the record's values may have named it, so only the URL without a context counts.
         """
-        self._first_asked = None
+        self._first_origin = None
         asked = parse_origin(request.url)
-        if asked is None or self._is_home(asked):
+        if asked is None or self._may_get_credentials(asked):
             return
         if self.parent_stream_type is None or asked == self._origin_without_context():
-            self._first_asked = asked
+            self._first_origin = asked
 
     def _origin_without_context(self) -> Origin | None:
         try:
@@ -591,7 +595,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
             secrets=self._secrets,
             route=route,
             limits=self._limits,
-            into_file=self._puts_into_files,
+            into_file=self._stores_responses,
         )
         report_retry_after(self._tap, self.name, response)
         shown = self._LOG_REQUEST_METRIC_URLS
@@ -738,7 +742,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of all pages of a context."""
         walk = self.get_new_paginator() or SinglePagePaginator()
-        prepare = self._preparer(context, walk)
+        prepare = self._choose_request_builder(context, walk)
         tries = RetryState(self._request)
         decorated = self.request_decorator(tries)
         sent: list[requests.PreparedRequest] = []
@@ -751,7 +755,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
                 is_first = not sent
                 sent[:] = [prepare()]
                 if is_first:
-                    self._begin_walk(sent[0])
+                    self._begin_pagination(sent[0])
                 response = decorated(sent[0], context)
                 counter.increment()
                 self.update_sync_costs(sent[0], response, context)
@@ -767,7 +771,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
                 annotate_error(error, self.name, request, tries.count, hidden)
                 raise
 
-    def _preparer(
+    def _choose_request_builder(
         self, context: Context | None, walk: BaseAPIPaginator[Any]
     ) -> Callable[[], requests.PreparedRequest]:
         """Return the function that prepares requests, an overridden `prepare_request` if any."""

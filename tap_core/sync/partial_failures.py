@@ -33,7 +33,7 @@ class ContextFailures:
         try:
             yield
         except Exception as error:
-            if not self._stream._outlives(error):
+            if not self._stream._continues_after(error):
                 raise
             with self._turn:
                 self._first = self._first or error

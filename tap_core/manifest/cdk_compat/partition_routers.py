@@ -95,13 +95,13 @@ class CdkStream:
         if self._resumed is None:
             return {}
         key = str(self.cursor_field)
-        return to_parent_state(self._resumed.position, key)
+        return to_parent_state(self._resumed.resume_position, key)
 
     @state.setter
     def state(self, value: Mapping[str, Any]) -> None:
         """Set the state from which the next reads continue."""
         parent = self._owner.parent(self._declared)
-        self._resumed = parent.resumed(value) if value else None
+        self._resumed = parent.resume_from(value) if value else None
 
     @property
     def name(self) -> str:

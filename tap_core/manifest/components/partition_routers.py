@@ -147,9 +147,9 @@ class ParentStreamConfig:
             yield from self._of_slices(parent)
             return
         keeper = stream
-        parent = parent.resumed(keeper.find_parent_state(parent.name))
+        parent = parent.resume_from(keeper.find_parent_state(parent.name))
         yield from self._of_slices(parent)
-        keeper.remember(parent.name, parent.position)
+        keeper.keep_parent_state(parent.name, parent.resume_position)
 
     def _of_slices(self, parent: DeclarativeStreamProtocol) -> Iterator[Context]:
         for context in parent.slices():
