@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.cluster.tables import rows_of
-from tests.target.table_counts import checked_counts
+from tests.target.loader.table_counts import checked_counts
 
 if TYPE_CHECKING:
     from tests.cluster.standalone import Standalone

@@ -16,7 +16,7 @@ from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_sc
 from target_spark.extract.arrow_conversion import ArrowConverter, ConversionError
 from target_spark.frames import BatchMetadata, read_spool
 from tests.extract.sample_taps import KINDS, KINDS_SCHEMA
-from tests.target.test_conversions import (
+from tests.target.frames.test_conversions import (
     BAD,
     NEAR_MISSES,
     NOW,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.target.test_loader import FORMATS, Warehouse
+from tests.target.warehouse import FORMATS, Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

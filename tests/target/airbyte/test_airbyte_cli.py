@@ -1,0 +1,328 @@
+"""The Airbyte commands of target-spark as programs: what they answer, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.airbyte.running import Run, airbyte, environment
+from tests.target.airbyte.test_airbyte_fold import ERROR, record, state, status, stream
+from tests.target.loader.crash_run import left_behind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TARGET = (sys.executable, "-m", "target_spark")
+PATIENCE = 120
+
+
+def lines(*messages: Any) -> bytes:
+    """Return messages as lines; bytes among them go in as they are."""
+    return b"".join(
+        each if isinstance(each, bytes) else json.dumps(each).encode() + b"\n" for each in messages
+    )
+
+
+def write(folder: Path, feed: bytes, *streams: Any, **config: Any) -> Run:
+    config = {"path": str(folder / "tables"), **config}
+    catalog = {"streams": list(streams or [stream("s", "append")])}
+    return airbyte(TARGET, "write", folder, feed=feed, config=config, catalog=catalog)
+
+
+def values(run: Run) -> list[Any]:
+    return [each["stream"]["stream_state"] for each in run.states]
+
+
+def failure(run: Run) -> dict[str, Any]:
+    """Return the first ERROR trace of a run that failed."""
+    assert run.code == 1, run.output
+    found: dict[str, Any] = run.traces("ERROR")[0]
+    return found
+
+
+# spec
+
+
+def test_spec_says_settings_and_modes(tmp_path: Path) -> None:
+    """Rules SP1 to SP6, SP11: one SPEC, the modes of a destination, secrets marked."""
+    run = airbyte(TARGET, "spec", tmp_path)
+    assert run.code == 0
+    (spec,) = run.of_type("SPEC")
+    assert len(run.messages) == 1
+    assert set(spec["supported_destination_sync_modes"]) == {"overwrite", "append", "append_dedup"}
+    assert spec["connectionSpecification"]["properties"]["path"]["type"] == ["string", "null"]
+    assert "protocol_version" in spec
+
+
+def test_spec_and_refusals_never_load_spark(tmp_path: Path) -> None:
+    """What costs half a second to import is not there before there is a row."""
+    program = (
+        "import sys; from target_spark.target import TargetSpark as T\n"
+        "for args in (['spec'], ['write', '--config', 'x'], ['write', '--config', 'x',"
+        " '--catalog', 'y']):\n"
+        "    T.cli.main(args, standalone_mode=False)\n"
+        "sys.exit('pyspark' in sys.modules)"
+    )
+    run = airbyte((sys.executable, "-c", program), "", tmp_path)
+    assert (run.code, len(run.traces("ERROR"))) == (0, 2)
+
+
+# What is wrong with what is given
+
+
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        ([], "--config, --catalog"),
+        (["--config", "c.json"], "--catalog"),
+        (["--config", "gone.json", "--catalog", "c.json"], "gone.json"),
+        (["--config", "c.json", "--catalog", "gone.json"], "'gone.json' cannot be read"),
+        (["--config", "c.json", "--catalog", "c.json"], "a list of 'streams'"),
+        (["--config", "bad.json", "--catalog", "c.json"], "format"),
+        (["--config", "c.json", "--catalog", "c.json", "--what"], "--what"),
+    ],
+)
+def test_what_is_given_wrong_is_a_config_error(
+    tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    """Rules E10, RD9 and D16: refused with a trace that says what, and an exit that is not 0."""
+    (tmp_path / "c.json").write_text(json.dumps({"path": str(tmp_path / "t")}))
+    (tmp_path / "bad.json").write_text(json.dumps({"path": "x", "format": "csv"}))
+    done = subprocess.run(
+        [*TARGET, "write", *arguments],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    error = failure(Run(done.returncode, done.stdout, ""))
+    assert words in error["message"]
+    assert error["failure_type"] == "config_error"
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_secret_never_leaves(tmp_path: Path) -> None:
+    """Not even where it is what is wrong."""
+    secret = "s3cr3t-value"
+    run = write(tmp_path, b"", format=secret, spark={"spark.hadoop.fs.s3a.secret.key": secret})
+    assert "format" in failure(run)["message"]
+    assert secret not in run.log + run.output.decode()
+
+
+# write, where no row makes Spark start
+
+
+def test_states_without_rows_come_back_and_all_else_is_left_alone(tmp_path: Path) -> None:
+    """Rules D4, D7, E6: states out as they came in; the rest ignored, junk dropped and counted."""
+    dumped = (
+        b'{"type":"STATE","log":null,"record":null,"state":{"type":"GLOBAL","stream":null,'
+        b'"global":{"shared_state":{"x":1.10},"stream_states":[]},"global_":null,"data":null,'
+        b'"destinationStats":null,"global_":null}}\n'
+    )
+    legacy = {"type": "STATE", "state": {"data": {"bookmarks": {}}, "new": True}}
+    told = {"type": "LOG", "log": {"level": "INFO", "message": "hello"}}
+    first = [told, b"junk\n", {"type": "NEW"}, status("s", "STARTED"), legacy]
+    rest = [state("s", 1), state("other", 1), state("s", 2), record("nobody"), dumped]
+    run = write(tmp_path, lines(*first, *rest))
+    assert run.code == 0
+    stats = {"destinationStats": {"recordCount": 0}}
+    assert run.states[-3:] == [
+        state("other", 1)["state"] | stats,
+        state("s", 2)["state"] | stats,
+        json.loads(dumped)["state"] | stats,
+    ]
+    assert {message["type"] for message in run.messages} == {"LOG", "STATE", "TRACE"}
+    said = " ".join(each["message"] for each in run.of_type("LOG"))
+    assert "hello" not in said
+    assert "input that are not messages: 1" in said
+    assert "Skipped records of stream nobody, which is not in the catalog: 1" in said
+
+
+def test_what_is_outside_the_catalog_fails_where_that_is_asked_for(tmp_path: Path) -> None:
+    """As the older document says; what came before is safe and its state is out."""
+    feed = lines(state("s", 1), record("nobody"), state("s", 2))
+    run = write(tmp_path, feed, outside_catalog="fail")
+    assert "record of stream nobody" in failure(run)["message"]
+    assert values(run) == [1]
+
+
+def test_a_source_that_dies_in_a_line_is_an_error(tmp_path: Path) -> None:
+    run = write(tmp_path, lines(state("s", 1), b'{"type":"STATE","sta'))
+    assert "The input ended within a message" in failure(run)["message"]
+    assert values(run) == [1]
+
+
+def test_a_source_that_failed_is_no_failure_of_the_destination(tmp_path: Path) -> None:
+    """Rule E9: all that came is safe."""
+    run = write(tmp_path, lines(state("s", 1), ERROR))
+    assert (run.code, values(run), run.traces("ERROR")) == (0, [1], [])
+
+
+def test_a_reader_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    config, catalog = tmp_path / "config.json", tmp_path / "catalog.json"
+    config.write_text(json.dumps({"path": str(tmp_path / "t")}))
+    catalog.write_text(json.dumps({"streams": [stream("s")]}))
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [*TARGET, "write", "--config", str(config), "--catalog", str(catalog)],
+            input=lines(state("s", 1)),
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            check=False,
+            env=environment(),
+            timeout=PATIENCE,
+        )
+    finally:
+        os.close(writer)
+    assert done.returncode == 1
+    assert b"The reader of the states is gone" in done.stderr
+
+
+@contextmanager
+def running(folder: Path, *streams: Any, **config: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Give a run of `write` that waits for messages."""
+    files = {"config": {"path": str(folder / "tables"), **config}}
+    files["catalog"] = {"streams": list(streams or [stream("s", "append")])}
+    arguments = []
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+        arguments += [f"--{name}", str(folder / f"{name}.json")]
+    pipe = subprocess.PIPE
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(
+            [*TARGET, "write", *arguments], stdin=pipe, stdout=pipe, stderr=log, env=environment()
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def told(process: subprocess.Popen[bytes], kind: str = "STATE") -> dict[str, Any]:
+    """Wait for the next message of a type."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        message = json.loads(line)
+        if message["type"] == kind:
+            return dict(message)
+    raise AssertionError
+
+
+def feed(process: subprocess.Popen[bytes], *messages: Any) -> None:
+    assert process.stdin is not None
+    process.stdin.write(lines(*messages))
+    process.stdin.flush()
+
+
+def test_a_signal_ends_it_in_order(tmp_path: Path) -> None:
+    """A state that is out covers what came; nothing is swapped in that may be incomplete."""
+    with running(tmp_path, stream("s", "append"), stream("o", "overwrite")) as process:
+        feed(process, state("s", 1))
+        assert told(process)["state"]["stream"]["stream_state"] == 1
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+    assert not (tmp_path / "tables" / "o").exists()
+
+
+# With Spark
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+def test_check_really_tries_and_leaves_nothing(tmp_path: Path) -> None:
+    """Rules CK1 to CK5: a table is made, written, read and removed."""
+    run = airbyte(TARGET, "check", tmp_path, config={"path": str(tmp_path / "tables")})
+    assert (run.code, run.of_type("CONNECTION_STATUS")) == (0, [{"status": "SUCCEEDED"}])
+    assert not (tmp_path / "tables").exists() or not list((tmp_path / "tables").glob("[!_]*"))
+
+
+@pytest.mark.parametrize(
+    "config,words",
+    [
+        ({"path": "{file}"}, "is a file. Set path to a folder that can be written"),
+        ({}, "'path' is a required property"),
+        ({"path": "x", "format": "csv"}, "format"),
+        ({"path": "x", "jars": ["/nowhere.jar"]}, "/nowhere.jar"),
+    ],
+)
+def test_a_check_that_fails_is_an_answer_that_says_what_to_do(
+    tmp_path: Path, config: dict[str, Any], words: str
+) -> None:
+    """Rules CK4 to CK6: FAILED, words that help, and the exit code 0."""
+    file = tmp_path / "file"
+    file.touch()
+    given = {key: str(file) if each == "{file}" else each for key, each in config.items()}
+    if "path" in given and given["path"] != str(file):
+        given["path"] = str(tmp_path / "tables")
+    given |= {"jars": given["jars"]} if "jars" in given else {"jars": ["/nowhere.jar"]}
+    run = airbyte(TARGET, "check", tmp_path, config=given)
+    (answer,) = run.of_type("CONNECTION_STATUS")
+    assert (run.code, answer["status"]) == (0, "FAILED")
+    assert words in answer["message"]
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+def test_killed_in_the_middle_no_state_is_ahead_and_the_next_run_goes_on(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Rule D5, also under kill -9: rows of two streams, and it is killed while it commits."""
+    streams = [stream("a", "append"), stream("b", "append_dedup", primary_key=[["id"]])]
+    sent = [part for at in range(0, 400, 10) for part in ten_rows(at)]
+    with running(tmp_path, *streams, flush_rows=50) as process:
+        feed(process, *sent)
+        seen = [told(process)["state"]["stream"] for _ in range(2)]
+        process.send_signal(signal.SIGKILL)
+        process.wait(PATIENCE)
+    end = time.monotonic() + PATIENCE
+    while left_behind(tmp_path):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    for each in seen:
+        for name in "ab":
+            assert set(range(each["stream_state"])) <= set(ids(spark, tmp_path, name))
+    run = write(tmp_path, lines(*sent), *streams)
+    assert (run.code, sorted(values(run))) == (0, [400, 400])
+    assert last_state(tmp_path) == {"a": 400, "b": 400}
+    assert sorted(ids(spark, tmp_path, "b")) == list(range(400))
+
+
+def ten_rows(at: int) -> Iterator[Any]:
+    """Yield rows of two streams, and the state of each."""
+    yield from (record(name, number) for number in range(at, at + 10) for name in "ab")
+    yield from (state(name, at + 10) for name in "ab")
+
+
+def ids(spark: SparkSession, folder: Path, name: str) -> list[int]:
+    found = spark.read.format("delta").load(str(folder / "tables" / name))
+    return [row.id for row in found.select("id").collect()]
+
+
+def last_state(folder: Path) -> dict[str, int]:
+    """Return what `last-state` prints, by stream."""
+    config = str(folder / "config.json")
+    done = subprocess.run(
+        [*TARGET, "last-state", "--config", config],
+        env=environment(),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    streams = [each["stream"] for each in json.loads(done.stdout)]
+    return {each["stream_descriptor"]["name"]: each["stream_state"] for each in streams}

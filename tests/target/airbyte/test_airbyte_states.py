@@ -1,0 +1,264 @@
+"""States of single streams: which may leave, as what, and what commits keep of them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.events import StreamId
+from target_spark.airbyte.state_format import PerStreamStateFormat
+from target_spark.loader.ledger import CommitMetadata, find_latest_metadata
+from target_spark.loader.state_tracking import CoveredState, merge_states
+from tests.target.loader.test_ledger import OpenLedger
+
+STREAM_NAMES = ("a", "b", "c")
+SCOPES = ("a", "b", None)
+
+
+def state(name: str, value: Any = 1, **more: Any) -> dict[str, Any]:
+    stream = {"stream_descriptor": {"name": name, **more}, "stream_state": value}
+    return {"type": "STREAM", "stream": stream}
+
+
+def whole(value: Any) -> dict[str, Any]:
+    return {"type": "GLOBAL", "global": {"shared_state": value, "stream_states": []}}
+
+
+# The ledger
+
+
+@dataclass
+class Model:
+    """What is true: where each batch begins and whether it is safe, every state, what left."""
+
+    firsts: list[tuple[str, int, bool]] = field(default_factory=list)
+    states: list[tuple[int, str | None]] = field(default_factory=list)
+    left: list[int] = field(default_factory=list)
+
+    def covered(self) -> list[int]:
+        """All states that may be out."""
+        waiting = [first for _, first, safe in self.firsts if not safe]
+        frontier = min(waiting, default=10_000)
+        return [at for at, _ in self.states if at < frontier]
+
+    def last_of_each(self) -> dict[str | None, int]:
+        return {scope: at for at, scope in self.states if at in set(self.covered())}
+
+
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("rows"), st.sampled_from(STREAM_NAMES)),
+            st.tuples(st.just("state"), st.sampled_from(SCOPES)),
+            st.tuples(st.just("commit"), st.sampled_from(STREAM_NAMES)),
+            st.tuples(st.just("release"), st.none()),
+        ),
+        max_size=50,
+    ),
+    order=st.randoms(use_true_random=False),
+)
+def test_of_each_stream_the_newest_covered_state_leaves_and_none_that_is_not(
+    steps: list[tuple[str, str | None]], order: random.Random
+) -> None:
+    """Rules D4 and D5: a state that is out covers all rows before it, of every stream.
+
+    Of each stream they leave in their order, and the last one does.
+    """
+    ledger, model = OpenLedger(), Model()
+    ends = [("commit", stream_name) for stream_name in STREAM_NAMES] * 2
+    order.shuffle(ends)
+    for at, (what, which) in enumerate([*steps, *ends, ("release", None)]):
+        if what == "rows" and which:
+            if not any(stream_name == which and not safe for stream_name, _, safe in model.firsts):
+                model.firsts.append((which, at, False))
+            ledger.record_rows(which, at)
+        elif what == "state":
+            model.states.append((at, which))
+            ledger.add_state(CoveredState(at, b"%d" % at, which))
+        elif what == "commit" and which:
+            commit(ledger, model, which, at)
+        else:
+            left = [each.ordinal for each in ledger.releasable()]
+            assert left == sorted(left)
+            assert set(left) <= set(model.covered())
+            model.left += left
+            for scope, last in model.last_of_each().items():
+                of_scope = [one for one in model.left if dict(model.states)[one] == scope]
+                assert of_scope == sorted(of_scope)
+                assert of_scope[-1] == last
+    assert ledger.held() == 0
+
+
+def commit(ledger: OpenLedger, model: Model, stream_name: str, at: int) -> None:
+    waiting = [first for each, first, safe in model.firsts if each == stream_name and not safe]
+    if not waiting:
+        return
+    ledger.close_batch(stream_name)
+    model.firsts = [
+        (each, first, safe or each == stream_name) for each, first, safe in model.firsts
+    ]
+    kept = ledger.states_for_commit(stream_name, at)
+    newest_of_all = max((one for one, scope in model.states if scope is None), default=-1)
+    expected = {
+        scope: last
+        for scope, last in model.last_of_each().items()
+        if last
+        >= max(
+            (
+                one
+                for one in model.covered()
+                if one <= newest_of_all and dict(model.states)[one] is None
+            ),
+            default=-1,
+        )
+    }
+    assert {each.scope: each.ordinal for each in kept} == expected
+    ledger.mark_committed(stream_name, at)
+
+
+def test_between_two_batches_one_state_of_each_stream_is_kept() -> None:
+    ledger = OpenLedger()
+    ledger.record_rows("slow", 0)
+    for ordinal in range(1, 10_000):
+        ledger.add_state(CoveredState(ordinal, b"x", ordinal % 50))
+    assert ledger.held() == 50
+    ledger.record_rows("fast", 10_000)
+    ledger.add_state(CoveredState(10_001, b"y", 1))
+    assert ledger.held() == 51
+    ledger.close_batch("fast")
+    ledger.mark_committed("fast", 10_000)
+    assert ledger.held() == 50
+
+
+# How they leave
+
+
+def left(form: PerStreamStateFormat, text: bytes, scope: Any, rows: int) -> dict[str, Any]:
+    line = form.format_output(CoveredState(1, text, scope, rows))
+    assert b"\n" not in line
+    message = json.loads(line)
+    assert message["type"] == "STATE"
+    found: dict[str, Any] = message["state"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        state("a", {"n": 1}),
+        whole(None),
+        {"type": "LEGACY", "data": {"bookmarks": {}}},
+        {},
+        {"type": 5, "odd": [1, {"destinationStats": 3}]},
+        {"type": "STREAM", "destinationStats": {"recordCount": 1.0}, "global_": None},
+        {"destinationStats": None},
+    ],
+)
+def test_a_state_leaves_as_it_came_but_for_our_statistics(body: dict[str, Any]) -> None:
+    """Rules D4 and ST9."""
+    for text in (
+        json.dumps(body),
+        json.dumps(body, separators=(",", ":")),
+        f" {json.dumps(body)} ",
+    ):
+        found = left(PerStreamStateFormat(), text.strip().encode(), None, 4)
+        assert found == {**body, "destinationStats": {"recordCount": 4}}
+
+
+def test_the_bytes_inside_a_state_are_left_alone() -> None:
+    text = b'{ "type":"STREAM", "x": 1.10, "x": 1e400, "y": "\\ud83d" }'
+    line = PerStreamStateFormat().format_output(CoveredState(1, text, None, 0))
+    assert line.startswith(b'{"type":"STATE","state":' + text[:-2])
+    again = PerStreamStateFormat().format_output(
+        CoveredState(1, b'{"x":1e400,"destinationStats":null}', None, 0)
+    )
+    assert b'"x":1e400' in again
+    assert again.count(b"destinationStats") == 1
+
+
+def test_rows_are_counted_since_the_last_state_of_the_stream() -> None:
+    form, a, b = PerStreamStateFormat(), StreamId("a"), StreamId("b")
+    counts = [
+        left(form, b"{}", scope, rows)["destinationStats"]
+        for scope, rows in [(a, 3), (b, 5), (a, 10), (a, 10), (None, 20), (None, 21)]
+    ]
+    assert [each["recordCount"] for each in counts] == [3, 5, 7, 0, 20, 1]
+    assert not any("rejectedRecordCount" in each for each in counts)
+
+
+def test_rows_that_were_set_aside_count_as_rejected() -> None:
+    form, a = PerStreamStateFormat(), StreamId("a")
+    form.count_rejected(a, 4)
+    stats = [
+        left(form, b"{}", scope, rows)["destinationStats"]
+        for scope, rows in [(a, 3), (a, 10), (a, 12), (None, 20)]
+    ]
+    assert stats == [
+        {"recordCount": 0, "rejectedRecordCount": 3},
+        {"recordCount": 6, "rejectedRecordCount": 1},
+        {"recordCount": 2},
+        {"recordCount": 16, "rejectedRecordCount": 4},
+    ]
+
+
+# What commits keep
+
+
+def as_list(states: Iterable[Any]) -> str:
+    return json.dumps(list(states))
+
+
+def test_a_commit_keeps_a_list_of_the_newest_states() -> None:
+    kept = PerStreamStateFormat().format_stored(
+        [CoveredState(1, b'{"a":1}', "a"), CoveredState(2, b'{"b":2}', "b")]
+    )
+    assert kept == b'[{"a":1},{"b":2}]'
+
+
+def test_streams_of_which_a_run_says_nothing_stay_where_they_were() -> None:
+    before = as_list([state("a", 1), state("b", 1), state("b", 2, namespace="x")])
+    after = as_list([state("b", 3)])
+    assert json.loads(merge_states(before, after)) == [
+        state("a", 1),
+        state("b", 2, namespace="x"),
+        state("b", 3),
+    ]
+
+
+def test_a_state_of_all_streams_takes_the_place_of_all_before_it() -> None:
+    """Rule ST4: GLOBAL and LEGACY hold everything."""
+    before = as_list([state("a"), whole(1), state("b")])
+    assert json.loads(merge_states(before, as_list([state("a", 2)]))) == [
+        whole(1),
+        state("b"),
+        state("a", 2),
+    ]
+    assert json.loads(merge_states(before, as_list([whole(2)]))) == [whole(2)]
+
+
+def test_what_another_protocol_kept_is_replaced() -> None:
+    lists, whole_ones = as_list([state("a")]), '{"bookmarks":{}}'
+    markers = [
+        CommitMetadata("j", "r", run, 1, 1, text) for run, text in enumerate([whole_ones, lists])
+    ]
+    assert markers[1].with_earlier_state(markers[0]).state == lists
+    assert markers[0].with_earlier_state(markers[1]).state == whole_ones
+    assert merge_states("[broken", lists) == lists
+
+
+def test_recovery_takes_the_newest_state_of_each_stream_from_all_tables() -> None:
+    """A run that loads one of two streams leaves the other's state in the other table."""
+    old = CommitMetadata("j", "r1", 1, 1, 5, as_list([state("a", 1), state("b", 1)]))
+    new = CommitMetadata("j", "r2", 2, 1, 3, as_list([state("a", 2)]))
+    found = find_latest_metadata([new, None, old])
+    assert found is not None
+    assert (found.run, found.ordinal) == ("r2", 3)
+    assert json.loads(found.state or "") == [state("b", 1), state("a", 2)]
+    assert json.loads(new.with_earlier_state(old).state or "") == [state("b", 1), state("a", 2)]

@@ -1,0 +1,334 @@
+"""Airbyte's streams in tables: which row stays, what is known of it, and which are gone."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tap_core.events import ActivateVersion, Checkpoint, Event, Rows, SchemaEvent, StreamId
+from target_spark.config import settings
+from target_spark.config.options import LoadOptions, RunInfo, StreamOptions, WriteMode
+from target_spark.errors import QuarantineError, UnsupportedError
+from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.loader import Loader
+from target_spark.loader.report import Report
+from target_spark.storage.spool import SpoolFolder
+from tests.target.warehouse import SharedEngine, Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from target_spark.spark.session import Session
+
+pytestmark = pytest.mark.spark
+
+S = StreamId("s")
+ID = {"type": "integer"}
+TEXT = {"type": ["null", "string"]}
+TIME = {"type": ["null", "string"], "format": "date-time"}
+FORMATS = ["delta", "iceberg"]
+
+
+def described(
+    keys: tuple[str, ...] = ("id",), cursor: str | None = "at", **more: Any
+) -> SchemaEvent:
+    """Return a stream with a key, a cursor and a value; ``nested`` and further properties."""
+    nested = more.pop("nested", {})
+    properties = {"id": ID, "at": TIME, "x": TEXT, **more}
+    return SchemaEvent(S, {"type": "object", "properties": properties}, keys, cursor, nested)
+
+
+def rows(*records: dict[str, Any], **more: Any) -> Rows:
+    return Rows(S, [json.dumps(record).encode() for record in records], **more)
+
+
+def row(number: Any, at: Any, x: Any, **more: Any) -> dict[str, Any]:
+    return {"id": number, "at": at, "x": x, **more}
+
+
+def day(number: int) -> str:
+    return f"2024-01-{number:02}T00:00:00Z"
+
+
+@dataclass
+class House:
+    """A warehouse that events are loaded into, as an Airbyte destination loads them."""
+
+    tables: Warehouse
+
+    def options(self, columns: dict[str, Any], batch: int, **asked: Any) -> LoadOptions:
+        given = settings.load_options(
+            {"path": str(self.tables.folder), "format": self.tables.format}
+        )
+        wanted = {"hard_delete": True, "by_cursor": True, **asked}
+        return replace(
+            given,
+            flush_rows=batch,
+            every=StreamOptions(**wanted),
+            columns=replace(given.columns, airbyte=True, **columns),
+        )
+
+    def load(
+        self,
+        *events: Event,
+        columns: dict[str, Any] | None = None,
+        batch: int = 1000,
+        **asked: Any,
+    ) -> Report:
+        """Load events to their end, as batches of so many rows."""
+        self.tables.runs += 1
+        engine, report = SharedEngine(self.tables.session), Report()
+        options = self.options(columns or {}, batch, **asked)
+        run = RunInfo("job", f"run{self.tables.runs}", self.tables.runs)
+        with closing(SpoolFolder(self.tables.folder.parent / "spool")) as spool:
+            commits = partial(BatchWriter, engine, options, run, spool)
+            loader = Loader(options, engine, spool, commits, report, lambda _state: None)
+            with closing(loader):
+                for event in events:
+                    loader.process_event(event)
+                loader.process_event(Checkpoint(b"{}"))
+                loader.finish(whole=True)
+        self.tables.report = report
+        return report
+
+    def x(self) -> dict[Any, Any]:
+        """Return the value of each key's row."""
+        return dict(self.tables.rows("s", "id", "x"))
+
+
+@pytest.fixture(params=FORMATS)
+def warehouse(
+    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> House:
+    return House(Warehouse(spark_session, spark, tmp_path / "tables", request.param))
+
+
+# ------------------------------------------------------------- the newest by its cursor
+
+
+def test_the_greatest_cursor_stays_whenever_it_comes(warehouse: House):
+    """D3: the newest row of a key is that of the greatest cursor.
+
+    That holds in a batch, in a later batch and in a later sync; of equal ones, and of rows
+    without a cursor, the last is the newest.
+    """
+    warehouse.load(
+        described(),
+        rows(
+            *(row(1, day(2), "new"), row(1, day(1), "old")),
+            *(row(2, day(1), "first"), row(2, "2024-01-01T01:00:00+01:00", "same instant")),
+            *(row(3, day(1), "known"), row(3, None, "unknown")),
+            *(row(4, None, "first"), row(4, None, "last")),
+            *(row(5, "2024-01-01T23:00:00-05:00", "later"), row(5, day(2), "earlier")),
+        ),
+    )
+    assert warehouse.x() == {1: "new", 2: "same instant", 3: "known", 4: "last", 5: "later"}
+    warehouse.load(
+        described(),
+        rows(row(1, day(1), "old"), row(2, day(1), "again"), row(3, None, "unknown")),
+        rows(row(4, None, "again"), row(5, day(9), "newer"), row(6, day(1), "other")),
+    )
+    second = {1: "new", 2: "again", 3: "known", 4: "again", 5: "newer", 6: "other"}
+    assert warehouse.x() == second
+
+
+@pytest.mark.thorough
+def test_a_later_batch_of_one_sync_is_no_other_case(warehouse: House):
+    warehouse.load(
+        described(),
+        rows(row(1, day(2), "new"), row(2, day(1), "old")),
+        rows(row(1, day(1), "old"), row(2, day(2), "new")),
+        batch=2,
+    )
+    assert warehouse.x() == {1: "new", 2: "new"}
+    warehouse.load(described(), rows(row(1, day(1), "old")), by_cursor=False)
+    assert warehouse.x() == {1: "old", 2: "new"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "low", "high"),
+    [
+        ({"type": "integer"}, 9, 10),
+        ({"type": "number"}, 9.5, 1e2),
+        ({"type": "string"}, "10", "9"),
+        ({"type": "string", "format": "date"}, "0999-12-31", "2024-01-01"),
+    ],
+)
+@pytest.mark.thorough
+def test_a_cursor_is_compared_by_its_type(warehouse: House, schema: Any, low: Any, high: Any):
+    stream = described(at=schema)
+    warehouse.load(stream, rows(row(1, high, "high"), row(1, low, "low"), row(2, low, "low")))
+    warehouse.load(stream, rows(row(1, low, "low"), row(2, high, "high")))
+    assert warehouse.x() == {1: "high", 2: "high"}
+
+
+@pytest.mark.thorough
+def test_a_cursor_without_a_column_leaves_the_order_of_arrival(warehouse: House):
+    report = warehouse.load(
+        described(cursor="gone"), rows(row(1, day(2), "a"), row(1, day(1), "b"))
+    )
+    assert warehouse.x() == {1: "b"}
+    (note,) = report.as_dict()["streams"]["s"]["notes"]
+    assert "no column for its cursor gone" in note
+
+
+@pytest.mark.thorough
+def test_a_row_whose_source_deleted_it_is_gone(warehouse: House):
+    """Change data capture: a row with a time of deletion takes its key's row away.
+
+    A row that is newer stays.
+    """
+    stream = described(_ab_cdc_deleted_at=TEXT)
+    gone = {"_ab_cdc_deleted_at": day(3)}
+    alive = {"_ab_cdc_deleted_at": None}
+    warehouse.load(
+        stream,
+        rows(
+            row(1, day(1), "a"),
+            *(row(2, day(1), "a"), row(2, day(2), "gone", **gone)),
+            *(row(3, day(3), "back", **alive), row(3, day(2), "gone", **gone)),
+            row(4, day(5), "a"),
+            row(5, day(1), "never", **gone),
+        ),
+    )
+    assert warehouse.x() == {1: "a", 3: "back", 4: "a"}
+    warehouse.load(
+        stream,
+        rows(
+            row(1, day(2), "gone", **gone),
+            row(4, day(2), "late", **gone),
+            row(6, day(2), "never", **gone),
+        ),
+    )
+    assert warehouse.x() == {3: "back", 4: "a"}
+    warehouse.load(stream, rows(row(1, day(1), "a", **gone)), write_mode=WriteMode.APPEND)
+    assert warehouse.tables.rows("s", "id", "_ab_cdc_deleted_at")[0] == (1, day(3))
+
+
+@pytest.mark.thorough
+def test_a_delete_record_is_older_than_what_is_newer(warehouse: House):
+    stream = described(_sdc_deleted_at=TIME)
+    mark = {"_sdc_deleted_at": day(9)}
+    warehouse.load(
+        stream,
+        rows(row(1, day(2), "a"), {"id": 1, "at": day(1), **mark}, row(2, day(2), "a")),
+        hard_delete=False,
+    )
+    warehouse.load(
+        stream,
+        rows({"id": 2, "at": day(1), **mark}, {"id": 1, "at": day(3), **mark}),
+        hard_delete=False,
+    )
+    found = warehouse.tables.read("s").selectExpr("id", "x", "_sdc_deleted_at IS NOT NULL AS gone")
+    assert sorted(map(tuple, found.collect())) == [(1, "a", True), (2, "a", False)]
+
+
+# --------------------------------------------------------------- keys inside a property
+
+
+@pytest.mark.thorough
+def test_nested_keys_and_cursors(warehouse: House):
+    """Configured catalogs name keys and cursors by paths of any depth."""
+    inner = {"type": "object", "properties": {"id": ID, "at": TIME}}
+    paths = {"m.id": ("m", "id"), "m.at": ("m", "at")}
+    stream = described(("m.id", "id"), "m.at", m=inner, nested=paths)
+
+    def of(key: int, at: str, x: str) -> dict[str, Any]:
+        return {"id": 1, "m": {"id": key, "at": at}, "x": x}
+
+    warehouse.load(stream, rows(of(1, day(2), "new"), of(1, day(1), "old"), of(2, day(1), "a")))
+    warehouse.load(stream, rows(of(1, day(1), "old"), of(2, day(3), "b"), {"id": 1, "m": {}}))
+    found = warehouse.tables.read("s").selectExpr("m_id", "m.id AS inner", "x")
+    assert sorted(map(tuple, found.collect())) == [(1, 1, "new"), (2, 2, "b")]
+    assert warehouse.tables.counts("s")["quarantined"] == 1
+
+
+def test_a_path_through_a_list_is_refused_by_the_streams_name(warehouse: House):
+    inner = {"type": "array", "items": {"type": "object", "properties": {"id": ID}}}
+    with pytest.raises(UnsupportedError, match=r"Stream s: m\.id cannot be a key.*not an object"):
+        warehouse.load(described(("m.id",), m=inner, nested={"m.id": ("m", "id")}))
+
+
+# -------------------------------------------------------------------------- the columns
+
+
+def test_a_row_keeps_what_fits_and_says_what_does_not(warehouse: House):
+    """D6: a type mismatch costs the value, not the row; the report counts such rows."""
+    meta = [b'{"changes":[]}', None, None]
+    report = warehouse.load(
+        described(),
+        rows(row(1, day(1), "a"), row(2, "noon", "b"), {"at": day(1)}, meta=meta, version=7),
+        sync_id=3,
+    )
+    found = warehouse.tables.rows("s", "id", "at", "_airbyte_meta", "_airbyte_generation_id")
+    change = '{"field":"at","change":"NULLED","reason":"DESTINATION_TYPECAST_ERROR"}'
+    assert [each[2] for each in found] == [
+        '{"sync_id":3,"changes":[]}',
+        f'{{"sync_id":3,"changes":[{change}]}}',
+    ]
+    assert found[1][1] is None
+    assert {each[3] for each in found} == {7}
+    counts = report.as_dict()["streams"]["s"]
+    assert (counts["written"], counts["nulled"], counts["quarantined"]) == (2, 1, 1)
+    assert len({each[0] for each in warehouse.tables.rows("s", "_airbyte_raw_id")}) == 2
+    with pytest.raises(QuarantineError, match="none of its rows could be written"):
+        warehouse.load(described(), rows(row(2, "noon", "c")), columns={"misfits_aside": True})
+    assert warehouse.tables.counts("s")["quarantined"] == 1
+
+
+@pytest.mark.thorough
+def test_appended_rows_need_no_key(warehouse: House):
+    """D1: append adds every row, duplicates and those without a key."""
+    warehouse.load(
+        described(),
+        rows(row(1, day(1), "a"), row(1, day(1), "a"), {"x": "b"}, row("x", day(1), "c")),
+        write_mode=WriteMode.APPEND,
+    )
+    assert warehouse.tables.rows("s", "id", "x") == [(1, "a"), (1, "a"), (None, "b"), (None, "c")]
+
+
+@pytest.mark.thorough
+def test_rows_of_older_generations_end_and_do_not_stand_in_the_way(warehouse: House):
+    """A refresh sends all rows anew: those of the generation before go.
+
+    No cursor of theirs keeps a new row out.
+    """
+    old, new = partial(rows, version=1), partial(rows, version=2)
+    warehouse.load(
+        described(), old(row(1, day(9), "old"), row(2, day(9), "old"), row(3, day(1), "old"))
+    )
+    warehouse.load(
+        described(),
+        new(row(1, day(1), "new"), row(3, day(2), "new")),
+        ActivateVersion(S, 2),
+        least_version=2,
+    )
+    assert warehouse.x() == {1: "new", 3: "new"}
+    assert warehouse.tables.rows("s", "_airbyte_generation_id") == [(2,), (2,)]
+    assert "_sdc_table_version" not in warehouse.tables.read("s").columns
+    warehouse.load(
+        described(), new(row(1, day(1), "again")), ActivateVersion(S, 2), least_version=2
+    )
+    assert warehouse.x() == {1: "again", 3: "new"}
+
+
+@pytest.mark.thorough
+def test_an_overwrite_takes_the_newest_of_each_key(warehouse: House):
+    stream = described(_ab_cdc_deleted_at=TEXT)
+    warehouse.load(stream, rows(row(9, day(1), "before")))
+    gone = {"_ab_cdc_deleted_at": day(3)}
+    warehouse.load(
+        stream,
+        rows(
+            *(row(1, day(2), "new"), row(1, day(1), "old"), row(2, day(1), "a")),
+            row(2, day(2), "gone", **gone),
+        ),
+        write_mode=WriteMode.OVERWRITE,
+    )
+    assert warehouse.x() == {1: "new"}

@@ -1,0 +1,314 @@
+"""What the tables hold as the last state, and what a resume from it brings."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tap_core.protocols.singer.reader import SingerReader
+from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
+from target_spark.config import settings
+from target_spark.errors import TableError
+from target_spark.target import TargetSpark
+from tests.target.warehouse import ID, Warehouse, feed, record, schema, state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from target_spark.spark.session import Session
+
+ROOT = Path(__file__).parents[3]
+
+
+def no_spark() -> Any:
+    raise AssertionError("these tables can be read without Spark")
+
+
+def asked(folder: Path, *words: str, **config: Any) -> subprocess.CompletedProcess[str]:
+    """Run ``target-spark last-state`` as a process that can have no Spark."""
+    given = {"path": str(folder / "tables"), "format": "parquet", "job": "job", **config}
+    (folder / "config.json").write_text(json.dumps(given))
+    program = "from target_spark.target import TargetSpark; TargetSpark.cli()"
+    return subprocess.run(
+        [sys.executable, "-c", program, "last-state", "--config", "config.json", *words],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/nowhere"},
+        check=False,
+    )
+
+
+def called(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Run a command in this process; return its exit code and what it said."""
+    try:
+        code = TargetSpark.cli.main(list(words), standalone_mode=False)
+    except SystemExit as end:
+        code = end.code
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def test_help_costs_nothing_and_knows_the_commands() -> None:
+    script = (
+        "import sys; from target_spark.target import TargetSpark\n"
+        "for words in (['--help'], ['last-state', '--help'], ['doctor', '-h'], ['replay', '-h']):\n"
+        "    try: TargetSpark.cli.main(words)\n"
+        "    except SystemExit as end: print('code', end.code)\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('pyspark', 'py4j', 'rich')])"
+    )
+    env = {"PYTHONPATH": str(ROOT), "PATH": "/nowhere"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=env, check=True
+    )
+    assert done.stdout.endswith("[]\n")
+    assert done.stdout.count("code 0") == 4
+    help_of_all = done.stdout.partition("code")[0]
+    assert all(word in help_of_all for word in ("doctor", "last-state", "replay"))
+
+
+def test_no_table_is_no_state(tmp_path: Path) -> None:
+    done = asked(tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "No table holds a state of job job (there are no tables)" in done.stderr
+
+
+def test_faults_of_the_settings_are_said(tmp_path: Path) -> None:
+    done = asked(tmp_path, flush_rows=0, report="report.json")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "flush_rows" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "report.json").exists()  # that of the last run would be lost
+
+
+def test_wrong_words_are_a_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called(capsys, "last-state", "--wrong")
+    assert (code, out) == (2, "")
+    assert "usage: target-spark last-state" in err
+
+
+@pytest.fixture(params=["delta", "iceberg", "parquet"])
+def warehouse(
+    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> Warehouse:
+    return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_the_last_state_is_that_of_the_newest_run_and_place(
+    warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warehouse.load(schema("a", ID), record("a", id=1), state("first run"))
+    warehouse.load(
+        schema("a", ID),
+        schema("b", ID),
+        schema("c", ID),
+        record("a", id=2),
+        record("b", id="x"),
+        state("second run"),
+    )
+    foreign = warehouse.folder / "foreign"
+    if warehouse.format != "iceberg":
+        warehouse.spark.range(3).write.format(warehouse.format).save(str(foreign))
+    (warehouse.folder / "notes.txt").write_text("no table")
+    (warehouse.folder / "empty").mkdir()
+    path = warehouse.folder.parent / "config.json"
+    given = {"path": str(warehouse.folder), "format": warehouse.format, "job": "job"}
+    path.write_text(json.dumps(given))
+    code, out, err = called(capsys, "last-state", "--config", str(path))
+    assert (code, out) == (0, '{"at": "second run"}\n')
+    assert "of run run2" in err
+    assert ("Unknown: foreign have rows" in err) == foreign.exists()
+    code, out, err = called(capsys, "last-state", "--config", str(path), "--job", "other")
+    assert (code, out) == (1, "")
+    assert "to the jobs job: name one with --job" in err
+    by_files = find_recoverable_tables(
+        settings.load_options({**given, "path": f"{warehouse.folder}/"}), no_spark
+    )
+    assert {each.table for each in by_files} - {"foreign"} == {"a", "b", "b__quarantine", "c"}
+    if warehouse.format != "parquet":
+        # By Spark, as for tables that are not on this machine, the answer is the same.
+        assert by_files == by_spark(warehouse, given["path"])
+
+
+def by_spark(warehouse: Warehouse, path: str) -> Any:
+    from target_spark.cli import last_state
+
+    options = settings.load_options({"path": path, "format": warehouse.format})
+    assert list(last_state._folders(f"{path}/nothing", warehouse.spark)) == []
+    tables = last_state._folders(path, warehouse.spark)
+    return list(last_state._by_writer(options, warehouse.spark, tables))
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_without_a_marker_old_enough_to_be_read_rows_are_unknown(warehouse: Warehouse) -> None:
+    if warehouse.format == "delta":
+        warehouse.spark.sql(f"CREATE TABLE delta.`{warehouse.folder}/made` (id BIGINT) USING delta")
+    else:
+        warehouse.load(schema("made", ID), schema("b", ID), record("b", id=1))
+    given = {"path": str(warehouse.folder), "format": warehouse.format}
+    found = {
+        each.table: each for each in find_recoverable_tables(settings.load_options(given), no_spark)
+    }
+    assert not found["made"].unknown  # it never had a row
+    assert get_job_metadata(["job"], found.values()) is None
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_tables_of_a_catalog_are_asked_by_their_names(delta: Warehouse) -> None:
+    spark = delta.session.spark()
+    spark.sql("CREATE DATABASE last_state")
+    try:
+        spark.sql("CREATE TABLE last_state.foreign (id BIGINT) USING delta")
+        spark.sql("INSERT INTO last_state.foreign VALUES (1)")
+        spark.sql("CREATE TABLE last_state.empty (id BIGINT) USING delta")
+        spark.sql("CREATE TABLE last_state.text (id BIGINT) USING parquet")
+        given = {"path": str(delta.folder), "database": "last_state"}
+        delta.load(schema("a", ID), record("a", id=1), state("named"), database="last_state")
+        found = find_recoverable_tables(settings.load_options(given), lambda: spark)
+        marker = get_job_metadata(["job"], found)
+        assert marker is not None
+        assert marker.state == '{"at": "named"}'
+        assert {each.table: each.unknown for each in found} == {
+            "a": False,
+            "empty": False,
+            "foreign": True,
+        }
+    finally:
+        spark.sql("DROP DATABASE last_state CASCADE")
+    named = {"path": str(delta.folder), "database": "last_state"}
+    assert find_recoverable_tables(settings.load_options(named), lambda: spark) == []
+    named["catalog"] = "nowhere"
+    with pytest.raises(TableError, match=r"nowhere\.last_state cannot be listed"):
+        find_recoverable_tables(settings.load_options(named), lambda: spark)
+
+
+def test_an_unexpected_error_shows_no_secret(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_args: Any) -> None:
+        raise ValueError("the server said s3cr3t")
+
+    monkeypatch.setattr("target_spark.cli.last_state.find_recoverable_tables", broken)
+    given = {"path": "x", "format": "parquet", "spark": {"spark.x.secret": "s3cr3t"}}
+    (tmp_path / "config.json").write_text(json.dumps(given))
+    code, out, err = called(capsys, "last-state", "--config", str(tmp_path / "config.json"))
+    assert (code, out) == (1, "")
+    assert "the server said ***" in err
+    assert "s3cr3t" not in err
+
+
+# Resumed from it
+
+
+def tapped(folder: Path, *words: str) -> list[bytes]:
+    """Run the sample tap; return its lines, without the stream that is slow to load."""
+    (folder / "tap.json").write_text(json.dumps({"until": "2013-01-03T00:00:00Z"}))
+    program = "from tap_flights.tap import TapFlights; TapFlights.cli()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--config", "tap.json", *words],
+        capture_output=True,
+        cwd=folder,
+        env={"PYTHONPATH": f"{ROOT}:{ROOT}/samples/tap_flights", "PATH": "/nowhere"},
+        check=True,
+    )
+    kept = (line for line in done.stdout.splitlines(keepends=True) if _is_weather(line))
+    return list(kept)
+
+
+def _is_weather(line: bytes) -> bool:
+    message = json.loads(line)
+    return message["type"] == "STATE" or message["stream"] == "weather"
+
+
+def records(lines: Iterable[bytes]) -> Iterator[str]:
+    for line in lines:
+        message = json.loads(line)
+        if message["type"] == "RECORD":
+            yield f"{message['record']['origin']} {message['record']['time_hour']}"
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_a_run_that_died_and_lost_its_state_file_is_resumed_from_its_table(
+    warehouse: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everything = tapped(tmp_path)
+    states = [n for n, line in enumerate(everything) if json.loads(line)["type"] == "STATE"]
+    until = states[len(states) // 2]
+    config: dict[str, Any] = {"write_mode": "append", "flush_rows": 20, "emit": lambda _state: None}
+    loader, spool = warehouse.open(**config)
+    decoder = SingerReader()
+    for line in everything[:until]:
+        for event in decoder.feed(line):
+            loader.process_event(event)
+    loader._pipeline.wait()
+    loader.close()  # dead: what was spooled is gone, and so are the states that left
+    spool.close()
+    kept = Counter(f"{origin} {at}" for origin, at in weather(warehouse))
+    assert 0 < sum(kept.values()) < len(list(records(everything)))
+
+    given = {"path": str(warehouse.folder), "format": warehouse.format, "job": "job"}
+    (tmp_path / "config.json").write_text(json.dumps(given))
+    code, out, _ = called(capsys, "last-state", "--config", str(tmp_path / "config.json"))
+    assert code == 0
+    (tmp_path / "state.json").write_text(out)
+    resumed = tapped(tmp_path, "--state", "state.json")
+    warehouse.load(*map(json.loads, resumed), **config)
+    rows = Counter(f"{origin} {at}" for origin, at in weather(warehouse))
+    sent_again = Counter(records(resumed))
+    assert set(rows) == set(records(everything))  # none is missing
+    assert rows == kept + sent_again  # and none is there that the tap did not send
+
+
+def weather(warehouse: Warehouse) -> list[tuple[str, str]]:
+    at = "date_format(time_hour, \"yyyy-MM-dd'T'HH:mm:ss'Z'\")"
+    return [tuple(row) for row in warehouse.read("weather").selectExpr("origin", at).collect()]
+
+
+class Counting:
+    """A tap that sends nothing twice: each row once, a state after every tenth."""
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        yield schema("a", ID)
+        for number in range(self._first, 101):
+            yield record("a", id=number)
+            if number % 10 == 0:
+                yield state(number)
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_one_stream_that_only_grows_has_no_row_twice_after_a_resume(
+    spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> None:
+    warehouse = Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
+    loader, spool = warehouse.open(write_mode="append", flush_rows=15)
+    feed(loader, *list(Counting(1).messages())[:70])
+    loader._pipeline.wait()
+    loader.close()
+    spool.close()
+    before = sorted(row[0] for row in warehouse.rows("a"))
+    given = {"path": str(warehouse.folder), "format": warehouse.format}
+    last = get_job_metadata(
+        ["job"], find_recoverable_tables(settings.load_options(given), no_spark)
+    )
+    assert last is not None
+    at = json.loads(last.state or "")["at"]
+    assert before == list(range(1, at + 1))  # a full batch ends where a state stands
+    assert at >= 40
+    warehouse.load(*Counting(at + 1).messages(), write_mode="append")
+    assert sorted(row[0] for row in warehouse.rows("a")) == list(range(1, 101))

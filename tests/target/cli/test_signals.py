@@ -1,0 +1,259 @@
+"""Signals and readers at inconvenient moments: what is committed counts, nothing stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.target.cli.test_target_cli import (
+    COMMAND,
+    PATIENCE,
+    Running,
+    config,
+    environment,
+    ids,
+    record,
+    report_of,
+    running,
+    schema,
+    state,
+)
+from tests.target.loader.crash_run import left_behind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+GONE_SECONDS = 60
+
+
+def nothing_stays(folder: Path) -> None:
+    """Hold that no process of a run is left; a JVM that was killed may take a moment."""
+    end = time.monotonic() + GONE_SECONDS
+    while left := left_behind(folder):
+        assert time.monotonic() < end, left
+        time.sleep(0.05)
+
+
+def jvm_of(folder: Path) -> int | None:
+    """Return the JVM that the lease names."""
+    for lease in (folder / "tables" / "_target_spark").glob("*.lease"):
+        with suppress(ValueError):
+            found = json.loads(lease.read_bytes())
+            return found.get("jvm")
+    return None
+
+
+def send_for_ever(target: Running) -> threading.Thread:
+    """Send rows and states until the reader has gone."""
+
+    def send() -> None:
+        with suppress(BrokenPipeError, ValueError):
+            for start in range(1, 10**9, 1000):
+                rows = [record(n) for n in range(start, start + 1000)]
+                target.send(*rows, state(start + 999))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
+def last(target: Running) -> int:
+    return int(target.lines[-1]) if target.lines else 0
+
+
+def test_a_signal_while_spark_starts_waits_for_no_more_than_that(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with running(tmp_path, flush_rows=1) as target:
+        target.send(schema(), record(1), state(1), record(2), state(2))
+        target.until(lambda: jvm_of(tmp_path) is not None)
+        target.process.send_signal(signal.SIGTERM)
+        assert target.end() == 0, target.errors.decode()
+        assert report_of(target.errors)["outcome"] == "stopped by a signal"
+        assert last(target) <= 2
+        written = ids(spark, tmp_path) if (tmp_path / "tables" / "a").exists() else []
+        assert written == [*range(1, last(target) + 1)]
+    nothing_stays(tmp_path)
+
+
+def test_a_signal_while_a_commit_is_made_lets_it_end(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [record(n) for n in range(1, 40_001)]
+    with running(tmp_path, flush_rows=40_000) as target:
+        target.send(schema(), *rows, state(40_000), record(40_001), state(40_001))
+        target.until((tmp_path / "tables" / "a" / "_staging").is_dir)
+        target.process.send_signal(signal.SIGTERM)
+        assert target.end() == 0, target.errors.decode()
+        assert target.lines == [b"40000\n"]
+    assert len(ids(spark, tmp_path)) == 40_000
+    nothing_stays(tmp_path)
+
+
+def test_a_signal_while_the_bound_is_reached_ends_the_waiting(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with running(tmp_path, flush_rows=1000, max_spool_bytes=20_000) as target:
+        target.send(schema())
+        sender = send_for_ever(target)
+        target.until(lambda: last(target) > 0)
+        target.process.send_signal(signal.SIGTERM)
+        assert target.end() == 0, target.errors.decode()
+        written = ids(spark, tmp_path)
+        assert last(target) <= len(written)
+        assert written == [*range(1, len(written) + 1)]
+        with suppress(BrokenPipeError):
+            target.stdin.close()
+        sender.join(PATIENCE)
+    nothing_stays(tmp_path)
+
+
+def test_two_signals_end_the_jvm_too(tmp_path: Path) -> None:
+    with running(tmp_path, flush_rows=100_000) as target:
+        target.send(schema(), *(record(n) for n in range(1, 100_001)), state(1))
+        target.until((tmp_path / "tables" / "a" / "_staging").is_dir)
+        target.process.send_signal(signal.SIGTERM)
+        target.process.send_signal(signal.SIGINT)
+        code = target.end()
+        assert code in {0, 128 + signal.SIGTERM, 128 + signal.SIGINT}
+        assert code != 0 or target.lines == [b"1\n"]
+    nothing_stays(tmp_path)
+
+
+def test_an_overwrite_that_is_half_read_leaves_the_old_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    whole = b"".join([schema(), record(1), record(2), state({"x": 1})])
+    (tmp_path / "whole").write_bytes(whole)
+    given = ["--config", str(config(tmp_path, write_mode="overwrite"))]
+    subprocess.run(
+        [*COMMAND, *given, "--input", "whole"], env=environment(), cwd=tmp_path, check=True
+    )
+    assert ids(spark, tmp_path) == [1, 2]
+
+    for end in ("signal", "death"):
+        with running(tmp_path, write_mode="overwrite") as target:
+            target.send(schema(), record(7), state({"currently_syncing": "a"}), record(8))
+            target.until(lambda: jvm_of(tmp_path) is not None)
+            if end == "signal":
+                target.process.send_signal(signal.SIGTERM)
+                assert target.end() == 0
+            else:  # the tap died: its end of the pipe is closed
+                target.stdin.close()
+                assert target.end() == 1
+                assert b"tables of a were not overwritten" in target.errors
+            assert target.lines == []
+            assert report_of(target.errors)["complete"] is False
+        assert ids(spark, tmp_path) == [1, 2]
+    nothing_stays(tmp_path)
+
+
+TAP = """
+import json, sys, time
+print(json.dumps({"type": "SCHEMA", "stream": "a", "key_properties": [],
+    "schema": {"properties": {"id": {"type": "integer"}}}}))
+n = 0
+while True:
+    n += 1
+    print(json.dumps({"type": "RECORD", "stream": "a", "record": {"id": n}}))
+    print(json.dumps({"type": "STATE", "value": n}), flush=True)
+    time.sleep(0.002)
+"""
+
+
+def test_control_c_in_a_pipe_ends_the_tap_and_commits_what_is_in_flight(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The terminal sends SIGINT to everybody in the pipe at once."""
+    (tmp_path / "tap.py").write_text(TAP)
+    path = config(tmp_path, flush_rows=100)
+    words = " ".join(f"'{word}'" for word in [*COMMAND, "--config", str(path)])
+    line = f"trap : INT; '{sys.executable}' tap.py | (trap : INT; {words} > states; echo $? > code)"
+    with subprocess.Popen(
+        ["sh", "-c", line],
+        cwd=tmp_path,
+        env=environment(),
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as shell:
+        states = tmp_path / "states"
+        end = time.monotonic() + PATIENCE
+        while not (states.exists() and states.stat().st_size):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        os.killpg(shell.pid, signal.SIGINT)
+        shell.wait(PATIENCE)
+    assert (tmp_path / "code").read_text() == "0\n"
+    covered = int(states.read_bytes().split()[-1])
+    assert covered
+    assert ids(spark, tmp_path) == [*range(1, covered + 1)]
+    nothing_stays(tmp_path)
+
+
+def test_a_reader_that_takes_one_state_and_goes_is_an_error(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = config(tmp_path, flush_rows=1)
+    with subprocess.Popen(
+        [*COMMAND, "--config", str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        cwd=tmp_path,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(schema() + record(1) + state(1))
+        process.stdin.flush()
+        assert process.stdout.readline() == b"1\n"
+        process.stdout.close()  # as `head -1` does
+        process.stdin.write(record(2) + state(2))
+        process.stdin.flush()
+        errors = process.stderr.read()
+        assert process.wait(PATIENCE) == 1
+        assert b"reader of the states is gone" in errors
+    assert ids(spark, tmp_path) == [1, 2]
+    nothing_stays(tmp_path)
+
+
+def test_a_reader_that_is_slow_gets_every_state_and_nothing_is_lost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A full pipe blocks the states, not the truth: no row counts twice, none is missing."""
+    filler = "x" * 100_000  # more than a pipe takes, so that the first state blocks
+    path = config(tmp_path, flush_rows=10)
+    with subprocess.Popen(
+        [*COMMAND, "--config", str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        cwd=tmp_path,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(schema())
+        for n in range(1, 51):
+            process.stdin.write(record(n) + (state([n, filler]) if n % 10 == 0 else b""))
+        process.stdin.close()
+        assert process.stdout.read(1) == b"["
+        time.sleep(2)
+        rest = b"[" + process.stdout.read()
+        assert process.wait(PATIENCE) == 0
+    states = [json.loads(line)[0] for line in rest.splitlines()]
+    assert states == sorted(set(states))
+    assert states[-1] == 50
+    assert ids(spark, tmp_path) == [*range(1, 51)]
+    nothing_stays(tmp_path)

@@ -1,0 +1,115 @@
+"""Properties that are named as internal columns keep their values, in all formats and modes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from target_spark.columns import (
+    Column,
+    ColumnOptions,
+    ColumnSource,
+    Integer,
+    Text,
+    diff_with_table,
+    schema_from_json_schema,
+)
+from target_spark.config.options import LoadOptions
+from target_spark.fivetran.batch_request import FileKind
+from target_spark.fivetran.tables import TableService
+from target_spark.tables.identifiers import is_internal, quote
+from tests.target.fivetran.fivetran_writes import DestinationTables, shape
+from tests.target.warehouse import Warehouse, record, schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from target_spark.spark.session import Session
+
+SOURCES = Path(__file__).parents[3] / "target_spark"
+FOUND = sorted(
+    {
+        name
+        for path in SOURCES.rglob("*.py")
+        for name in re.findall(r'"(__(?:target_spark|fivetran)_\w+)', path.read_text("utf-8"))
+    }
+)
+"""The internal columns, as they stand in the code."""
+
+NAMES = [*FOUND, "__fivetran_kept_n", "__TARGET_SPARK_Rank", "__target_spark_", "___fivetran_op"]
+PROPERTIES = {name: {"type": "string"} for name in NAMES}
+
+
+def test_the_internal_columns_are_known() -> None:
+    assert "__target_spark_rank" in FOUND
+    assert "__fivetran_op" in FOUND
+    assert len(FOUND) > 25
+    assert all(map(is_internal, FOUND))
+
+
+def values(version: int) -> dict[str, str]:
+    return {name: f"{name} {version}" for name in NAMES}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("table_format", "mode"),
+    [("delta", "upsert"), ("delta", "scd2"), ("iceberg", "upsert"), ("parquet", "append")],
+)
+def test_all_values_are_kept(
+    spark_session: Session, spark: SparkSession, tmp_path: Path, table_format: str, mode: str
+) -> None:
+    """In the first rows of a table, and in those that meet them; deletions and cursors beside."""
+    warehouse = Warehouse(spark_session, spark, tmp_path / "tables", table_format)
+    described = schema("a", {"id": {"type": "integer"}, **PROPERTIES}, "id")
+    config: dict[str, Any] = {"write_mode": mode, "add_record_metadata": True}
+    for version in (1, 2):
+        warehouse.load(described, record("a", id=1, **values(version)), **config)
+    last = {"upsert": "true", "scd2": "_sdc_is_current", "append": f"{quote('id')} = 1"}[mode]
+    rows = warehouse.read("a").where(last).collect()
+    kept = {value for row in rows for value in row.asDict().values() if isinstance(value, str)}
+    assert kept >= set(values(2).values())
+    assert warehouse.counts("a")["quarantined"] == 0
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_columns_of_fivetran_keep_theirs(
+    spark: SparkSession, tmp_path: Path, table_format: str
+) -> None:
+    """Replaced and updated in one batch."""
+    (tmp_path / "files").mkdir()
+    tables = TableService(spark, LoadOptions(str(tmp_path / "lake"), format=table_format))
+    destination = DestinationTables(tables, tmp_path / "files")
+    made = shape(id="*LONG", n="INT", **dict.fromkeys(NAMES, "STRING"))
+    destination.make("a", made)
+    columns = [column.name for column in made.columns]
+    first = destination.file(FileKind.REPLACE, columns, [("1", "1", *values(1).values())])
+    destination.write("a", made, first)
+    new = {**values(1), NAMES[0]: "new"}
+    update = destination.file(FileKind.UPDATE, columns, [("1", "2", *new.values())])
+    destination.write("a", made, update)
+    names = [column.column for column in made.columns]
+    assert destination.rows("a", *names) == [(1, 2, *new.values())]
+
+
+def test_a_table_that_has_such_a_column_gets_another_one() -> None:
+    """It was never filled; the next run finds the same one again."""
+    name, table = "__target_spark_rank", {"id": "bigint", "__target_spark_rank": "string"}
+    wanted = schema_from_json_schema(
+        {"properties": {"id": {"type": "integer"}, name: {}}}, ["id"], ColumnOptions()
+    )
+    for sources in ({}, None):
+        fitted, changes = diff_with_table(wanted, table, sources=sources)
+        assert [change.path for change in changes] == [("___target_spark_rank",)]
+        grown = {**table, "___target_spark_rank": "string"}
+        again, changes = diff_with_table(wanted, grown, sources=fitted.sources)
+        assert changes == ()
+        assert again.columns == fitted.columns
+        fed = [column.name for column in again.columns if column.feed is ColumnSource.PROPERTY]
+        assert fed == ["id", "___target_spark_rank"]
+    assert Column("id", "id", Integer()) in wanted.columns
+    assert Column(name, "___target_spark_rank", Text()) in wanted.columns

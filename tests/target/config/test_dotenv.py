@@ -1,0 +1,58 @@
+"""A ``.env`` file in the working directory sets no more than the target's own settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tap_core.protocols.fivetran.enums import DataType
+from tests.target.cli.test_target_cli import record, run, schema, without_java
+from tests.target.fivetran.fivetran_server import Destination, column, table
+
+NO_JAVA = "No Java was found"
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Path:
+    """Plant a ``.env`` file that names a program as Java; return what that program makes."""
+    java = tmp_path / "planted" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    trace = tmp_path / "java-ran"
+    java.write_text(f"#!/bin/sh\n: > {trace}\n")
+    java.chmod(0o755)
+    lines = [
+        f"JAVA_HOME={java.parent.parent}",
+        f"PATH={java.parent}",
+        "TARGET_SPARK_FORMAT=iceberg",
+    ]
+    (tmp_path / ".env").write_text("\n".join(lines))
+    return trace
+
+
+def test_a_run_with_settings_of_the_environment_starts_no_java_of_a_dotenv_file(
+    tmp_path: Path, planted: Path
+) -> None:
+    """SEC4: JAVA_HOME and PATH in a .env file do not choose the Java that is started."""
+    env = {**without_java(), "TARGET_SPARK_PATH": str(tmp_path / "tables")}
+    done = run(tmp_path, schema() + record(1), "--config=ENV", env=env)
+    assert done.returncode == 1
+    assert NO_JAVA in done.stderr.decode()
+    assert '"format":"iceberg"' in done.stderr.decode()
+    assert not planted.exists()
+
+
+def test_a_call_to_the_destination_starts_no_java_of_a_dotenv_file(
+    tmp_path: Path, planted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A destination reads the environment with each call."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    server = Destination(tmp_path / "home", {"path": str(tmp_path / "tables")})
+    try:
+        told = table("t", column("id", DataType.LONG, key=True))
+        assert NO_JAVA in server.task("CreateTable", schema_name="s", table=told)
+    finally:
+        server.end()
+    assert not planted.exists()

@@ -1,0 +1,316 @@
+"""How tables change as Fivetran asks, and that no value is lost by it, in Delta and Iceberg."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.config.options import LoadOptions, StreamOptions
+from target_spark.errors import TableError, UnsupportedError
+from target_spark.fivetran.table_metadata import TABLE_PROPERTY, dump_metadata
+from target_spark.fivetran.table_schema import FivetranSchema
+from target_spark.fivetran.tables import TableService
+from target_spark.tables.model import PartitionField
+from tests.target.fivetran.test_fivetran_tables import content, fill, shape, there
+from tests.target.fivetran.test_fivetran_tables import tables as tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+PEOPLE = shape(
+    ("id", DataType.INT, True),
+    ("name", DataType.STRING),
+    ("at", DataType.NAIVE_DATE),
+)
+
+
+def alter(tables: TableService, *columns: tuple[Any, ...], drops: bool = False) -> list[str]:
+    return tables.alter("s", "t", shape(*columns), drops=drops)
+
+
+def make(tables: TableService, made: FivetranSchema, *rows: str) -> None:
+    tables.create("s", "t", made)
+    if rows:
+        fill(tables, *rows)
+
+
+def commits(tables: TableService) -> int:
+    """Count what was done to the table, changes of its metadata too."""
+    ref = there(tables).ref
+    words = f"DESCRIBE HISTORY {ref}"
+    if tables.format == "iceberg":
+        words = f"SELECT * FROM {ref}.metadata_log_entries"  # noqa: S608
+    return len(tables.spark.sql(words).collect())
+
+
+def names(tables: TableService) -> list[str]:
+    return [column.name for column in there(tables).shape.columns]
+
+
+# In place
+
+
+def test_columns_are_added_and_types_grow_in_place(tables: TableService) -> None:
+    """F33: AlterTable adds columns, also of types that a table's readers must be told of."""
+    make(tables, PEOPLE, "(1, 'a', date'1582-10-10')")
+    asked: list[tuple[Any, ...]] = [
+        ("id", DataType.LONG, True),
+        ("name", DataType.JSON),
+        ("at", DataType.NAIVE_DATETIME),
+        ("local", DataType.NAIVE_DATETIME),
+        ("time", DataType.NAIVE_TIME),
+        ("small", DataType.SHORT),
+        ("price", DataType.DECIMAL, False, (5, 2)),
+    ]
+    assert len(alter(tables, *asked)) == 7
+    assert there(tables).shape == shape(*asked)
+    assert content(tables) == [(1, "a", datetime(1582, 10, 10), None, None, None, None)]  # noqa: DTZ001
+    before = commits(tables)
+    assert alter(tables, *asked) == []
+    assert commits(tables) == before
+    fill(
+        tables,
+        "(2147483648L, '{}', timestamp_ntz'2024-01-01 00:00:00', NULL, '10:15', 5S, 999.99)",
+    )
+    asked = [("id", DataType.LONG, True), ("price", DataType.DECIMAL, False, (12, 4))]
+    asked += [("small", DataType.DOUBLE), ("time", DataType.STRING), ("name", DataType.STRING)]
+    alter(tables, *asked)
+    assert there(tables).shape.by_name["price"].decimal == (12, 4)
+    assert content(tables)[1][3:] == (None, "10:15", 5.0, Decimal("999.9900"))
+
+
+def test_a_table_that_is_not_there_is_not_altered(tables: TableService) -> None:
+    with pytest.raises(TableError, match="does not exist"):
+        alter(tables, ("id", DataType.INT))
+    make(tables, PEOPLE)
+    with pytest.raises(TableError, match="has no columns"):
+        alter(tables)
+
+
+# By writing the rows anew
+
+TYPES = shape(
+    ("key", DataType.BINARY, True),
+    ("truth", DataType.BOOLEAN),
+    ("short", DataType.SHORT),
+    ("long", DataType.LONG),
+    ("decimal", DataType.DECIMAL, False, (38, 10)),
+    ("float", DataType.FLOAT),
+    ("double", DataType.DOUBLE),
+    ("day", DataType.NAIVE_DATE),
+    ("local", DataType.NAIVE_DATETIME),
+    ("instant", DataType.UTC_DATETIME),
+    ("time", DataType.NAIVE_TIME),
+    ("xml", DataType.XML),
+)
+FULL = (
+    "(X'00ff', true, -32768S, 9223372036854775807L, 0.0000000001, 0.1F, 2.5e-300D,"
+    " date'0001-01-01', timestamp_ntz'9999-12-31 23:59:59.999999',"
+    " timestamp'1969-12-31 23:59:59.999999Z', '10:15', '<a/>')"
+)
+EMPTY = f"(X'01'{', NULL' * 11})"
+TEXTS = (
+    "AP8=",
+    "true",
+    "-32768",
+    "9223372036854775807",
+    "0.0000000001",
+    "0.1",
+    "2.5E-300",
+    "0001-01-01",
+    "9999-12-31T23:59:59.999999",
+    "1969-12-31T23:59:59.999999Z",
+    "10:15",
+    "<a/>",
+)
+
+
+@pytest.mark.thorough
+def test_all_types_become_text_and_text_all_types(tables: TableService) -> None:
+    """F33: AlterTable changes the type of any column, also of keys, and loses no value.
+
+    Text is what Fivetran would write into a file.
+    """
+    make(tables, TYPES, FULL, EMPTY)
+    before = content(tables)
+    texts = FivetranSchema(
+        tuple(replace(column, type=DataType.STRING, decimal=None) for column in TYPES.columns)
+    )
+    assert len(tables.alter("s", "t", texts, drops=False)) == len(TYPES.columns)
+    assert there(tables).shape == texts
+    assert content(tables) == [("AP8=", *TEXTS[1:]), ("AQ==", *[None] * 11)]
+    assert len(tables.alter("s", "t", TYPES, drops=False)) == len(TYPES.columns)
+    assert there(tables).shape == TYPES
+    assert content(tables) == before
+    assert tables.alter("s", "t", TYPES, drops=False) == []
+
+
+def test_a_value_that_would_be_lost_leaves_the_table_as_it_is(tables: TableService) -> None:
+    """F33: a type that does not take every value is a Task that names the column, not the value."""
+    made = shape(("id", DataType.LONG, True), ("code", DataType.STRING), ("n", DataType.DOUBLE))
+    make(tables, made, "(9007199254740993L, '4711x', 0.5D)", "(2L, NULL, 2D)")
+    before = content(tables), commits(tables)
+    columns = [("id", DataType.DOUBLE, True), ("code", DataType.INT), ("n", DataType.SHORT)]
+    with pytest.raises(TableError, match=r"id to DOUBLE .1 of.*code to INT.*n to SHORT") as caught:
+        alter(tables, *columns)
+    assert "4711" not in str(caught.value)
+    assert (content(tables), commits(tables), there(tables).shape) == (*before, made)
+
+
+def test_bounds_of_a_type_that_the_format_lacks_hold(tables: TableService) -> None:
+    make(tables, PEOPLE, "(32768, 'a', NULL)")
+    with pytest.raises(TableError, match="id to SHORT"):
+        alter(tables, ("id", DataType.SHORT, True))
+    tables.spark.sql(f"UPDATE {there(tables).ref} SET id = 32767")  # noqa: S608
+    assert alter(tables, ("id", DataType.SHORT, True)) == ["column id is SHORT, it was INT"]
+    assert content(tables) == [(32767, "a", None)]
+
+
+def test_a_change_that_died_on_its_way_has_changed_nothing(tables: TableService) -> None:
+    """After kill -9 the table is unchanged or complete, and the retry is right."""
+    make(tables, PEOPLE, "(1, '2', NULL)")
+    after = shape(("id", DataType.INT), ("name", DataType.LONG, True), ("at", DataType.NAIVE_DATE))
+    told = dump_metadata(after, PEOPLE)
+    ref = there(tables).ref
+    tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('{TABLE_PROPERTY}' = '{told}')")
+    assert there(tables).shape == PEOPLE
+    columns = [("id", DataType.INT), ("name", DataType.LONG, True), ("at", DataType.NAIVE_DATE)]
+    assert len(alter(tables, *columns)) == 2
+    assert (there(tables).shape, content(tables)) == (after, [(1, 2, None)])
+
+
+@pytest.mark.thorough
+def test_columns_go_only_where_that_is_said(tables: TableService) -> None:
+    make(tables, PEOPLE, "(1, 'a', date'2024-01-01')")
+    assert alter(tables, ("id", DataType.INT, True)) == []
+    assert names(tables) == ["id", "name", "at"]
+    done = alter(tables, ("at", DataType.STRING), ("new", DataType.INT), drops=True)
+    assert done[-3:] == [
+        "column id is dropped",
+        "column name is dropped",
+        "the key is none, it was id",
+    ]
+    assert content(tables) == [("2024-01-01", None)]
+    assert names(tables) == ["at", "new"]
+
+
+# Keys
+
+
+def test_keys_change_both_ways(tables: TableService) -> None:
+    """F33: AlterTable changes the key; a key column that is absent leaves it and stays a column."""
+    make(tables, PEOPLE, "(1, 'a', NULL)", "(2, 'a', NULL)")
+    before = commits(tables)
+    assert alter(tables, ("id", DataType.INT, True), ("name", DataType.STRING, True)) == [
+        "the key is id, name, it was id"
+    ]
+    assert [key.name for key in there(tables).shape.keys] == ["id", "name"]
+    assert alter(tables, ("id", DataType.INT, True)) == ["the key is id, it was id, name"]
+    assert names(tables) == ["id", "name", "at"]
+    assert [key.name for key in there(tables).shape.keys] == ["id"]
+    assert commits(tables) == before + 2
+    assert len(content(tables)) == 2
+
+
+@pytest.mark.parametrize(
+    "columns,words",
+    [
+        ([("id", DataType.INT), ("name", DataType.STRING, True)], "be name: several rows"),
+        pytest.param(
+            [("id", DataType.INT, True), ("at", DataType.NAIVE_DATE, True)],
+            "be id, at: there are",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            [("id", DataType.INT, True), ("new", DataType.INT, True)],
+            "be id, new: there are",
+            marks=pytest.mark.thorough,
+        ),
+    ],
+)
+def test_a_key_that_does_not_tell_the_rows_apart_is_refused(
+    tables: TableService, columns: list[tuple[Any, ...]], words: str
+) -> None:
+    """F33: several rows with one key, or none, are a Task, and the table stays as it is."""
+    make(tables, PEOPLE, "(1, 'a', NULL)", "(2, 'a', NULL)")
+    with pytest.raises(TableError, match=words):
+        alter(tables, *columns)
+    assert there(tables).shape == PEOPLE
+
+
+# The layout
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "table_format,asked",
+    [
+        ("delta", StreamOptions(cluster_by=("id",))),
+        ("delta", StreamOptions(partition_by=(PartitionField("at"),))),
+        ("delta", StreamOptions(partition_by=(PartitionField("at", "month"),))),
+        (
+            "iceberg",
+            StreamOptions(partition_by=(PartitionField("at", "month"),), sort_by=("name",)),
+        ),
+    ],
+)
+def test_a_table_that_is_written_anew_stays_laid_out_as_it_was(
+    spark: SparkSession, tmp_path: Path, table_format: str, asked: StreamOptions
+) -> None:
+    tables = TableService(spark, LoadOptions(str(tmp_path), format=table_format, every=asked))
+    make(tables, PEOPLE, "(1, '1', date'2024-01-01')")
+
+    def layout() -> str:
+        ref = there(tables).ref
+        if table_format == "iceberg":
+            words = str(spark.sql(f"SHOW CREATE TABLE {ref}").first()).partition("PARTITIONED")[2]
+            return words.partition("LOCATION")[0] + str("sort-order" in words)
+        (detail,) = spark.sql(f"DESCRIBE DETAIL {ref}").collect()
+        return f"{detail.partitionColumns} {detail.clusteringColumns}"
+
+    before = layout()
+    alter(tables, ("id", DataType.INT, True), ("name", DataType.INT), ("at", DataType.NAIVE_DATE))
+    assert content(tables)[0][:3] == (1, 1, date(2024, 1, 1))
+    fill(tables, "(2, 2, date'2024-02-01')")
+    assert None not in content(tables)[1]
+    assert layout() == before
+
+
+@pytest.mark.thorough
+def test_a_thousand_columns_change_at_once(tables: TableService) -> None:
+    columns = [(f"c{number}", DataType.DOUBLE) for number in range(1000)]
+    make(tables, shape(*columns), f"({', '.join(['0.5D'] * 1000)})")
+    assert len(alter(tables, *((name, DataType.STRING) for name, _ in columns))) == 1000
+    assert content(tables) == [("0.5",) * 1000]
+
+
+@pytest.mark.thorough
+def test_a_table_with_types_that_grew_can_still_be_written_anew(tables: TableService) -> None:
+    make(tables, PEOPLE, "(1, 'a', NULL)")
+    alter(tables, ("id", DataType.LONG, True))
+    alter(tables, ("id", DataType.LONG, True), ("at", DataType.STRING))
+    alter(tables, ("id", DataType.STRING, True))
+    assert content(tables) == [("1", "a", None)]
+    noon = datetime(2024, 1, 1, 12, tzinfo=timezone.utc)
+    alter(tables, ("id", DataType.STRING, True), ("_fivetran_synced", DataType.UTC_DATETIME))
+    assert tables.truncate("s", "t", "_fivetran_synced", noon, None) == 0
+
+
+@pytest.mark.thorough
+def test_a_column_by_a_part_of_which_files_are_divided_keeps_its_type(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    asked = StreamOptions(partition_by=(PartitionField("at", "month"),))
+    tables = TableService(spark, LoadOptions(str(tmp_path), every=asked))
+    make(tables, PEOPLE, "(1, '1', date'2024-01-01')")
+    with pytest.raises(UnsupportedError, match="partitioned by _part_month_at"):
+        alter(tables, ("id", DataType.INT, True), ("at", DataType.STRING))
+    assert there(tables).shape == PEOPLE

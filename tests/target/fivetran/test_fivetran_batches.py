@@ -1,0 +1,392 @@
+"""Batches of files that replace, change and take away rows, in Delta Lake and Iceberg."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from target_spark.config.options import LoadOptions
+from target_spark.errors import BatchFileLoadError, TableError, UnsupportedError
+from target_spark.fivetran import write_batch
+from target_spark.fivetran.batch_request import FileKind, RequestFile
+from target_spark.fivetran.table_schema import FivetranSchema
+from target_spark.fivetran.tables import TableService
+from target_spark.fivetran.write_batch import BatchResult
+from target_spark.spark.arrow_workers import map_in_arrow
+from tests.fivetran.batch_files import NULL, UNMODIFIED, Cell
+from tests.target.fivetran.fivetran_writes import DestinationTables, shape
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+PATIENCE = 60
+REPLACE, UPDATE, DELETE = FileKind.REPLACE, FileKind.UPDATE, FileKind.DELETE
+SYNCED = "2024-01-08T18:52:07.754685370Z"
+PEOPLE = shape(id="*LONG", name="STRING", n="INT", _fivetran_synced="UTC_DATETIME")
+COLUMNS = [column.name for column in PEOPLE.columns]
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def destination(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> DestinationTables:
+    (tmp_path / "files").mkdir()
+    options = LoadOptions(str(tmp_path / "lake"), format=request.param)
+    return DestinationTables(TableService(spark, options), tmp_path / "files")
+
+
+@pytest.fixture
+def people(destination: DestinationTables) -> DestinationTables:
+    """A lake with a table of three people."""
+    destination.make("people", PEOPLE)
+    rows = [("1", "one", "10", SYNCED), ("2", "two", "20", SYNCED), ("3", "three", NULL, SYNCED)]
+    assert destination.write(
+        "people", PEOPLE, destination.file(REPLACE, COLUMNS, rows)
+    ) == BatchResult(3, 1)
+    return destination
+
+
+def names(destination: DestinationTables) -> list[tuple[Any, ...]]:
+    return destination.rows("people", "id", "name", "n")
+
+
+THREE = [(1, "one", 10), (2, "two", 20), (3, "three", None)]
+
+
+def test_replace_update_and_delete_in_one_batch_are_one_commit(people: DestinationTables) -> None:
+    """F35 to F37, F43: one commit for all files; rows that are not there are not changed.
+
+    A value that an update leaves stays, also where it is null.
+    """
+    before = people.commits("people")
+    files = (
+        people.file(REPLACE, COLUMNS, [("4", "four", "40", SYNCED)]),
+        people.file(REPLACE, ["n", "_fivetran_synced", "name", "id"], [("11", SYNCED, NULL, "1")]),
+        people.file(
+            UPDATE,
+            ["name", "id", "_fivetran_synced", "n"],
+            [
+                (UNMODIFIED, "3", SYNCED, "30"),
+                (NULL, "2", SYNCED, UNMODIFIED),
+                ("nobody", "99", SYNCED, UNMODIFIED),
+            ],
+        ),
+        people.file(DELETE, COLUMNS, [("98", NULL, NULL, NULL)]),
+    )
+    assert people.write("people", PEOPLE, *files) == BatchResult(6, 4)
+    wanted = [(1, None, 11), (2, None, 20), (3, "three", 30), (4, "four", 40)]
+    assert names(people) == wanted
+    assert people.commits("people") == before + 1
+    people.write("people", PEOPLE, *files)  # the answer was lost
+    assert names(people) == wanted
+
+    people.write("people", PEOPLE, people.file(DELETE, ["id"], [("1",), ("3",), ("97",)]))
+    assert [row[0] for row in names(people)] == [2, 4]
+    assert people.write("people", PEOPLE) == BatchResult(0, 0)
+    assert people.write("people", PEOPLE, people.file(UPDATE, COLUMNS, [])) == BatchResult(0, 1)
+
+
+def test_a_first_batch_is_merged_with_rows_that_others_put_in_meanwhile(
+    destination: DestinationTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They come when the table was looked at, found empty, and the rows are being written."""
+    began, go_on = tmp_path / "began", tmp_path / "go on"
+    real = write_batch.read_files
+
+    def wait(rows: Iterator[Any]) -> Iterator[Any]:
+        began.touch()
+        end = time.monotonic() + PATIENCE
+        while not go_on.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        yield from rows
+
+    def read(*args: Any) -> DataFrame:
+        found = real(*args)
+        return map_in_arrow(found, wait, found.schema, "waits")
+
+    destination.make("people", PEOPLE)
+    ref, theirs = destination.ref("people"), destination.tables.spark.newSession()
+    for key, value in destination.tables.spark.conf.getAll.items():
+        if key.startswith("spark.sql.catalog."):
+            theirs.conf.set(key, value)
+    monkeypatch.setattr(write_batch, "read_files", read)
+    rows = [("1", "ours", "10", SYNCED), ("2", "ours", "20", SYNCED)]
+    file = destination.file(REPLACE, COLUMNS, rows)
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(destination.write, "people", PEOPLE, file)
+        end = time.monotonic() + PATIENCE
+        while not began.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        theirs.sql(f"INSERT INTO {ref} VALUES (2, 'theirs', 0, now()), (3, 'theirs', 0, now())")  # noqa: S608
+        go_on.touch()
+        assert writing.result() == BatchResult(2, 1)
+    assert names(destination) == [(1, "ours", 10), (2, "ours", 20), (3, "theirs", 0)]
+
+
+def test_a_key_that_comes_more_than_once_ends_as_its_last_word(
+    destination: DestinationTables,
+) -> None:
+    """F35: all rows of a key count one after the other, files in the order of their kinds."""
+    destination.make("people", PEOPLE)
+    first = destination.file(
+        REPLACE,
+        COLUMNS,
+        [("1", "a", "1", SYNCED), ("1", "b", "2", SYNCED), ("2", "x", "9", SYNCED)],
+    )
+    destination.write(
+        "people", PEOPLE, first, destination.file(REPLACE, COLUMNS, [("2", "y", "8", SYNCED)])
+    )
+    assert names(destination) == [(1, "b", 2), (2, "y", 8)]
+    destination.write(
+        "people",
+        PEOPLE,
+        destination.file(DELETE, ["id"], [("4",), ("4",)]),
+        destination.file(
+            UPDATE,
+            COLUMNS,
+            [
+                ("1", UNMODIFIED, "3", SYNCED),
+                ("1", NULL, UNMODIFIED, SYNCED),
+                ("3", UNMODIFIED, "33", SYNCED),
+                ("2", UNMODIFIED, UNMODIFIED, SYNCED),
+            ],
+        ),
+        destination.file(
+            REPLACE,
+            COLUMNS,
+            [("3", "z", "7", SYNCED), ("4", "q", "6", SYNCED)],
+        ),
+    )
+    assert names(destination) == [(1, None, 3), (2, "y", 8), (3, "z", 33)]
+
+
+EVERY = shape(
+    id="*STRING",
+    truth="BOOLEAN",
+    short="SHORT",
+    int="INT",
+    long="LONG",
+    decimal=("DECIMAL", 38, 37),
+    float="FLOAT",
+    double="DOUBLE",
+    day="NAIVE_DATE",
+    time="NAIVE_TIME",
+    local="NAIVE_DATETIME",
+    instant="UTC_DATETIME",
+    bytes="BINARY",
+    xml="XML",
+    json="JSON",
+    text="STRING",
+)
+CELLS = (
+    "true",
+    "-32768",
+    "2147483647",
+    "-9223372036854775808",
+    "1.0000000000000000000000000000000000001",
+    "3.4028235E38",
+    "-2.2250738585072014E-308",
+    "0001-01-01",
+    "10:15",
+    "2007-12-03T10:15:30.123456",
+    "9999-12-31T23:59:59.999Z",
+    "AAECAwQ=",
+    "<a>\n</a>",
+    '{"a": "b, \\"c\\""}',
+    'ünï "quoted",\r\n\u2028\u0085\\',
+)
+VALUES = (
+    True,
+    -32768,
+    2147483647,
+    -9223372036854775808,
+    Decimal("1.0000000000000000000000000000000000001"),
+    3.4028234663852886e38,
+    -2.2250738585072014e-308,
+    date(1, 1, 1),
+    "10:15",
+    datetime(2007, 12, 3, 10, 15, 30, 123456),  # noqa: DTZ001  (it has no zone)
+    "9999-12-31 23:59:59.999",
+    bytearray(b"\0\1\2\3\4"),
+    "<a>\n</a>",
+    '{"a": "b, \\"c\\""}',
+    'ünï "quoted",\r\n\u2028\u0085\\',
+)
+
+
+def test_a_value_of_every_type_comes_stays_goes_and_comes_again(
+    destination: DestinationTables,
+) -> None:
+    """F36, F40, F43: each type is exact when it is replaced, kept, nulled and updated.
+
+    A first batch that is sent again is not there twice.
+    """
+    destination.make("every", EVERY)
+    columns = [column.name for column in EVERY.columns]
+    empty: tuple[Cell, ...] = (NULL,) * len(CELLS)
+    unmodified: tuple[Cell, ...] = (UNMODIFIED,) * len(CELLS)
+
+    def content() -> dict[str, tuple[Any, ...]]:
+        table = destination.tables.spark.table(destination.ref("every"))
+        told = table.withColumn("instant", table["instant"].cast("string"))
+        return {row[0]: tuple(row[1:]) for row in told.collect()}
+
+    rows = [(name, *CELLS) for name in ("stays", "is nulled", "goes")]
+    first = destination.file(REPLACE, columns, [*rows, ("is set", *empty)])
+    for _ in range(2):  # they are added; then, as the answer was lost, they meet themselves
+        destination.write("every", EVERY, first)
+    nothing = (None,) * len(CELLS)
+    every = dict.fromkeys(("stays", "is nulled", "goes"), VALUES)
+    assert content() == {**every, "is set": nothing}
+    update = destination.file(
+        UPDATE,
+        list(reversed(columns)),
+        [
+            (*unmodified, "stays"),
+            (*empty, "is nulled"),
+            (*reversed(CELLS), "is set"),
+        ],
+    )
+    destination.write("every", EVERY, update, destination.file(DELETE, columns, [("goes", *empty)]))
+    assert content() == {"stays": VALUES, "is nulled": nothing, "is set": VALUES}
+
+
+@pytest.mark.thorough
+def test_keys_of_many_types(destination: DestinationTables) -> None:
+    """F37: rows are met by keys of several columns, whatever their types."""
+    keys = {name: f"*{type_}" for name, type_ in zip("abcdefg", KEY_TYPES, strict=True)}
+    made = shape(**keys, **{"odd name; `'": "STRING"})
+    columns = [column.name for column in made.columns]
+    destination.make("keyed", made)
+    other = ("-0.0", *KEY_CELLS[1:])
+    destination.write("keyed", made, destination.file(REPLACE, columns, [(*KEY_CELLS, "old")]))
+    destination.write("keyed", made, destination.file(UPDATE, columns, [(*other, "new")]))
+    (row,) = destination.rows("keyed")
+    assert row[-1] == "new"
+    destination.write(
+        "keyed", FivetranSchema(made.keys), destination.file(UPDATE, columns[:-1], [other])
+    )
+    destination.write("keyed", made, destination.file(DELETE, columns[:-1], [other]))
+    assert destination.rows("keyed") == []
+
+
+KEY_TYPES = (
+    "DOUBLE", "BINARY", "UTC_DATETIME", "NAIVE_DATE", "BOOLEAN", "DECIMAL", "NAIVE_TIME"
+)  # fmt: skip
+KEY_CELLS = ("0.0", "AAE=", SYNCED, "1582-10-10", "false", "1.50", "10:15:30")
+
+
+@pytest.mark.thorough
+def test_a_table_is_met_by_the_key_that_it_remembers_or_by_fivetrans_own(
+    destination: DestinationTables,
+) -> None:
+    """F37: rows of tables without keys are known by _fivetran_id, flagged or not."""
+    made = shape(_fivetran_id="STRING", n="INT")
+    destination.make("flagless", made)
+    columns = ["_fivetran_id", "n"]
+    destination.write(
+        "flagless", made, destination.file(REPLACE, columns, [("x", "1"), ("y", "2")])
+    )
+    destination.write("flagless", made, destination.file(UPDATE, columns, [("x", "3")]))
+    destination.write("flagless", made, destination.file(DELETE, columns, [("y", NULL)]))
+    assert destination.rows("flagless") == [("x", 3)]
+
+    destination.make("people", PEOPLE)
+    unflagged = shape(id="LONG", name="STRING")
+    for name in ("first", "second"):
+        destination.write(
+            "people", unflagged, destination.file(REPLACE, ["id", "name"], [("1", name)])
+        )
+    assert names(destination) == [(1, "second", None)]
+    with pytest.raises(TableError, match="has no column id"):
+        destination.write("people", shape(n="INT"), destination.file(REPLACE, ["n"], [("1",)]))
+
+    bare = shape(n="INT")
+    destination.make("bare", bare)
+    for _ in range(2):
+        destination.write("bare", bare, destination.file(REPLACE, ["n"], [("1",)]))
+    assert destination.rows("bare") == [(1,), (1,)]
+    with pytest.raises(UnsupportedError, match="no key"):
+        destination.write("bare", bare, destination.file(DELETE, ["n"], [("1",)]))
+
+
+def test_a_faulty_file_leaves_the_table_as_it_was(people: DestinationTables) -> None:
+    """F42: whatever is wrong, with whichever file: no row of the batch is in the table.
+
+    What is said names the file and no value.
+    """
+    good = people.file(REPLACE, COLUMNS, [("1", "changed", "1", SYNCED)])
+    faulty = [
+        people.file(REPLACE, COLUMNS, [("6", "six", "6", SYNCED), ("7", "seven", "MARK", SYNCED)]),
+        people.file(UPDATE, COLUMNS, [("MARK", "six", "6", SYNCED)]),
+        people.file(DELETE, ["id", "MARK"], [("1", "2")]),
+        RequestFile(good.path, DELETE, b"MARK" * 8),
+        RequestFile(f"{good.path}.gone", UPDATE, good.key),
+    ]
+    cut = Path(people.file(UPDATE, COLUMNS, [("1", "x" * n, "1", SYNCED) for n in range(99)]).path)
+    cut.write_bytes(cut.read_bytes()[:-16])
+    faulty.append(RequestFile(str(cut), UPDATE, good.key))
+    before = people.commits("people")
+    for file in faulty:
+        with pytest.raises(BatchFileLoadError, match=Path(file.path).name) as caught:
+            people.write("people", PEOPLE, good, file)
+        assert "MARK" not in str(caught.value)
+    assert names(people) == THREE
+    assert people.commits("people") == before
+
+
+@pytest.mark.thorough
+def test_a_table_that_is_not_as_the_call_says(people: DestinationTables) -> None:
+    """A missing table, a missing column and a type that cannot take a value are told in words.
+
+    Values that the table's type takes are written without loss.
+    """
+    row = people.file(REPLACE, COLUMNS, [("1", "one", "1", SYNCED)])
+    with pytest.raises(TableError, match=r"s\.nowhere does not exist"):
+        people.write("nowhere", PEOPLE, row)
+    more = shape(id="*LONG", extra="STRING")
+    with pytest.raises(TableError, match="no column extra"):
+        people.write("people", more, people.file(REPLACE, ["id", "extra"], [("1", "x")]))
+
+    wide = shape(id="*LONG", name="STRING", n="LONG")
+    columns = ["id", "name", "n"]
+    too_large = people.file(UPDATE, columns, [("2", "dos", "22"), ("3", "tres", "2147483648")])
+    with pytest.raises(TableError, match=r"Column n of table s\.people is int.*LONG") as caught:
+        people.write("people", wide, too_large)
+    assert "2147483648" not in str(caught.value)
+    text = shape(id="*STRING", n="DOUBLE")
+    people.write("people", text, people.file(UPDATE, ["id", "n"], [("2", "2.2E1")]))
+    assert names(people) == [THREE[0], (2, "two", 22), THREE[2]]
+
+
+@pytest.mark.thorough
+def test_a_table_of_a_thousand_columns(destination: DestinationTables) -> None:
+    """F45: rows of a wide table are replaced, updated and deleted in one batch."""
+    kinds = ["STRING", "LONG", "UTC_DATETIME", "DOUBLE"]
+    wide = shape(id="*LONG", **{f"column {n}": kinds[n % 4] for n in range(1000)})
+    columns = [column.name for column in wide.columns]
+    cells = [["text", "7", SYNCED, "1.5"][n % 4] for n in range(1000)]
+    destination.make("wide", wide)
+    destination.write(
+        "wide", wide, destination.file(REPLACE, columns, [("1", *cells), ("2", *cells)])
+    )
+    changes = [UNMODIFIED if n % 3 else NULL for n in range(1000)]
+    destination.write(
+        "wide",
+        wide,
+        destination.file(REPLACE, columns, [("3", *cells)]),
+        destination.file(UPDATE, columns, [("1", *changes)]),
+        destination.file(DELETE, ["id"], [("2",)]),
+    )
+    found = destination.rows("wide")
+    assert [row[0] for row in found] == [1, 3]
+    assert [value is None for value in found[0][1:]] == [not n % 3 for n in range(1000)]

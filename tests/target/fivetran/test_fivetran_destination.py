@@ -1,0 +1,313 @@
+"""A whole destination of Fivetran: a program, a client of gRPC, real tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tap_core.events import StreamId
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.config.options import LoadOptions
+from target_spark.fivetran.shared_spark import SharedSpark
+from target_spark.writers import get_writer
+from tests.fivetran.batch_files import NULL, UNMODIFIED
+from tests.target.fivetran.fivetran_server import Destination, column, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+ORDERS = table(
+    "orders",
+    column("id", DataType.LONG, key=True),
+    column("name", DataType.STRING),
+    column("amount", DataType.DECIMAL, digits=(12, 2)),
+    column("_fivetran_synced", DataType.UTC_DATETIME),
+    column("_fivetran_deleted", DataType.BOOLEAN),
+)
+COLUMNS = [each.name for each in ORDERS.columns]
+NOW = "2024-01-08T18:52:07.754685370Z"
+SECRET = "s3cr3t-of-the-storage"
+
+
+@pytest.fixture(
+    params=["delta", pytest.param("iceberg", marks=pytest.mark.thorough)], scope="module"
+)
+def format_(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def server(format_: str, tmp_path_factory) -> Iterator[Destination]:
+    home = tmp_path_factory.mktemp("destination")
+    path = home / "tables"
+    spark = json.dumps(
+        {"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.sql.files.maxRecordsPerFile": 1_000_000}
+    )
+    made = Destination(home, {"path": str(path), "format": format_, "spark": spark})
+    try:
+        yield made
+    finally:
+        if made.process.poll() is None:
+            assert made.end() == 0
+    for line in made.said:
+        told = json.loads(line)
+        assert set(told) == {"level", "message", "message-origin"}
+        assert told["message-origin"] == "sdk_destination"
+    assert SECRET not in "".join(made.said) + made.complained
+
+
+def rows(spark: SparkSession, server: Destination, schema: str, name: str) -> list[tuple]:
+    """What stands in a table, without the time of the sync."""
+    options = LoadOptions(str(server.home / "tables"), format=server.configuration["format"])
+    found = get_writer(options.format).rows(spark, options.table(StreamId(name, schema)))
+    return sorted(tuple(row) for row in found.drop("_fivetran_synced").collect())
+
+
+def order(number: int, name=NULL, amount=NULL, deleted="false") -> tuple:
+    return (str(number), name, amount, NOW, deleted)
+
+
+def test_the_form_and_the_capabilities_are_told_without_a_java(format_, tmp_path) -> None:
+    quiet = Destination(tmp_path, {"path": str(tmp_path), "format": format_})
+    form = quiet.call_plain("ConfigurationForm")
+    assert [field.name for field in form.fields][:2] == ["path", "format"]
+    assert list(form.fields[1].dropdown_field.dropdown_field) == ["delta", "iceberg"]
+    assert [test.name for test in form.tests] == ["settings", "storage"]
+    assert quiet.call_plain("Capabilities").batch_file_format == 0
+    children = Path(f"/proc/{quiet.process.pid}/task/{quiet.process.pid}/children").read_text()
+    assert not children.split()
+    assert quiet.end() == 0
+
+
+def test_names_with_variables_in_them_stay_names(server) -> None:
+    """Spark's SQL puts variables of its environment in their place, where it is let."""
+    told = table(
+        "variables",
+        column("id", DataType.LONG, key=True),
+        column("c ${env:PATH}", DataType.STRING),
+    )
+    server.create("${env:HOME}", told)
+    more = table("variables", *told.columns, column("d ${system:user.name}", DataType.STRING))
+    assert server.call("AlterTable", schema_name="${env:HOME}", table=more).success
+    assert server.describe("${env:HOME}", "variables").table == more
+
+
+def test_sql_does_not_call_methods_of_java(spark) -> None:
+    """A table of the caller's can have SQL in its constraints and defaults."""
+    guarded = SharedSpark()._disable_reflection(spark.newSession())
+    for name in ("reflect", "java_method", "try_reflect"):
+        call = f"{name}('java.lang.String', 'valueOf', 'MARKED')"
+        assert spark.sql(f"select {call} as it").first().it == "MARKED"
+        with pytest.raises(Exception, match="may not call Java"):
+            guarded.sql(f"select {call}").collect()
+
+
+def test_a_sync_of_a_table_from_its_making_to_its_end(server, spark) -> None:
+    for name in ("settings", "storage"):
+        assert server.call("Test", name=name).success
+    assert "settings, storage" in server.call("Test", name="nothing").failure
+    assert server.describe("shop", "orders").not_found
+    server.create("shop", ORDERS)
+    assert "exists already" in server.task("CreateTable", schema_name="shop", table=ORDERS)
+    assert server.describe("shop", "orders").table == ORDERS
+
+    first = server.files(
+        COLUMNS,
+        [order(1, "one", "1.10"), order(2, "two", "2.20")],
+        [order(3, 'a "third"\nwith lines', "3.30"), order(4, "")],
+    )
+    server.write("shop", ORDERS, replace=first)
+    server.write("shop", ORDERS, replace=first)  # the answer was lost
+    assert [row[:2] for row in rows(spark, server, "shop", "orders")] == [
+        (1, "one"),
+        (2, "two"),
+        (3, 'a "third"\nwith lines'),
+        (4, ""),
+    ]
+
+    server.write(
+        "shop",
+        ORDERS,
+        replace=server.files(COLUMNS, [order(5, "five", "5.50"), order(1, "uno", "1.00")]),
+        update=server.files(
+            list(reversed(COLUMNS)),
+            [
+                ("true", NOW, UNMODIFIED, UNMODIFIED, "2"),
+                (UNMODIFIED, NOW, NULL, UNMODIFIED, "3"),
+                (UNMODIFIED, NOW, UNMODIFIED, "nobody", "99"),
+            ],
+        ),
+        delete=server.files(COLUMNS, [order(4, deleted=NULL), order(98, deleted=NULL)]),
+    )
+    told = [
+        (*row[:2], row[2] and str(row[2]), row[3]) for row in rows(spark, server, "shop", "orders")
+    ]
+    assert told == [
+        (1, "uno", "1.00", False),
+        (2, "two", "2.20", True),
+        (3, 'a "third"\nwith lines', None, False),
+        (5, "five", "5.50", False),
+    ]
+
+    more = table("orders", *ORDERS.columns, column("note", DataType.JSON))
+    assert server.call("AlterTable", schema_name="shop", table=more).success
+    assert server.describe("shop", "orders").table == more
+    cut = {"schema_name": "shop", "table_name": "orders", "synced_column": "_fivetran_synced"}
+    assert server.call("Truncate", **cut, utc_delete_before={"seconds": 4_000_000_000}).success
+    assert rows(spark, server, "shop", "orders") == []
+    missing = {**cut, "table_name": "none", "schema_name": "nowhere"}
+    assert server.call("Truncate", **missing, utc_delete_before={"seconds": 1}).success
+    assert server.call("WriteBatch", **server.batch("shop", more)).success
+
+
+def test_a_faulty_file_changes_nothing_and_shows_nothing(server, spark) -> None:
+    """F3, F42: neither the table nor the log nor the task has anything of the file."""
+    told = table("faulty", *ORDERS.columns)
+    server.create("shop", told)
+    server.write("shop", told, replace=server.files(COLUMNS, [order(1, "stays", "1.00")]))
+    good = server.files(COLUMNS, [order(2, "comes", "2.00")])
+    marked = server.files(COLUMNS, [order(3, "MARKED-row-of-a-customer", "MARKED-cell")])
+    assert "amount" in server.task(
+        "WriteBatch", **server.batch("shop", told, replace=good | marked)
+    )
+    wrong = dict.fromkeys(
+        server.files(COLUMNS, [order(4, "four", "4.00")]), b"MARKED-key" + b"0" * 22
+    )
+    assert server.task("WriteBatch", **server.batch("shop", told, replace=good, delete=wrong))
+    gone = {str(server.home / "gone.csv"): b"0" * 32}
+    assert "gone.csv" in server.task("WriteBatch", **server.batch("shop", told, update=gone | good))
+    (path, key) = next(iter(server.files(COLUMNS, [order(5)] * 1000).items()))
+    Path(path).write_bytes(Path(path).read_bytes()[:-32])
+    assert server.task("WriteBatch", **server.batch("shop", told, replace=good | {path: key}))
+    assert [row[:2] for row in rows(spark, server, "shop", "faulty")] == [(1, "stays")]
+    assert "MARKED" not in "".join(server.said) + server.complained
+    assert server.call("Migrate", details={"schema": "shop", "table": "faulty"}).unsupported
+
+
+def test_calls_side_by_side(server, spark) -> None:
+    """Tables of one new schema are made at once, and one table is written by two calls."""
+    tables = [table(f"side_{n}", *ORDERS.columns) for n in range(4)]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda each: server.create("beside", each), tables))
+        sets = [
+            server.files(
+                COLUMNS, [order(n, f"of {part}") for n in range(part * 50, part * 50 + 100)]
+            )
+            for part in range(3)
+        ]
+        list(pool.map(lambda each: server.write("beside", tables[0], replace=each), sets))
+    found = rows(spark, server, "beside", "side_0")
+    assert [row[0] for row in found] == list(range(200))
+
+
+def test_nothing_decrypted_stands_on_a_disk(server) -> None:
+    """F41: not in temporary folders, not where Spark puts down what it sorts and joins."""
+    told = table("hidden", *ORDERS.columns)
+    server.create("shop", told)
+    mark = "MARK-of-a-row-that-nobody-may-find"
+    many = [order(n, f"{mark} {n}", "1.00") for n in range(30_000)]
+    seen: list[Path] = []
+    looked = [0]
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            for path in (server.home / "tmp").rglob("*"):
+                try:
+                    content = path.read_bytes() if path.is_file() else b""
+                except OSError:  # it is gone already
+                    continue
+                looked[0] += len(content)
+                if mark.encode() in content:
+                    seen.append(path)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        server.write("shop", told, replace=server.files(COLUMNS, many[:15_000]))
+        server.write("shop", told, replace=server.files(COLUMNS, many[:10_000], many[10_000:]))
+    finally:
+        done.set()
+        watcher.join()
+    assert not seen
+    assert looked[0] > 100_000  # Spark has put down what it joined
+
+
+@pytest.mark.thorough
+def test_a_server_that_is_killed_leaves_the_table_as_it_was_or_complete(server, spark) -> None:
+    """F43: and the same call once more makes it complete."""
+    told = table("killed", *ORDERS.columns)
+    server.create("shop", told)
+    server.write(
+        "shop", told, replace=server.files(COLUMNS, [order(n, "old") for n in range(1000)])
+    )
+    for seconds in (0.2, 1, 2, 3, 5):
+        name = f"new after {seconds}"
+        batch = server.batch(
+            "shop",
+            told,
+            replace=server.files(COLUMNS, [order(n, name) for n in range(500, 40_000)]),
+            delete=server.files(COLUMNS, [order(n) for n in range(100)]),
+        )
+        before = rows(spark, server, "shop", "killed")
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(server.call, "WriteBatch", **batch)
+            time.sleep(seconds)
+            os.killpg(server.process.pid, signal.SIGKILL)
+            answer.exception()
+        server.restart()
+        assert server.describe("shop", "killed").table == told
+        after = rows(spark, server, "shop", "killed")
+        assert after == before or {row[1] for row in after if row[0] >= 500} == {name}
+        assert server.call("WriteBatch", **batch).success
+        found = rows(spark, server, "shop", "killed")
+        assert [row[0] for row in found] == list(range(100, 40_000))
+        assert {row[1] for row in found[400:]} == {name}
+
+
+def java_of(process: int) -> int:
+    """The process of the JVM below another."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = stat.read_text().rpartition(")")[2].split()
+            name = (stat.parent / "comm").read_text().strip()
+        except OSError:  # it has ended meanwhile
+            continue
+        if name == "java" and int(words[1]) == process:
+            return int(stat.parent.name)
+    raise AssertionError("there is no JVM")
+
+
+@pytest.mark.thorough
+def test_a_spark_that_dies_or_has_other_settings_gives_way_to_another(server, spark) -> None:
+    """The server lives on: the call that was under way is told, the next one has a new Spark."""
+    told = table("died", *ORDERS.columns)
+    server.create("shop", told)
+    batch = server.batch(
+        "shop", told, replace=server.files(COLUMNS, [order(n, "new") for n in range(60_000)])
+    )
+    first = java_of(server.process.pid)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(server.call, "WriteBatch", **batch)
+        time.sleep(0.3)
+        os.kill(first, signal.SIGKILL)
+        failed = answer.result().task.message
+    assert "Spark" in failed
+    assert server.call("WriteBatch", **batch).success
+    assert len(rows(spark, server, "shop", "died")) == 60_000
+    second = java_of(server.process.pid)
+    assert second != first
+    server.configuration["spark"] = json.dumps({"spark.sql.shuffle.partitions": 3})
+    assert server.describe("shop", "died").table == told
+    assert java_of(server.process.pid) not in {first, second}

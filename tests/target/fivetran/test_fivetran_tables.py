@@ -1,0 +1,258 @@
+"""Tables as Fivetran's calls find, make and truncate them, in Delta Lake and Iceberg."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.config.options import LoadOptions, StreamOptions
+from target_spark.errors import TableError, UnsupportedError
+from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.tables import ExistingTable, TableService
+from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.identifiers import RESERVED, quote, sanitize_names
+from target_spark.tables.model import PartitionField
+from tests.target.writers.iceberg_rows import know
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from target_spark.spark.session import Session
+
+pytestmark = pytest.mark.spark
+
+ODD = ["select", "a.b", "Größe", "größe", "😀'", 'a"b', "x;{y}", "_pos", " lead"]
+
+
+def shape(*columns: tuple[Any, ...]) -> FivetranSchema:
+    """A shape as a request gives it: (name, type, is_key, digits), the last two or none."""
+    made = [DestinationColumn(*column) for column in columns]
+    names = sanitize_names([column.name for column in made], RESERVED["iceberg"])
+    return FivetranSchema(tuple(replace(column, column=names[column.name]) for column in made))
+
+
+ROWS = shape(
+    ("id", DataType.INT, True),
+    ("name", DataType.STRING),
+    ("_fivetran_synced", DataType.UTC_DATETIME),
+)
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def tables(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> TableService:
+    return TableService(spark, LoadOptions(str(tmp_path / "lake 'x'"), format=request.param))
+
+
+def there(tables: TableService, name: str = "t", schema: str = "s") -> ExistingTable:
+    found = tables.described(schema, name)
+    assert found is not None
+    return found
+
+
+def fill(tables: TableService, *rows: str, name: str = "t") -> None:
+    at = there(tables, name)
+    columns = ", ".join(map(quote, at.types))
+    tables.spark.sql(f"INSERT INTO {at.ref} ({columns}) VALUES {', '.join(rows)}")  # noqa: S608
+
+
+def content(tables: TableService, name: str = "t") -> list[tuple[Any, ...]]:
+    ref = there(tables, name).ref
+    return sorted(tuple(row) for row in tables.spark.table(ref).collect())
+
+
+# Described and made
+
+
+def test_every_type_is_described_as_it_was_made(tables: TableService) -> None:
+    """F31: DescribeTable tells all columns, with types, decimal digits and keys.
+
+    Also those that are one type in Spark, system columns, and names that no format takes.
+    """
+    types = [type_ for type_ in DataType if type_ is not DataType.UNSPECIFIED]
+    made = shape(
+        *((type_.name.lower(), type_) for type_ in types),
+        *((name, DataType.JSON) for name in ODD),
+        ("small", DataType.DECIMAL, False, (5, 0)),
+        ("wide", DataType.DECIMAL, False, (38, 37)),
+        ("id", DataType.LONG, True),
+        ("part", DataType.NAIVE_TIME, True),
+        ("_fivetran_synced", DataType.UTC_DATETIME),
+    )
+    assert tables.described("s", "t") is None
+    tables.create("s", "t", made)
+    found = there(tables).shape
+    by_name = {column.name: column for column in found.columns}
+    assert by_name.pop("decimal").decimal == (38, 10)
+    wanted = {column.name: column for column in made.columns if column.name != "decimal"}
+    assert by_name == wanted
+    assert [key.name for key in found.keys] == ["id", "part"]
+
+
+def test_a_table_that_exists_is_not_made_again(tables: TableService) -> None:
+    """F32: CreateTable fails for a table that exists, and makes the schema that does not."""
+    tables.create("new schema", "t", ROWS)
+    ref = there(tables, schema="new schema").ref
+    tables.spark.sql(f"INSERT INTO {ref} VALUES (1, 'a', now())")  # noqa: S608
+    with pytest.raises(TableError, match="t exists already"):
+        tables.create("new schema", "t", ROWS)
+    assert tables.spark.table(ref).count() == 1
+    with pytest.raises(TableError, match="has no columns"):
+        tables.create("s", "empty", FivetranSchema(()))
+
+
+def test_names_of_tables_are_kept_apart(tables: TableService) -> None:
+    names = ["a.b", "a b", "A b", "😀", "files", "_x"]
+    for number, name in enumerate(names):
+        tables.create("s", name, shape((f"c{number}", DataType.INT)))
+    found = [there(tables, name).shape.columns[0].name for name in names]
+    assert found == [f"c{number}" for number in range(len(names))]
+
+
+def test_a_thousand_columns(tables: TableService) -> None:
+    made = shape(*((f"column_{number}", DataType.JSON) for number in range(1000)))
+    tables.create("s", "wide", made)
+    assert there(tables, "wide").shape == made
+
+
+def create_side_by_side(session: Session, options: LoadOptions, *settings: Any) -> None:
+    def create(name: str) -> None:
+        spark = session.spark().newSession()
+        for setting in settings:
+            setting(spark)
+        TableService(spark, options).create("fresh", name, ROWS)
+
+    names = [f"t{number}" for number in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(create, names))
+    spark = session.spark().newSession()
+    for setting in settings:
+        setting(spark)
+    described = (TableService(spark, options).described("fresh", name) for name in names)
+    assert [found and found.shape for found in described] == [ROWS] * 4
+
+
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_tables_of_one_new_schema_are_made_side_by_side(
+    spark_session: Session, tmp_path: Path, table_format: str
+) -> None:
+    """F32: CreateTable calls come in parallel."""
+    create_side_by_side(spark_session, LoadOptions(str(tmp_path), format=table_format))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_tables_of_a_new_schema_of_a_catalog_are_made_side_by_side(
+    spark_session: Session, tmp_path: Path, table_format: str
+) -> None:
+    catalog = "spark_catalog" if table_format == "delta" else "theirs"
+    options = LoadOptions(
+        str(tmp_path / "delta") if table_format == "delta" else "",
+        format=table_format,
+        every=StreamOptions(catalog=catalog),
+        namespaces_as_databases=True,
+    )
+
+    def told(spark: SparkSession) -> None:
+        know(spark, "theirs", type="hadoop", warehouse=to_spark_uri(str(tmp_path / "ice")))
+
+    settings: Iterable[Any] = () if table_format == "delta" else (told,)
+    create_side_by_side(spark_session, options, *settings)
+
+
+def test_a_table_of_others_is_described_by_what_it_has(tables: TableService) -> None:
+    tables.create("s", "t", ROWS)
+    ref = there(tables).ref
+    tables.spark.sql(f"ALTER TABLE {ref} ADD COLUMNS (more struct<a: int>, `Odd-One!` bigint)")
+    if tables.format == "delta":
+        tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('delta.enableTypeWidening'='true')")
+    tables.spark.sql(f"ALTER TABLE {ref} ALTER COLUMN id TYPE bigint")
+    found = {column.name: column.type for column in there(tables).shape.columns}
+    assert found["more"] is DataType.JSON
+    assert found["Odd-One!"] is found["id"] is DataType.LONG
+    assert [key.name for key in there(tables).shape.keys] == ["id"]
+    tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('target_spark.fivetran' = 'gone')")
+    with pytest.raises(TableError, match="damaged"):
+        there(tables)
+
+
+def test_the_columns_of_a_request_are_met_by_their_names(tables: TableService) -> None:
+    tables.create("s", "t", shape(("a b", DataType.INT, True), ("c", DataType.INT)))
+    asked = shape(("a_b", DataType.INT), ("a b", DataType.INT))
+    assert [column.column for column in asked.columns] == ["a_b", "a_b_2"]
+    at = there(tables)
+    assert at.match_columns(FivetranSchema(asked.columns[1:])).columns[0].column == "a_b"
+    with pytest.raises(TableError, match="no column a_b"):
+        at.match_columns(asked)
+
+
+def test_the_settings_of_the_layout_hold(spark: SparkSession, tmp_path: Path) -> None:
+    every = StreamOptions(cluster_by=("id",))
+    tables = TableService(spark, LoadOptions(str(tmp_path), every=every))
+    tables.create("s", "t", ROWS)
+    (detail,) = spark.sql(f"DESCRIBE DETAIL {there(tables).ref}").collect()
+    assert detail.clusteringColumns == ["id"]
+    every = StreamOptions(partition_by=(PartitionField("name"),))
+    with pytest.raises(UnsupportedError, match="partitioned by name"):
+        TableService(spark, LoadOptions(str(tmp_path), every=every)).create("s", "u", ROWS)
+    with pytest.raises(UnsupportedError, match="Set format to delta or iceberg"):
+        TableService(spark, LoadOptions(str(tmp_path), format="parquet"))
+
+
+# Truncated
+
+NOON = datetime(2024, 1, 8, 12, tzinfo=timezone.utc)
+SYNCED = (
+    "(1, 'before', timestamp'2024-01-08 11:59:59.999Z')",
+    "(2, 'at', timestamp'2024-01-08 12:00:00Z')",
+    "(3, 'after', timestamp'2024-01-08 12:00:00.000001Z')",
+    "(4, 'never', NULL)",
+)
+
+
+def test_rows_that_were_synced_before_an_instant_go(tables: TableService) -> None:
+    """F34: Truncate means rows strictly before utc_delete_before, to the millisecond.
+
+    A table that is absent is no error, and repeating it changes nothing.
+    """
+    assert tables.truncate("s", "absent", "_fivetran_synced", NOON, None) == 0
+    tables.create("s", "t", ROWS)
+    fill(tables, *SYNCED)
+
+    def truncate(before: datetime | None) -> int:
+        return tables.truncate("s", "t", "_fivetran_synced", before, None)
+
+    assert truncate(datetime(1970, 1, 1, tzinfo=timezone.utc)) == 0
+    assert [truncate(NOON), truncate(NOON)] == [1, 0]
+    assert [row[0] for row in content(tables)] == [2, 3, 4]
+    assert truncate((NOON + timedelta(milliseconds=1)).replace(tzinfo=None)) == 2
+    assert [row[0] for row in content(tables)] == [4]
+    assert truncate(None) == 1
+    assert content(tables) == []
+
+
+def test_rows_are_marked_in_a_column_that_may_have_to_be_added(tables: TableService) -> None:
+    """F34: a soft truncation removes nothing; it comes for tables without the column too."""
+    tables.create("s", "t", ROWS)
+    fill(tables, *SYNCED)
+
+    def truncate(before: datetime | None, column: str = "_fivetran_deleted") -> list[Any]:
+        count = tables.truncate("s", "t", "_fivetran_synced", before, column)
+        return [count, *(row[-1] for row in content(tables))]
+
+    assert truncate(NOON) == [1, True, None, None, None]
+    assert there(tables).shape.by_name["_fivetran_deleted"].type is DataType.BOOLEAN
+    assert truncate(NOON) == [0, True, None, None, None]
+    assert truncate(None) == [3, True, True, True, True]
+    with pytest.raises(TableError, match=r"Column name of table .* is STRING"):
+        truncate(NOON, "name")
+    for column in ("name", "nothing"):
+        with pytest.raises(TableError, match=f"truncated by column {column}"):
+            tables.truncate("s", "t", column, NOON, None)
+    assert [row[0] for row in content(tables)] == [1, 2, 3, 4]

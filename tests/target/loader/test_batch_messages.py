@@ -1,0 +1,651 @@
+"""BATCH messages: rows in files, read by Spark, with all that holds for rows in messages."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import subprocess
+import sys
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from tap_core.batch.limits import FileLimits
+from tap_core.batch.url_schemes import SCHEMES
+from tap_core.events import BatchFiles, StreamId
+from target_spark.errors import FilesError, QuarantineError, UnsupportedError
+from target_spark.frames import assign_ordinals, spool_lines_from_files
+from target_spark.loader.batch_files import BatchFile, batch_files, get_file_key
+from target_spark.loader.loader import Loader
+from target_spark.spark.session import Session
+from target_spark.storage.hadoop_fs import remove_file
+from target_spark.storage.uris import to_spark_uri
+from tests.target.warehouse import (
+    ID,
+    ID_AND_NAME,
+    Warehouse,
+    feed,
+    record,
+    schema,
+    state,
+    versioned,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+JSONL = {"format": "jsonl"}
+GZIP = {"format": "jsonl", "compression": "gzip"}
+PARQUET = {"format": "parquet"}
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def keyed(
+    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> Warehouse:
+    return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
+
+
+def lines(path: Path, *rows: Any) -> str:
+    """Write rows as JSON lines, gzipped if the name says so; return the address."""
+    texts = (row if isinstance(row, (str, bytes)) else json.dumps(row) for row in rows)
+    data = b"".join((t if isinstance(t, bytes) else t.encode()) + b"\n" for t in texts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path.as_uri()
+
+
+def batch(stream: str, *manifest: str, encoding: Any = JSONL, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "BATCH",
+        "stream": stream,
+        "encoding": encoding,
+        "manifest": list(manifest),
+        **more,
+    }
+
+
+# Rows
+
+
+def test_files_of_each_kind_land_and_the_state_behind_them_leaves(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    rows = [{"id": n, "name": f"n{n}"} for n in range(9)]
+    plain = lines(tmp_path / "a.jsonl", *rows[:3])
+    zipped = lines(tmp_path / "a.json.gz", *rows[3:6])
+    columns = tmp_path / "a.parquet"
+    parquet.write_table(pa.Table.from_pylist(rows[6:]), columns)
+    states = warehouse.load(
+        schema("a", ID_AND_NAME),
+        batch("a", plain),
+        batch("a", zipped, encoding=GZIP),
+        state(1),
+        batch("a", str(columns), encoding=PARQUET),
+        state(2),
+    )
+    assert states == [2]
+    assert warehouse.rows("a") == [(n, f"n{n}") for n in range(9)]
+    counts = warehouse.counts("a")
+    assert (counts["received"], counts["written"], counts["quarantined"]) == (9, 9, 0)
+    assert counts["commits"] == 1
+    assert plain.endswith("a.jsonl")
+    assert (tmp_path / "a.jsonl").exists()
+    assert not list((warehouse.folder.parent / "spool").iterdir())
+
+
+def test_the_newest_of_a_key_wins_across_files_and_messages(
+    keyed: Warehouse, tmp_path: Path
+) -> None:
+    first = lines(tmp_path / "z.jsonl", *({"id": n, "name": "first"} for n in range(6)))
+    second = lines(tmp_path / "b.jsonl", *({"id": n, "name": "second"} for n in range(1, 6)))
+    third = lines(tmp_path / "c.json.gz", *({"id": n, "name": "third"} for n in range(3, 6)))
+    for mode in ("upsert", "overwrite"):
+        keyed.load(
+            schema("a", ID_AND_NAME, "id"),
+            record("a", id=0, name="old"),
+            batch("a", first, second),
+            record("a", id=2, name="between"),
+            batch("a", third, encoding=GZIP),
+            record("a", id=4, name="after"),
+            record("a", id=5, name="after"),
+            batch("a", lines(tmp_path / "d.jsonl", {"id": 5, "name": "last"})),
+            state(1),
+            write_mode=mode,
+            add_record_metadata=True,
+        )
+        names = ["first", "second", "between", "third", "after", "last"]
+        assert keyed.rows("a", "id", "name") == list(enumerate(names))
+        # What came later has the higher number.
+        found = {row.name: row["_sdc_sequence"] for row in keyed.read("a").collect()}
+        assert sorted(found, key=lambda name: found[name]) == names
+
+
+def test_rows_after_files_come_later_also_in_further_commits(
+    delta: Warehouse, tmp_path: Path
+) -> None:
+    named = lines(tmp_path / "a.jsonl", *({"id": n} for n in range(500)))
+    loader, spool = delta.open(add_record_metadata=True, flush_rows=1)
+    feed(loader, schema("a", ID), record("a", id=-1), batch("a", named), record("a", id=1000))
+    feed(loader, record("a", id=1001), batch("a", named))
+    loader.finish(whole=True)
+    loader.close()
+    spool.close()
+    found = [(row["_sdc_sequence"], row.id) for row in delta.read("a").collect()]
+    ids = [-1, *range(500), 1000, 1001, *range(500)]
+    assert [one for _, one in sorted(found)] == ids
+    assert len({sequence for sequence, _ in found}) == len(ids)
+
+
+def test_lines_of_large_files_keep_their_order_in_blocks_read_side_by_side(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "100000")
+    texts = [{"id": n, "pad": "x" * (n % 97)} for n in range(30_000)]
+    large = lines(tmp_path / "z.jsonl", *texts[:20_000], "", "  \r", *texts[20_000:25_000])
+    zipped = lines(tmp_path / "a.jsonl.gz", *texts[25_000:])
+    files = [
+        BatchFile(StreamId("a"), to_spark_uri(f"{tmp_path}/{name}"), "jsonl", 7, 3)
+        for name in ("z.jsonl", "a.jsonl.gz", "z.jsonl")
+    ]
+    assert large
+    assert zipped
+    found = spool_lines_from_files(spark, files, to_spark_uri(f"{tmp_path}/out"), 10)
+    read = spark.read.schema("n BIGINT, v BIGINT, r STRUCT<id: BIGINT>").json(list(found.paths))
+    rows = sorted((row.n, row.r.id) for row in read.collect())
+    assert found.rows == len(rows) == 55_000
+    assert [one for _, one in rows] == [*range(25_000), *range(25_000, 30_000), *range(25_000)]
+    assert rows[0][0] == 17
+    assert found.moves == ((7, 55_004),)
+    assert len({n for n, _ in rows}) == 55_000
+    assert {row.v for row in read.select("v").distinct().collect()} == {3}
+
+
+def test_ordinals_behind_many_files_are_moved_by_those_before_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    spool = tmp_path / "spool"
+    spool.write_text("".join(f'{{"n":{n},"t":null,"v":null,"r":{{}}}}\n' for n in range(10)))
+    moves = [(2, 100), (3, 10), (7, 1)]
+    assign_ordinals(spark, [to_spark_uri(str(spool))], to_spark_uri(f"{tmp_path}/out"), moves, 1000)
+    read = spark.read.schema("n BIGINT, r STRUCT<>").json(to_spark_uri(f"{tmp_path}/out"))
+    found = sorted(row.n for row in read.collect())
+    assert found == [1000, 1001, 1002, 1103, 1114, 1115, 1116, 1117, 1119, 1120]
+
+
+def test_files_of_an_overwrite_wait_until_the_stream_is_complete(
+    keyed: Warehouse, tmp_path: Path
+) -> None:
+    keyed.load(schema("a", ID), record("a", id=1), state(0))
+    named = lines(tmp_path / "a.jsonl", {"id": 2})
+    loader, spool = keyed.open(write_mode="overwrite")
+    feed(loader, schema("a", ID), batch("a", named), state(1))
+    loader.poll()
+    assert keyed.rows("a") == [(1,)]
+    assert keyed.states == []
+    loader.finish(whole=True)
+    loader.close()
+    spool.close()
+    assert keyed.rows("a") == [(2,)]
+    assert keyed.states == [1]
+
+
+def test_versions_of_files_are_those_of_their_messages(delta: Warehouse, tmp_path: Path) -> None:
+    old = lines(tmp_path / "old.jsonl", {"id": 1})
+    new = lines(tmp_path / "new.jsonl", {"id": 2})
+    delta.load(
+        schema("a", ID),
+        batch("a", old, version=5),
+        versioned("a", 5, id=3),
+        batch("a", new, version=6),
+        state(1),
+    )
+    assert delta.rows("a", "id", "_sdc_table_version") == [(1, 5), (2, 6), (3, 5)]
+
+
+def test_delete_records_in_files_delete(keyed: Warehouse, tmp_path: Path) -> None:
+    asked = schema("a", ID_AND_NAME, "id")
+    keyed.load(asked, record("a", id=1, name="one"), record("a", id=2, name="two"), state(1))
+    gone = {"id": 1, "_sdc_deleted_at": "2024-01-01T00:00:00Z"}
+    keyed.load(asked, batch("a", lines(tmp_path / "a.jsonl", gone)), state(2))
+    found = {row.id: (row.name, row["_sdc_deleted_at"]) for row in keyed.read("a").collect()}
+    assert found[1][0] == "one"
+    assert found[1][1] is not None
+    assert found[2] == ("two", None)
+
+
+def test_many_small_files_make_few_commits(delta: Warehouse, tmp_path: Path) -> None:
+    named = [lines(tmp_path / f"{n}.jsonl", {"id": n}) for n in range(70)]
+    delta.load(schema("a", ID), *(batch("a", one) for one in named), state(1))
+    assert delta.counts("a")["commits"] == 2
+    assert delta.rows("a") == sorted(((n,) for n in range(70)), key=repr)
+
+
+def test_an_empty_file_and_an_empty_manifest_are_no_rows(delta: Warehouse, tmp_path: Path) -> None:
+    empty = lines(tmp_path / "a.jsonl")
+    assert delta.load(schema("a", ID), batch("a"), batch("a", empty), state(1)) == [1]
+    assert delta.rows("a") == []
+
+
+def test_a_file_that_is_named_twice_is_loaded_twice(delta: Warehouse, tmp_path: Path) -> None:
+    named = lines(tmp_path / "a.jsonl", {"id": 1})
+    delta.load(schema("a", ID), batch("a", named, named), batch("a", named), state(1))
+    assert delta.rows("a") == [(1,)] * 3
+
+
+def test_files_are_deleted_after_their_commit_only_where_that_is_asked_for(
+    delta: Warehouse, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.jsonl"
+    named = lines(path, {"id": 1})
+    delta.load(schema("a", ID), batch("a", named), state(1))
+    assert path.exists()
+    delta.load(schema("a", ID), batch("a", named), state(1), delete_batch_files=True)
+    assert not path.exists()
+    assert delta.rows("a") == [(1,), (1,)]
+    named = lines(path, {"id": "x"})
+    for limit, told in ((0, "max_quarantined"), (None, "none of its rows could be written")):
+        with pytest.raises(QuarantineError, match=told):
+            delta.load(
+                schema("a", ID),
+                batch("a", named),
+                delete_batch_files=True,
+                max_quarantined=limit,
+            )
+        assert path.exists()
+
+
+def test_odd_names_of_files_are_names(delta: Warehouse, tmp_path: Path) -> None:
+    names = ["a b.jsonl", "c%41d.jsonl", "e[1]{2}.jsonl", "h#i.jsonl", "ü*?.jsonl", "p=1.jsonl"]
+    manifest = []
+    lines(tmp_path / "e1{2}.jsonl", {"id": 99})
+    for number, name in enumerate(names):
+        path = tmp_path / name
+        named = lines(path, {"id": number})
+        manifest += [named, str(path), os.path.relpath(path), f"file://{path}"]
+    delta.load(schema("a", ID), batch("a", *manifest), state(1))
+    assert delta.rows("a") == [(number,) for number in range(6) for _ in range(4)]
+
+
+# Lines that are odd
+
+
+def test_rows_that_do_not_fit_are_set_aside_with_their_own_bytes(
+    delta: Warehouse, tmp_path: Path
+) -> None:
+    bad = [
+        '{"id": 1.50, "name": "broken"}',
+        '{"id": 2} {"id": 3}',
+        '{"id": 4}, "name": {"x": 1}',
+        '{"id": 5}, "n": {}',
+        '{"id": 6, "name": "\\ud83d"}',
+        '{"id": 7, "name": "\\ude00\\ud83d"}',
+        '{"id": 8, "name": 01}',
+    ]
+    good = [
+        "\ufeff" + '{"id": 10, "name": "\\ud83d\\ude00"}\r',
+        "",
+        '  {"id": 11, "name": "\\\\ud83d NaN \\" Infinity", "x": [NaN, -Infinity]}  ',
+        '{"id": 1e1, "name": "\\u0000"}',
+        '{"id": 13, "name": {"a": 1.50, "b": 12345678901234567890.123456789}}',
+    ]
+    named = lines(tmp_path / "a.jsonl", *good, *bad)
+    states = delta.load(schema("a", ID_AND_NAME), record("a", id=0, name=None), batch("a", named))
+    assert states == []
+    assert delta.rows("a") == [
+        (0, None),
+        (10, "\0"),
+        (10, "😀"),
+        (11, '\\ud83d NaN " Infinity'),
+        (13, '{"a": 1.50, "b": 12345678901234567890.123456789}'),
+    ]
+    aside = delta.read("a__quarantine").orderBy("ordinal").collect()
+    assert [row.raw for row in aside] == bad
+    counts = delta.counts("a")
+    assert (counts["received"], counts["written"], counts["quarantined"]) == (12, 5, 7)
+
+
+def test_nan_becomes_null_with_one_warning(
+    delta: Warehouse, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    properties = {"id": {"type": "integer"}, "x": {"type": ["number", "null"]}}
+    rows = ['{"id": 1, "x": NaN}', '{"id": 2, "x": -Infinity}', '{"id": 3, "x": 1.5}']
+    delta.load(schema("a", properties), batch("a", lines(tmp_path / "a.jsonl", *rows)), state(1))
+    assert delta.rows("a") == [(1, None), (2, None), (3, 1.5)]
+    warned = [each.message for each in caplog.records if "NaN" in each.message]
+    assert warned == ["Stream a: in 2 rows of its batch files NaN or Infinity was read as null."]
+
+
+def test_a_key_with_no_value_is_set_aside(delta: Warehouse, tmp_path: Path) -> None:
+    named = lines(tmp_path / "a.jsonl", {"id": None, "name": "x"}, {"name": "y"}, {"id": 1})
+    delta.load(schema("a", ID_AND_NAME, "id"), batch("a", named), state(1))
+    assert delta.rows("a") == [(1, None)]
+    assert delta.counts("a")["quarantined"] == 2
+
+
+# Parquet
+
+
+def test_values_of_parquet_are_those_of_json(delta: Warehouse, tmp_path: Path) -> None:
+    zoned = datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=timezone.utc)
+    table = pa.table(
+        {
+            "id": [1],
+            "at": pa.array([zoned.replace(tzinfo=None)], pa.timestamp("us")),
+            "zoned": pa.array([zoned], pa.timestamp("us", "Europe/Berlin")),
+            "day": [date(2024, 1, 2)],
+            "text_at": ["2024-01-02T03:04:05Z"],
+            "price": [Decimal("12345678901234567890.12")],
+            "whole": pa.array([2**64 - 1], pa.uint64()),
+            "one": [1.0],
+            "nan": [math.nan],
+            "data": [b"\x00\xff"],
+            "list": [[1.5, math.inf, None]],
+            "struct": [{"x": math.nan, "y": 'é"\n'}],
+            "free": ['{"a": 1.50}'],
+            "packed": ['{"x": 2.5, "y": "z"}'],
+            "flag": ["true"],
+            "pairs": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
+            "none": pa.array([None], pa.null()),
+            "mixed": ['"x"'],
+            "bare": ["x"],
+            "null": ["null"],
+            "quoted": ['"x"'],
+            "a.b`c d": ["odd"],
+        }
+    )
+    path = tmp_path / "a.parquet"
+    parquet.write_table(table, path)
+    number = {"type": ["number", "null"]}
+    fields = {"x": number, "y": {"type": "string"}}
+    moment = {"type": "string", "format": "date-time"}
+    properties = {
+        "id": {"type": "integer"},
+        "at": moment,
+        "zoned": moment,
+        "day": {"type": "string", "format": "date"},
+        "text_at": moment,
+        "price": {"type": "number", "multipleOf": 0.01, "maximum": 1e22},
+        "whole": {"type": "integer", "maximum": 2**64},
+        "one": {"type": "integer"},
+        "nan": number,
+        "data": {"type": "string", "contentEncoding": "base64"},
+        "list": {"type": "array", "items": number},
+        "struct": {"type": "object", "properties": fields},
+        "free": {"type": "object"},
+        "packed": {"type": "object", "properties": fields},
+        "flag": {"type": "boolean"},
+        "pairs": {"type": "object"},
+        "none": {"type": ["null", "string"]},
+        "mixed": {"type": ["string", "integer"]},
+        "bare": {},
+        "null": {},
+        "quoted": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "a.b`c d": {"type": "string"},
+        "absent": {"type": ["null", "string"]},
+    }
+    delta.load(schema("a", properties), batch("a", str(path), encoding=PARQUET), state(1))
+    (row,) = delta.read("a").collect()
+    found = row.asDict(recursive=True)
+    assert found["price"] == Decimal("12345678901234567890.12")
+    assert (found["whole"], found["one"], found["nan"]) == (2**64 - 1, 1, None)
+    assert bytes(found["data"]) == b"\x00\xff"
+    assert found["list"] == [1.5, None, None]
+    assert found["struct"] == {"x": None, "y": 'é"\n'}
+    assert (found["free"], found["pairs"]) == ('{"a": 1.50}', '{"k":1}')
+    assert found["packed"] == {"x": 2.5, "y": "z"}
+    assert (found["flag"], found["none"], found["absent"]) == (True, None, None)
+    assert [found[name] for name in ("mixed", "bare", "null", "quoted")] == [
+        "x",
+        "x",
+        "null",
+        '"x"',
+    ]
+    assert found["day"] == date(2024, 1, 2)
+    (told,) = delta.read("a").selectExpr("string(at)", "string(zoned)", "string(text_at)").collect()
+    assert told["at"] == told["zoned"] == "2024-01-02 03:04:05.000006"
+    assert told["text_at"] == "2024-01-02 03:04:05"
+    assert [value for name, value in found.items() if name.startswith("a.b")] == ["odd"]
+
+
+def test_parquet_files_of_one_manifest_may_differ_in_their_types(
+    delta: Warehouse, tmp_path: Path
+) -> None:
+    rows: list[list[dict[str, Any]]] = [
+        [{"id": 1, "name": "1"}],
+        [{"id": 2, "name": 2}],
+        [{"id": 1, "other": 1.5}],
+        [{"id": 2, "name": None}],
+    ]
+    paths = []
+    for number, each in enumerate(rows):
+        paths.append(str(tmp_path / f"{number}.parquet"))
+        parquet.write_table(pa.Table.from_pylist(each), paths[-1])
+    delta.load(schema("a", ID_AND_NAME, "id"), batch("a", *paths, encoding=PARQUET), state(1))
+    assert delta.rows("a") == [(1, None), (2, None)]
+
+
+def test_the_order_of_parquet_rows_is_that_of_the_file(delta: Warehouse, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    rows = [{"id": n % 10, "name": str(n)} for n in range(5000)]
+    parquet.write_table(pa.Table.from_pylist(rows), path, row_group_size=100)
+    delta.load(schema("a", ID_AND_NAME, "id"), batch("a", str(path), encoding=PARQUET), state(1))
+    assert delta.rows("a") == [(n, str(4990 + n)) for n in range(10)]
+
+
+# What cannot be read
+
+
+def faulty(path: Path) -> list[tuple[str, Any, str]]:
+    """Return manifests that cannot be read, their encodings, and what is said of them."""
+    whole = gzip.compress(b'{"id": 1}\n' * 9999)
+    (path / "torn.json.gz").write_bytes(whole[: len(whole) // 2])
+    (path / "plain.json.gz").write_bytes(b'{"id": 1}\n')
+    (path / "x.parquet").write_bytes(b"hello, this is no parquet")
+    (path / "torn.jsonl").write_bytes(b'{"id": 1}\n\n{"id": 2}\n{"id": 3, "na')
+    (path / "list.jsonl").write_bytes(b'[{"id": 1}]\n')
+    (path / "singer.jsonl").write_bytes(b'{"type": "RECORD", "stream": "a", "record": {"id": 1}}\n')
+    (path / "_hidden.jsonl").write_bytes(b'{"id": 1}\n')
+    (path / "a.jsonl").write_bytes(b'{"id": 1}\n')
+    return [
+        ("gone.jsonl", JSONL, r"gone.jsonl cannot be read: it does not exist"),
+        ("a.jsonl", {"format": "csv"}, "their format is 'csv'"),
+        ("a.jsonl", {"compression": "gzip"}, "lacks 'format'"),
+        ("a.jsonl", {"format": "jsonl", "compression": "bz2"}, "their compression is 'bz2'"),
+        ("a.jsonl", GZIP, "ends in .gz"),
+        ("plain.json.gz", JSONL, "its name ends in .gz"),
+        ("_hidden.jsonl", JSONL, "begin with _ or ."),
+        ("torn.json.gz", GZIP, "torn.json.gz cannot be read: it ends too early"),
+        ("plain.json.gz", GZIP, "plain.json.gz cannot be read: Not a gzipped file"),
+        ("x.parquet", PARQUET, "x.parquet cannot be read.*not a parquet file"),
+        ("torn.jsonl", JSONL, "torn.jsonl cannot be read: line 4 is no JSON object, or was cut"),
+        ("list.jsonl", JSONL, "line 1 is no JSON object"),
+        ("singer.jsonl", JSONL, "holds Singer messages"),
+        ("a.jsonl", PARQUET, "a.jsonl cannot be read.*not a parquet file"),
+    ]
+
+
+def to_the_end(loader: Loader, *messages: dict[str, Any]) -> None:
+    """Fold messages and finish, as it is done where the input itself is at fault."""
+    try:
+        feed(loader, *messages)
+    finally:
+        loader.finish(whole=False)
+
+
+def test_what_cannot_be_read_is_an_error_after_the_states_before_it(
+    delta: Warehouse, tmp_path: Path
+) -> None:
+    for number, (name, encoding, said) in enumerate(faulty(tmp_path)):
+        loader, spool = delta.open()
+        stream = f"s{number}"
+        if number in {0, 10}:  # refused when it is read by us, and when it is read by Spark
+            feed(loader, schema("before", ID), record("before", id=number), state(number))
+        feed(loader, schema(stream, ID))
+        good = lines(tmp_path / "good.jsonl", {"id": 1})
+        manifest = (good, str(tmp_path / name)) if encoding == JSONL else (str(tmp_path / name),)
+        with pytest.raises((FilesError, UnsupportedError), match=f"(?s)Stream {stream}.*{said}"):
+            to_the_end(loader, batch(stream, *manifest, encoding=encoding), state("behind"))
+        loader.close()
+        spool.close()
+        assert "behind" not in delta.states
+        assert delta.states in ([], [number])
+        if number == 0:
+            assert delta.states == [0]
+        assert not delta.exists(stream) or delta.rows(stream) == []
+
+
+def too_large(path: Path) -> list[tuple[str, Any, str]]:
+    """Return files of which too much would be read at once, and what is said of them."""
+    good, long = b'{"id": 1}\n' * 999, b'{"id": "' + b"x" * 1000 + b'"}\n'
+    (path / "a.jsonl").write_bytes(good + long)
+    (path / "a.json.gz").write_bytes(gzip.compress(good) + gzip.compress(long))
+    (path / "b.jsonl").write_bytes(b"\n" * 9999)
+    parquet.write_table(pa.table({"id": ["a" * 500] * 2_000}), path / "a.parquet")
+    return [
+        ("a.jsonl", JSONL, "a.jsonl cannot be read: a line is longer than 1,000 bytes"),
+        ("a.json.gz", GZIP, "a.json.gz cannot be read: a line is longer than 1,000 bytes"),
+        ("b.jsonl", JSONL, "b.jsonl cannot be read: more than 62 blank lines"),
+        ("a.parquet", PARQUET, "a.parquet cannot be read: column 'id' repeats its texts"),
+    ]
+
+
+def test_a_file_of_which_too_much_would_be_read_at_once_is_refused_before_spark_reads_it(
+    delta: Warehouse, tmp_path: Path
+) -> None:
+    """SEC13: the error names the file, the limit and its setting; what stood before is loaded."""
+    for number, (name, encoding, said) in enumerate(too_large(tmp_path)):
+        loader, spool = delta.open(batch_max_line_bytes=1000)
+        stream, named = f"s{number}", str(tmp_path / name)
+        feed(loader, schema("before", ID), record("before", id=number), state(number))
+        feed(loader, schema(stream, ID))
+        with pytest.raises(FilesError, match=rf"(?s)Stream {stream}.*{said}.*batch_max_line_bytes"):
+            to_the_end(loader, batch(stream, named, encoding=encoding), state("behind"))
+        loader.close()
+        spool.close()
+        assert delta.states in ([], [number])
+        assert not delta.exists(stream) or delta.rows(stream) == []
+    loaded = batch("a", str(tmp_path / "a.json.gz"), encoding=GZIP)
+    assert delta.load(schema("a", ID), loaded, state("all")) == ["all"]  # the usual limit is higher
+
+
+def test_a_file_that_is_named_again_and_again_is_read_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """SEC13: what a manifest of one file many times costs grows with its rows alone."""
+    named = [to_spark_uri(f"{tmp_path}/{name}") for name in ("a.jsonl", "/b.jsonl")]
+    assert [lines(tmp_path / f"{name}.jsonl", {"id": name}, {"id": 0}) for name in "ab"]
+    jobs = []
+    for times in (1, 40):
+        files = [BatchFile(StreamId("a"), each, "jsonl", 7, 3) for each in named * times]
+        spark.sparkContext.setJobGroup(f"{times} times", "")
+        found = spool_lines_from_files(spark, files, to_spark_uri(f"{tmp_path}/out{times}"), 10)
+        jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"{times} times")))
+        assert (found.rows, found.moves) == (4 * times, ((7, 4 * times),))
+        read = spark.read.schema("n BIGINT, r STRUCT<id: STRING>").json(list(found.paths))
+        rows = sorted((row.n, row.r.id) for row in read.collect())
+        assert rows == list(enumerate([*"a0b0"] * times, 17))
+    assert jobs[0] == jobs[1] > 0
+
+
+def test_a_file_of_an_undescribed_stream_is_an_error(delta: Warehouse, tmp_path: Path) -> None:
+    named = lines(tmp_path / "a.jsonl", {"id": 1})
+    with pytest.raises(Exception, match="before any schema"):
+        delta.load(batch("a", named))
+
+
+def test_addresses_of_objects_are_those_that_spark_knows() -> None:
+    addresses = {
+        "s3://bucket/a b.jsonl": "s3a://bucket/a b.jsonl",
+        "S3N://bucket/a.jsonl": "s3a://bucket/a.jsonl",
+        "s3a://bucket/a%20b.jsonl": "s3a://bucket/a%20b.jsonl",
+        "gcs://bucket/a.jsonl": "gs://bucket/a.jsonl",
+        "hdfs://host:8020/a.jsonl": "hdfs://host:8020/a.jsonl",
+        "abfss://c@account.dfs.core.windows.net/[a].jsonl": (
+            "abfss://c@account.dfs.core.windows.net/[a].jsonl"
+        ),
+    }
+    schemes = SCHEMES | {"hdfs"}
+    limits = FileLimits(schemes=schemes)
+    found = batch_files(BatchFiles(StreamId("a"), list(addresses), JSONL, version=3), 7, {}, limits)
+    assert [file.address for file in found] == list(addresses.values())
+    assert {(file.ordinal, file.version, file.nbytes) for file in found} == {(7, 3, 0)}
+    assert found[-1].pattern.endswith(r"/\[a\].jsonl")
+    assert found[-1].shown == "abfss://account.dfs.core.windows.net/[a].jsonl"
+    assert get_file_key("file:///a//b c") == get_file_key("file:/a/b%20c", escaped=True)
+    assert get_file_key("s3a://bucket/a%20b") != get_file_key("s3a://bucket/a%20b", escaped=True)
+
+
+def test_only_files_are_deleted_never_folders(spark: SparkSession, tmp_path: Path) -> None:
+    """An address that a message calls a file may be a folder of other files."""
+    inner = tmp_path / "folder" / "keep.jsonl"
+    inner.parent.mkdir()
+    inner.write_text("{}")
+    for address in (str(inner.parent), inner.parent.as_uri()):
+        with pytest.raises(IsADirectoryError):
+            remove_file(spark, address)
+    assert inner.exists()
+    remove_file(spark, inner.as_uri())
+    assert not inner.exists()
+    remove_file(spark, inner.as_uri())
+
+
+# A tap of our own
+
+
+def test_batches_of_a_tap_load_as_its_records_do(spark: SparkSession, tmp_path: Path) -> None:
+    """The same table four times: as records, and as files of each kind."""
+    kinds = {"records": None, "jsonl": JSONL, "gzip": GZIP, "parquet": PARQUET}
+    messages = b"".join(flights(tmp_path, name, encoding) for name, encoding in kinds.items())
+    assert messages.count(b'"type":"BATCH"') == 3
+    config = {"path": str(tmp_path / "tables"), "master": "local[2]", "small_runs": True}
+    (tmp_path / "target.json").write_text(json.dumps(config))
+    code = "from target_spark.target import TargetSpark; TargetSpark.cli()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--config", "target.json"],
+        input=messages,
+        capture_output=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found = [
+        spark.read.format("delta").load(to_spark_uri(f"{tmp_path}/tables/{name}")).collect()
+        for name in kinds
+    ]
+    records, *others = (sorted(rows, key=repr) for rows in found)
+    assert len(records) == 16
+    assert all(rows == records for rows in others)
+    assert len(list((tmp_path / "files").iterdir())) == 3
+
+
+def flights(folder: Path, alias: str, encoding: Any) -> bytes:
+    """Return what the sample tap says of the airlines under another name."""
+    config: dict[str, Any] = {"stream_maps": {"airlines": {"__alias__": alias}, "__else__": None}}
+    if encoding is not None:
+        storage = {"root": str(folder / "files"), "prefix": f"{alias}-"}
+        config["batch_config"] = {"encoding": encoding, "storage": storage}
+    (folder / "tap.json").write_text(json.dumps(config))
+    code = "from tap_flights.tap import TapFlights; TapFlights.cli()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--config", "tap.json"],
+        capture_output=True,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'samples' / 'tap_flights'}"},
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout

@@ -1,0 +1,374 @@
+"""Tables that others made, or changed between two runs or while one is under way."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from target_spark.errors import TableError
+from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.model import Table
+from target_spark.writers.iceberg.catalog import resolve_table
+from tests.target.warehouse import Warehouse, feed, record, schema, state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from target_spark.spark.session import Session
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+INT: dict[str, Any] = {"type": ["null", "integer"]}
+TEXT: dict[str, Any] = {"type": ["null", "string"]}
+TIME: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
+ID = {"id": {"type": "integer"}}
+WITH_SQL = ["delta", "iceberg"]
+
+
+def clock(hours: int) -> datetime:
+    """What a clock shows so many hours into 2024, without a zone."""
+    return datetime.fromisoformat("2024-01-01") + timedelta(hours=hours)
+
+
+class Changed(Warehouse):
+    """A warehouse whose tables are changed behind the loader's back."""
+
+    def ref(self, table: str) -> str:
+        place = f"{self.folder}/{table}"
+        if self.format == "iceberg":
+            return resolve_table(self.spark, Table(place, table)).ref
+        return f"{self.format}.`{to_spark_uri(place)}`"
+
+    def sql(self, table: str, words: str) -> Any:
+        """Run a statement in which ``{t}`` is the table."""
+        return self.spark.sql(words.replace("{t}", self.ref(table)))
+
+    def types(self, table: str) -> dict[str, str]:
+        fields = self.spark.table(self.ref(table)).schema.fields
+        return {field.name: field.dataType.simpleString() for field in fields}
+
+    def comments(self, table: str) -> dict[str, str]:
+        fields = self.spark.table(self.ref(table)).schema.fields
+        return {f.name: f.metadata["comment"] for f in fields if f.metadata.get("comment")}
+
+    def notes(self, stream: str) -> list[str]:
+        notes: list[str] = self.counts(stream)["notes"]
+        return notes
+
+
+@pytest.fixture
+def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Changed:
+    return Changed(spark_session, spark, tmp_path / "tables")
+
+
+@pytest.fixture(params=WITH_SQL)
+def tables(
+    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> Changed:
+    return Changed(spark_session, spark, tmp_path / "tables", request.param)
+
+
+@pytest.fixture(params=[*WITH_SQL, "parquet"])
+def all_formats(
+    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> Changed:
+    return Changed(spark_session, spark, tmp_path / "tables", request.param)
+
+
+# Columns of others
+
+
+def test_columns_of_others_are_left_alone_by_an_upsert(tables: Changed) -> None:
+    wanted = schema("t", {**ID, "n": INT}, "id")
+    tables.load(wanted, record("t", id=1, n=1), record("t", id=2, n=1))
+    tables.sql("t", "ALTER TABLE {t} ADD COLUMNS (theirs string)")
+    tables.sql(
+        "t",
+        "MERGE INTO {t} t USING (SELECT 1L AS i) s ON t.id = s.i"
+        " WHEN MATCHED THEN UPDATE SET t.theirs = 'kept'",
+    )
+    tables.load(wanted, record("t", id=1, n=2), record("t", id=3, n=3))
+    assert tables.rows("t", "id", "n", "theirs") == [(1, 2, "kept"), (2, 1, None), (3, 3, None)]
+    assert not tables.notes("t")
+
+
+def test_defaults_and_generated_columns_of_others_get_their_values(delta: Changed) -> None:
+    delta.sql(
+        "t",
+        "CREATE TABLE {t} (id bigint, at timestamp, day date GENERATED ALWAYS AS"
+        " (CAST(at AS DATE)), k bigint GENERATED ALWAYS AS IDENTITY, c string DEFAULT 'x')"
+        " USING delta PARTITIONED BY (day)"
+        " TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
+    )
+    wanted = schema("t", {**ID, "at": TIME}, "id")
+    delta.load(wanted, record("t", id=1, at="2024-01-01T10:00:00Z"))
+    delta.load(wanted, record("t", id=1, at="2024-01-02T10:00:00Z"), record("t", id=2, at=None))
+    assert delta.rows("t", "id", "day", "c") == [(1, date(2024, 1, 2), "x"), (2, None, "x")]
+    assert delta.read("t").where("k IS NOT NULL").count() == 2
+
+
+def test_an_append_and_an_overwrite_fill_defaults_too(tables: Changed) -> None:
+    more = (
+        " TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+        if tables.format == "delta"
+        else ""
+    )
+    default = "DEFAULT 'x'" if tables.format == "delta" else ""
+    tables.sql(
+        "t", f"CREATE TABLE {{t}} (c string {default}, id bigint) USING {tables.format}{more}"
+    )
+    expected = "x" if tables.format == "delta" else None
+    tables.load(schema("t", ID), record("t", id=1))
+    assert tables.rows("t", "c", "id") == [(expected, 1)]
+    tables.load(schema("t", ID), record("t", id=2), state(1), write_mode="overwrite")
+    assert tables.rows("t", "c", "id") == [(expected, 2)]
+
+
+def test_a_dropped_column_comes_back_and_a_renamed_one_stays(delta: Changed) -> None:
+    wanted = schema("t", {**ID, "a": INT, "b": TEXT})
+    delta.load(wanted, record("t", id=1, a=1, b="x"))
+    delta.sql("t", "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    delta.sql("t", "ALTER TABLE {t} DROP COLUMN a")
+    delta.sql("t", "ALTER TABLE {t} RENAME COLUMN b TO theirs")
+    delta.load(wanted, record("t", id=2, a=2, b="y"))
+    assert delta.rows("t", "id", "a", "b", "theirs") == [(1, None, None, "x"), (2, 2, "y", None)]
+    assert delta.notes("t") == ["column a is now bigint", "column b is now string"]
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_column_that_is_dropped_during_the_run_comes_back(tables: Changed, keyed: bool) -> None:
+    wanted = schema("t", {**ID, "a": INT}, *(["id"] if keyed else []))
+    loader, spool = tables.open(flush_rows=1)
+    feed(loader, wanted, record("t", id=1, a=1))
+    loader._pipeline.wait()
+    loader.poll()
+    if tables.format == "delta":
+        tables.sql("t", "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    tables.sql("t", "ALTER TABLE {t} DROP COLUMN a")
+    tables.sql("t", "ALTER TABLE {t} ADD COLUMNS (theirs string)")
+    feed(loader, record("t", id=2, a=2), state(1))
+    loader.finish(whole=True)
+    loader.close()
+    spool.close()
+    assert tables.rows("t", "id", "a", "theirs") == [(1, None, None), (2, 2, None)]
+    assert tables.notes("t") == ["column a is now bigint"]
+    assert tables.states == [1]
+
+
+def test_a_type_that_others_widened_takes_the_values(tables: Changed) -> None:
+    wanted = schema("t", {**ID, "a": {**TEXT, "format": "singer.decimal", "precision": 5}})
+    tables.load(wanted, record("t", id=1, a="1"))
+    if tables.format == "delta":
+        tables.sql("t", "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    tables.sql("t", "ALTER TABLE {t} ALTER COLUMN a TYPE decimal(9,0)")
+    tables.load(wanted, record("t", id=2, a="12345"), record("t", id=3, a="123456789"))
+    assert sorted(int(row[0]) for row in tables.rows("t", "a")) == [1, 12345, 123456789]
+    assert tables.types("t")["a"] == "decimal(9,0)"
+
+
+# Rules of others
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert", "overwrite"])
+def test_a_column_that_takes_no_null_is_relaxed_for_the_first_one(
+    tables: Changed, mode: str
+) -> None:
+    tables.sql(
+        "t",
+        "CREATE TABLE {t} (id bigint NOT NULL, a bigint NOT NULL, s struct<x: bigint NOT NULL>,"
+        f" theirs string NOT NULL) USING {tables.format}",
+    )
+    tables.sql("t", "INSERT INTO {t} VALUES (9, 9, named_struct('x', 9L), 'x')")
+    properties = {**ID, "a": INT, "s": {"type": ["null", "object"], "properties": {"x": INT}}}
+    messages = [
+        schema("t", properties, "id"),
+        record("t", id=1, a=None, s={"x": None}),
+        record("t", id=9, a=8, s={"x": 8}),
+    ]
+    states = tables.load(*messages, state(1), write_mode=mode)
+    assert states == [1]
+    nine = [(9, 9, "x")] if mode == "append" else []
+    kept = "x" if mode == "upsert" else None
+    assert tables.rows("t", "id", "a", "theirs") == sorted(
+        [(1, None, None), (9, 8, kept), *nine], key=repr
+    )
+    nullable = {f.name: f.nullable for f in tables.spark.table(tables.ref("t")).schema.fields}
+    assert nullable["a"]
+    assert nullable["theirs"]
+    assert nullable["id"] is False or tables.format == "iceberg"
+
+
+def test_a_null_that_never_comes_changes_nothing(tables: Changed) -> None:
+    tables.sql("t", f"CREATE TABLE {{t}} (id bigint, a bigint NOT NULL) USING {tables.format}")
+    tables.load(schema("t", {**ID, "a": INT}), record("t", id=1, a=1))
+    assert tables.rows("t") == [(1, 1)]
+    nullable = {f.name: f.nullable for f in tables.spark.table(tables.ref("t")).schema.fields}
+    assert nullable["a"] is False or tables.format == "iceberg"
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert", "overwrite"])
+def test_a_broken_constraint_is_named_and_values_are_not(delta: Changed, mode: str) -> None:
+    wanted = schema("t", {**ID, "email": TEXT}, "id")
+    delta.load(wanted, record("t", id=1, email="a@b"))
+    delta.sql("t", "ALTER TABLE {t} ADD CONSTRAINT has_at CHECK (email LIKE '%@%')")
+    with pytest.raises(TableError, match=r"constraint has_at \(email LIKE '%@%'\)") as raised:
+        delta.load(wanted, record("t", id=2, email="secret"), state(1), write_mode=mode)
+    assert "secret" not in str(raised.value)
+    assert "DROP CONSTRAINT" in str(raised.value)
+    assert delta.states == []
+    assert delta.rows("t") == [(1, "a@b")]
+    delta.load(wanted, record("t", id=2, email="c@d"), state(1), write_mode=mode)
+    assert (2, "c@d") in delta.rows("t")
+
+
+def test_text_of_a_limited_length_grows(delta: Changed) -> None:
+    delta.sql(
+        "t", "CREATE TABLE {t} (id bigint, a varchar(3), b char(3), n varchar(2)) USING delta"
+    )
+    wanted = schema("t", {**ID, "a": TEXT, "b": TEXT, "n": INT})
+    delta.load(wanted, record("t", id=1, a="longer", b="also longer", n=12345))
+    assert delta.rows("t", "id", "a", "b", "n") == [(1, "longer", "also longer", "12345")]
+    assert delta.notes("t") == [f"column {name} is now string" for name in "abn"]
+
+
+def test_text_of_a_limited_length_inside_a_list_is_named(delta: Changed) -> None:
+    delta.sql("t", "CREATE TABLE {t} (id bigint, a array<varchar(3)>) USING delta")
+    wanted = schema("t", {**ID, "a": {"type": "array", "items": TEXT}})
+    delta.load(wanted, record("t", id=1, a=["abc"]))
+    with pytest.raises(TableError, match="text of a limited length") as raised:
+        delta.load(wanted, record("t", id=1, a=["secret"]))
+    assert "secret" not in str(raised.value)
+
+
+# Types of others
+
+
+def test_types_of_others_take_what_they_can_and_the_rest_stands_beside(tables: Changed) -> None:
+    small = "t tinyint, m smallint," if tables.format == "delta" else "t int, m int,"
+    tables.sql(
+        "t",
+        f"CREATE TABLE {{t}} (id int, at timestamp_ntz, f float, {small} g map<string, string>,"
+        f" l array<timestamp_ntz>) USING {tables.format}",
+    )
+    number = {"type": ["null", "number"]}
+    properties = {
+        **ID,
+        "at": TIME,
+        "f": number,
+        "t": INT,
+        "m": number,
+        "g": {"type": ["null", "object"]},
+        "l": {"type": "array", "items": TIME},
+    }
+    values = {"f": 1.5, "t": 2**40, "m": 2.5, "g": {"a": "b"}, "l": ["2024-01-01t00:00:00+01:00"]}
+    tables.load(
+        schema("t", properties),
+        record("t", id=2**40, at="2024-01-01T12:00:00+02:00", **values),
+        record("t", id=2, at="2024-01-01 12:00:00.5"),
+        record("t", id=3, at="12:00"),
+    )
+    assert tables.counts("t")["quarantined"] == 1
+    assert tables.rows("t", "id", "at") == [
+        (2**40, clock(10)),
+        (2, clock(12) + timedelta(seconds=0.5)),
+    ]
+    first = tables.read("t").where("id > 2").collect()[0]
+    assert (first.f, first.t, first.g) == (1.5, 2**40, None)
+    assert first.g__string == '{"a": "b"}'
+    assert first.l == [clock(-1)]
+    # Iceberg turns no integer into a double.
+    assert (first.m if tables.format == "delta" else first.m__double) == 2.5
+    assert "column g__string is now string, beside g, which cannot take it" in tables.notes("t")
+    before = tables.types("t")
+    tables.load(schema("t", properties), record("t", id=4, **values))
+    assert tables.types("t") == before
+    assert not tables.notes("t")
+
+
+# Layouts of others
+
+
+def test_other_partitions_deletion_vectors_and_column_mapping_do_no_harm(delta: Changed) -> None:
+    delta.sql(
+        "t",
+        "CREATE TABLE {t} (id bigint, a string) USING delta PARTITIONED BY (a) TBLPROPERTIES"
+        " ('delta.enableDeletionVectors' = 'true', 'delta.columnMapping.mode' = 'name')",
+    )
+    wanted = schema("t", {**ID, "a": TEXT, "a b": INT}, "id")
+    delta.load(wanted, record("t", **{"id": 1, "a": "x", "a b": 1}), record("t", id=2, a="x"))
+    delta.sql("t", "DELETE FROM {t} WHERE id = 2")
+    delta.load(wanted, record("t", **{"id": 1, "a": "y", "a b": 2}))
+    assert delta.rows("t", "id", "a", "a_b") == [(1, "y", 2)]
+
+
+# What stands beside the types
+
+
+def test_comments_follow_the_descriptions(tables: Changed) -> None:
+    def described(**texts: str) -> dict[str, Any]:
+        properties = {name: {**INT, "description": text} for name, text in texts.items()}
+        return schema("t", {**ID, **properties})
+
+    tables.load(described(a="it's \\ new"), record("t", id=1, a=1))
+    assert tables.comments("t") == {"a": "it's \\ new"}
+    tables.load(described(a="changed", b="added"), record("t", id=2, a=1, b=1))
+    assert tables.comments("t") == {"a": "changed", "b": "added"}
+    tables.sql("t", "ALTER TABLE {t} ALTER COLUMN id COMMENT 'by somebody'")
+    tables.load(described(a="changed"), record("t", id=3, a=1))
+    assert tables.comments("t") == {"a": "changed", "b": "added", "id": "by somebody"}
+    marker = tables.marker("t")
+    assert marker is not None
+    assert marker.run == "run3"
+
+
+CASES: list[tuple[dict[str, Any], ...]] = [
+    ({"a": 1, "A": 2}, {"a": 3}, {"A": 4, "a": 5}),
+    ({"a b": 1, "a_b": 2}, {"a b": 3}, {"a_b": 4}),
+    ({"token": 1, "Token": 2}, {"token": 3}, {"Token": 4}),
+]
+
+
+@pytest.mark.parametrize("runs", CASES)
+def test_a_column_keeps_its_property_when_the_other_of_its_name_is_gone(
+    all_formats: Changed, runs: tuple[dict[str, Any], ...]
+) -> None:
+    homes = {}
+    for number, values in enumerate(runs):
+        all_formats.load(
+            schema("t", {**ID, **dict.fromkeys(values, INT)}), record("t", id=number, **values)
+        )
+        row = all_formats.read("t").where(f"id = {number}").collect()[0].asDict()
+        at = {value: name for name, value in row.items() if name != "id" and value is not None}
+        found = {source: at[value] for source, value in values.items()}
+        homes = {**found, **homes}
+        assert found == {source: homes[source] for source in found}
+    assert len(set(homes.values())) == len(homes)
+
+
+def test_fields_of_structs_keep_their_properties_too(all_formats: Changed) -> None:
+    def wanted(*names: str) -> dict[str, Any]:
+        inner = {
+            "type": "array",
+            "items": {"type": "object", "properties": dict.fromkeys(names, INT)},
+        }
+        return schema("t", {**ID, "s": inner})
+
+    all_formats.load(wanted("x", "X"), record("t", id=1, s=[{"x": 1, "X": 2}]))
+    all_formats.load(wanted("x"), record("t", id=2, s=[{"x": 3}]))
+    first, second = (row.s[0].asDict() for row in all_formats.read("t").orderBy("id").collect())
+    assert first == {"x_2": 1, "X": 2}
+    assert second == {"x_2": 3, "X": None}
+
+
+def test_what_a_changed_type_left_behind_is_emptied_by_an_upsert(tables: Changed) -> None:
+    def run(kind: dict[str, Any], value: Any) -> None:
+        tables.load(schema("t", {**ID, "a": kind}, "id"), record("t", id=1, a=value))
+
+    run(INT, 1)
+    run(TEXT, "x")
+    assert tables.rows("t", "id", "a", "a__string") == [(1, None, "x")]
+    run(INT, 2)
+    assert tables.rows("t", "id", "a", "a__string") == [(1, 2, None)]

@@ -1,0 +1,176 @@
+"""Queues of the commit pipeline: order per table, parallel tables, an end after a failure."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.events import Checkpoint, Rows, SchemaEvent, StreamId
+from target_spark.config.options import LoadOptions
+from target_spark.loader.commit_pipeline import CommitPipeline
+from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.loader import Loader
+from target_spark.loader.report import Report
+from target_spark.storage.spool import SpoolFolder
+from tests.target.loader.test_fold import Idle, Memory
+
+A, B = StreamId("a"), StreamId("b")
+SOON = 30
+
+
+class Tables(Memory):
+    """Tables in memory whose commits first call what a test gives, and keep their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[str] = []
+        self.before: Callable[[CommitRequest], object] = lambda _request: None
+
+    def write(self, work: CommitRequest) -> CommitResult:
+        self.before(work)
+        result = super().write(work)
+        self.done.append(str(work.stream))
+        return result
+
+
+class Load:
+    """A loader of batches of one row into two tables, with two writer threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tables, self.states, self.stopping = Tables(), list[bytes](), threading.Event()
+        options = LoadOptions(str(folder), format="delta", flush_rows=1, writers=2)
+        self.folder = SpoolFolder(folder)
+        self.loader = Loader(
+            options,
+            Idle(),  # type: ignore[arg-type]
+            self.folder,
+            lambda: self.tables,
+            Report(),
+            self.states.append,
+            self.stopping,
+        )
+        for stream in (A, B):
+            self.loader.process_event(SchemaEvent(stream, {"properties": {"id": {}}}))
+
+    @property
+    def pipeline(self) -> CommitPipeline:
+        return self.loader._pipeline
+
+    def row(self, stream: StreamId) -> None:
+        self.loader.process_event(Rows(stream, [b'{"id":1}']))
+
+    def close(self) -> None:
+        self.loader.close()
+        self.folder.close()
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Iterator[Load]:
+    opened = Load(tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_the_commits_of_a_table_keep_their_order(load: Load) -> None:
+    for _ in range(50):
+        load.row(A)
+    load.pipeline.wait()
+    ordinals = load.tables.rows["a"]
+    assert len(ordinals) == 50
+    assert ordinals == sorted(ordinals)
+
+
+def test_two_tables_are_written_in_parallel_and_one_table_is_not(load: Load) -> None:
+    meeting = threading.Barrier(2)
+    load.tables.before = lambda _request: meeting.wait(SOON)
+    load.row(A)
+    load.row(B)
+    load.pipeline.wait()
+    assert load.pipeline.failure is None
+    alone, clashes = threading.Lock(), list[bool]()
+
+    def check(_request: CommitRequest) -> None:
+        clashes.append(not alone.acquire(blocking=False))
+        alone.release()
+
+    load.tables.before = check
+    for _ in range(20):
+        load.row(A)
+    load.pipeline.wait()
+    assert clashes == [False] * 20
+
+
+def test_after_a_failure_no_commit_starts(load: Load) -> None:
+    def fail(_request: CommitRequest) -> None:
+        raise RuntimeError("no")
+
+    load.tables.before = fail
+    load.row(A)
+    load.pipeline.wait()
+    load.tables.before = lambda _request: None
+    load.row(A)
+    load.row(B)
+    load.pipeline.wait()
+    assert str(load.pipeline.failure) == "no"
+    assert load.tables.done == []
+
+
+@pytest.mark.parametrize("is_signalled", [False, True])
+def test_stop_lets_the_running_commit_finish_and_no_other_start(
+    load: Load, is_signalled: bool
+) -> None:
+    started, go = threading.Event(), threading.Event()
+
+    def slow(_request: CommitRequest) -> None:
+        started.set()
+        go.wait(SOON)
+
+    load.tables.before = slow
+    load.row(A)
+    load.loader.process_event(Checkpoint(b'{"at":1}'))
+    load.row(A)
+    assert started.wait(SOON)
+    if is_signalled:
+        load.stopping.set()
+        load.pipeline.wait()  # returns at once, and the commit still runs
+        assert load.tables.done == []
+    assert load.pipeline.uncommitted_bytes > 0
+    threading.Timer(0.05, go.set).start()
+    load.loader.stop()
+    assert load.tables.done == ["a"]
+    assert load.states == [b'{"at":1}']
+
+
+def test_the_wait_for_space_ends_when_there_is_space_and_when_its_time_is_over(load: Load) -> None:
+    go = threading.Event()
+    load.tables.before = lambda _request: go.wait(SOON)
+    load.row(A)
+    held = load.pipeline.uncommitted_bytes
+    load.pipeline.wait_for_space(held + 1, float("inf"))
+    load.pipeline.wait_for_space(1, 0.0)
+    assert load.pipeline.uncommitted_bytes == held
+    go.set()
+    load.pipeline.wait_for_space(1, float("inf"))
+    assert load.pipeline.uncommitted_bytes == 0
+
+
+def test_a_state_that_came_after_the_batch_was_closed_is_in_its_commit(load: Load) -> None:
+    """The state is read right before the commit, not when the batch is closed."""
+    started, go = threading.Event(), threading.Event()
+
+    def slow(_request: CommitRequest) -> Any:
+        started.set()
+        return go.wait(SOON)
+
+    load.tables.before = slow
+    load.row(A)
+    assert started.wait(SOON)
+    load.loader.process_event(Checkpoint(b'{"at":1}'))
+    go.set()
+    load.pipeline.wait()
+    ordinal = max(load.tables.rows["a"]) + 1
+    assert [carried for carried, _ in load.tables.carried] == [ordinal]

@@ -1,0 +1,264 @@
+"""Commits whose answer is lost, storage that is away for a while, clocks that jump."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from target_spark.errors import StorageError
+from target_spark.loader.ledger import find_latest_metadata
+from target_spark.storage import retry
+from target_spark.storage.retry import FailureKind
+from target_spark.tables.model import Table
+from target_spark.writers import get_writer
+from target_spark.writers.delta import writer as delta_writer
+from target_spark.writers.parquet import CommitManifest
+from tests.target.loader.crash import MODES
+from tests.target.warehouse import ID, Warehouse, feed, record, schema, state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from target_spark.spark.session import Session
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+TIMEOUT = (
+    "An error occurred while calling o1.save.\n: java.net.SocketTimeoutException: Read timed out"
+    "\n\tat x"
+)
+
+
+class CameToLateError(Exception):
+    """What Spark raises, in its words."""
+
+
+@pytest.fixture
+def warehouse_of(
+    spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> Callable[[str], Warehouse]:
+    return lambda form: Warehouse(spark_session, spark, tmp_path / "tables", form)
+
+
+@pytest.fixture
+def delta(warehouse_of: Callable[[str], Warehouse]) -> Warehouse:
+    return warehouse_of("delta")
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test wait as long as people do."""
+    for fault, pauses in retry.BACKOFF_SECONDS.items():
+        monkeypatch.setitem(retry.BACKOFF_SECONDS, fault, tuple(0.01 for _ in pauses))
+
+
+class Storage:
+    """Fails after, or instead of, some of the commits that are made."""
+
+    def __init__(self) -> None:
+        self.commits = 0
+        self.after: set[int] = set()
+        self.instead: set[int] = set()
+
+    def around(self, real: Callable[..., Any], counts: Callable[..., bool]) -> Callable[..., Any]:
+        def commit(*args: Any, **options: Any) -> Any:
+            if not counts(*args):
+                return real(*args, **options)
+            self.commits += 1
+            number = self.commits
+            if number in self.instead:
+                raise CameToLateError(TIMEOUT)
+            answer = real(*args, **options)
+            if number in self.after:
+                raise CameToLateError(TIMEOUT)
+            return answer
+
+        return commit
+
+
+@pytest.fixture
+def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
+    """Every way in which a format makes a commit of rows."""
+    from pyspark.sql import DataFrameWriterV2, MergeIntoWriter
+
+    storage = Storage()
+
+    def always(*_args: Any) -> bool:
+        return True
+
+    for kind, name in (
+        (DataFrameWriterV2, "append"),
+        (DataFrameWriterV2, "overwrite"),
+        (MergeIntoWriter, "merge"),
+        (CommitManifest, "write"),
+    ):
+        monkeypatch.setattr(kind, name, storage.around(getattr(kind, name), always))
+    commit_files = storage.around(delta_writer.commit_files, always)
+    monkeypatch.setattr(delta_writer, "commit_files", commit_files)
+    return storage
+
+
+def rows(warehouse: Warehouse, name: str, column: str = "id") -> list[Any]:
+    table = Table(f"{warehouse.folder}/{name}", name)
+    found = get_writer(warehouse.format).rows(warehouse.spark, table)
+    return sorted(row[0] for row in found.select(column).collect())
+
+
+def rounds() -> Iterator[list[dict[str, Any]]]:
+    """Yield what three batches send."""
+    for start in (1, 3, 5):
+        yield [record("a", id=start), record("a", id=start + 1), state(start + 1)]
+
+
+@pytest.mark.parametrize(
+    "form, mode", [(form, mode) for form, modes in MODES.items() for mode in modes]
+)
+def test_a_commit_whose_answer_is_lost_is_known_again_and_not_made_twice(
+    warehouse_of: Callable[[str], Warehouse], storage: Storage, form: str, mode: str
+) -> None:
+    warehouse = warehouse_of(form)
+    first = [] if mode != "overwrite" else [record("a", id=99), state(0)]
+    if first:
+        warehouse.load(schema("a", ID, "id"), *first, write_mode=mode)
+    storage.commits, storage.after = 0, {1, 2, 4}
+    messages = [message for batch in rounds() for message in batch]
+    states = warehouse.load(schema("a", ID, "id"), *messages, write_mode=mode, flush_rows=2)
+    assert states[-1] == 6
+    assert storage.commits >= (1 if mode == "overwrite" else 3)
+    assert rows(warehouse, "a") == [*range(1, 7)]
+    marker = warehouse.marker("a")
+    assert marker is not None
+    assert marker.state == '{"at": 6}'
+    assert warehouse.counts("a")["written"] == 6
+    assert not list((warehouse.folder.parent / "spool").iterdir())
+
+
+@pytest.mark.parametrize("form", [*MODES])
+def test_the_quarantine_gets_no_row_twice_when_an_answer_is_lost(
+    warehouse_of: Callable[[str], Warehouse], storage: Storage, form: str
+) -> None:
+    warehouse = warehouse_of(form)
+    for lost in (1, 2):  # the quarantine's own commit, then the good rows' commit after it
+        storage.commits, storage.after = 0, {lost + (form != "parquet")}
+        table = f"t{lost}"
+        messages = [schema(table, ID), record(table, id=1), record(table, id="x"), state(1)]
+        assert warehouse.load(*messages) == [1]
+        assert rows(warehouse, table) == [1]
+        assert rows(warehouse, f"{table}__quarantine", "raw") == ['{"id": "x"}']
+        assert warehouse.counts(table)["quarantined"] == 1
+
+
+def test_storage_that_is_away_for_a_while_is_waited_for(
+    delta: Warehouse, storage: Storage, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage.instead = {1, 2, 3, 4}
+    assert delta.load(schema("a", ID), record("a", id=1), state(1)) == [1]
+    assert delta.rows("a") == [(1,)]
+    tries = [text for text in caplog.messages if "is repeated in" in text]
+    assert len(tries) == 4
+    assert all("Table a: attempt" in text and "Read timed out" in text for text in tries)
+
+
+def test_storage_that_stays_away_is_an_error_in_words_and_the_next_run_resumes(
+    delta: Warehouse, storage: Storage
+) -> None:
+    storage.instead = set(range(1, 9))
+    with pytest.raises(StorageError, match=r"Table a.*Tried 5 times.*Read timed out"):
+        delta.load(schema("a", ID), record("a", id=1), state(1))
+    assert delta.states == []
+    assert storage.commits == 5
+    storage.instead = set()
+    assert delta.load(schema("a", ID), record("a", id=1), state(1)) == [1]
+    assert delta.rows("a") == [(1,)]
+
+
+def test_a_signal_ends_the_waiting_for_storage(
+    delta: Warehouse, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(retry.BACKOFF_SECONDS, FailureKind.PASSING, (600.0,))
+    storage.instead = set(range(1, 99))
+    signalled = threading.Event()
+    loader, spool = delta.open(flush_rows=1)
+    loader._pipeline.writer._stopping = signalled  # type: ignore[attr-defined]
+    feed(loader, schema("a", ID), record("a", id=1))
+    while not storage.commits:
+        time.sleep(0.01)
+    signalled.set()
+    with pytest.raises(StorageError, match="Tried 2 times"):
+        loader.stop()
+    loader.close()
+    spool.close()
+
+
+def test_what_does_not_pass_is_not_tried_again(
+    delta: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+
+    def refuse(*_args: Any, **_options: Any) -> None:
+        tries.append(1)
+        raise CameToLateError("java.lang.IllegalStateException: no")
+
+    monkeypatch.setattr(delta_writer, "commit_files", refuse)
+    with pytest.raises(CameToLateError):
+        delta.load(schema("a", ID), record("a", id=1), state(1))
+    assert tries == [1]
+    assert delta.states == []
+
+
+def test_nothing_is_written_again_after_a_commit_is_known(
+    delta: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fails behind the commit, however passing, must not repeat it under a new number."""
+    from target_spark.frames import SpoolFrame
+
+    def late(_frame: Any, _count: int) -> None:
+        raise CameToLateError(TIMEOUT)
+
+    monkeypatch.setattr(SpoolFrame, "counts", late)
+    with pytest.raises(CameToLateError):
+        delta.load(schema("a", ID), record("a", id=1), state(1), write_mode="append")
+    assert delta.states == []
+    assert delta.rows("a") == [(1,)]
+
+
+# The clock
+
+
+def test_a_run_whose_clock_was_set_back_is_still_the_newest(delta: Warehouse) -> None:
+    how = {"add_record_metadata": True}
+    delta.runs = 10_000
+    both = [schema("a", ID), schema("b", ID), record("a", id=1), record("b", id=1), state(1)]
+    delta.load(*both, **how)
+    delta.runs = 3
+    assert delta.load(schema("a", ID), record("a", id=2), state(2), **how) == [2]
+    found = find_latest_metadata([delta.marker("a"), delta.marker("b")])
+    assert found is not None
+    assert (found.state, found.run) == ('{"at": 2}', "run4")
+    sequences = [row[0] for row in delta.read("a").orderBy("id").select("_sdc_sequence").collect()]
+    assert sequences == sorted(sequences)
+
+
+def test_a_clock_that_jumps_during_a_run_changes_no_timing(
+    delta: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(2_000_000_000, 0, -1_000_000))
+    monkeypatch.setattr(time, "time", lambda: next(now))
+    loader, spool = delta.open(flush_seconds=0.2, add_record_metadata=True)
+    feed(loader, schema("a", ID))
+    for number in (1, 2):
+        feed(loader, record("a", id=number), state(number))
+        end = time.monotonic() + 100
+        while number not in delta.states:
+            loader.poll()
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    loader.finish(whole=True)
+    loader.close()
+    spool.close()
+    assert delta.rows("a", "id") == [(1,), (2,)]

@@ -1,0 +1,92 @@
+"""A JVM that is killed while it is asked: our words alone stand in the log."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from target_spark.spark.py4j_logging import restore, silence_disconnects
+from tests.target.cli.test_signals import jvm_of, nothing_stays
+from tests.target.cli.test_target_cli import record, running, schema, state
+
+WORDS = "Spark's JVM ended in the middle of the run: it was killed"
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_a_jvm_that_is_killed_in_a_commit_leaves_our_words_alone(tmp_path: Path, form: str) -> None:
+    rows = [record(n) for n in range(1, 60_001)]
+    with running(tmp_path, flush_rows=60_000, format=form) as target:
+        target.send(schema(), *rows, state(1))
+        target.until((tmp_path / "tables" / "a").is_dir)
+        jvm = jvm_of(tmp_path)
+        assert jvm is not None
+        os.kill(jvm, signal.SIGKILL)
+        assert target.end() == 1
+        said = target.errors.decode()
+    assert said.count(WORDS) >= 1
+    for noise in ("Traceback", "py4j", "Py4J", "Errno", "Connection refused", "Unable to cleanly"):
+        assert noise not in said, said
+    nothing_stays(tmp_path)
+
+
+# Without Spark
+
+
+@pytest.fixture
+def no_other_jvm() -> Iterator[None]:
+    """Leave out the JVM of another test, which is asked whether it is gone, and waits for that."""
+    loggers = [logging.getLogger(name) for name in ("", "py4j.java_gateway", "py4j.clientserver")]
+    kept = [(each, each.filters) for each in loggers]
+    for each in loggers:
+        each.filters = []
+    yield
+    for each, filters in kept:
+        each.filters = filters
+
+
+@pytest.fixture
+def gone(no_other_jvm: None) -> Iterator[list[bool]]:
+    """What is said of the JVM, once for each time that it is asked for."""
+    answers: list[bool] = []
+    quiet = silence_disconnects(lambda: answers.pop(0))
+    yield answers
+    restore(quiet)
+
+
+def logged(error: Exception, path: str = "/lib/py4j/java_gateway.py", name: str = "") -> None:
+    """Log an error as the bridge does, under the root's name or its own."""
+    told = (type(error), error, None)
+    record = logging.LogRecord(name, logging.ERROR, path, 1, "while sending", None, told)
+    logging.getLogger(name).handle(record)
+
+
+def test_only_broken_connections_of_a_jvm_that_is_gone_are_kept_back(
+    gone: list[bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "x")]
+    for error in broken:
+        for name in ("", "py4j.java_gateway", "py4j.clientserver"):
+            gone.append(True)
+            logged(error, name=name)
+    assert (gone, caplog.messages) == ([], [])
+    gone.append(False)
+    logged(broken[0])
+    logged(ValueError("of the bridge, but no connection"))
+    logged(broken[0], path="/lib/elsewhere/client.py")
+    logging.getLogger().error("a word without an exception")
+    assert (gone, len(caplog.messages)) == ([], 4)
+
+
+@pytest.mark.usefixtures("no_other_jvm")
+def test_nothing_is_kept_back_after_the_session(caplog: pytest.LogCaptureFixture) -> None:
+    restore(silence_disconnects(lambda: True))
+    logged(Py4JNetworkError("x"))
+    assert len(caplog.messages) == 1

@@ -1,0 +1,129 @@
+"""A commit that a catalog makes after it was given up: not lost, and not made twice."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.spark.jar_cache import ivy_folder
+from target_spark.storage.retry import FailureKind, classify_failure
+from target_spark.tables.model import Table, TableLayout
+from target_spark.writers.iceberg.writer import IcebergWriter
+from tests.target.writers.iceberg_rows import KEYS, LAYOUT, batch, content, line, marker, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+TABLE = Table("", "people", ("late", "db", "people"))
+DRIVER = "org.xerial:sqlite-jdbc:3.50.3.0"
+
+
+class Catalog:
+    """A catalog in a database of SQLite, which can be away, and make a commit late."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file, self.metadata = (
+            folder / "lake.db",
+            folder / "lake" / "db" / "people" / "metadata",
+        )
+        self._known: set[Path] = set()
+
+    def _newest(self) -> str:
+        with closing(sqlite3.connect(self.file)) as database:
+            ((found,),) = database.execute(
+                "SELECT metadata_location FROM iceberg_tables"
+            ).fetchall()
+        return str(found)
+
+    def away(self, commit: Callable[[], Any]) -> tuple[str, str]:
+        """Fail a commit; return the metadata that it is of, and those that it asked for."""
+        before, known = self._newest(), set(self.metadata.glob("*.metadata.json"))
+        with closing(sqlite3.connect(self.file)) as database:
+            database.execute("BEGIN IMMEDIATE")
+            with pytest.raises(Exception, match="SQLITE_BUSY") as failed:
+                commit()
+        assert classify_failure(failed.value) is FailureKind.PASSING
+        (asked_for,) = set(self.metadata.glob("*.metadata.json")) - known
+        return before, str(asked_for)
+
+    def make(self, before: str, asked_for: str) -> bool:
+        """Do what the catalog was asked for, as it does it; return whether it could."""
+        with closing(sqlite3.connect(self.file)) as database, database:
+            done = database.execute(
+                "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ?"
+                " WHERE metadata_location = ?",
+                (asked_for, before, before),
+            )
+            return done.rowcount == 1
+
+
+@pytest.fixture
+def catalog(spark: SparkSession, tmp_path: Path) -> Catalog:
+    give_driver(spark)
+    key = "spark.sql.catalog.late"
+    options = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/lake.db?busy_timeout=200"}
+    options["warehouse"] = str(tmp_path / "lake")
+    spark.conf.set(key, "org.apache.iceberg.spark.SparkCatalog")
+    for option, value in options.items():
+        spark.conf.set(f"{key}.{option}", value)
+    IcebergWriter().create(spark, TABLE, LAYOUT, TableLayout())
+    return Catalog(tmp_path)
+
+
+def give_driver(spark: SparkSession) -> None:
+    """Let the JVM that runs already have the driver of SQLite, where Iceberg looks for it."""
+    spark.sql(f"ADD JAR ivy://{DRIVER}?transitive=false")
+    folder = spark.sparkContext.getConf().get("spark.jars.ivy") or ivy_folder(None)
+    (jar,) = Path(folder, "jars").glob(f"*{DRIVER.split(':')[1]}*.jar")
+    jvm: Any = spark.sparkContext._jvm
+    around = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    iceberg = jvm.java.lang.Class.forName("org.apache.iceberg.jdbc.JdbcCatalog", True, around)  # noqa: FBT003
+    loader = iceberg.getClassLoader()
+    loader.addURL(jvm.java.net.URL(jar.as_uri()))
+    jvm.java.lang.Class.forName("org.sqlite.JDBC", True, loader)  # noqa: FBT003
+
+
+@pytest.mark.parametrize("name", ["append", "upsert", "replace"])
+@pytest.mark.parametrize("wakes", ["before the look", "after the look"])
+def test_a_commit_that_is_made_late_is_known_or_comes_too_late(
+    spark: SparkSession, catalog: Catalog, name: str, wakes: str
+) -> None:
+    asked: list[tuple[str, str]] = []
+    made: list[bool] = []
+
+    class Looking(IcebergWriter):
+        """A writer behind whose look at the table the catalog wakes up."""
+
+        def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
+            found = super()._before(spark, table)
+            made.extend(catalog.make(*each) for each in asked)
+            return found
+
+    writer = Looking()
+    writer.append(spark, TABLE, rows(spark, (1, "a", 1)), marker(1))
+    second = batch(spark, (2, "b", 2)) if name == "upsert" else rows(spark, (2, "b", 2))
+    more = [KEYS] if name == "upsert" else []
+
+    def commit() -> Any:
+        return getattr(writer, name)(spark, TABLE, second, *more, marker(2))
+
+    asked_for = catalog.away(commit)
+    if wakes == "before the look":
+        assert catalog.make(*asked_for)
+    else:
+        asked.append(asked_for)
+    commit()
+    assert made == ([] if wakes == "before the look" else [False])
+    assert content(spark, TABLE) == [(1, "a", 1), (2, "b", 2)][name == "replace" :]
+    markers = [each.marker for each in line(spark, TABLE)]
+    assert markers.count(marker(2)) == 1
+    writer.append(spark, TABLE, rows(spark, (3, "c", 3)), marker(3))
+    assert len(line(spark, TABLE)) == 4  # the four: three batches, and what overtook

@@ -1,0 +1,297 @@
+"""Processes of the target and other tools that write one Delta table at the same time.
+
+The moments are random; the seed of each race is printed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.target.cli.test_target_cli import environment
+from tests.target.loader.crash_run import PATIENCE
+from tests.target.loader.racers import (
+    THEIRS,
+    Racer,
+    append_theirs,
+    make_theirs,
+    rows_of,
+    staging,
+    until,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+KEYS = [(), ("id",)]
+SMALL, LARGE = 3_000, 200_000
+COUNT = 120_000
+
+
+def chance_of(*race: object) -> random.Random:
+    seed = f"{race} {time.time_ns()}"
+    print("seed:", seed)
+    return random.Random(seed)
+
+
+# Two jobs
+
+
+def race(tmp_path: Path, keys: tuple[str, ...], sizes: tuple[int, int], late: float) -> None:
+    """Let a second job load a table while the first writes the first batch of it.
+
+    The second has committed a row of another table by then, so that its JVM is warm.
+    """
+    a = Racer(tmp_path, "a", target_file_size=2_000_000)
+    b = Racer(tmp_path, "b", target_file_size=2_000_000, flush_seconds=1)
+
+    def is_warm() -> bool:
+        return (b.folder / "states").stat().st_size > 0
+
+    def input_of_b() -> Iterator[bytes]:
+        yield from b.messages(range(1), stream="warm")
+        yield b""
+        until(is_warm, [b])
+        until(lambda: staging(a), [a])
+        time.sleep(late)
+        yield from b.messages(range(sizes[1]), keys)
+
+    def input_of_a() -> Iterator[bytes]:
+        yield from a.messages(range(sizes[0]), keys)
+        yield b""
+        until(is_warm, [b])
+
+    b.start(input_of_b())
+    a.start(input_of_a())
+    codes = [a.end(), b.end()]
+    print("exits:", codes)
+    assert 0 in codes, a.errors() + b.errors()
+    found = rows_of(a.table)
+    if keys:
+        assert set(Counter(row_id for _, row_id in found).values()) == {1}
+    for each, rows in zip((a, b), sizes, strict=True):
+        each.check_end(rows, may_fail="is loaded by job")
+        theirs = [row_id for who, row_id in found if who == each.job]
+        assert len(theirs) == len(set(theirs))
+        if each.code == 0 and not keys:
+            assert theirs == list(range(rows))
+            each.check_report(rows)
+        if each.code == 0 and keys:
+            assert {row_id for _, row_id in found} >= set(range(rows))
+    assert not list(a.table.glob(".target-spark-*"))
+
+
+@pytest.mark.thorough
+def test_two_jobs_that_make_one_table_at_once_lose_nothing(tmp_path: Path) -> None:
+    race(tmp_path, (), (5_000, 10_000), 0)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("sizes", [(LARGE, LARGE), (LARGE, SMALL), (SMALL, LARGE)])
+def test_two_jobs_that_write_the_first_rows_of_one_table_lose_nothing(
+    tmp_path: Path, keys: tuple[str, ...], sizes: tuple[int, int]
+) -> None:
+    race(tmp_path, keys, sizes, chance_of(keys, sizes).choice((0.0, 0.1, 0.5, 1.0)))
+
+
+# Another tool
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("time_", range(2))
+@pytest.mark.parametrize("before", ["no table", "an empty table", "a table with rows"])
+def test_another_tool_that_writes_our_keys_first_leaves_no_key_twice(
+    tmp_path: Path, before: str, time_: int
+) -> None:
+    """It makes the table, or appends to it, at any moment of our first batch."""
+    chance = chance_of(before, time_)
+    ours = Racer(tmp_path, "ours")
+    if before != "no table":
+        rows = range(0) if before == "an empty table" else range(COUNT, COUNT + 10)
+        append_theirs(ours.table, rows)
+    closing: list[float] = []
+
+    def lines() -> Iterator[bytes]:
+        yield from ours.messages(range(COUNT), ("id",))
+        yield b""
+        until(ours.run.jvm, [ours])
+        closing.append(1)
+
+    ours.start(lines())
+    until(lambda: closing, [ours])
+    if chance.random() < 0.5:
+        until(lambda: staging(ours), [ours])
+        time.sleep(chance.random())
+    else:
+        time.sleep(4 * chance.random())
+    make_theirs(ours.table, range(10))
+    assert ours.end() == 0, ours.errors()
+    ours.check_end(COUNT)
+    found = Counter(row_id for _, row_id in rows_of(ours.table))
+    assert found.keys() >= set(range(COUNT))
+    commits = DeltaTable(ours.table).history()
+    first = next(each for each in commits if each.get("tool") == THEIRS)  # the newest of theirs
+    is_after = any(each["version"] < first["version"] and has_our_rows(each) for each in commits)
+    print("theirs came after ours:", is_after)
+    twice = sorted(row_id for row_id, count in found.items() if count > 1)
+    assert twice == (list(range(10)) if is_after else [])
+
+
+def has_our_rows(commit: dict[str, object]) -> bool:
+    return "userMetadata" in commit and commit["operation"] in {"WRITE", "MERGE"}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("is_new", [True, False])
+def test_another_tool_that_appends_all_the_while_loses_nothing(
+    tmp_path: Path, keys: tuple[str, ...], *, is_new: bool
+) -> None:
+    chance = chance_of(keys, is_new)
+    ours, count = Racer(tmp_path, "ours", flush_rows=2_000), 20_000
+    if not is_new:
+        append_theirs(ours.table, range(count, count + 10))
+    ours.start(ours.messages(range(count), keys, state_every=500))
+    first = count + 10
+    until((ours.table / "_delta_log").is_dir, [ours])
+    for number in range(20):
+        append_theirs(ours.table, range(first + number * 10, first + number * 10 + 10))
+        time.sleep(chance.random())
+    assert ours.end() == 0, ours.errors()
+    ours.check_end(count)
+    ours.check_report(count)
+    theirs = range(first if is_new else count, first + 200)
+    expected = [("ours", row_id) for row_id in range(count)]
+    assert rows_of(ours.table) == expected + [(THEIRS, row_id) for row_id in theirs]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("columns", ["ours", "others"])
+def test_a_table_in_the_place_of_ours_stays_as_it_is(
+    tmp_path: Path, keys: tuple[str, ...], columns: str
+) -> None:
+    chance = chance_of(keys, columns)
+    ours = Racer(tmp_path, "ours", flush_rows=2_000)
+    replaced: list[dict[Path, bytes]] = []
+
+    def lines() -> Iterator[bytes]:
+        yield from ours.messages(range(4_000), keys, state_every=1_000)
+        yield b""
+        until(ours.acknowledged, [ours])
+        time.sleep(chance.random())
+        shutil.rmtree(ours.table)
+        if columns == "ours":
+            append_theirs(ours.table, range(3))
+        else:
+            write_deltalake(ours.table, pa.table({"id": ["x"], "s": [0.5]}))
+        replaced.append(content_of(ours.table))
+        yield from list(ours.messages(range(4_000, 10_000), keys, state_every=1_000))[1:]
+
+    ours.start(lines())
+    assert ours.end() == 1, ours.errors()
+    ours.check_end(10_000, may_fail="was replaced by another table while it was loaded")
+    assert ours.acknowledged() <= 4_000
+    assert [content_of(ours.table)] == replaced
+
+
+def content_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# Failures and deaths
+
+UNCLEAR = """
+import threading, time
+from deltalake import DeltaTable
+
+commit, left = DeltaTable.create_write_transaction, [{good}]
+
+def late(*args, **named):
+    time.sleep({seconds})
+    try:
+        commit(*args, **named)
+    except Exception as error:
+        print("late:", error, flush=True, file=__import__("sys").stderr)
+
+def unclear(self, *args, **named):
+    left[0] -= 1
+    if left[0] != -1:
+        return commit(self, *args, **named)
+    if {when!r} == "after":
+        commit(self, *args, **named)
+    if {when!r} == "late":
+        threading.Thread(target=late, args=(self, *args), kwargs=named).start()
+    raise OSError(110, "Connection timed out")
+
+DeltaTable.create_write_transaction = unclear
+from target_spark.target import TargetSpark; TargetSpark.cli()
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("when", ["before", "after", "late"])
+def test_a_commit_that_fails_before_it_is_made_or_after_is_made_once(
+    tmp_path: Path, when: str, keys: tuple[str, ...]
+) -> None:
+    chance = chance_of(when, keys)
+    seconds = chance.choice((0.3, 3 * chance.random()))
+    program = UNCLEAR.format(good=0 if keys else chance.randrange(3), when=when, seconds=seconds)
+    ours, count = Racer(tmp_path, "ours", flush_rows=2_000), 8_000
+    ours.start(ours.messages(range(count), keys, state_every=1_000), program)
+    assert ours.end() == 0, ours.errors()
+    assert "Connection timed out" in ours.errors()
+    ours.check_end(count)
+    ours.check_report(count)
+    assert rows_of(ours.table) == [("ours", row_id) for row_id in range(count)]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("time_", range(3))
+def test_a_run_after_a_kill_leaves_nothing_of_it(tmp_path: Path, time_: int) -> None:
+    """Python and its JVM are killed while a later batch of a new table is written."""
+    chance = chance_of(time_)
+    ours, count = Racer(tmp_path, "ours", flush_rows=30_000), 120_000
+    ours.start(ours.messages(range(count), state_every=10_000))
+    until(ours.acknowledged, [ours])
+    until(lambda: staging(ours), [ours])
+    time.sleep(0.3 * chance.random())
+    ours.run.kill("both", chance)
+    print("staging is left:", bool(staging(ours)))
+    ours.end()
+    state = last_state(ours)
+    assert state >= ours.acknowledged()
+    assert len(rows_of(ours.table)) == state
+    ours.start(ours.messages(range(state, count), state_every=10_000))
+    assert ours.end() == 0, ours.errors()
+    assert rows_of(ours.table) == [("ours", row_id) for row_id in range(count)]
+    others = {path.name for path in ours.table.iterdir() if path.suffix != ".parquet"}
+    assert others == {"_delta_log"}
+    assert not [path for path in ours.table.rglob("*") if "temporary" in path.name]
+
+
+def last_state(racer: Racer) -> int:
+    """Return the rows that the newest state in the table covers."""
+    command = [sys.executable, "-m", "target_spark", "last-state", "--config", "config.json"]
+    done = subprocess.run(
+        command,
+        cwd=racer.folder,
+        env=environment(),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    rows: int = json.loads(done.stdout)["rows"]
+    return rows

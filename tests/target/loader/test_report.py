@@ -1,0 +1,303 @@
+"""The figures of a run, as data and as text; its progress; its measurements."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tap_core.redaction import make_redactor
+from target_spark.loader.progress import show_progress
+from target_spark.loader.report import COMPLETE, Report
+from target_spark.tables.model import CommitStats
+from tests.target.warehouse import ID_AND_NAME, Warehouse, record, schema, state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from target_spark.spark.session import Session
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = "from target_spark.target import TargetSpark; TargetSpark.cli()"
+
+
+def filled() -> Report:
+    report = Report()
+    report.record_table("orders", "orders_1")
+    report.count_received("orders", 1200, 5_000_000)
+    report.count_received("orders", 34, 1)
+    effect = CommitStats(inserted=1230, files=3, nbytes=70)
+    report.count_commit("orders", 1230, 4, 1.5, effect, 5_000_001)
+    report.count_zoneless("orders", {"at": 2})
+    report.count_zoneless("orders", {"at": 3, "on": 1})
+    report.record_column_change("orders", "n__string", "string", "add", "n")
+    report.count_state()
+    report.count_released_state()
+    assert report.add_stream_remark("orders", "odd")
+    assert not report.add_stream_remark("orders", "odd")
+    report.record_outcome(COMPLETE)
+    return report
+
+
+# As data
+
+
+def test_a_report_is_private_and_a_link_in_its_place_is_not_followed(
+    tmp_path: Path,
+) -> None:
+    """Nor does a run write through a link under the name of its unfinished file."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    report = tmp_path / "report.json"
+    for name in (report.name, f".{report.name}.{os.getpid()}"):
+        (tmp_path / name).symlink_to(victim)
+    before = os.umask(0)
+    try:
+        filled().save(report)
+    finally:
+        os.umask(before)
+    assert victim.read_text() == "precious"
+    assert not report.is_symlink()
+    assert report.stat().st_mode & 0o777 == 0o600
+    assert json.loads(report.read_text())["complete"] is True
+
+
+def test_everything_that_was_counted_is_told_as_data(tmp_path: Path) -> None:
+    filled().save(tmp_path / "deep" / "report.json")
+    (file,) = (tmp_path / "deep").iterdir()
+    told = json.loads(file.read_text())
+    assert (told["outcome"], told["complete"]) == ("complete", True)
+    assert (told["states_received"], told["states"], told["last_state_released"]) == (1, 1, True)
+    assert told["streams"]["orders"] == {
+        "table": "orders_1",
+        "received": 1234,
+        "written": 1230,
+        "quarantined": 4,
+        "nulled": 0,
+        "bytes": 5_000_001,
+        "commits": 1,
+        "seconds": 1.5,
+        "inserted": 1230,
+        "updated": 0,
+        "deleted": 0,
+        "files": 3,
+        "table_bytes": 70,
+        "waiting": 0,
+        "changes": [{"column": "n__string", "type": "string", "kind": "add", "beside": "n"}],
+        "zoneless": {"at": 5, "on": 1},
+        "notes": ["odd"],
+        "quarantine": None,
+        "withheld": None,
+    }
+
+
+def test_what_the_run_is_stands_in_it() -> None:
+    report = Report()
+    report.add_facts(job="j", run="r")
+    report.add_facts(application="local-1")
+    assert report.as_dict()["job"] == "j"
+    assert report.lines()[0] == "job j, run r, application local-1"
+
+
+def test_a_state_that_did_not_leave_is_reported() -> None:
+    report = Report()
+    assert report.as_dict()["last_state_released"] is None
+    report.count_state()
+    report.count_released_state()
+    report.count_state()
+    assert report.as_dict()["last_state_released"] is False
+    assert report.lines()[-1].endswith("states: 2 received, 1 emitted, without the last")
+
+
+def test_a_run_that_went_wrong_is_not_complete() -> None:
+    report = Report()
+    report.record_outcome("Line 3 is not a message")
+    assert report.as_dict()["complete"] is False
+    assert report.lines()[0].startswith("not complete after")
+
+
+# As text
+
+
+def test_it_is_told_as_a_table_with_remarks() -> None:
+    ended, head, row, *notes = filled().lines()
+    assert ended.startswith("complete after")
+    assert ended.endswith("states: 1 received, 1 emitted, including the last")
+    assert len(head) == len(row)
+    assert head.split() == [
+        *("stream", "received", "written", "quarantined", "MB", "files", "commits", "seconds")
+    ]
+    assert row.split() == ["orders", "1,234", "1,230", "4", "5.0", "3", "1", "1.5"]
+    assert notes == [
+        "orders: odd",
+        "orders: column at: 5 date-times without a zone were read as UTC",
+        "orders: column on: 1 date-times without a zone were read as UTC",
+    ]
+
+
+def test_only_columns_that_say_something_are_shown() -> None:
+    report = Report()
+    report.record_table("a", "a")
+    assert report.lines()[1].split() == ["stream", "received", "written", "commits"]
+    report.count_commit("a", 3, 0, 0.1, CommitStats(inserted=1, updated=2))
+    assert report.lines()[1].split()[3:5] == ["inserted", "updated"]
+
+
+def test_progress_is_one_line() -> None:
+    assert Report().progress() == "nothing received yet"
+    assert filled().progress() == "orders: 1,234 received, 1,230 written, 4 quarantined"
+
+
+# Secrets
+
+
+def test_values_of_secret_settings_are_taken_out_of_every_text() -> None:
+    config = {
+        "spark": {"spark.hadoop.fs.s3a.secret.key": "s3cr3t", "spark.x.access.key": "AKIA"},
+        "streams": {"tokens": {"write_mode": "append"}},
+        "passwords": ["one1", "x"],
+        "path": "s3a://bucket",
+    }
+    hide = make_redactor(config)
+    said = "append s3cr3t AKIA one1 x at https://user:pass@host/?token=abc&b=1 (s3a://bucket)"
+    assert hide(said) == "append *** *** *** x at https://***@host/?token=***&b=1 (s3a://bucket)"
+    assert make_redactor({})("nothing") == "nothing"
+
+
+def run(folder: Path, data: bytes, **config: Any) -> subprocess.CompletedProcess[bytes]:
+    given = {"path": "tables", "format": "parquet", "report": "report.json", **config}
+    (folder / "config.json").write_text(json.dumps(given))
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, "--config", "config.json"],
+        input=data,
+        capture_output=True,
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/nowhere", "PYTHONWARNINGS": "error"},
+        check=False,
+    )
+
+
+ROW = b"".join(
+    json.dumps(message).encode() + b"\n"
+    for message in (schema("a", {}), record("a", id=1), state(1))
+)
+
+
+def test_a_run_that_cannot_begin_has_a_report(tmp_path: Path) -> None:
+    done = run(tmp_path, b"", flush_rows=0)
+    assert done.returncode == 1
+    told = json.loads((tmp_path / "report.json").read_text())
+    assert told["complete"] is False
+    assert "flush_rows" in told["outcome"]
+
+
+def test_a_run_without_java_has_a_report_and_shows_no_secret(tmp_path: Path) -> None:
+    secret = {"spark.hadoop.fs.s3a.secret.key": "nowhere"}  # it stands in no word of ours
+    done = run(tmp_path, ROW, spark=secret, job="nowhere's")
+    assert done.returncode == 1
+    told = json.loads((tmp_path / "report.json").read_text())
+    assert "No Java" in told["outcome"]
+    assert (told["states_received"], told["states"], told["last_state_released"]) == (1, 0, False)
+    assert told["streams"]["a"]["received"] == 1
+    metrics = [line for line in done.stderr.decode().splitlines() if "METRIC: " in line]
+    point = json.loads(metrics[-1].partition("METRIC: ")[2])
+    assert (point["metric"], point["tags"]["status"]) == ("job_duration", "failed")
+
+
+# Progress
+
+
+def test_elsewhere_than_on_a_terminal_progress_is_a_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    with show_progress(filled(), logging.getLogger("told"), seconds=0.01):
+        while not caplog.messages:
+            time.sleep(0.01)
+    assert caplog.messages[0].startswith("Progress: orders: 1,234 received")
+
+
+def test_on_a_terminal_it_is_a_table_below_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    report = filled()
+    for number in range(9):
+        report.count_received(f"stream{number}", number, 2_000_000 * number)
+    with os.fdopen(theirs, "w") as terminal, os.fdopen(ours, "rb", buffering=0) as reader:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        for name, value in {"TERM": "xterm", "LINES": "8", "COLUMNS": "100"}.items():
+            monkeypatch.setenv(name, value)
+        handler = logging.StreamHandler(terminal)
+        logger = logging.getLogger()
+        logger.addHandler(handler)
+        try:
+            with show_progress(report, logger):
+                logger.warning("a line of the log")
+                time.sleep(0.6)
+                report.count_received("stream8", 1000, 10)
+                time.sleep(0.6)
+            assert handler.stream is terminal
+        finally:
+            logger.removeHandler(handler)
+        text = reader.read(1 << 20).decode()
+    assert "a line of the log" in text
+    assert all(head in text for head in ("stream", "read", "rows/s", "written", "waiting"))
+    assert "stream8" in text
+    assert "16.0 MB" in text
+    assert "stream1" not in text  # there is no room for all of them
+    assert "10 streams" in text
+
+
+def test_without_a_standard_error_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with show_progress(Report(), logging.getLogger("told"), seconds=60):
+        pass
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with show_progress(Report(), logging.getLogger("told"), seconds=60):
+        pass
+
+
+# A real run
+
+
+@pytest.mark.spark
+def test_a_run_tells_what_it_changed_and_measures_its_commits(
+    spark_session: Session,
+    spark: SparkSession,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    warehouse = Warehouse(spark_session, spark, tmp_path / "tables")
+    first = schema("a", {"id": {"type": "integer"}, "name": {"type": "integer"}}, "id")
+    warehouse.load(first, record("a", id=1, name=1), record("a", id=2, name=2))
+    warehouse.load(
+        schema("a", ID_AND_NAME, "id"),
+        record("a", id=2, name="two"),
+        record("a", id=3, name="three"),
+        state(1),
+    )
+    counts = warehouse.counts("a")
+    assert (counts["inserted"], counts["updated"], counts["deleted"]) == (1, 1, 0)
+    assert counts["files"] > 0
+    assert counts["waiting"] == 0
+    (change,) = counts["changes"]
+    assert (change["column"], change["type"].lower(), change["beside"]) == (
+        *("name__string", "string", "name"),
+    )
+    told = warehouse.report.as_dict()
+    assert (told["states_received"], told["last_state_released"]) == (1, True)
+    points = [json.loads(text[8:]) for text in caplog.messages if text.startswith("METRIC: ")]
+    counted = [p["value"] for p in points if p["metric"] == "record_count"]
+    assert counted == [2, 2]
+    timed = [p for p in points if p["metric"] == "batch_processing_time"]
+    assert all(p["tags"]["stream"] == "a" and p["tags"]["status"] == "succeeded" for p in timed)
+    assert len(timed) == 2

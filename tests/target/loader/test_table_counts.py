@@ -1,0 +1,55 @@
+"""The check of counts finds rows that are missing, that are there twice, and files too many."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.target.loader.table_counts import checked_counts
+
+TOLD = {"table": "a", "received": 2, "written": 2, "quarantined": 0, "commits": 1}
+
+
+def load(folder: Path, rows: int, *, listed: bool = True, code: int = 0, **told: int) -> None:
+    """Act as a process that adds rows to a table and reports two of them."""
+    counts = {**TOLD, "inserted": 2, "deleted": 0, **told}
+    with checked_counts(folder) as ended:
+        table = folder / "a"
+        table.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"id": range(rows)}), table / f"{len([*table.iterdir()])}.parquet")
+        if listed:
+            parts = [file.name for file in table.glob("*.parquet")]
+            (table / "_manifest.json").write_text(json.dumps({"parts": parts}))
+        ended.code = code
+        ended.errors = f"REPORT: {json.dumps({'complete': not code, 'streams': {'a': counts}})}\n"
+
+
+def test_counts_that_agree_pass(tmp_path: Path) -> None:
+    for _ in range(2):
+        load(tmp_path, 2)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_rows_that_are_missing_or_too_many_are_found(tmp_path: Path, rows: int) -> None:
+    load(tmp_path, 2)
+    with pytest.raises(AssertionError):
+        load(tmp_path, rows)
+
+
+def test_rows_that_were_received_and_went_nowhere_are_found(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        load(tmp_path, 2, received=3)
+
+
+def test_files_that_no_manifest_names_are_found(tmp_path: Path) -> None:
+    load(tmp_path, 2)
+    with pytest.raises(AssertionError):
+        load(tmp_path, 2, listed=False)
+
+
+def test_a_load_that_failed_is_not_looked_at(tmp_path: Path) -> None:
+    load(tmp_path, 7, code=1)

@@ -1,0 +1,277 @@
+"""ACTIVATE_VERSION: rows of other versions go when a stream is complete, and none too early."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from target_spark.errors import IncompleteError
+from target_spark.loader.table_versions import VersionTracker
+from tests.target.warehouse import (
+    ID,
+    ID_AND_NAME,
+    Warehouse,
+    activate,
+    feed,
+    record,
+    schema,
+    state,
+    versioned,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from target_spark.spark.session import Session
+
+spark_marked = pytest.mark.spark
+NOT_FINAL = {"type": "STATE", "value": {"at": 9, "currently_syncing": "a"}}
+
+
+# What an input says
+
+
+def told(*steps: int | str | None) -> VersionTracker:
+    """Versions after rows (a number or None) and announcements (``!number``)."""
+    versions = VersionTracker()
+    for step in steps:
+        if isinstance(step, str):
+            versions.activate(int(step[1:]))
+        else:
+            versions.record_rows(step)
+    return versions
+
+
+@pytest.mark.parametrize(
+    ("steps", "at_once", "at_a_final_end"),
+    [
+        (["!1"], False, True),  # a table that is empty in the source
+        (["!1", 1], False, True),  # announced before its rows, as singer_sdk does
+        ([1, "!1"], True, True),
+        (["!1", 1, "!1"], True, True),
+        ([None, 1, "!1"], True, True),
+        ([2, 1, "!1"], True, True),
+        (["!1", 1, "!1", 1], False, True),  # rows that come later are of it too
+        (["!1", 1, "!2", 2, "!2"], True, True),
+        ([], False, False),
+        ([1], False, False),
+        # Rows of this run would be removed that were not declared old.
+        ([None, "!1"], False, False),
+        (["!1", None], False, False),
+        (["!1", 1, None, "!1"], False, False),
+        (["!1", 1, 2], False, False),
+        ([2, "!1"], False, False),
+    ],
+)
+def test_rows_of_others_go_when_the_stream_is_known_to_be_complete(
+    steps: list[int | str | None], at_once: bool, at_a_final_end: bool
+) -> None:
+    versions = told(*steps)
+    assert versions.may_delete_versions(final=False) is at_once
+    assert versions.may_delete_versions(final=True) is at_a_final_end
+    versions.retired = True
+    assert not versions.may_delete_versions(final=True)
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(1, 3), st.sampled_from(["!1", "!2", "!3"]))))
+def test_rows_that_came_after_the_announcement_never_go(steps: list[int | str | None]) -> None:
+    versions = told(*steps)
+    if not versions.may_delete_versions(final=True):
+        return
+    announced = f"!{versions.activated}"
+    first = len(steps)
+    while first and (steps[first - 1] in {announced, versions.activated} or first == 0):
+        first -= 1
+    after = steps[steps.index(announced, first) :]
+    assert {step for step in after if not isinstance(step, str)} <= {versions.activated}
+    rows = [step for step in steps if not isinstance(step, str)]
+    assert not rows or versions.activated in rows
+
+
+# Tables
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def table(
+    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> Warehouse:
+    return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
+
+
+def alive(warehouse: Warehouse, *columns: str) -> list[tuple[Any, ...]]:
+    """The rows that have no mark."""
+    found = warehouse.rows("a", *columns, "_sdc_deleted_at")
+    return [row[:-1] for row in found if row[-1] is None]
+
+
+@spark_marked
+def test_rows_of_other_versions_are_marked_or_removed(table: Warehouse) -> None:
+    described = schema("a", ID_AND_NAME, "id")
+    table.load(described, record("a", id=1, name="none"), versioned("a", 3, id=2, name="three"))
+    states = table.load(
+        described,
+        activate("a", 5),
+        versioned("a", 5, id=2, name="five"),
+        versioned("a", 5, id=3, name="new"),
+        activate("a", 5),
+        state(1),
+        record("a", id=4, name="a row that came later"),
+    )
+    assert states == [1]
+    assert alive(table, "id", "name", "_sdc_table_version") == [
+        (2, "five", 5),
+        (3, "new", 5),
+        (4, "a row that came later", None),
+    ]
+    assert len(table.rows("a")) == 4
+    marked = {row[:-1]: row[-1] for row in table.rows("a", "id", "_sdc_deleted_at")}
+    table.load(described, versioned("a", 4, id=3, name="four"), activate("a", 4), hard_delete=True)
+    assert table.rows("a", "id", "_sdc_table_version", "_sdc_deleted_at") == [(3, 4, None)]
+    assert marked[(1,)] is not None
+    assert table.counts("a")["deleted"] == 3
+
+
+@spark_marked
+def test_an_announcement_before_the_rows_waits_for_the_end_and_holds_states(
+    delta: Warehouse,
+) -> None:
+    delta.load(schema("a", ID), record("a", id=0), state(0))
+    loader, spool = delta.open(flush_rows=1, hard_delete=True)
+    feed(loader, activate("a", 5), state("before"), schema("a", ID), schema("b", ID))
+    feed(loader, state("at"), versioned("a", 5, id=1), state("first"), record("b", id=1))
+    feed(loader, state("second"))
+    loader._pipeline.wait()
+    loader.poll()
+    assert delta.states == ["before"]  # those behind say, or may say, that the table is whole
+    assert delta.rows("a", "id") == [(0,), (1,)]
+    loader.finish(whole=True)
+    loader.close()
+    spool.close()
+    assert delta.states[-1] == "second"
+    assert delta.rows("a", "id") == [(1,)]
+    marker = delta.marker("a")
+    assert marker is not None
+    assert marker.state == '{"at": "second"}'
+
+
+@spark_marked
+def test_an_announcement_after_the_rows_lets_go_at_once_and_its_states_follow(
+    delta: Warehouse,
+) -> None:
+    delta.load(schema("a", ID), record("a", id=0))
+    seen: list[list[tuple[Any, ...]]] = []
+    loader, spool = delta.open(
+        emit=lambda _: seen.append(delta.rows("a", "id")), hard_delete=True, flush_rows=2
+    )
+    feed(loader, schema("a", ID), activate("a", 5), *(versioned("a", 5, id=n) for n in range(1, 4)))
+    feed(loader, activate("a", 5), state("done"), schema("b", ID), record("b", id=1))
+    while not seen:
+        loader.poll()
+        time.sleep(0.05)
+    assert seen == [[(1,), (2,), (3,)]]
+    loader.finish(whole=False)
+    loader.close()
+    spool.close()
+
+
+@spark_marked
+@pytest.mark.parametrize("end", ["no state", "currently syncing", "torn"])
+def test_what_may_be_incomplete_removes_nothing_and_says_so(delta: Warehouse, end: str) -> None:
+    delta.load(schema("a", ID), record("a", id=0), state(0))
+    last = {"no state": [], "currently syncing": [NOT_FINAL], "torn": [state(9)]}[end]
+    with pytest.raises(IncompleteError, match="tables of a still have rows of other versions"):
+        delta.load(
+            schema("a", ID),
+            activate("a", 5),
+            versioned("a", 5, id=1),
+            *last,
+            whole=end != "torn",
+            hard_delete=True,
+        )
+    assert delta.states == []
+    assert delta.rows("a", "id") == [(0,), (1,)]
+    delta.load(
+        schema("a", ID),
+        activate("a", 6),
+        versioned("a", 6, id=1),
+        hard_delete=True,
+        overwrite_on_eof="always",
+    )
+    assert delta.rows("a", "id", "_sdc_table_version") == [(1, 6)]
+
+
+@spark_marked
+def test_a_first_load_has_nothing_to_remove_and_is_complete_without_a_sign(
+    table: Warehouse,
+) -> None:
+    states = table.load(
+        activate("a", 5),
+        schema("a", ID),
+        versioned("a", 5, id=1),
+        state(1),
+        versioned("a", 5, id=2),
+    )
+    assert states == [1]
+    assert table.rows("a", "id", "_sdc_table_version") == [(1, 5), (2, 5)]
+
+
+@spark_marked
+def test_a_table_that_is_empty_in_the_source_is_emptied(delta: Warehouse) -> None:
+    delta.load(schema("a", ID), record("a", id=0))
+    states = delta.load(schema("a", ID), activate("a", 5), state(1), hard_delete=True)
+    assert states == [1]
+    assert delta.rows("a", "id") == []
+    assert delta.load(schema("b", ID), activate("b", 5)) == []
+    assert not delta.exists("b") or delta.rows("b", "id") == []
+
+
+@spark_marked
+def test_rows_of_this_run_are_not_taken_for_old_ones(delta: Warehouse) -> None:
+    """A tap that announces versions and does not put them on its records."""
+    delta.load(schema("a", ID), record("a", id=0))
+    states = delta.load(
+        schema("a", ID), activate("a", 5), record("a", id=1), activate("a", 5), state(1)
+    )
+    assert states == [1]
+    assert delta.rows("a", "id") == [(0,), (1,)]
+    assert any("not of the version" in note for note in delta.counts("a")["notes"])
+
+
+@spark_marked
+def test_a_run_that_died_before_the_removal_is_made_good_by_the_next(delta: Warehouse) -> None:
+    described = schema("a", ID, "id")
+    delta.load(described, versioned("a", 1, id=1), versioned("a", 1, id=2), activate("a", 1))
+    full = [described, activate("a", 2), versioned("a", 2, id=2), activate("a", 2), state(1)]
+    loader, spool = delta.open(flush_rows=1, hard_delete=True)
+    feed(loader, *full[:3])
+    loader._pipeline.wait()
+    loader._pipeline.stop()
+    feed(loader, *full[3:])
+    loader.stop()
+    loader.close()
+    spool.close()
+    assert delta.states == []
+    assert delta.rows("a", "id") == [(1,), (2,)]
+    for _ in range(2):
+        assert delta.load(*full, hard_delete=True) == [1]
+        assert delta.rows("a", "id") == [(2,)]
+
+
+@spark_marked
+def test_parquet_keeps_all_versions_and_says_so(
+    spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> None:
+    parquet = Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
+    parquet.load(schema("a", ID), record("a", id=1))
+    states = parquet.load(
+        schema("a", ID), activate("a", 5), versioned("a", 5, id=2), activate("a", 5), state(1)
+    )
+    assert states == [1]
+    assert parquet.rows("a", "id", "_sdc_table_version") == [(1, None), (2, 5)]
+    (note,) = (n for n in parquet.counts("a")["notes"] if "ACTIVATE_VERSION" in n)
+    assert "Set format to delta" in note

@@ -1,0 +1,449 @@
+"""What a run does to the rows that are there, against a model of each way, on real tables."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tap_core.events import Op, Rows, StreamId
+from tests.target.warehouse import (
+    ID,
+    ID_AND_NAME,
+    Warehouse,
+    activate,
+    feed,
+    record,
+    schema,
+    state,
+    versioned,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from target_spark.spark.session import Session
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+GONE = "2024-05-01T00:00:00Z"
+START = datetime(2024, 1, 1, tzinfo=timezone.utc)
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def table(
+    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> Warehouse:
+    return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
+
+
+def deletion(stream: str, **values: Any) -> dict[str, Any]:
+    return record(stream, **values, _sdc_deleted_at=GONE)
+
+
+# Deletions
+
+
+@pytest.mark.parametrize("flush_rows", [3, 100])
+def test_deletions_and_what_comes_after_them_end_as_the_source_says(
+    table: Warehouse, flush_rows: int
+) -> None:
+    described = [schema(stream, ID_AND_NAME, "id") for stream in ("soft", "hard")]
+    steps = [
+        (record, {"id": 1, "name": "again"}),
+        (deletion, {"id": 2}),
+        (record, {"id": 3, "name": "born"}),
+        (deletion, {"id": 3}),
+        (deletion, {"id": 4}),
+        (record, {"id": 4, "name": "back"}),
+        (deletion, {"id": 5}),
+    ]
+    streams = {"hard": {"hard_delete": True}}
+    for stream in ("soft", "hard"):
+        before = [record(stream, id=2, name="two"), record(stream, id=1, name="one")]
+        table.load(*described, *before, deletion(stream, id=1), streams=streams)
+    table.load(
+        *described,
+        *(make(stream, **values) for make, values in steps for stream in ("soft", "hard")),
+        streams=streams,
+        flush_rows=flush_rows,
+    )
+    assert table.rows("hard", "id", "name", "_sdc_deleted_at") == [
+        (1, "again", None),
+        (4, "back", None),
+    ]
+    soft = table.rows("soft", "id", "name", "_sdc_deleted_at")
+    assert [(id_, name, at is None) for id_, name, at in soft] == [
+        (1, "again", True),
+        (2, "two", False),
+        (3, "born", False),
+        (4, "back", True),
+        (5, None, False),
+    ]
+
+
+def test_a_row_that_comes_back_in_a_later_run_has_no_mark(table: Warehouse) -> None:
+    described = schema("a", ID_AND_NAME, "id")
+    table.load(described, record("a", id=1, name="one"), record("a", id=2, name="two"))
+    table.load(described, deletion("a", id=1), deletion("a", id=2))
+    table.load(described, record("a", id=1, name="back"))
+    rows = table.rows("a", "id", "name", "_sdc_deleted_at")
+    assert [(id_, name, at is None) for id_, name, at in rows] == [
+        (1, "back", True),
+        (2, "two", False),
+    ]
+
+
+def test_rows_that_an_event_deletes_are_deleted(delta: Warehouse) -> None:
+    delta.load(schema("a", ID_AND_NAME, "id"), *(record("a", id=n, name="x") for n in range(3)))
+    loader, spool = delta.open(hard_delete=True)
+    feed(loader, schema("a", ID_AND_NAME, "id"))
+    rows = [b'{"id": 0} ', b'{"id":1,"name":"y","_sdc_deleted_at":null}', b"{}"]
+    loader.process_event(Rows(StreamId("a"), rows[:1], op=Op.DELETE, extracted_at=GONE))
+    loader.process_event(Rows(StreamId("a"), rows[1:], op=Op.DELETE))
+    loader.finish(whole=True)
+    loader.close()
+    spool.close()
+    assert delta.rows("a", "id", "name") == [(2, "x")]
+    ((raw,),) = delta.rows("a__quarantine", "raw")  # it has no key
+    assert list(json.loads(raw)) == ["_sdc_deleted_at"]
+
+
+def test_deleted_rows_are_not_swapped_in_and_an_append_keeps_them(delta: Warehouse) -> None:
+    steps = [record("a", id=1), record("a", id=2), deletion("a", id=1), state(1)]
+    described = schema("a", ID, "id")
+    delta.load(described, *steps, write_mode="overwrite", hard_delete=True)
+    assert delta.rows("a", "id") == [(2,)]
+    delta.load(described, *steps, write_mode="overwrite")
+    assert [(id_, at is None) for id_, at in delta.rows("a", "id", "_sdc_deleted_at")] == [
+        (1, False),
+        (2, True),
+    ]
+    delta.load(described, *steps, write_mode="append", hard_delete=True)
+    assert delta.rows("a", "id") == [(1,), (1,), (1,), (2,), (2,)]
+
+
+# What the commits say
+
+
+def test_the_report_has_what_the_tables_say_of_each_commit(table: Warehouse) -> None:
+    described = schema("a", ID_AND_NAME, "id")
+    table.load(described, *(record("a", id=n, name="x") for n in range(10)))
+    counts = table.counts("a")
+    assert (counts["inserted"], counts["updated"], counts["deleted"]) == (10, 0, 0)
+    assert counts["files"] >= 1
+    assert counts["table_bytes"] > 0
+    table.load(
+        described,
+        *(record("a", id=n, name="y") for n in range(8, 12)),
+        deletion("a", id=0),
+        hard_delete=True,
+    )
+    counts = table.counts("a")
+    assert (counts["written"], counts["inserted"]) == (5, 2)
+    assert (counts["updated"], counts["deleted"]) == (2, 1)
+
+
+def test_the_first_rows_of_a_table_that_is_empty_are_appended(delta: Warehouse) -> None:
+    described = schema("a", ID, "id")
+    delta.load(described, schema("b", ID), record("b", id=1))  # makes the table a, without rows
+    delta.load(described, record("a", id=1), record("a", id=1), record("a", id=2))
+    assert delta.rows("a") == [(1,), (2,)]
+    log = sorted((delta.folder / "a" / "_delta_log").glob("*.json"))
+    operations = [json.loads(file.read_text().splitlines()[0])["commitInfo"] for file in log]
+    assert "MERGE" not in {commit["operation"] for commit in operations}
+
+
+def test_parquet_counts_its_parts(
+    spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> None:
+    parquet = Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
+    parquet.load(schema("a", ID), *(record("a", id=n) for n in range(10)), state(1))
+    counts = parquet.counts("a")
+    sizes = [file.stat().st_size for file in (parquet.folder / "a").glob("*.parquet")]
+    assert counts["inserted"] == 10
+    assert (counts["files"], counts["table_bytes"]) == (len(sizes), sum(sizes))
+
+
+# A model of each way
+
+
+@dataclass(frozen=True)
+class Message:
+    """A record or its deletion: ``at`` counts microseconds, ``more`` came with a new schema."""
+
+    id: int
+    v: int | None
+    at: int
+    deletes: bool = False
+    more: int | None = None
+
+    def sent(self, stream: str, later: int, version: int) -> dict[str, Any]:
+        when = (START + timedelta(microseconds=self.at + later)).isoformat()
+        if self.deletes:
+            made = record(stream, id=self.id, _sdc_deleted_at=when)
+        else:
+            made = record(stream, id=self.id, v=self.v, more=self.more)
+        versions = {"version": version} if stream in VERSIONED else {}
+        return {**made, "time_extracted": when, **versions}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A run that reads from one message to another, ``later`` microseconds after the first."""
+
+    first: int
+    last: int
+    later: int
+
+
+@dataclass
+class Period:
+    """One version of a row: what it held, from when to when, and whether a deletion ended it."""
+
+    held: tuple[Any, ...]
+    begun: int
+    ended: int | None = None
+    deleted: bool = False
+    mark: int | None = None
+
+
+@dataclass
+class Model:
+    """What must be in each table after some batches, in plain Python."""
+
+    hard: bool
+    rows: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    periods: dict[int, list[Period]] = field(default_factory=dict)
+
+    def upsert(self, message: Message) -> None:
+        old = self.rows.get(message.id)
+        if not message.deletes:
+            self.rows[message.id] = (message.v, message.more, False)
+        elif self.hard:
+            self.rows.pop(message.id, None)
+        else:
+            self.rows[message.id] = (*(old or (None, None))[:2], True)
+
+    def history(self, batch: Sequence[tuple[Message, int]]) -> None:
+        for id_ in dict.fromkeys(message.id for message, _ in batch):
+            events = [(m, later) for m, later in batch if m.id == id_]
+            periods = self.periods.setdefault(id_, [])
+            for event in self._new(events, periods):
+                self._happened(periods, *event)
+
+    def _new(
+        self, events: list[tuple[Message, int]], periods: list[Period]
+    ) -> list[tuple[Message, int]]:
+        """Leave out what was sent again, and what stands before it and is no newer."""
+        if not periods:
+            return events
+        current, since = _current(periods), _changed(periods)
+        standing = current.held if current else None
+        older = [self._is_older(message, message.at + later, periods) for message, later in events]
+        same = [
+            _held(message) == standing and message.at + later <= since for message, later in events
+        ]
+        last = max((n for n in range(len(events)) if older[n] or same[n]), default=-1)
+        return [
+            (message, later)
+            for n, (message, later) in enumerate(events)
+            if not older[n] and (n >= last or message.at + later > since)
+        ]
+
+    def _is_older(self, message: Message, at: int, periods: list[Period]) -> bool:
+        """Tell whether a record is a step of its key that others followed."""
+        if message.deletes:
+            ends = (p.ended for p in periods if p.deleted or self.hard)
+            times = [ended for ended in ends if ended is not None]
+            if _current(periods) and any(p.mark == at for p in periods):
+                return True
+        else:
+            times = [p.begun for p in periods if p.held == _held(message)]
+        return any(at <= time <= at + 1000 for time in times) and at < _changed(periods) - 1000
+
+    def _happened(self, periods: list[Period], message: Message, later: int) -> None:
+        current = _current(periods)
+        held = _held(message)
+        if held == (current.held if current else None):
+            return
+        at = message.at + later
+        if periods:
+            at = max(at, _changed(periods) + 1)
+        if current:
+            current.ended, current.deleted = at, message.deletes and not self.hard
+            current.mark = message.at + later if current.deleted else None
+        if held is not None:
+            periods.append(Period(held, at))
+
+
+def _held(message: Message) -> tuple[Any, ...] | None:
+    return None if message.deletes else (message.v, message.more)
+
+
+def _current(periods: list[Period]) -> Period | None:
+    return periods[-1] if periods and periods[-1].ended is None else None
+
+
+def _changed(periods: list[Period]) -> int:
+    """Return when a key changed last."""
+    return max(periods[-1].begun, periods[-1].ended or 0)
+
+
+STREAMS: dict[str, dict[str, Any]] = {
+    "soft": {},
+    "hard": {"hard_delete": True},
+    "whole": {"write_mode": "overwrite"},
+    "history": {"write_mode": "scd2"},
+    "history_hard": {"write_mode": "scd2", "hard_delete": True},
+}
+VERSIONED = {"hard", "history_hard"}
+COUNT, KEYS = 260, 25
+PROPERTIES = {"id": {"type": "integer"}, "v": {"type": ["null", "integer"]}}
+GROWN = {**PROPERTIES, "more": {"type": ["null", "integer"]}}
+
+
+def messages(chance: random.Random) -> list[Message]:
+    """Records of many keys; times stand still, jump ahead and now and then go back."""
+    made, at = [], 1_000_000
+    grows_at = chance.randrange(COUNT // 2)
+    for place in range(COUNT):
+        at += chance.choice([0, 0, 1, 1, 2, 1000, 1_000_000, -3])
+        deletes = chance.random() < 0.2
+        more = chance.choice([None, None, 7]) if place >= grows_at and not deletes else None
+        value = None if deletes else chance.choice([None, 1, 2])
+        made.append(Message(chance.randrange(KEYS), value, at, deletes, more))
+    return made
+
+
+def attempts(chance: random.Random, count: int, flush_rows: int) -> Iterator[Attempt]:
+    """Runs that die, each beginning again somewhere before what the last one committed."""
+    first = later = 0
+    for _ in range(2):
+        last = min(count - 10, first + chance.randrange(count // 5, count // 2))
+        yield Attempt(first, last, later)
+        committed = first + (last - first) // flush_rows * flush_rows
+        first = chance.randrange(max(first, committed - count // 10), committed + 1)
+        later += chance.choice([0, 3_600_000_000])
+    yield Attempt(first, count, later)
+
+
+def run_into(
+    warehouse: Warehouse, sent: Sequence[Message], attempt: Attempt, flush_rows: int
+) -> None:
+    """Load the messages of one attempt; all but the last one die with their batch open."""
+    final = attempt.last == len(sent)
+    version = warehouse.runs + 1
+    loader, spool = warehouse.open(streams=STREAMS, flush_rows=flush_rows)
+    grown = attempt.first > 0
+    for stream in STREAMS:
+        feed(loader, schema(stream, GROWN if grown else PROPERTIES, "id"))
+    for message in sent[attempt.first : attempt.last]:
+        if message.more is not None and not grown:
+            grown = True
+            feed(loader, *(schema(stream, GROWN, "id") for stream in STREAMS))
+        feed(loader, *(message.sent(stream, attempt.later, version) for stream in STREAMS))
+    if final:
+        feed(loader, *(activate(stream, version) for stream in VERSIONED), state(1))
+        loader.finish(whole=True)
+    else:
+        loader._pipeline.wait()
+        loader.stop()
+    loader.close()
+    spool.close()
+
+
+def expected(sent: Sequence[Message], runs: Sequence[Attempt], flush_rows: int) -> dict[str, Model]:
+    models = {stream: Model(bool(asked.get("hard_delete"))) for stream, asked in STREAMS.items()}
+    for run in runs:
+        final = run is runs[-1]
+        read = [(message, run.later) for message in sent[run.first : run.last]]
+        batches = [read[n : n + flush_rows] for n in range(0, len(read), flush_rows)]
+        for batch in batches:
+            if len(batch) == flush_rows or final:  # else it died with the run
+                committed(models, batch, final=final)
+    # What the last run did not bring is of another version.
+    seen = {message.id for message in sent[runs[-1].first :]}
+    hard = models["hard"]
+    hard.rows = {id_: row for id_, row in hard.rows.items() if id_ in seen}
+    for id_, periods in models["history_hard"].periods.items():
+        current = _current(periods)
+        if current and id_ not in seen:
+            current.ended = -1
+    return models
+
+
+def committed(
+    models: Mapping[str, Model], batch: Sequence[tuple[Message, int]], *, final: bool
+) -> None:
+    for stream in ("history", "history_hard"):
+        models[stream].history(batch)
+    for stream in ("soft", "hard", *(["whole"] if final else [])):
+        for message, _ in batch:
+            models[stream].upsert(message)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(2))
+def test_each_way_ends_as_a_model_says_wherever_batches_and_runs_are_cut(
+    delta: Warehouse, seed: int
+) -> None:
+    chance = random.Random(seed)
+    sent, flush_rows = messages(chance), (70, 60)[seed]
+    runs = list(attempts(chance, len(sent), flush_rows))
+    for attempt in runs:
+        run_into(delta, sent, attempt, flush_rows)
+    models = expected(sent, runs, flush_rows)
+    for stream in ("soft", "hard", "whole"):
+        found = delta.rows(stream, "id", "v", "more", "_sdc_deleted_at")
+        assert {row[0]: (*row[1:3], row[3] is not None) for row in found} == models[stream].rows
+        assert len(found) == len(models[stream].rows)
+    for stream in ("history", "history_hard"):
+        assert periods_in(delta, stream) == periods_of(models[stream])
+
+
+def periods_of(model: Model) -> dict[int, list[Any]]:
+    return {
+        id_: [(p.held, p.begun, p.ended, p.deleted) for p in periods]
+        for id_, periods in model.periods.items()
+        if periods
+    }
+
+
+def periods_in(warehouse: Warehouse, stream: str) -> dict[int, list[Any]]:
+    found: dict[int, list[Any]] = {}
+    frame = warehouse.read(stream).selectExpr(
+        "id",
+        "v",
+        "more",
+        "unix_micros(_sdc_valid_from)",
+        "unix_micros(_sdc_valid_to)",
+        "_sdc_is_current",
+        "_sdc_deleted_at IS NOT NULL",
+    )
+    zero = (START - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
+    for id_, v, more, begun, ended, current, deleted in sorted(
+        frame.collect(), key=lambda row: row[:1] + row[3:4]
+    ):
+        assert current is (ended is None)
+        until = None if ended is None else ended - zero
+        if until is not None and until > 10**14:
+            until = -1  # the clock of a removal
+        found.setdefault(id_, []).append(((v, more), begun - zero, until, deleted))
+    return found
+
+
+def test_a_row_of_this_version_that_did_not_change_is_kept(delta: Warehouse) -> None:
+    """It stands with the version that it was written with, unless that is moved on."""
+    described, scd2 = schema("a", ID_AND_NAME, "id"), {"write_mode": "scd2"}
+    for version in (1, 2):
+        rows = [versioned("a", version, id=n, name="x") for n in range(version, 4)]
+        delta.load(described, *rows, activate("a", version), **scd2)
+    found = delta.rows("a", "id", "_sdc_table_version", "_sdc_is_current")
+    assert found == [(1, 1, False), (2, 2, True), (3, 2, True)]

@@ -1,0 +1,427 @@
+"""Keys of Spark, Delta Lake and Parquet with other values, on real tables.
+
+Rows of every type are appended and upserted with a setting of the user's, and read with plain ones:
+they are what was sent, or the load fails with an error, or the setting is one that is refused.
+Many settings are tried in one load; where that load fails or falsifies, halves of them are.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+import shutil
+import threading
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+import pytest
+from pyspark.errors import PySparkException
+
+from tap_core.protocols.singer.reader import SingerReader
+from target_spark.spark.exact_value_conf import find_conflicts
+from target_spark.storage.uris import to_spark_uri
+from tests.target.spark.spark_keys import LEFT_OUT, Key, known_keys
+from tests.target.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from target_spark.spark.session import Session
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+UTC = timezone.utc
+Setting = tuple[str, str]
+Row = dict[str, Any]
+
+AT = {"type": ["null", "string"], "format": "date-time"}
+MONEY = {"type": ["null", "number"], "multipleOf": 1e-10}
+INNER = {"type": ["null", "object"], "properties": {"at": AT, "money": MONEY}}
+PROPERTIES: dict[str, Any] = {
+    "id": {"type": "string"},
+    "part": {"type": "string", "format": "date"},
+    "flag": {"type": ["null", "boolean"]},
+    "whole": {"type": ["null", "integer"]},
+    "large": {"type": ["null", "integer"], "maximum": 10**37},
+    "money": MONEY,
+    "double": {"type": ["null", "number"]},
+    "text": {"type": ["null", "string"]},
+    "Text": {"type": ["null", "string"]},
+    "at": AT,
+    "day": {"type": ["null", "string"], "format": "date"},
+    "time": {"type": ["null", "string"], "format": "time"},
+    "bytes": {"type": ["null", "string"], "contentEncoding": "base64"},
+    "inner": {
+        "type": ["null", "object"],
+        "properties": {"deep": INNER, "list": {"type": "array", "items": {"type": "integer"}}},
+    },
+    "list": {"type": ["null", "array"], "items": INNER},
+    "free": {"type": "object"},
+    "odd.${spark.app.name} 'name'": {"type": ["null", "string"]},
+}
+
+VALUES: dict[str, Sequence[Any]] = {
+    "part": ("0900-02-28", "1582-10-10"),
+    "flag": (True, False, None),
+    "whole": (2**63 - 1, -(2**63), 0, None, 2**53 + 1),
+    "large": (10**37 - 1, 1 - 10**37, None, 2**64 + 1),
+    "money": (Decimal("1234567890123456789012345678.0123456789"), Decimal("-1E-10"), None),
+    "double": (-0.0, 1e308, 5e-324, 0.1, None, -1.7976931348623157e308, 123456789.12345679),
+    "text": ("\x00 and blanks  ", "", None, "🦀\r\n\t'\"\\", "${env:HOME}", "NULL", "1.50", "%s"),
+    "Text": ("other", None, " "),
+    "at": (
+        "1582-10-04T23:59:59.999999+00:00",
+        "0001-01-01T00:00:00.000001+00:00",
+        "1899-12-31T23:59:59.123456+00:00",
+        "9999-12-31T23:59:59.999999+00:00",
+        "2024-03-31T02:30:00",
+        "2024-10-27T02:30:00.100000+01:00",
+        None,
+    ),
+    "day": ("0001-01-01", "0900-02-28", "1582-10-04", "1582-10-15", "9999-12-31", None),
+    "time": ("23:59:59.999999", None),
+    "bytes": (base64.b64encode(bytes(range(256))).decode(), "", None),
+    "inner": (
+        {"deep": {"at": "1700-02-28T00:00:00.000001", "money": Decimal("0.1")}, "list": [1, None]},
+        None,
+        {"deep": None, "list": []},
+        {"deep": {"at": None, "money": None}, "list": [-(2**63)]},
+    ),
+    "list": (
+        [{"at": "1500-03-01T12:00:00+00:00", "money": 3}, None],
+        [],
+        None,
+        [{"at": None, "money": None}],
+    ),
+    "free": ({"b": 1, "a": Decimal("1.50")}, {"n": Decimal("12345678901234567890.10")}, {"": 1}),
+    "odd.${spark.app.name} 'name'": ("${spark.app.name}", None),
+}
+"""Of each property the values that the records have in turn."""
+
+COLUMNS: Final = {"text": "text_2", "odd.${spark.app.name} 'name'": "odd.$_spark.app.name__'name'"}
+"""What the properties are called whose columns have other names."""
+
+TYPE: Final = (
+    "struct<id:string,part:date,flag:boolean,whole:bigint,large:decimal(38,0),"
+    "money:decimal(38,10),double:double,text_2:string,Text:string,at:timestamp,day:date,"
+    "time:string,bytes:binary,inner:struct<deep:struct<at:timestamp,money:decimal(38,10)>,"
+    "list:array<bigint>>,list:array<struct<at:timestamp,money:decimal(38,10)>>,free:string,"
+    "odd.$_spark.app.name__'name':string>"
+)
+
+FIRST: Final = ("a", "a ", "A", "á", "a\u0301", "", "\x00", "🦀", "r8", "r9", "r10")
+SECOND: Final = ("a", "A", "🦀", "new", "r9")
+MISFITS: Final = ({"whole": 2**63}, {"at": "2024-02-30T00:00:00"}, {"money": Decimal("1e-11")})
+
+PROBES: Final[Mapping[str, str]] = {
+    "part": "part = DATE '0900-02-28'",
+    "whole": f"whole = {2**53 + 1}",
+    "large": f"large = {10**37 - 1}",
+    "money": "money = -0.0000000001",
+    "double": "double = 1e308D",
+    "text": "text_2 = '1.50'",
+    "at": "at = TIMESTAMP '1582-10-04 23:59:59.999999'",
+    "day": "day = DATE '1582-10-15'",
+}
+"""By property, a value that is looked for, so that bounds and statistics of files are tried."""
+
+SOUGHT: Final = {
+    "part": 0,
+    "whole": 4,
+    "large": 0,
+    "money": 1,
+    "double": 1,
+    "text": 6,
+    "at": 0,
+    "day": 3,
+}
+"""Where the value that a probe looks for stands in `VALUES`."""
+
+
+def record_of(key: str, shift: int) -> Row:
+    return {"id": key} | {name: each[shift % len(each)] for name, each in VALUES.items()}
+
+
+BATCHES: Final = (
+    [record_of(key, number) for number, key in enumerate(FIRST)],
+    [record_of(key, number + 3) for number, key in enumerate(SECOND)],
+)
+ENCODE: Final = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def messages(*, keyed: bool) -> Iterator[bytes]:
+    keys = ["id"] if keyed else []
+    described = {"type": "object", "properties": PROPERTIES}
+    yield line({"type": "SCHEMA", "stream": "a", "schema": described, "key_properties": keys})
+    for row in (*BATCHES[0], *BATCHES[1], *([] if keyed else misfits())):
+        yield line({"type": "RECORD", "stream": "a", "record": row})
+
+
+def line(message: Row) -> bytes:
+    return ENCODE(message) + b"\n"
+
+
+def misfits() -> list[Row]:
+    return [{**record_of("odd", 0), **misfit} for misfit in MISFITS]
+
+
+def stored(name: str, value: Any) -> Any:
+    """Return what a reader finds for a value that was sent."""
+    if name == "free":
+        return ENCODE(value).decode()
+    if name == "bytes" and value is not None:
+        return base64.b64decode(value)
+    if name in {"day", "part"} and value is not None:
+        return date.fromisoformat(value)
+    if name == "at" and value is not None:
+        at = datetime.fromisoformat(value)
+        return at if at.tzinfo else at.replace(tzinfo=UTC)
+    if isinstance(value, dict):
+        return {inner: stored(inner, each) for inner, each in value.items()}
+    return [stored("", each) for each in value] if isinstance(value, list) else value
+
+
+def shown(value: Any) -> str:
+    """Return a value so that two are equal where nothing at all differs."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name!r}: {shown(each)}' for name, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y %m %d %H %M %S %f}"
+    if isinstance(value, Decimal) and value.as_tuple().exponent:
+        return f"{value:f}".rstrip("0").rstrip(".")
+    return str(value) if isinstance(value, Decimal) else repr(value)
+
+
+def expected(*, keyed: bool) -> list[Row]:
+    rows = [*BATCHES[0], *BATCHES[1]]
+    if keyed:
+        rows = list({row["id"]: row for row in rows}.values())
+    return [
+        {COLUMNS.get(name, name): stored(name, row[name]) for name in PROPERTIES} for row in rows
+    ]
+
+
+INTERPRETED: Final[Sequence[Setting]] = (
+    ("spark.sql.codegen.wholeStage", "false"),
+    ("spark.sql.codegen.factoryMode", "NO_CODEGEN"),
+)
+"""Code that is made and compiled for a few wide rows costs more than all else."""
+
+
+@dataclass(frozen=True)
+class Configured:
+    """The tests' one Spark with settings of a user in each session that it gives."""
+
+    session: Session
+    settings: Sequence[Setting]
+    local: threading.local = field(default_factory=threading.local)
+
+    def thread_session(self) -> SparkSession:
+        if not hasattr(self.local, "spark"):
+            self.local.spark = self.session.spark().newSession()
+            for key, value in self.settings:
+                self.local.spark.conf.set(key, value)
+        spark: SparkSession = self.local.spark
+        return spark
+
+
+@dataclass
+class Sweep:
+    """Loads into tables of one format, each with some settings."""
+
+    session: Session
+    folder: Path
+    format: str
+    loads: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def search(self, settings: Sequence[Setting]) -> Iterator[str]:
+        """Yield each setting with which values are false, and in what."""
+        fault, difference = self.load(settings)
+        if not fault and not difference:
+            return
+        if len(settings) <= 1:
+            if fault:
+                self.failed.update({f"{key}={value}": fault for key, value in settings})
+            else:
+                yield f"{settings}: {difference}"
+            return
+        half = len(settings) // 2
+        found = [*self.search(settings[:half]), *self.search(settings[half:])]
+        yield from found or ([f"{settings} together: {difference}"] if difference else [])
+
+    def load(self, settings: Sequence[Setting]) -> tuple[str, str]:
+        """Return the error with which a load ended, or in what its rows are others than sent."""
+        self.loads += 1
+        folder = self.folder / str(self.loads)
+        try:
+            self.write(folder / "tables", settings)
+        except Exception as error:  # noqa: BLE001  (whatever ends a load lets no state out)
+            return str(error), ""
+        try:
+            return "", difference(self.plain(), folder / "tables", self.format)
+        except PySparkException as error:
+            return "", f"what was written cannot be read: {error}"
+        finally:
+            shutil.rmtree(folder)
+
+    def write(self, tables: Path, settings: Sequence[Setting]) -> None:
+        """Load the messages; those of a keyed table in two batches of which the last is merged."""
+        keyed = self.format != "parquet"
+        base = INTERPRETED if keyed else ()
+        configured = cast("Session", Configured(self.session, [*base, *settings]))
+        warehouse = Warehouse(configured, self.plain(), tables, self.format)
+        config: dict[str, Any] = {"partition_by": ["part"]} if keyed else {}
+        loader, spool = warehouse.open(flush_rows=len(FIRST), **config)
+        try:
+            decoder = SingerReader()
+            for line in messages(keyed=keyed):
+                for event in decoder.feed(line):
+                    loader.process_event(event)
+            loader.finish(whole=True)
+        finally:
+            loader.close()
+            spool.close()
+
+    def plain(self) -> SparkSession:
+        """Return a session for a reader who has set nothing."""
+        return Configured(self.session, INTERPRETED).thread_session()
+
+
+def difference(plain: SparkSession, tables: Path, format: str) -> str:
+    """Return in what a reader finds other values in tables than were sent; empty where in none."""
+    keyed = format != "parquet"
+    jvm: Any = plain._jvm
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # of what the load knows of its table
+
+    def read(table: str) -> DataFrame:
+        reader = plain.read.format(format).option("mergeSchema", "true")
+        return reader.load(to_spark_uri(str(tables / table)))
+
+    if read("a").schema.simpleString() != TYPE:
+        return f"the type is {read('a').schema.simpleString()}"
+    wanted = expected(keyed=keyed)
+    found = sorted(map(shown, read("a").toArrow().to_pylist()))
+    sent = sorted(map(shown, wanted))
+    if found != sent:
+        return f"found {set(found) - set(sent) or len(found)}, not {set(sent) - set(found)}"
+    read("a").createOrReplaceTempView("a")
+    probes = (f"SELECT '{name}' FROM a WHERE {is_met}" for name, is_met in PROBES.items())  # noqa: S608
+    met = [name for (name,) in plain.sql(" UNION ALL ".join(probes)).collect()]
+    for name in PROBES:
+        sought = stored(name, VALUES[name][SOUGHT[name]])
+        there = sum(shown(row[COLUMNS.get(name, name)]) == shown(sought) for row in wanted)
+        assert there
+        if met.count(name) != there:
+            return f"{met.count(name)} rows have {PROBES[name]}, not {there}"
+    if keyed:
+        return ""
+    aside = sorted(row["raw"] for row in read("a__quarantine").toArrow().to_pylist())
+    odd = sorted(ENCODE(row).decode() for row in misfits())
+    return "" if aside == odd else f"set aside were {aside}"
+
+
+ENDING: Final = frozenset(
+    {
+        "parquet.dictionary.page.size",
+        "parquet.page.size",
+        "spark.databricks.delta.properties.defaults.appendOnly",
+        "spark.databricks.delta.properties.defaults.columnMapping.maxColumnId",
+        "spark.databricks.delta.properties.defaults.enableIcebergCompatV1",
+        "spark.databricks.delta.properties.defaults.universalFormat.enabledFormats",
+        "spark.sql.analyzer.maxIterations",
+        "spark.sql.analyzer.singlePassResolver.enabled",
+        "spark.sql.ansi.enforceReservedKeywords",
+        "spark.sql.catalog.target_spark.table-override.encryption.data-key-length",
+        "spark.sql.catalog.target_spark.table-override.write.parquet.dict-size-bytes",
+        "spark.sql.catalog.target_spark.table-override.write.parquet.row-group-check-max-record-count",
+        "spark.sql.catalog.target_spark.table-override.write.spark.accept-any-schema",
+        "spark.sql.maxBroadcastTableSize",
+        "spark.sql.parquet.compression.codec",
+        "spark.sql.retainGroupColumns",
+    }
+)
+"""Keys with which some loads end with an error: each is tried alone, which is quicker."""
+
+
+def rounds(keys: Sequence[Key], size: int) -> Iterator[list[Setting]]:
+    """Yield settings that are tried together: none that is refused, and no key twice."""
+    mixed = sorted(keys, key=lambda key: zlib.crc32(key.name.encode()))
+    for number in range(max(len(key.others) for key in keys)):
+        settings = [(key.name, key.others[number]) for key in mixed if number < len(key.others)]
+        tried = [each for each in settings if not list(find_conflicts(dict([each])))]
+        yield from ([each] for each in tried if each[0] in ENDING)
+        others = [each for each in tried if each[0] not in ENDING]
+        yield from (others[begin : begin + size] for begin in range(0, len(others), size))
+
+
+@pytest.fixture(scope="module")
+def keys(spark_session: Session) -> list[Key]:
+    return known_keys(spark_session.spark().newSession())
+
+
+@pytest.fixture
+def sweep(
+    request: pytest.FixtureRequest, spark_session: Session, tmp_path: Path
+) -> Iterator[Sweep]:
+    logging.disable(logging.CRITICAL)  # of hundreds of loads, some of which fail as they may
+    yield Sweep(spark_session, tmp_path, request.param)
+    logging.disable(logging.NOTSET)
+
+
+FAMILIES: Final = {
+    "parquet": ("parquet", r"spark\.sql\.(?!iceberg\.|catalog\.)|parquet\.|mapreduce\.", 48),
+    "delta": ("delta", r"spark\.databricks\.(?!delta\.properties\.)", 64),
+    "properties": ("delta", r"spark\.databricks\.delta\.properties\.", 16),
+    "iceberg": ("iceberg", r"spark\.sql\.iceberg\.|spark\.wap\.", 16),
+    "overrides": ("iceberg", r"spark\.sql\.catalog\.target_spark\.", 24),
+}
+"""What is tried: a format, the keys, and how many of them are set for one load.
+
+`properties` are the defaults of the properties that Delta Lake's tables are made with, and
+`overrides` the properties of Iceberg's tables.
+"""
+
+
+@pytest.mark.parametrize(
+    ("sweep", "pattern", "size"), FAMILIES.values(), ids=FAMILIES, indirect=["sweep"]
+)
+def test_no_setting_that_is_taken_falsifies_values(
+    sweep: Sweep, keys: list[Key], pattern: str, size: int
+) -> None:
+    assert sweep.load([]) == ("", "")
+    concerned = [key for key in keys if re.match(pattern, key.name)]
+    assert [found for settings in rounds(concerned, size) for found in sweep.search(settings)] == []
+    assert len(sweep.failed) < len(concerned) / 10  # else hardly any load has shown anything
+
+
+FALSIFYING: Final = {
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+    "spark.sql.session.timeZone": "America/New_York",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
+    "spark.sql.json.enableExactStringParsing": "false",
+}
+
+
+@pytest.mark.parametrize("sweep", ["parquet"], indirect=True)
+@pytest.mark.parametrize("key", FALSIFYING)
+def test_a_setting_that_falsifies_values_is_found_among_others(sweep: Sweep, key: str) -> None:
+    harmless = [("spark.sql.parquet.compression.codec", "gzip"), ("parquet.block.size", "4096")]
+    [found] = sweep.search([harmless[0], (key, FALSIFYING[key]), harmless[1]])
+    assert key in found
+    assert harmless[0][0] not in found
+
+
+def test_what_is_not_tried_is_known(keys: list[Key]) -> None:
+    """So a key of a new release that has no value to try is noticed."""
+    untried = {key.name for key in keys if not key.others}
+    assert untried == {name for names in LEFT_OUT.values() for name in names}

@@ -1,0 +1,299 @@
+"""Object storage as far as no storage is needed: its jars, settings, places and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from target_spark.config import settings
+from target_spark.config.options import RunInfo
+from target_spark.errors import SparkUnavailableError, StorageError
+from target_spark.spark.jar_versions import HADOOP_AWS
+from target_spark.spark.jars import EXCLUDES, format_conf, jars_hint, required_s3_jars
+from target_spark.spark.session import spark_conf
+from target_spark.storage import retry
+from target_spark.storage.errors import find_storage_error
+from target_spark.storage.spool import SpoolFolder, open_spool_folder
+from target_spark.storage.staging_upload import StagingArea, run_folder
+from target_spark.storage.uris import get_scheme, is_s3
+from tests.target.spark.cached_jars import publish
+
+DELTA = "io.delta:delta-spark_4.1_2.13:4.4.0"
+ASKED = ("org.apache.hadoop:hadoop-aws:3.4.2", "software.amazon.awssdk:s3:2.29.52")
+ENDPOINT = {"spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:9000"}
+
+
+def asked(
+    folder: Path, *addresses: str, conf: dict[str, str] | None = None, form: str = "delta"
+) -> dict[str, str]:
+    return format_conf(
+        form, {"spark.jars.ivy": str(folder), **(conf or {})}, (), "4.1.4", addresses
+    )
+
+
+# Jars
+
+
+@pytest.mark.parametrize(
+    "addresses,conf",
+    [
+        (("/here", "s3a://bucket/staging"), {}),
+        (("S3A://bucket/tables",), {}),
+        (("/here",), ENDPOINT),
+        (("/here",), {"spark.sql.catalog.lake.warehouse": "s3a://bucket/lake"}),
+    ],
+)
+def test_storage_brings_its_jars_wherever_it_is_named(
+    tmp_path: Path, addresses: tuple[str, ...], conf: dict[str, str]
+) -> None:
+    """An address of the run, an address in Spark's settings, or a setting of the storage."""
+    found = asked(tmp_path, *addresses, conf=conf)
+    packages = found["spark.jars.packages"].split(",")
+    assert packages[0] == DELTA
+    assert set(ASKED) < set(packages)
+    assert not any("bundle" in package for package in packages)
+
+
+def test_no_jar_of_a_storage_is_asked_for_without_one(tmp_path: Path) -> None:
+    """Folders of this machine, and other storages, leave everything as it was."""
+    found = asked(tmp_path, "/tables", "hdfs://name/staging")
+    assert found["spark.jars.packages"] == DELTA
+    assert found["spark.jars.excludes"] == ",".join(EXCLUDES)
+    assert not any(key.startswith("spark.hadoop") for key in found)
+
+
+def test_the_bundle_of_all_services_and_what_spark_has_are_left_out(tmp_path: Path) -> None:
+    """The user's own exclusions come beside ours, and each of them once."""
+    conf = {"spark.jars.excludes": "a:b"}
+    excludes = asked(tmp_path, "s3a://b/t", conf=conf)["spark.jars.excludes"].split(",")
+    assert {"software.amazon.awssdk:bundle", "io.netty:*", "a:b", *EXCLUDES} <= set(excludes)
+    assert len(excludes) == len(set(excludes))
+
+
+def test_jars_in_the_cache_are_all_of_them_or_are_resolved_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each module is looked for by its name, since all are needed at run time."""
+    jars = publish(monkeypatch, tmp_path, required_s3_jars("4.1.4"))
+    found = asked(tmp_path, "s3a://b/t", form="parquet")
+    assert found["spark.jars"].split(",") == jars
+    assert "spark.jars.packages" not in found
+    Path(jars[-1]).unlink()
+    found = asked(tmp_path, "s3a://b/t", form="parquet")
+    assert found["spark.jars.packages"].startswith(ASKED[0])
+    assert "object storage" in jars_hint("parquet", found)
+
+
+@pytest.mark.parametrize("where", ["jars", "spark.jars", "spark.jars.packages"])
+def test_jars_of_the_users_own_are_taken_instead(tmp_path: Path, where: str) -> None:
+    """Whoever gives hadoop-aws gives what it needs, too."""
+    jar = "/x/hadoop-aws-3.4.2.jar"
+    if where == "spark.jars.packages":
+        jar = "org.apache.hadoop:hadoop-aws:3.4.2"
+    conf = {"spark.jars.ivy": str(tmp_path)} | ({} if where == "jars" else {where: jar})
+    given = [jar] if where == "jars" else []
+    found = format_conf("parquet", conf, given, "4.1.4", ["s3a://b/t"])
+    assert "awssdk" not in f"{found.get('spark.jars')} {found.get('spark.jars.packages')}"
+    assert "awssdk" not in found.get("spark.jars.excludes", "")
+
+
+def test_a_spark_that_no_row_of_the_table_knows_is_refused_with_the_way_out() -> None:
+    """The release must be that of the Hadoop in Spark, so nothing is guessed."""
+    assert set(HADOOP_AWS) == {"4.1"}
+    with pytest.raises(SparkUnavailableError, match=r"Spark 4\.3\.0.*4\.1.*setting jars"):
+        required_s3_jars("4.3.0")
+
+
+def test_hadoop_waits_less_by_itself_unless_the_user_says_otherwise(tmp_path: Path) -> None:
+    """The run's own patience begins again five times."""
+    key = "spark.hadoop.fs.s3a.retry.limit"
+    assert asked(tmp_path, "s3a://b/t")[key] == "4"
+    assert asked(tmp_path, "s3a://b/t", conf={key: "7"})[key] == "7"
+
+
+def test_files_to_upload_are_first_written_to_a_private_folder(tmp_path: Path) -> None:
+    """In the run's own folder, unless the user chose another, or executors are elsewhere."""
+    key, config = "spark.hadoop.fs.s3a.buffer.dir", {"path": "s3a://b/t"}
+
+    def chosen(**more: Any) -> str | None:
+        given = settings.spark_settings({**config, **more}, str(tmp_path))
+        return spark_conf(given, "4.1.4").get(key)
+
+    assert chosen() == str(tmp_path)
+    assert chosen(spark={key: "/mine"}) == "/mine"
+    assert chosen(path="/t") is None
+    assert chosen(master="spark://host:7077", staging="s3a://b/s") is None
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    "config,words",
+    [
+        ({"path": "s3a://b/t", "format": "parquet"}, "path: parquet tables must be in local or"),
+        ({"warehouse": "hdfs://n/t", "format": "parquet"}, "warehouse: parquet tables"),
+        ({"path": "s3://b/t"}, "path: Spark's scheme for it is s3a://"),
+        ({"path": "/t", "staging": "s3n://b/t"}, "staging: Spark's scheme for it is s3a://"),
+    ],
+)
+def test_what_cannot_be_at_an_address_is_refused_at_start(
+    config: dict[str, Any], words: str
+) -> None:
+    """One sentence, which begins with the setting."""
+    (fault,) = settings.find_faults(config)
+    assert fault.startswith(words)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"path": "s3a://b/t", "staging": "s3a://b/s"},
+        {"path": "s3a://b/t", "format": "iceberg"},
+        {"path": "/t", "format": "parquet", "staging": "s3a://b/s"},
+        {"path": "s3://b/t", "spark": {"spark.hadoop.fs.s3.impl": "org.example.S3"}},
+    ],
+)
+def test_what_can_be_is_not_refused(config: dict[str, Any]) -> None:
+    """Parquet's rows may wait at an address; a file system of the user's own may have s3."""
+    assert settings.find_faults(config) == []
+
+
+def test_addresses_that_a_run_reaches_are_known_to_spark() -> None:
+    """Path and staging, whichever there are."""
+    config = {"warehouse": "s3a://b/t", "staging": "/s"}
+    assert settings.spark_settings(config).addresses == ("s3a://b/t", "/s")
+    assert settings.spark_settings({"catalog": "c", "database": "d"}).addresses == ()
+
+
+def test_a_scheme_is_told_from_a_path() -> None:
+    """Whatever the case of its letters."""
+    assert [get_scheme(each) for each in ("/a:b/c", "S3a://b", "file:///x")] == ["", "s3a", "file"]
+    assert [is_s3(each) for each in ("s3a://b", "s3://b", "/s3a://b")] == [True, False, False]
+
+
+# Places
+
+
+def test_rows_are_spooled_on_this_machine_where_staging_is_an_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No folder of the address's name appears anywhere; a file: address is a folder."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "system"))
+    monkeypatch.chdir(tmp_path)
+    with closing(open_spool_folder("s3a://bucket/staging", "rows")) as folder:
+        assert folder.path.parent == tmp_path / "system"
+    with closing(open_spool_folder(f"file://{tmp_path}/mine", "rows")) as folder:
+        assert folder.path.parent == tmp_path / "mine"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["mine", "system"]
+
+
+def test_local_files_are_reached_where_they_are(tmp_path: Path) -> None:
+    """Nothing is copied, and what waits there is a path below the spool's folder."""
+    with closing(SpoolFolder(tmp_path)) as folder:
+        for staging in (None, str(tmp_path), f"file://{tmp_path}"):
+            reach = StagingArea(folder, staging, RunInfo("job", "r", 1))
+            assert not reach.is_elsewhere
+            assert reach.place == str(folder.path)
+            assert reach.new_address("staged").startswith(f"file://{folder.path}/staged-")
+
+
+def test_each_job_has_a_folder_at_an_address_and_each_run_one_in_it(tmp_path: Path) -> None:
+    """Names of jobs that clean to the same letters are still two."""
+    runs = [RunInfo(job, run, 1) for job, run in (("a b", "1"), ("a b", "2"), ("a/b", "1"))]
+    folders = [run_folder("s3a://bucket/staging/", run) for run in runs]
+    assert all(each.startswith("s3a://bucket/staging/target-spark/a-b-") for each in folders)
+    assert len(set(folders)) == 3
+    assert folders[0].rpartition("/")[0] == folders[1].rpartition("/")[0]
+    with closing(SpoolFolder(tmp_path)) as folder:
+        reach = StagingArea(folder, "s3a://bucket/staging/", runs[0])
+        assert reach.is_elsewhere
+        assert reach.place == folders[0]
+        assert reach.new_address("rows") != reach.new_address("rows")
+
+
+# What a storage says
+
+
+DENIED = (
+    "An error occurred while calling o1.parquet.\n: java.nio.file.AccessDeniedException:"
+    " s3a://lake/t: getFileStatus on s3a://lake/t: S3Exception: FORBIDDEN (Service: S3, Status"
+    " Code: 403, Request ID: x):null\n\tat org.apache.hadoop"
+)
+
+
+@pytest.mark.parametrize(
+    "text,words",
+    [
+        (DENIED, ["bucket lake", "fs.s3a.secret.key", "credentials.provider"]),
+        (
+            (
+                ": java.nio.file.AccessDeniedException: s3a://b/x:"
+                " org.apache.hadoop.fs.s3a.auth.NoAwsCredentialsException: SimpleAWSCredentials"
+            ),
+            ["bucket b", "AWS_ACCESS_KEY_ID"],
+        ),
+        (
+            ": org.apache.hadoop.fs.s3a.UnknownStoreException: `s3a://none/q': getFileStatus",
+            ["bucket none", "no such bucket", "endpoint"],
+        ),
+        (
+            (
+                ": java.lang.RuntimeException: java.lang.ClassNotFoundException: Class"
+                " org.apache.hadoop.fs.s3a.S3AFileSystem not found"
+            ),
+            ["no jars", "setting jars"],
+        ),
+        (
+            ": org.apache.hadoop.fs.s3a.impl.InstantiationIOException: `s3a://b/x': Class None",
+            ["bucket b", "is invalid"],
+        ),
+    ],
+)
+def test_a_refusal_names_the_bucket_and_the_setting(text: str, words: list[str]) -> None:
+    """Each of Hadoop's words for it has ours."""
+    found = find_storage_error(text) or ""
+    assert all(word in found for word in words), found
+
+
+def test_other_errors_are_no_refusals() -> None:
+    """What passes, and what has nothing to do with a storage, is left to others."""
+    assert find_storage_error(": java.net.ConnectException: s3a://b: Connection refused") is None
+    assert find_storage_error("java.nio.file.AccessDeniedException: /etc/x") is None
+
+
+class Py4JJavaError(Exception):
+    """An error as the bridge has it: what it says is asked of a JVM, while there is one."""
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        super().__init__()
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text()
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_what_lasts_is_kept_in_words_that_outlive_the_jvm(*, refused: bool) -> None:
+    """Else a run that ends with it could not say why."""
+    alive = [True]
+
+    def text() -> str:
+        if not alive:
+            raise ConnectionRefusedError
+        return DENIED if refused else ": java.lang.IllegalStateException: odd\n\tat org.x"
+
+    def step() -> None:
+        raise Py4JJavaError(text)
+
+    with pytest.raises(StorageError) as caught:
+        retry.retry_transient(step, "Table t", lambda _: None)
+    alive.clear()
+    words = "object storage (bucket lake)" if refused else "java.lang.IllegalStateException: odd"
+    assert str(caught.value).startswith("Table t: ")
+    assert words in str(caught.value)
+    assert "no state that covers it is emitted" in str(caught.value)

@@ -1,0 +1,347 @@
+"""A stream of which nothing could be written is not complete, and no state says that it is."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.events import SchemaEvent, StreamId
+from target_spark.errors import QuarantineError, UnsupportedError
+from target_spark.storage import retry
+from target_spark.writers.delta.writer import DeltaWriter
+from tests.target.cli.test_target_cli import line, run
+from tests.target.tables.test_quarantine import again
+from tests.target.warehouse import (
+    ID,
+    ID_AND_NAME,
+    Warehouse,
+    activate,
+    feed,
+    record,
+    schema,
+    state,
+    versioned,
+)
+
+pytestmark = pytest.mark.spark
+
+KEYED = schema("a", ID_AND_NAME, "id")
+
+
+def bad(*numbers: int, stream: str = "a") -> list[dict[str, Any]]:
+    """Return records that do not fit."""
+    return [record(stream, id=f"x{number}") for number in numbers]
+
+
+def incomplete(warehouse: Warehouse, *messages: dict[str, Any], **config: Any) -> str:
+    """Load what leaves a stream incomplete; return what the run says of it."""
+    with pytest.raises(QuarantineError) as error:
+        warehouse.load(*messages, **config)
+    return str(error.value)
+
+
+def state_in(warehouse: Warehouse, table: str) -> str | None:
+    marker = warehouse.marker(table)
+    return None if marker is None else marker.state
+
+
+def test_a_stream_of_bad_rows_alone_moves_no_state(warehouse: Warehouse) -> None:
+    told = incomplete(warehouse, state(0), schema("a", ID), *bad(1, 2), state(1))
+    assert warehouse.states == [0]
+    assert state_in(warehouse, "a") == '{"at": 0}'
+    assert len(warehouse.rows("a__quarantine")) == 2
+    place = f"{warehouse.folder}/a__quarantine"
+    assert told == (
+        "Stream a is not complete: none of its rows could be written; no state that covers"
+        " its rows is emitted. 2 of 2 rows do not fit their columns and are in table a__quarantine"
+        f' ({place}). Why: 2 rows: id: not an integer of 64 bits (for example "x1"). Fix the'
+        " schema in the tap and run again: the tap sends these rows again. Rows that it cannot"
+        " send again are loaded by: target-spark replay a --config config.json --schema"
+        " catalog.json (catalog.json: the corrected schema, as tap --discover prints it)"
+    )
+    counts = warehouse.counts("a")
+    assert counts["withheld"] == "none of its rows could be written"
+    assert counts["quarantine"]["reasons"][0]["rows"] == 2
+    # The next run, its schema mended, goes on where the last one stood.
+    mended = schema("a", {"id": {"type": "string"}})
+    assert warehouse.load(mended, *bad(1, 2), state(1)) == [1]
+    assert state_in(warehouse, "a") == '{"at": 1}'
+
+
+def test_a_bad_batch_whose_first_try_failed_for_another_reason_carries_no_state(
+    delta: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The try had chosen its state before any bad row was known."""
+    append, failures = DeltaWriter.append, [TimeoutError(110, "Connection timed out")]
+
+    def failing(self: Any, spark: Any, table: Any, *rows: Any, **options: Any) -> Any:
+        if table.name == "a" and failures:
+            raise failures.pop()
+        return append(self, spark, table, *rows, **options)
+
+    monkeypatch.setattr(DeltaWriter, "append", failing)
+    monkeypatch.setattr(retry, "_sleep", lambda *_: None)
+    incomplete(delta, state(0), schema("a", ID), *bad(1, 2), state(1))
+    assert not failures
+    assert delta.states == [0]
+    assert state_in(delta, "a") == '{"at": 0}'
+
+
+def test_a_single_bad_row_of_a_single_one_counts_as_none(delta: Warehouse) -> None:
+    incomplete(delta, KEYED, record("a", name="no key"), state(1))
+    assert delta.states == []
+    assert state_in(delta, "a") is None
+
+
+def test_states_wait_until_a_later_batch_is_written(warehouse: Warehouse) -> None:
+    loader, spool = warehouse.open(flush_rows=2)
+    feed(loader, state(0), schema("a", ID), *bad(1, 2), state(1), *bad(3, 4), state(2))
+    loader._pipeline.wait()
+    loader.poll()
+    assert len(warehouse.rows("a__quarantine")) == 4
+    assert warehouse.states == [0]
+    assert state_in(warehouse, "a") == '{"at": 0}'
+    feed(loader, *bad(5), record("a", id=6), state(3))
+    loader.finish(whole=True)
+    loader.close()
+    spool.close()
+    assert warehouse.states == [0, 3]
+    assert state_in(warehouse, "a") == '{"at": 3}'
+    assert warehouse.counts("a")["withheld"] is None
+    (line,) = warehouse.report.describe_quarantines()
+    assert line.startswith("Stream a: 5 of 6 rows do not fit")
+
+
+def test_bad_batches_after_a_written_row_hold_nothing_back(delta: Warehouse) -> None:
+    messages = [record("a", id=1), state(1), *bad(2, 3), state(2)]
+    assert delta.load(schema("a", ID), *messages, flush_rows=1)[-1] == 2
+
+
+def test_states_of_other_streams_wait_behind_its_first_row_only(delta: Warehouse) -> None:
+    """And a later run that repeats nothing of it leaves the state of the tables alone."""
+    both = [schema("a", ID), schema("b", ID)]
+    messages = [record("b", id=1), state(1), *bad(1), record("b", id=2), state(2)]
+    told = incomplete(delta, *both, *messages, flush_rows=1)
+    assert "Stream a is not complete" in told
+    assert "Stream b" not in told
+    assert delta.states == [1]
+    assert delta.rows("b") == [(1,), (2,)]
+    assert {state_in(delta, "a"), state_in(delta, "b")} <= {None, '{"at": 1}'}
+
+
+def test_a_table_is_not_overwritten_by_a_stream_that_does_not_fit(delta: Warehouse) -> None:
+    delta.load(schema("a", ID), record("a", id=1), state(1))
+    told = incomplete(delta, schema("a", ID), *bad(1), state(2), write_mode="overwrite")
+    assert delta.rows("a") == [(1,)]
+    assert state_in(delta, "a") == '{"at": 1}'
+    assert delta.states == []
+    assert len(delta.rows("a__quarantine")) == 1
+    assert told.endswith(
+        "run again: the whole stream is loaded again."
+    )  # a replay would be refused
+
+
+def test_a_new_table_that_would_be_overwritten_by_nothing_holds_no_state(delta: Warehouse) -> None:
+    incomplete(delta, state(0), schema("a", ID), *bad(1), state(1), full_refresh=["a"])
+    assert delta.states == [0]
+
+
+@pytest.mark.parametrize("after", [True, False], ids=["after its rows", "before them"])
+def test_rows_of_other_versions_stay_where_none_of_this_run_fit(
+    delta: Warehouse, after: bool
+) -> None:
+    numbered = {**ID, "n": {"type": "integer"}}
+    delta.load(schema("a", numbered), versioned("a", 1, id=1), activate("a", 1), state(1))
+    rows = [versioned("a", 2, id="x")]
+    told = [*rows, activate("a", 2)] if after else [activate("a", 2), *rows]
+    for hard in (False, True):
+        incomplete(delta, schema("a", numbered), *told, state(2), hard_delete=hard)
+        assert delta.states == []
+        assert delta.rows("a", "id") == [(1,)]
+        assert state_in(delta, "a") == '{"at": 1}'
+        assert any(
+            "rows of other versions are not deleted" in note for note in delta.counts("a")["notes"]
+        )
+
+
+def test_versions_that_could_not_end_are_said_though_later_rows_fit(delta: Warehouse) -> None:
+    delta.load(schema("a", ID), versioned("a", 1, id=1), activate("a", 1), state(1))
+    loader, spool = delta.open(flush_rows=1)
+    feed(loader, schema("a", ID), versioned("a", 2, id="x"), activate("a", 2), state(2))
+    feed(loader, versioned("a", 2, id=2), state(3))
+    with pytest.raises(QuarantineError, match="rows of other versions stay"):
+        loader.finish(whole=True)
+    loader.close()
+    spool.close()
+    assert delta.states == []
+    delta.load(schema("a", ID), versioned("a", 2, id=2), activate("a", 2), state(4))
+    assert delta.states == [4]
+
+
+def test_a_rehearsal_ends_as_the_run_would(delta: Warehouse) -> None:
+    delta.load(schema("a", ID), record("a", id=1), state(1))
+    loader, spool = delta.open(dry_run=True)
+    delta.report.add_facts(dry_run=True)
+    feed(loader, schema("a", ID), *bad(1), state(2))
+    with pytest.raises(QuarantineError, match=r"1 of 1 rows do not fit .* would go to table"):
+        loader.finish(whole=True)
+    loader.close()
+    spool.close()
+    assert not delta.exists("a__quarantine")
+
+
+def test_a_torn_input_says_both(delta: Warehouse) -> None:
+    incomplete(delta, schema("a", ID), *bad(1), state(2), whole=False)
+    assert delta.states == []
+
+
+def test_a_replay_of_rows_that_still_do_not_fit_is_no_failure(delta: Warehouse) -> None:
+    incomplete(delta, schema("a", ID), *bad(1, 2), state(1))
+    wanted = SchemaEvent(StreamId("a"), {"type": "object", "properties": ID}, ())
+    assert again(delta, wanted).unfit == 2
+    assert len(delta.rows("a__quarantine")) == 2
+    texts = SchemaEvent(StreamId("a"), {"properties": {"id": {"type": ["integer", "string"]}}}, ())
+    assert again(delta, texts).loaded == 2
+
+
+# A share of the rows
+
+
+def test_a_stream_within_its_share_is_complete(delta: Warehouse) -> None:
+    rows = [record("a", id=number) for number in range(98)]
+    # The bad ones come first, and states wait until there are enough good ones.
+    states = delta.load(
+        schema("a", ID), *bad(1, 2), state(1), *rows, state(2), flush_rows=50, max_quarantined="2%"
+    )
+    assert states == [2]
+
+
+def test_a_stream_beyond_its_share_moves_no_state(warehouse: Warehouse) -> None:
+    rows = [record("a", id=number) for number in range(98)]
+    told = incomplete(
+        warehouse, schema("a", ID), *rows, *bad(1, 2), state(1), max_quarantined="1.9%"
+    )
+    assert "more of its rows do not fit than max_quarantined (1.9%) allows" in told
+    assert "2 of 100 rows" in told
+    assert warehouse.states == []
+    assert state_in(warehouse, "a") is None
+    assert len(warehouse.rows("a")) == 98
+
+
+def test_the_share_is_of_each_stream(delta: Warehouse) -> None:
+    rows = [record("b", id=number) for number in range(100)]
+    messages = [schema("a", ID), schema("b", ID), *rows, record("a", id=1), *bad(1), state(1)]
+    told = incomplete(delta, *messages, max_quarantined="10%")
+    assert "Stream a is not complete" in told
+    assert delta.load(*messages, max_quarantined="50%") == [1]
+
+
+def test_a_large_stream_beyond_its_share_stops_the_run(delta: Warehouse) -> None:
+    rows = [record("a", id=number) for number in range(1000)]
+    loader, spool = delta.open(flush_rows=1200, max_quarantined="10%")
+    feed(loader, schema("a", ID), *rows, *bad(*range(200)))
+    loader._pipeline.wait()
+    with pytest.raises(QuarantineError, match=r"200 of 1200 rows of this stream.*is 10%; nothing"):
+        loader.poll()
+    loader.close()
+    spool.close()
+    assert not delta.exists("a__quarantine")
+
+
+def test_an_overwrite_beyond_its_share_leaves_the_table(delta: Warehouse) -> None:
+    delta.load(schema("a", ID), record("a", id=1), state(1))
+    rows = [record("a", id=2), *bad(1)]
+    incomplete(
+        delta, schema("a", ID), *rows, state(2), write_mode="overwrite", max_quarantined="10%"
+    )
+    assert delta.rows("a") == [(1,)]
+    assert delta.counts("a")["written"] == 0
+
+
+# Keys that no property has
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("idd", "Is 'id' meant?"), ("ID", "Is 'id' meant?"), ("other", ""), ("nam", "Is 'name'")],
+)
+def test_a_key_that_the_schema_does_not_declare_is_refused(
+    delta: Warehouse, key: str, hint: str
+) -> None:
+    loader, spool = delta.open()
+    feed(loader, schema("b", ID), record("b", id=1), state(1))
+    with pytest.raises(
+        UnsupportedError, match=f"Stream a: .* does not declare the key '{key}'"
+    ) as e:
+        feed(loader, schema("a", ID_AND_NAME, "id", key))
+    assert hint in str(e.value)
+    assert ("meant" in str(e.value)) == bool(hint)
+    assert "It declares id, name." in str(e.value)
+    loader.finish(whole=False)  # what came before is good
+    loader.close()
+    spool.close()
+    assert delta.states == [1]
+    assert delta.rows("b") == [(1,)]
+
+
+def test_a_schema_that_comes_again_is_held_to_its_keys_too(delta: Warehouse) -> None:
+    loader, spool = delta.open()
+    feed(loader, schema("a", ID, "id"), record("a", id=1))
+    with pytest.raises(UnsupportedError, match="'lost'"):
+        feed(loader, schema("a", ID, "lost"))
+    loader.close()
+    spool.close()
+
+
+def test_a_schema_that_declares_nothing_may_have_any_key(delta: Warehouse) -> None:
+    delta.load(schema("a", {}, "id"), record("a", id="one"), state(1))
+    assert delta.states == [1]
+
+
+# The command
+
+
+def run_with_report(
+    folder: Path, *messages: dict[str, Any], **config: Any
+) -> subprocess.CompletedProcess[bytes]:
+    given = {"path": "tables", "format": "parquet", "report": "report.json", **config}
+    (folder / "my config.json").write_text(json.dumps(given))
+    return run(folder, b"".join(map(line, messages)), "--config", "my config.json")
+
+
+def test_the_command_fails_and_names_the_command_that_loads_the_rows(tmp_path: Path) -> None:
+    done = run_with_report(tmp_path, schema("a b", ID), *bad(1, 2, stream="a b"), state(1))
+    said = done.stderr.decode()
+    assert done.returncode == 1, said
+    assert done.stdout == b""
+    (error,) = (line for line in said.splitlines() if "is not complete" in line and "ERROR" in line)
+    (warning,) = (line for line in said.splitlines() if "WARNING" in line and "2 of 2 rows" in line)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["complete"] is False
+    replay = report["streams"]["a b"]["quarantine"]["replay"]
+    assert replay in error
+    assert replay in warning
+    mended = {"id": {"type": ["string", "integer"]}}
+    for properties, code, told in ((ID, 1, "2 still do not fit"), (mended, 0, "2 of 2 records")):
+        (tmp_path / "catalog.json").write_text(json.dumps(schema("a b", properties)))
+        again = run(tmp_path, b"", *shlex.split(replay)[1:])
+        assert (again.returncode, told in again.stdout.decode()) == (code, True), again.stderr
+
+
+def test_a_run_that_sets_rows_aside_says_so_at_its_end(tmp_path: Path) -> None:
+    rows = [record("a", id=1), record("a", id="\u001b[31mtwo"), record("a", id=None)]
+    done = run_with_report(tmp_path, schema("a", ID, "id"), *rows, state(1))
+    said = done.stderr.decode()
+    assert done.returncode == 0, said
+    assert json.loads(done.stdout) == {"at": 1}
+    (warning,) = (line for line in said.splitlines() if "WARNING" in line and "2 of 3 rows" in line)
+    assert r"\u001b[31mtwo" in warning
+    assert "\x1b" not in warning
+    assert "id: a key must have a value (for example null)" in warning
+    assert "target-spark replay a --config 'my config.json' --schema catalog.json" in warning
+    assert "a__quarantine" in warning

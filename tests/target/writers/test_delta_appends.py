@@ -1,0 +1,474 @@
+"""Rows that are appended to Delta tables in local folders: Spark's files, deltalake's commits."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from target_spark.columns import Column, Integer, SchemaChange, TableSchema, Text
+from target_spark.columns.types import LocalTimestamp
+from target_spark.errors import CommitLostError, ConflictError, RowCountError, TableError
+from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.model import MaintenanceOptions, PartitionField, Table, TableLayout
+from target_spark.writers.delta import data_files
+from target_spark.writers.delta.log_reader import commits
+from target_spark.writers.delta.writer import DeltaWriter
+from tests.target.warehouse import ID, ID_AND_NAME, Warehouse, record, schema, state
+from tests.target.writers.test_delta import KEYS, LAYOUT, batch, content, marker, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table(str(tmp_path / "people"), "people")
+
+
+def logged(folder: Path, version: int) -> list[dict[str, Any]]:
+    text = (folder / "_delta_log" / f"{version:020}.json").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def versions(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "_delta_log").glob("*.json"))
+
+
+def engines(folder: Path) -> list[str]:
+    """Return of each commit which implementation of the protocol made it."""
+    infos = (logged(folder, version)[0] for version in range(len(versions(folder))))
+    return [info["commitInfo"]["engineInfo"].partition(":")[0] for info in infos]
+
+
+def named_files(folder: Path) -> list[str]:
+    """Return the files that the commits of a table add."""
+    actions = (each for version in range(len(versions(folder))) for each in logged(folder, version))
+    return sorted(action["add"]["path"] for action in actions if "add" in action)
+
+
+def made(spark: SparkSession, table: Table) -> DeltaWriter:
+    writer = DeltaWriter()
+    writer.create(spark, table, LAYOUT, TableLayout(), has_rows=True)
+    return writer
+
+
+def theirs(table: Table, *ids: int) -> None:
+    """Append rows as another tool does."""
+    names = pa.array(["theirs"] * len(ids), pa.string())
+    numbers = pa.array([0] * len(ids), pa.int64())
+    fields = {"id": pa.array(ids, pa.int64()), "name": names, "n": numbers}
+    write_deltalake(table.path, pa.table(fields), mode="append")
+
+
+def test_a_batch_is_a_commit_with_its_marker_and_transaction(
+    spark: SparkSession, table: Table
+) -> None:
+    writer, folder = made(spark, table), Path(table.path)
+    assert writer.is_empty(spark, table)
+    effect = writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
+    assert (effect.inserted, effect.files, effect.nbytes > 0) == (1, 1, True)
+    assert engines(folder) == ["delta-rs", "delta-rs"]
+    kinds = [next(iter(action)) for action in logged(folder, 1)]
+    assert sorted(kinds) == ["add", "commitInfo", "txn"]
+    assert writer.get_last_metadata(spark, table) == marker(1, '{"x": 1}')
+    assert named_files(folder) == [path.name for path in folder.glob("*.parquet")]
+    assert [path.name for path in folder.glob(".*")] == []
+    assert content(spark, table) == [(1, "a", 1)]
+
+
+def test_later_batches_and_runs_are_committed_the_same_way(
+    spark: SparkSession, table: Table
+) -> None:
+    """Beyond the tenth version too, where Delta makes its first checkpoint."""
+    folder = Path(table.path)
+    writer = made(spark, table)
+    for number in range(1, 14):
+        if number % 5:
+            effect = writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number))
+            assert (effect.inserted, effect.files) == (1, 1)
+        else:
+            writer.commit_empty(spark, table, marker(number, f'{{"x": {number}}}'))
+    again = DeltaWriter()
+    assert again.get_column_types(spark, table) == {"id": "bigint", "name": "string", "n": "bigint"}
+    again.append(spark, table, rows(spark, (21, "b", 1)), marker(1, run="r2", started=2))
+    assert set(engines(folder)) == {"delta-rs"}
+    assert [row[0] for row in content(spark, table)] == [n for n in (*range(1, 14), 21) if n % 5]
+    last = writer.get_last_metadata(spark, table)
+    assert last is not None
+    assert (last.batch, last.state) == (1, '{"x": 10}')
+
+
+def test_rows_of_another_writer_between_batches_are_kept(spark: SparkSession, table: Table) -> None:
+    writer, folder = made(spark, table), Path(table.path)
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    theirs(table, 7)
+    spark_rows = rows(spark, (8, "b", 2)).write.format("delta").mode("append")
+    spark_rows.save(to_spark_uri(table.path))
+    writer.append(spark, table, rows(spark, (2, "a", 1)), marker(2))
+    assert [row[0] for row in content(spark, table)] == [1, 2, 7, 8]
+    assert named_files(folder) == sorted(path.name for path in folder.glob("*.parquet"))
+
+
+def before_the_commit(
+    monkeypatch: pytest.MonkeyPatch, action: Callable[[], object], *, times: int = 1
+) -> None:
+    """Do something when the files of a batch are there and its commit is not yet made."""
+    commit = DeltaTable.create_write_transaction
+    left = [times]
+
+    def replaced(self: DeltaTable, *args: Any, **named: Any) -> None:
+        if named["commit_properties"].app_transactions and left[0]:
+            left[0] -= 1
+            action()
+        commit(self, *args, **named)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", replaced)
+
+
+def test_an_append_goes_through_when_others_commit_before_it(
+    spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without writing its files again, and without losing theirs."""
+    writer, folder = made(spark, table), Path(table.path)
+    before_the_commit(monkeypatch, lambda: theirs(table, 7), times=3)
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    assert sorted(row[0] for row in content(spark, table)) == [1, 7, 7, 7]
+    assert named_files(folder) == sorted(path.name for path in folder.glob("*.parquet"))
+
+
+def test_the_first_rows_of_a_keyed_table_are_merged_when_others_came_in_between(
+    spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a key that both have would be in the table twice."""
+    writer = made(spark, table)
+    before_the_commit(monkeypatch, lambda: theirs(table, 1, 3))
+    data = batch(spark, (1, "ours", 1), (2, "ours", 1))
+    with pytest.raises(ConflictError):
+        writer.upsert(spark, table, data, KEYS, marker(1))
+    writer.upsert(spark, table, data, KEYS, marker(1))
+    assert content(spark, table) == [(1, "ours", 1), (2, "ours", 1), (3, "theirs", 0)]
+
+
+def test_the_first_rows_of_a_partitioned_table_are_merged_too(
+    spark: SparkSession, table: Table
+) -> None:
+    """Spark commits them; rows of others that it reads there make it merge."""
+    writer = DeltaWriter()
+    writer.create(spark, table, LAYOUT, TableLayout(partition_by=(PartitionField("name"),)))
+    theirs(table, 1, 3)
+    data = batch(spark, (1, "ours", 1), (2, "ours", 1))
+    with pytest.raises(ConflictError):
+        writer.upsert(spark, table, data, KEYS, marker(1))
+    writer.upsert(spark, table, data, KEYS, marker(1))
+    writer.upsert(spark, table, batch(spark, (2, "more", 2)), KEYS, marker(2))
+    assert content(spark, table) == [(1, "ours", 1), (2, "more", 2), (3, "theirs", 0)]
+
+
+@pytest.mark.thorough
+def test_first_rows_of_a_partitioned_table_never_stand_beside_others_of_their_keys(
+    spark: SparkSession, table: Table
+) -> None:
+    writer = DeltaWriter()
+    writer.create(spark, table, LAYOUT, TableLayout(partition_by=(PartitionField("name"),)))
+    done = threading.Event()
+
+    def fill() -> None:
+        while not (done.is_set() or list(Path(table.path).glob("name=*/*.parquet"))):
+            done.wait(0.02)
+        theirs(table, 1)
+        done.set()
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    slow = spark.range(0, 400_000, 1, 40).selectExpr(
+        "id", "sha2(repeat(id, 500), 512) AS name", "1 AS n", "id AS at"
+    )
+    slow = slow.selectExpr("id", "substr(name, 1, 1) AS name", "CAST(n AS BIGINT) AS n", "at")
+    try:
+        writer.upsert(spark, table, slow, KEYS, marker(1))
+    except Exception as error:
+        if "DELTA_CONCURRENT_APPEND" not in str(error):
+            raise
+    done.set()
+    thread.join()
+    writer.upsert(spark, table, slow, KEYS, marker(1))
+    found = spark.read.format("delta").load(to_spark_uri(table.path))
+    assert (found.count(), found.select("id").distinct().count()) == (400_000, 400_000)
+
+
+@pytest.mark.parametrize("when", ["never", "made", "late"])
+def test_a_commit_whose_answer_is_an_error_is_made_once(
+    spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """It was not made; it was made all the same; it is made while the batch is tried again."""
+    writer, folder = made(spark, table), Path(table.path)
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    commit = DeltaTable.create_write_transaction
+    waiting: list[Callable[[], None]] = []
+    failures = [OSError(110, "Connection timed out")]
+
+    def unclear(self: DeltaTable, *args: Any, **named: Any) -> None:
+        if failures:
+            if when == "made":
+                commit(self, *args, **named)
+            if when == "late":
+                waiting.append(lambda: commit(self, *args, **named))
+            raise failures.pop()
+        while waiting:
+            waiting.pop()()
+        commit(self, *args, **named)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", unclear)
+    data = rows(spark, (2, "b", 2))
+    with pytest.raises(OSError, match="timed out"):
+        writer.append(spark, table, data, marker(2))
+    effect = writer.append(spark, table, data, marker(2))
+    assert effect.inserted == 1
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
+    assert all((folder / name).is_file() for name in named_files(folder))
+    writer.append(spark, table, rows(spark, (3, "c", 3)), marker(3))
+    assert len(content(spark, table)) == 3
+
+
+def test_files_with_fewer_rows_than_were_given_are_not_committed(
+    spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the output of a task vanishes, which Spark takes for a task without rows."""
+    writer, folder = made(spark, table), Path(table.path)
+    with pytest.raises(RowCountError, match=r"3 rows were to be written, but .* have 2"):
+        writer.append(spark, table, rows(spark, (1, "a", 1), (2, "b", 1)), marker(1), 3)
+    file_of = data_files._data_file
+    monkeypatch.setattr(data_files, "_data_file", lambda path: without_rows(file_of(path)))
+    with pytest.raises(RowCountError, match=r"1 rows were to be written, but .* have 0"):
+        writer.upsert(spark, table, batch(spark, (1, "a", 1)), KEYS, marker(1))
+    monkeypatch.undo()
+    assert named_files(folder) == []
+    assert list(folder.glob("*.parquet")) == []
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1), 1)
+
+
+def without_rows(file: data_files.DataFile) -> data_files.DataFile:
+    return data_files.DataFile(file.path, 0, file.size, file.modified, file.statistics)
+
+
+@pytest.mark.parametrize("fault", ["gone", "cut"])
+def test_a_commit_whose_files_are_not_there_is_an_error(
+    spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    writer, folder = made(spark, table), Path(table.path)
+
+    def spoil() -> None:
+        (file,) = folder.glob("*.parquet")
+        if fault == "gone":
+            file.unlink()
+        else:
+            file.write_bytes(file.read_bytes()[:-9])
+
+    before_the_commit(monkeypatch, spoil)
+    with pytest.raises(CommitLostError, match=r"Commit 1 of table people names the file part-"):
+        writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+
+
+@pytest.mark.parametrize("step", ["append", "upsert", "replace", "maintain", "commit_empty"])
+def test_a_table_in_the_place_of_ours_is_left_alone(
+    spark: SparkSession, table: Table, step: str
+) -> None:
+    writer, folder = made(spark, table), Path(table.path)
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    shutil.rmtree(folder)
+    write_deltalake(folder, pa.table({"id": ["x"], "s": [0.5]}))
+    steps: dict[str, Callable[[], object]] = {
+        "append": lambda: writer.append(spark, table, rows(spark, (2, "b", 1)), marker(2)),
+        "upsert": lambda: writer.upsert(spark, table, batch(spark, (2, "b", 1)), KEYS, marker(2)),
+        "replace": lambda: writer.replace(spark, table, rows(spark, (2, "b", 1)), marker(2)),
+        "maintain": lambda: writer.maintain(spark, table, MaintenanceOptions(compact=True)),
+        "commit_empty": lambda: writer.commit_empty(spark, table, marker(2, "{}")),
+    }
+    with pytest.raises(TableError, match="was replaced by another table"):
+        steps[step]()
+    assert versions(folder) == [f"{0:020}.json"]
+
+
+def test_what_a_killed_run_of_the_job_staged_is_removed_and_nothing_else(
+    spark: SparkSession, table: Table
+) -> None:
+    """A run of another job may be alive, and its files must stay."""
+    writer, folder = made(spark, table), Path(table.path)
+    ours = folder / f"{data_files._staging_prefix('job')}1" / "_temporary"
+    others = folder / f"{data_files._staging_prefix('other')}1"
+    for each in (ours, others):
+        each.mkdir(parents=True)
+        (each / "part-0.parquet").write_bytes(b"PAR1")
+    writer.upsert(spark, table, batch(spark, (1, "a", 1)), KEYS, marker(1))
+    assert [path.name for path in folder.glob(".target-spark-*")] == [others.name]
+
+
+@pytest.mark.parametrize("step", ["alter", "upsert", "replace", "maintain"])
+def test_appends_go_on_after_commits_of_sparks(
+    spark: SparkSession, table: Table, step: str
+) -> None:
+    writer = made(spark, table)
+    for number in (1, 2):
+        writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number))
+    if step == "alter":
+        writer.alter(spark, table, [SchemaChange("add", ("more",), "STRING")])
+    elif step == "upsert":
+        writer.upsert(spark, table, batch(spark, (2, "b", 9)), KEYS, marker(3))
+    elif step == "replace":
+        writer.replace(spark, table, rows(spark, (9, "b", 9)), marker(3))
+    else:
+        writer.maintain(spark, table, MaintenanceOptions(compact=True))
+    writer.append(spark, table, rows(spark, (4, "a", 1)), marker(4))
+    assert engines(Path(table.path))[-1] == "delta-rs"
+    assert writer.get_last_metadata(spark, table) == marker(4)
+    found = {row.id for row in writer.rows(spark, table).collect()}
+    assert found == ({4, 9} if step == "replace" else {1, 2, 4})
+
+
+def test_it_is_a_table_like_any_other_afterwards(spark: SparkSession, table: Table) -> None:
+    writer = made(spark, table)
+    first = batch(spark, (1, "a", 1), (1, "b", 2), (3, "c", 1))
+    writer.upsert(spark, table, first, KEYS, marker(1))
+    writer.upsert(spark, table, batch(spark, (1, "d", 3), (2, "e", 1)), KEYS, marker(2))
+    DeltaWriter().append(spark, table, rows(spark, (4, "f", 1)), marker(1, run="r2", started=2))
+    assert content(spark, table) == [(1, "d", 3), (2, "e", 1), (3, "c", 1), (4, "f", 1)]
+    ref = f"delta.`{to_spark_uri(table.path)}`"
+    spark.sql(f"OPTIMIZE {ref}")
+    spark.sql(f"ALTER TABLE {ref} ADD COLUMNS (more STRUCT<x: BIGINT>)")
+    spark.sql(f"DELETE FROM {ref} WHERE id = 4")  # noqa: S608
+    assert spark.table(ref).where("more IS NULL").count() == 3
+
+
+def test_a_state_without_rows_is_a_commit_of_its_own(spark: SparkSession, table: Table) -> None:
+    writer = made(spark, table)
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.commit_empty(spark, table, marker(2, '{"x": 2}'))
+    assert [next(iter(action)) for action in logged(Path(table.path), 2)] == ["commitInfo", "txn"]
+    DeltaWriter().commit_empty(spark, table, marker(2, '{"x": 2}'))  # its answer was lost
+    assert len(list(commits(spark, table))) == 3
+    assert writer.get_last_metadata(spark, table) == marker(2, '{"x": 2}')
+
+
+def test_a_table_that_another_run_has_just_made_is_appended_to(
+    spark: SparkSession, table: Table
+) -> None:
+    writer = made(spark, table)
+    made(spark, table)
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    assert len(list(commits(spark, table))) == 2
+    assert content(spark, table) == [(1, "a", 1)]
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        TableLayout(partition_by=(PartitionField("name"),)),
+        TableLayout(cluster_by=("id",)),
+        TableLayout(properties=(("delta.appendOnly", "true"),)),
+    ],
+)
+def test_a_table_that_is_asked_to_be_more_than_files_is_made_by_spark(
+    spark: SparkSession, table: Table, design: TableLayout
+) -> None:
+    writer = DeltaWriter()
+    writer.create(spark, table, LAYOUT, design)
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    assert engines(Path(table.path))[0].startswith("Apache-Spark")
+    assert content(spark, table) == [(1, "a", 1)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ADD CONSTRAINT positive CHECK (n > 0)",
+        "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')",
+        "SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
+        "SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
+    ],
+)
+def test_what_a_table_demands_of_its_writers_holds(
+    spark: SparkSession, table: Table, words: str
+) -> None:
+    """Spark's Delta makes commits to tables that deltalake does not write to, or not fully."""
+    writer = made(spark, table)
+    ref = f"delta.`{to_spark_uri(table.path)}`"
+    spark.sql(f"ALTER TABLE {ref} {words}")
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    assert engines(Path(table.path))[-1].startswith("Apache-Spark")
+    assert content(spark, table) == [(1, "a", 1)]
+    if "CHECK" in words:
+        with pytest.raises(Exception, match="DELTA_VIOLATE_CONSTRAINT"):
+            writer.append(spark, table, rows(spark, (2, "a", -1)), marker(2))
+
+
+def test_points_in_time_without_a_zone_are_committed_too(spark: SparkSession, table: Table) -> None:
+    writer = DeltaWriter()
+    layout = TableSchema((*LAYOUT.columns, Column("at", "at", LocalTimestamp())))
+    writer.create(spark, table, layout, TableLayout())
+    data = rows(spark, (1, "a", 1)).selectExpr("*", "TIMESTAMP_NTZ'2024-01-01 12:00:00' AS at")
+    writer.append(spark, table, data, marker(1))
+    assert engines(Path(table.path)) == ["delta-rs", "delta-rs"]
+    assert str(content(spark, table)[0][-1]) == "2024-01-01 12:00:00"
+
+
+@pytest.mark.parametrize("key", ["properties.defaults.appendOnly", "optimizeWrite.enabled"])
+def test_a_users_settings_for_delta_are_sparks_to_keep(
+    spark: SparkSession, table: Table, key: str
+) -> None:
+    key = f"spark.databricks.delta.{key}"
+    spark.conf.set(key, "true")
+    try:
+        DeltaWriter().create(spark, table, LAYOUT, TableLayout(), has_rows=True)
+    finally:
+        spark.conf.unset(key)
+    assert engines(Path(table.path))[0].startswith("Apache-Spark")
+
+
+def test_comments_properties_and_nulls_are_as_spark_makes_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    layout = TableSchema(
+        (Column("id", "id", Integer(), comment="it's ☃"), Column("b.c", "b", Text())), keys=("id",)
+    )
+    found = []
+    for name in ("spark", "deltalake"):
+        table, writer = Table(str(tmp_path / name), name), DeltaWriter()
+        writer._has_own_settings = name == "spark"
+        writer.create(spark, table, layout, TableLayout())
+        writer.append(spark, table, spark.sql("SELECT 1L AS id, 'x' AS b"), marker(1))
+        ref = f"delta.`{to_spark_uri(table.path)}`"
+        kept = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()}
+        found.append((spark.table(ref).schema.jsonValue(), kept, writer.sources(spark, table)))
+        assert engines(Path(table.path))[0].startswith("Apache" if name == "spark" else "delta-rs")
+    assert found[0] == found[1]
+
+
+def test_a_run_that_died_between_its_files_and_their_commit_is_no_hindrance(
+    delta: Warehouse,
+) -> None:
+    folder = delta.folder / "a"
+    (folder / "_delta_log").mkdir(parents=True)
+    (folder / "part-00000-dead.snappy.parquet").write_bytes(b"PAR1")
+    assert delta.load(schema("a", ID), record("a", id=1), state(1)) == [1]
+    assert delta.rows("a") == [(1,)]
+
+
+def test_rows_that_do_not_fit_leave_nothing_behind_in_a_new_table(delta: Warehouse) -> None:
+    messages = [schema("a", ID_AND_NAME, "id"), record("a", id=1, name="a"), record("a", id="x")]
+    assert delta.load(*messages, state(1)) == [1]
+    assert delta.rows("a") == [(1, "a")]
+    assert delta.counts("a")["quarantined"] == 1
+    files = {path.name for path in (delta.folder / "a").glob("*.parquet")}
+    assert files == set(named_files(delta.folder / "a"))

@@ -1,0 +1,527 @@
+"""Iceberg tables: batch, marker and rows are one snapshot, whatever happens to the answer."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.functions import udf
+
+from target_spark.columns import (
+    Column,
+    Integer,
+    SchemaChange,
+    TableSchema,
+    Text,
+    Timestamp,
+)
+from target_spark.errors import CommitLostError, TableError
+from target_spark.storage.retry import FailureKind, classify_failure
+from target_spark.tables.model import CommitStats, Table, TableLayout
+from target_spark.writers import MergeKeys
+from target_spark.writers.base import VersionDelete
+from target_spark.writers.iceberg.catalog import resolve_table
+from target_spark.writers.iceberg.snapshots import (
+    PROPERTY,
+    IcebergSnapshot,
+    find_latest_metadata,
+    parse_summary,
+    snapshot_properties,
+)
+from target_spark.writers.iceberg.writer import IcebergWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from target_spark.spark.session import Session
+
+
+from tests.target.writers.iceberg_rows import KEYS, LAYOUT, batch, content, line, marker, rows
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Table:
+    made = Table(str(tmp_path / "people"), "people")
+    IcebergWriter().create(spark, made, LAYOUT, TableLayout())
+    return made
+
+
+# ------------------------------------------------------------------ commits and markers
+
+
+def test_a_batch_and_its_marker_are_one_snapshot(spark, table):
+    writer = IcebergWriter()
+    effect = writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
+
+    (snapshot,) = line(spark, table)
+    assert snapshot.marker == marker(1, '{"x": 1}')
+    assert snapshot.summary["added-records"] == "1"
+    assert writer.get_last_metadata(spark, table) == marker(1, '{"x": 1}')
+    assert (effect.inserted, effect.updated, effect.deleted, effect.files) == (1, 0, 0, 1)
+    assert effect.nbytes > 0
+
+
+def test_a_merge_carries_the_marker_and_says_what_it_did(spark, table):
+    writer = IcebergWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1), (2, "b", 1)), marker(1))
+    effect = writer.upsert(
+        spark, table, batch(spark, (1, "c", 2), (3, "d", 2), (4, "e", 2)), KEYS, marker(2, "{}")
+    )
+
+    assert line(spark, table)[0].marker == marker(2, "{}")
+    assert content(spark, table) == [(1, "c", 2), (2, "b", 1), (3, "d", 2), (4, "e", 2)]
+    assert (effect.inserted, effect.updated, effect.deleted) == (2, 1, 0)
+
+
+def test_a_repeated_batch_is_found_and_not_written_again(spark, table):
+    IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+
+    again = IcebergWriter()  # knows nothing of the first answer, as after an exception
+    effect = again.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    again.upsert(spark, table, batch(spark, (2, "b", 2)), KEYS, marker(2))
+    IcebergWriter().upsert(spark, table, batch(spark, (2, "b", 2)), KEYS, marker(2))
+    IcebergWriter().commit_empty(spark, table, marker(2))
+
+    assert effect.inserted == 1
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
+    assert len(line(spark, table)) == 2
+
+
+@pytest.mark.parametrize("way", ["append", "upsert", "replace", "commit_empty"])
+def test_an_exception_after_the_commit_does_not_write_the_batch_twice(spark, table, way):
+    """The commit lands, then its answer is lost; the very same call is made again."""
+    answers = iter([ConnectionError("lost"), None])
+
+    class Losing(IcebergWriter):
+        def _verify(self, *args: Any) -> IcebergSnapshot:
+            found = super()._verify(*args)
+            error = next(answers, None)
+            if error is not None:
+                raise error
+            return found
+
+    IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer = Losing()
+    arguments = {
+        "append": [rows(spark, (2, "b", 2))],
+        "replace": [rows(spark, (2, "b", 2))],
+        "upsert": [batch(spark, (2, "b", 2)), KEYS],
+        "commit_empty": [],
+    }[way]
+    with pytest.raises(ConnectionError):
+        getattr(writer, way)(spark, table, *arguments, marker(2))
+    before = len(line(spark, table))
+    getattr(writer, way)(spark, table, *arguments, marker(2))
+    assert len(line(spark, table)) == before == 2
+    after = {"replace": [(2, "b", 2)], "commit_empty": [(1, "a", 1)]}
+    assert content(spark, table) == after.get(way, [(1, "a", 1), (2, "b", 2)])
+
+
+@pytest.mark.parametrize("way", ["append", "replace", "upsert", "commit_empty", "delete_versions"])
+def test_a_batch_number_that_does_not_move_on_is_an_error(spark, table, way):
+    writer = IcebergWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
+
+    for who, number in ((writer, 2), (writer, 1), (IcebergWriter(), 1)):
+        arguments = {
+            "append": [rows(spark, (3, "c", 3))],
+            "replace": [rows(spark, (3, "c", 3))],
+            "upsert": [batch(spark, (3, "c", 3)), KEYS],
+            "commit_empty": [],
+            "delete_versions": [VersionDelete(1, None, datetime.now(timezone.utc))],
+        }[way]
+        with pytest.raises(CommitLostError, match="Batch"):
+            getattr(who, way)(spark, table, *arguments, marker(number))
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
+
+
+def test_a_commit_whose_marker_is_another_is_no_success(spark, table):
+    """A property that the user sets in every commit stands in the place of ours."""
+
+    class Lost(IcebergWriter):
+        def _commit(self, spark, table, commit, write, **more):
+            def forgetting(ref: str, _: str) -> None:
+                write(ref, "{}")
+
+            return super()._commit(spark, table, commit, forgetting, **more)
+
+    with pytest.raises(CommitLostError, match="was written without an error"):
+        Lost().append(spark, table, rows(spark, (2, "b", 2)), marker(1))
+
+
+def test_a_new_run_counts_its_batches_from_one_again(spark, table):
+    IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(5))
+    second = marker(1, run="r2", started=2)
+    IcebergWriter().append(spark, table, rows(spark, (2, "b", 2)), second)
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
+
+
+def test_a_marker_without_a_state_repeats_the_state_before_it(spark, table):
+    IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
+    second = marker(1, run="r2", started=2)
+    IcebergWriter().append(spark, table, rows(spark, (2, "b", 2)), second)
+    assert find_latest_metadata(spark, table) == replace(marker(3, '{"s": 1}'), run="r2", batch=1)
+
+
+def test_replace_is_one_snapshot_with_its_marker(spark, table):
+    writer = IcebergWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1), (3, "c", 3)), marker(1))
+    effect = writer.replace(spark, table, rows(spark, (2, "b", 2)), marker(2, "{}"))
+    assert len(line(spark, table)) == 2
+    assert find_latest_metadata(spark, table) == marker(2, "{}")
+    assert content(spark, table) == [(2, "b", 2)]
+    assert (effect.inserted, effect.updated, effect.deleted) == (1, 0, 2)
+
+
+def test_a_reader_of_the_old_table_keeps_it_until_the_new_one_is_whole(spark, table):
+    writer = IcebergWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    broken = spark.sql("SELECT 2L AS id, CAST(raise_error('boom') AS STRING) AS name, 1L AS n")
+    with pytest.raises(Exception, match="boom"):
+        writer.replace(spark, table, broken, marker(2))
+    assert content(spark, table) == [(1, "a", 1)]
+    assert find_latest_metadata(spark, table) == marker(1)
+
+
+def test_settings_of_a_merge_do_not_stay_in_the_session(spark, table):
+    writer = IcebergWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
+    broken = spark.sql(
+        "SELECT 1L AS id, CAST(raise_error('boom') AS STRING) AS name, 1L AS n, 1L AS at"
+    )
+    with pytest.raises(Exception, match="boom"):
+        writer.upsert(spark, table, broken, KEYS, marker(3))
+    assert spark.catalog.listTables() == []
+    rows(spark, (5, "e", 5)).writeTo(resolve_table(spark, table).ref).append()
+    assert line(spark, table)[0].marker is None
+
+
+# ---------------------------------------------------------------------------- snapshots
+
+
+def test_the_marker_is_found_below_snapshots_of_others(spark, table):
+    IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1, "{}"))
+    ref = resolve_table(spark, table).ref
+    for words in ("not json", "[1]", '{"target_spark": {"job": 1}}'):
+        write = rows(spark, (9, "z", 9)).writeTo(ref)
+        write.option("snapshot-property.target-spark", words).append()
+    spark.sql(f"DELETE FROM {ref} WHERE id = 9")  # noqa: S608
+
+    writer = IcebergWriter()
+    assert writer.get_last_metadata(spark, table) == marker(1, "{}")
+    writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
+    assert find_latest_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
+
+
+def test_what_was_rolled_back_says_nothing_any_more(spark, table):
+    writer = IcebergWriter()
+    for number in (1, 2):
+        writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
+    first = line(spark, table)[-1]
+    place = resolve_table(spark, table)
+    words = f"{place.procedures}.rollback_to_snapshot('{place.ref}', {first.id})"
+    spark.sql(f"CALL {words}")
+    assert find_latest_metadata(spark, table) == marker(1, "[1]")
+    assert content(spark, table) == [(1, "a", 1)]
+    # The same run would write beside rows that it counts as committed, and are gone.
+    with pytest.raises(TableError, match="removed while it was loaded"):
+        writer.append(spark, table, rows(spark, (3, "c", 1)), marker(3))
+
+
+def test_snapshots_are_the_same_from_files_and_from_a_catalog(spark, table, tmp_path, monkeypatch):
+    writer = IcebergWriter()
+    for number in range(1, 4):
+        writer.commit_empty(spark, table, marker(number, f"[{number}]"))
+    by_files = line(spark, table)
+    monkeypatch.setattr("target_spark.writers.iceberg.snapshots.to_local_folder", lambda _: None)
+    found = line(spark, table)
+    assert [(each.id, each.parent) for each in found] == [
+        (each.id, each.parent) for each in by_files
+    ]
+    for by_query, by_file in zip(found, by_files, strict=True):
+        assert {"operation": "append", **by_query.summary} == by_file.summary
+    assert [found.marker for found in by_files] == [marker(n, f"[{n}]") for n in (3, 2, 1)]
+    assert line(spark, table.with_suffix("_none")) == []
+    assert IcebergWriter().get_column_types(spark, table.with_suffix("_none")) is None
+
+
+def test_metadata_files_are_read_as_the_specification_writes_them(tmp_path):
+    folder = tmp_path / "t" / "metadata"
+    folder.mkdir(parents=True)
+    table = Table(str(tmp_path / "t"), "t")
+    assert line(None, table) == []
+    (folder / "v1.metadata.json").write_text('{"current-snapshot-id": -1}')
+    (folder / "version-hint.text").write_text("1")
+    assert line(None, table) == []
+    known = [
+        {"snapshot-id": 5, "summary": {"operation": "append", "target-spark": marker(1).to_json()}},
+        {"snapshot-id": 6, "parent-snapshot-id": 5},
+        {"snapshot-id": 7, "parent-snapshot-id": 4},
+        {"snapshot-id": 8, "parent-snapshot-id": 6, "summary": {}},
+    ]
+    document = {"current-snapshot-id": 8, "snapshots": known, "more": 1}
+    packed = gzip.compress(json.dumps(document).encode())
+    (folder / "v10.gz.metadata.json").write_bytes(packed)
+    (folder / "v9.metadata.json").write_text("{}")
+    assert [found.id for found in line(None, table)] == [8, 6, 5]
+    assert find_latest_metadata(None, table) == marker(1)
+
+
+def test_a_long_state_is_packed_and_what_is_no_marker_is_none():
+    short, long = marker(1, "{}"), marker(2, json.dumps([f"é😀{n}" for n in range(2000)]))
+    assert snapshot_properties(short) == short.to_json()
+    assert len(snapshot_properties(long)) < len(long.to_json()) / 2
+    for known in (short, long):
+        assert IcebergSnapshot(1, None, {PROPERTY: snapshot_properties(known)}).marker == known
+    for foreign in ({}, {PROPERTY: "zlib:?"}, {PROPERTY: "zlib:aaaa"}, {PROPERTY: "x"}):
+        assert IcebergSnapshot(1, None, foreign).marker is None
+
+
+def test_an_effect_is_told_as_far_as_the_summary_says_it():
+    counted = {"added-records": "9", "deleted-records": "5", "added-data-files": "2"}
+    assert parse_summary(IcebergSnapshot(1, None, counted), merged=False) == CommitStats(
+        9, 0, 5, 2, 0
+    )
+    assert parse_summary(IcebergSnapshot(1, None, counted), merged=True) == CommitStats(
+        4, 0, 0, 2, 0
+    )
+    of_merge = {f"spark.merge-into.num-target-rows-{what}": "3" for what in ("inserted", "updated")}
+    of_merge["spark.merge-into.num-target-rows-deleted"] = "-1"
+    found = parse_summary(IcebergSnapshot(1, None, {**counted, **of_merge}), merged=True)
+    assert found == CommitStats(3, 3, 0, 2, 0)
+
+
+# ---------------------------------------------------------------------------- upserting
+
+
+def test_the_first_rows_of_an_empty_table_are_appended(spark, table):
+    writer = IcebergWriter()
+    data = batch(spark, (1, "old", 1), (1, "new", 3), (2, "x", 2))
+    writer.upsert(spark, table, data, KEYS, marker(1))
+    assert line(spark, table)[0].summary["added-records"] == "2"
+    assert not any(key.startswith("spark.merge") for key in line(spark, table)[0].summary)
+    writer.upsert(spark, table, batch(spark, (2, "y", 4), (3, "z", 5)), KEYS, marker(2))
+    assert any(key.startswith("spark.merge") for key in line(spark, table)[0].summary)
+    assert content(spark, table) == [(1, "new", 3), (2, "y", 4), (3, "z", 5)]
+
+
+def test_an_upsert_leaves_columns_alone_that_the_batch_does_not_have(spark, table):
+    writer = IcebergWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.alter(spark, table, [SchemaChange("add", ("extra",), "string", comment="it's more")])
+    spark.sql(f"UPDATE {resolve_table(spark, table).ref} SET extra = 'kept'")  # noqa: S608
+    writer.upsert(spark, table, batch(spark, (1, "b", 2), (2, "c", 3)), KEYS, marker(2))
+    assert content(spark, table) == [(1, "b", 2, "kept"), (2, "c", 3, None)]
+    assert writer.rows(spark, table).schema["extra"].metadata == {"comment": "it's more"}
+
+
+DELETING = TableSchema(
+    (
+        Column("id", "id", Integer()),
+        Column("name", "name", Text()),
+        Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp()),
+    )
+)
+
+
+def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataFrame:
+    """Rows of (id, name, deleted); in their order."""
+    listed = ", ".join(
+        f"({i}L, {id_}L, {'NULL' if name is None else repr(name)}, {str(deleted).upper()})"
+        for i, (id_, name, deleted) in enumerate(values)
+    )
+    given = spark.sql(f"SELECT * FROM VALUES {listed} AS t(at, id, name, d)")  # noqa: S608
+    return given.selectExpr(
+        "id",
+        "CAST(name AS STRING) AS name",
+        "IF(d, TIMESTAMP '2024-01-01', NULL) AS _sdc_deleted_at",
+        "at",
+    )
+
+
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("empty_at_first", [False, True])
+def test_a_delete_record_deletes_and_wipes_nothing(spark, tmp_path, hard, empty_at_first):
+    table = Table(str(tmp_path / "t"), "t")
+    writer = IcebergWriter()
+    keys = MergeKeys(("id",), "at", deleted="_sdc_deleted_at", hard_delete=hard)
+    before = [(1, "one", False), (2, "two", False), (3, "three", True)]
+    after = [
+        (1, None, True),  # deleted
+        (2, "2", False),
+        (2, None, True),  # changed, then deleted
+        (3, "again", False),  # comes back
+        (4, "four", False),
+        (4, None, True),  # born and deleted in one batch
+        (5, None, True),  # never seen
+        (6, None, True),
+        (6, "six", False),  # deleted, then born
+    ]
+    writer.create(spark, table, DELETING, TableLayout())
+    if empty_at_first:
+        writer.upsert(spark, table, changes(spark, *before, *after), keys, marker(1))
+    else:
+        writer.upsert(spark, table, changes(spark, *before), keys, marker(1))
+        effect = writer.upsert(spark, table, changes(spark, *after), keys, marker(2))
+        assert effect.deleted == (2 if hard else 0)
+
+    found = {id_: (name, at is not None) for id_, name, at in content_of(spark, table)}
+    living = {3: ("again", False), 6: ("six", False)}
+    dead = {1: ("one", True), 2: ("2", True), 4: ("four", True), 5: (None, True)}
+    assert found == (living if hard else living | dead)
+
+
+def content_of(spark: SparkSession, table: Table) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in IcebergWriter().rows(spark, table).collect()]
+
+
+VERSIONED = TableSchema((*LAYOUT.columns, *DELETING.columns[2:]))
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_rows_of_other_versions_end_in_one_snapshot_with_its_marker(spark, tmp_path, soft):
+    table = Table(str(tmp_path / "t"), "t")
+    columns = (*VERSIONED.columns, Column("v", "_sdc_table_version", Integer()))
+    writer = IcebergWriter()
+    writer.create(spark, table, TableSchema(columns), TableLayout())
+    values = "(1L, 5L), (2L, 4L), (3L, NULL)"
+    data = spark.sql(
+        "SELECT id, 'a' AS name, 1L AS n, CAST(NULL AS TIMESTAMP) AS _sdc_deleted_at,"  # noqa: S608
+        f" v AS _sdc_table_version FROM VALUES {values} AS t(id, v)"
+    )
+    writer.append(spark, table, data, marker(1))
+    at = datetime(2024, 5, 1, tzinfo=timezone.utc)
+    ending = VersionDelete(5, "_sdc_deleted_at" if soft else None, at)
+    effect = writer.delete_versions(spark, table, ending, marker(2, "[2]"))
+    assert find_latest_metadata(spark, table) == marker(2, "[2]")
+    assert len(line(spark, table)) == 2
+    living = writer.rows(spark, table).where("_sdc_deleted_at IS NULL")
+    assert [row.id for row in living.collect()] == [1]
+    assert writer.rows(spark, table).count() == (3 if soft else 1)
+    assert (effect.updated, effect.deleted) == ((2, 0) if soft else (0, 2))
+    # Whole files would go without a word of ours; and nothing to end is a commit too.
+    effect = writer.delete_versions(spark, table, ending, marker(3, "[3]"))
+    assert (effect.updated, effect.deleted) == (0, 0)
+    writer.delete_versions(spark, table, replace(ending, version=6), marker(4, "[4]"))
+    assert find_latest_metadata(spark, table) == marker(4, "[4]")
+
+
+# ------------------------------------------------------------------------- other writers
+
+
+def run_beside(*steps: Callable[[], None]) -> list[BaseException]:
+    errors: list[BaseException] = []
+    barrier = threading.Barrier(len(steps))
+
+    def run(step: Callable[[], None]) -> None:
+        try:
+            barrier.wait(60)
+            step()
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(step,)) for step in steps]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return errors
+
+
+def test_appends_of_another_writer_at_the_same_time_are_both_kept(spark_session, spark, table):
+    ref = resolve_table(spark, table).ref
+
+    def ours() -> None:
+        mine = spark_session.thread_session()
+        writer = IcebergWriter()
+        for number in range(1, 5):
+            writer.append(mine, table, rows(mine, (number, "ours", 1)), marker(number))
+
+    def theirs() -> None:
+        mine = spark_session.thread_session()
+        resolve_table(mine, table)
+        for number in range(4):
+            rows(mine, (number, "theirs", 1)).writeTo(ref).append()
+
+    assert run_beside(ours, theirs) == []
+    assert len(content(spark, table)) == 8
+    assert find_latest_metadata(spark, table) == marker(4)
+
+
+def test_a_merge_that_meets_another_writers_rows_is_a_conflict_and_then_goes_in(
+    spark, table, tmp_path
+):
+    """What Iceberg cannot do again by itself is known as a conflict, which is tried again."""
+    writer = IcebergWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    ref = resolve_table(spark, table).ref
+    other = spark.newSession()
+    resolve_table(other, table)
+    reads, changed = tmp_path / "reads", tmp_path / "changed"
+
+    def wait(name):
+        """Let the other writer change the row while the MERGE reads its source."""
+        reads.touch()
+        while not changed.exists():
+            time.sleep(0.05)
+        return name
+
+    slow = batch(spark, (1, "b", 2)).withColumn("name", udf(wait, "string", useArrow=False)("name"))
+    failures: list[BaseException] = []
+
+    def merge() -> None:
+        try:
+            writer.upsert(spark, table, slow, KEYS, marker(2))
+        except Exception as error:  # noqa: BLE001
+            failures.append(error)
+            writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
+
+    def change() -> None:
+        while not reads.exists():
+            time.sleep(0.05)
+        other.sql(f"UPDATE {ref} SET n = 77")  # noqa: S608
+        changed.touch()
+
+    assert run_beside(merge, change) == []
+    assert [classify_failure(error) for error in failures] == [FailureKind.CONFLICT]
+    assert content(spark, table) == [(1, "b", 2)]
+    assert find_latest_metadata(spark, table) == marker(2)
+
+
+def test_merges_of_many_threads_carry_only_their_own_markers(
+    spark_session: Session, tmp_path: Path
+):
+    """Settings of a session are shared by its threads: each thread has its own session."""
+    count, rounds = 4, 2
+    tables = [Table(str(tmp_path / f"t{i}"), f"t{i}") for i in range(count)]
+
+    def load(i: int) -> None:
+        spark = spark_session.thread_session()
+        writer = IcebergWriter()
+        writer.create(spark, tables[i], LAYOUT, TableLayout())
+        first, *more = (
+            replace(marker(number, f'"{i}-{number}"'), job=f"job{i}")
+            for number in range(1, 2 + rounds)
+        )
+        writer.append(spark, tables[i], rows(spark, (i, "a", 1)), first)
+        for own in more:
+            writer.upsert(spark, tables[i], batch(spark, (i, "b", own.batch)), KEYS, own)
+
+    assert run_beside(*(lambda i=i: load(i) for i in range(count))) == []
+    spark = spark_session.spark()
+    for i, table in enumerate(tables):
+        states = [found.marker.state for found in line(spark, table)]
+        assert states == [f'"{i}-{number}"' for number in range(1 + rounds, 0, -1)]
+        assert content(spark, table) == [(i, "b", 1 + rounds)]

@@ -1,0 +1,385 @@
+"""How tables are laid out and looked after, as they then are on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from target_spark.errors import IncompleteError, UnsupportedError
+from target_spark.storage.uris import to_local_folder, to_spark_uri
+from target_spark.tables.model import MaintenanceOptions, Table
+from target_spark.writers.delta.log_reader import commits, delta_ref
+from target_spark.writers.delta.writer import DeltaWriter
+from target_spark.writers.parquet import ParquetWriter
+from tests.target.warehouse import Warehouse, feed, record, schema, state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from target_spark.spark.session import Session
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+TEXT = {"type": ["null", "string"]}
+INSTANT = {"type": ["null", "string"], "format": "date-time"}
+DAY = {"type": ["null", "string"], "format": "date"}
+SALES = {"id": {"type": "integer"}, "region": TEXT, "at": INSTANT, "on": DAY}
+MIDNIGHT = "2024-01-01T23:59:59.999999Z"
+
+
+@pytest.fixture
+def make(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Callable[[str], Warehouse]:
+    return partial(Warehouse, spark_session, spark, tmp_path / "tables")
+
+
+@pytest.fixture
+def delta(make: Callable[[str], Warehouse]) -> Warehouse:
+    return make("delta")
+
+
+def place(warehouse: Warehouse, name: str) -> Table:
+    return Table(f"{warehouse.folder}/{name}", name)
+
+
+def detail(warehouse: Warehouse, name: str) -> Any:
+    return warehouse.spark.sql(f"DESCRIBE DETAIL {delta_ref(place(warehouse, name))}").first()
+
+
+def sale(number: int, region: str | None, at: str | None, on: str | None = None) -> dict[str, Any]:
+    return record("sales", id=number, region=region, at=at, on=on)
+
+
+def notes(warehouse: Warehouse, stream: str) -> str:
+    return "; ".join(warehouse.counts(stream)["notes"])
+
+
+def live_files(warehouse: Warehouse, name: str) -> list[Path]:
+    if warehouse.format == "iceberg":
+        files = warehouse.spark.read.format("iceberg").load(f"{warehouse.folder}/{name}#files")
+        found = [row.file_path for row in files.select("file_path").collect()]
+    else:
+        found = warehouse.read(name).inputFiles()
+    return [place for place in map(to_local_folder, found) if place is not None]
+
+
+# Partitions
+
+
+def test_partitions_by_parts_of_a_date_time_are_generated_columns(delta: Warehouse) -> None:
+    design = {"partition_by": ["region", "year(at)", "month(at)", "day(at)", "hour(at)"]}
+    described = schema("sales", SALES, "id")
+    delta.load(described, sale(1, "n", MIDNIGHT), sale(2, None, None), state(1), **design)
+    parts = ("_part_year_at", "_part_month_at", "_part_day_at", "_part_hour_at")
+    assert detail(delta, "sales").partitionColumns == ["region", *parts]
+    assert {tuple(map(str, row)) for row in delta.rows("sales", *parts)} == {
+        ("2024", "2024-01", "2024-01-01", "2024-01-01-23"),
+        ("None", "None", "None", "None"),
+    }
+    # A merge moves rows to other parts, an evolution and an overwrite leave them alone.
+    grown = schema("sales", {**SALES, "n": {"type": "integer"}}, "id")
+    moved = {**sale(2, "s", "0001-01-01T00:00:00Z")["record"], "n": 5}
+    delta.load(grown, record("sales", **moved), state(2), **design)
+    days = {str(day) for (day,) in delta.rows("sales", "_part_day_at")}
+    assert days == {"2024-01-01", "0001-01-01"}
+    assert not any("_part" in note for note in delta.counts("sales")["notes"])
+    delta.load(grown, record("sales", **moved), state(3), **design, full_refresh=["sales"])
+    assert delta.rows("sales", "id", "n", "_part_year_at") == [(2, 5, 1)]
+    assert len(delta.read("sales").columns) == len(SALES) + 1 + len(parts)
+
+
+def test_a_date_divides_by_itself_or_by_its_month_and_year(delta: Warehouse) -> None:
+    described = schema("sales", SALES)
+    design = {"partition_by": ["day(on)", "month(on)", "year(on)"]}
+    delta.load(described, sale(1, None, None, "1582-10-14"), sale(2, None, None), **design)
+    assert detail(delta, "sales").partitionColumns == ["on", "_part_month_on", "_part_year_on"]
+    assert sorted(delta.rows("sales", "_part_month_on", "_part_year_on"), key=str) == [
+        ("1582-10", 1582),
+        (None, None),
+    ]
+
+
+def test_an_empty_text_that_would_divide_files_as_null_is_set_aside(delta: Warehouse) -> None:
+    rows = sale(1, "", MIDNIGHT), sale(2, None, MIDNIGHT), sale(3, " ", MIDNIGHT)
+    delta.load(schema("sales", SALES), *rows, partition_by=["region"])
+    assert set(delta.rows("sales", "id", "region")) == {(2, None), (3, " ")}
+    (row,) = delta.read("sales__quarantine").collect()
+    assert row.reasons == ["region: an empty string, which a partition stores as null"]
+    assert json.loads(row.raw)["id"] == 1
+
+
+def test_a_reader_in_another_zone_finds_every_row_of_a_part(delta: Warehouse) -> None:
+    delta.load(
+        schema("sales", SALES), sale(1, None, "2024-01-02T00:30:00Z"), partition_by=["day(at)"]
+    )
+    delta.spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+    rows = delta.read("sales")
+    assert rows.where("at <= timestamp'2024-01-01 17:00:00'").count() == 1
+    assert rows.where("at > timestamp'2024-01-01 17:00:00'").count() == 0
+
+
+def test_odd_names_can_divide_and_cluster(delta: Warehouse) -> None:
+    odd = {"a.b": INSTANT, "x y": TEXT, "id": {"type": "integer"}}
+    values = {"a.b": MIDNIGHT, "x y": "v", "id": 1}
+    delta.load(schema("odd", odd), record("odd", **values), partition_by=["day(a.b)", "x y"])
+    assert detail(delta, "odd").partitionColumns == ["_part_day_a.b", "x_y"]
+    delta.load(schema("two", odd), record("two", **values), cluster_by=["a.b", "x y"])
+    assert detail(delta, "two").clusteringColumns == ["`a.b`", "x_y"]
+    assert delta.rows("two", "id") == [(1,)]
+
+
+def test_clusters_of_wide_tables_are_compared_too(delta: Warehouse) -> None:
+    wide = {f"c{n}": {"type": "boolean"} for n in range(40)} | {"last": TEXT, "first": TEXT}
+    delta.load(schema("wide", wide), record("wide", last="z"), cluster_by=["last"])
+    assert detail(delta, "wide").clusteringColumns == ["last"]
+    delta.load(schema("wide", wide), record("wide", last="y"), cluster_by=["last"], compact=True)
+    assert sorted(delta.rows("wide", "last")) == [("y",), ("z",)]
+
+
+def test_iceberg_divides_by_parts_too(make: Callable[[str], Warehouse]) -> None:
+    iceberg = make("iceberg")
+    described = schema("sales", SALES, "id")
+    for number in (1, 2):
+        iceberg.load(
+            described, sale(number, "n", MIDNIGHT), state(number), partition_by=["day(at)"]
+        )
+    folders = {file.parent.name for file in iceberg.folder.rglob("*.parquet")}
+    assert folders == {"at_day=2024-01-01"}
+    assert not iceberg.counts("sales")["notes"]
+    iceberg.load(described, sale(3, "n", MIDNIGHT), state(3), partition_by=["region"])
+    assert "partitioned by days(at), which is not changed" in notes(iceberg, "sales")
+
+
+# What a stream does not have
+
+
+def test_what_all_streams_are_asked_for_holds_for_those_that_can(delta: Warehouse) -> None:
+    delta.load(
+        schema("sales", SALES),
+        schema("people", {"name": TEXT, "tags": {"type": "array", "items": TEXT}}),
+        sale(1, "n", MIDNIGHT),
+        record("people", name="Ann", tags=["x"]),
+        partition_by=["region", "hour(at)", "hour(on)"],
+        sort_by=["id", "tags"],
+    )
+    assert detail(delta, "sales").partitionColumns == ["region", "_part_hour_at"]
+    assert detail(delta, "people").partitionColumns == []
+    assert "hour(on): 'on' is of type date, which is not supported for it" in notes(delta, "sales")
+    said = notes(delta, "people")
+    assert "partition_by is not applied: the stream has no property 'region'" in said
+    assert "sort_by is not applied: 'tags' is of type array<string>" in said
+    assert delta.rows("people", "name") == [("Ann",)]
+
+
+@pytest.mark.parametrize(
+    "asked,properties,word",
+    [
+        ({"partition_by": ["nation"]}, SALES, "no property 'nation'"),
+        ({"partition_by": ["week(at)"]}, SALES, "no property 'week(at)'"),
+        ({"partition_by": ["day(region)"]}, SALES, "'region' is of type string"),
+        ({"partition_by": ["region"]}, {"region": TEXT}, "the only property"),
+        ({"partition_by": ["day(at)"]}, {**SALES, "_part_day_at": TEXT}, "_part_day_at is a"),
+        ({"cluster_by": ["flag"]}, {"flag": {"type": "boolean"}}, "'flag' is of type boolean"),
+        ({"sort_by": ["nation"]}, SALES, "no property 'nation'"),
+    ],
+)
+def test_what_one_stream_is_asked_for_and_cannot_is_an_error(
+    delta: Warehouse, asked: dict[str, Any], properties: dict[str, Any], word: str
+) -> None:
+    (setting,) = asked
+    with pytest.raises(UnsupportedError, match=f"streams.sales.{setting}: ") as caught:
+        delta.load(schema("sales", properties), streams={"sales": asked})
+    assert word in str(caught.value)
+    assert not delta.folder.exists()
+
+
+def test_a_table_that_is_there_stays_as_it_is_laid_out(delta: Warehouse) -> None:
+    described = schema("sales", SALES, "id")
+    delta.load(described, sale(1, "n", MIDNIGHT), state(1))
+    delta.load(described, sale(2, "s", MIDNIGHT), state(2), partition_by=["region"])
+    assert "neither partitioned nor clustered, which is not changed" in notes(delta, "sales")
+    assert detail(delta, "sales").partitionColumns == []
+    delta.load(schema("b", SALES), record("b", id=1, region="n"), partition_by=["region"])
+    delta.load(schema("b", SALES), record("b", id=2, region="n"), cluster_by=["id"])
+    assert "the table is partitioned by region, which is not changed" in notes(delta, "b")
+    delta.load(schema("b", SALES), record("b", id=3, region="n"), partition_by=["region"])
+    assert not delta.counts("b")["notes"]
+    assert len(delta.rows("b")) == 3
+
+
+# Order and size
+
+
+def shuffled(count: int) -> list[dict[str, Any]]:
+    return [record("a", id=n * 7919 % count, text=f"{n:>40}") for n in range(count)]
+
+
+def incompressible(count: int) -> list[dict[str, Any]]:
+    """Return rows of about a kilobyte each, also in a file."""
+    made = random.Random(1)
+    return [record("a", id=n, text=made.randbytes(700).hex()) for n in range(count)]
+
+
+NUMBERED = {"id": {"type": "integer"}, "text": TEXT}
+
+
+def orders(warehouse: Warehouse, name: str) -> list[list[int]]:
+    """Return the ids of each file as they stand in it."""
+    spark = warehouse.spark
+    return [
+        [row.id for row in spark.read.parquet(to_spark_uri(str(file))).select("id").collect()]
+        for file in live_files(warehouse, name)
+    ]
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg", "parquet"])
+@pytest.mark.parametrize("keys", [(), ("text",)])
+def test_the_rows_of_each_file_are_sorted(
+    make: Callable[[str], Warehouse], format: str, keys: tuple[str, ...]
+) -> None:
+    warehouse = make(format)
+    described = schema("a", NUMBERED, *keys)
+    warehouse.load(described, *shuffled(300), state(1), sort_by=["id"])
+    warehouse.load(described, *shuffled(200), state(1), sort_by=["id"], write_mode="overwrite")
+    found = orders(warehouse, "a")
+    assert sorted(chain.from_iterable(found)) == list(range(200))
+    assert found == [sorted(ids) for ids in found]
+
+
+def test_rows_are_sorted_in_their_partitions(delta: Warehouse) -> None:
+    rows = [record("a", id=n * 7919 % 300, text=str(n % 3)) for n in range(300)]
+    delta.load(schema("a", NUMBERED), *rows, partition_by=["text"], sort_by=["id"])
+    found = orders(delta, "a")
+    assert len(found) == 3
+    assert found == [sorted(ids) for ids in found]
+
+
+@pytest.mark.parametrize("format", ["delta", "parquet"])
+def test_files_are_not_much_larger_than_asked(
+    make: Callable[[str], Warehouse], format: str
+) -> None:
+    warehouse, size = make(format), 1 << 20
+    rows = incompressible(3000)
+    before = warehouse.spark.conf.get("spark.sql.files.maxPartitionBytes")
+    warehouse.load(schema("a", NUMBERED), *rows, target_file_size=size)
+    sizes = [file.stat().st_size for file in live_files(warehouse, "a")]
+    assert len(sizes) >= 3
+    assert max(sizes) <= 1.2 * size
+    assert warehouse.spark.conf.get("spark.sql.files.maxPartitionBytes") == before
+
+
+# Care
+
+
+def test_compaction_makes_one_file_and_the_newest_marker_stays(delta: Warehouse) -> None:
+    described = schema("a", NUMBERED, "id")
+    for number in range(3):
+        delta.load(described, record("a", id=number, text="x"), state(number))
+    assert len(live_files(delta, "a")) == 3
+    before = delta.marker("a")
+    delta.load(described, state(9), compact=True, retain_days=7)
+    assert len(live_files(delta, "a")) == 3  # nothing was written to it
+    delta.load(described, record("a", id=9, text="x"), state(10), compact=True, retain_days=7.5)
+    assert len(live_files(delta, "a")) == 1
+    marker = delta.marker("a")
+    assert before is not None
+    assert marker is not None
+    assert (marker.state, marker.run) == ('{"at": 10}', "run5")
+    newest = next(iter(commits(delta.spark, place(delta, "a"))))
+    assert newest.marker == marker
+    assert sorted(delta.rows("a", "id")) == [(0,), (1,), (2,), (9,)]
+    # The next run goes on as if nothing had been tidied.
+    delta.load(described, record("a", id=9, text="y"), state(11))
+    assert delta.rows("a", "text").count(("y",)) == 1
+
+
+def test_compaction_aims_at_the_size_of_files(delta: Warehouse) -> None:
+    rows = incompressible(3000)
+    options = {"target_file_size": 1 << 20, "compact": True}
+    delta.load(schema("a", NUMBERED), *rows, **options)
+    assert len(live_files(delta, "a")) > 1
+    delta.load(schema("a", NUMBERED), rows[0], compact=True)
+    assert len(live_files(delta, "a")) == 1
+
+
+def test_only_files_that_are_out_for_long_enough_are_removed(delta: Warehouse) -> None:
+    described = schema("a", NUMBERED)
+    delta.load(described, record("a", id=1, text="old"), state(1))
+    (old,) = live_files(delta, "a")
+    delta.load(described, record("a", id=2, text="new"), state(2), full_refresh=["a"])
+    delta.load(described, record("a", id=3, text="new"), state(3), retain_days=7)
+    assert old.exists()
+    # The same, eight days later: what was taken out says when that was.
+    for file in sorted((delta.folder / "a" / "_delta_log").glob("*.json")):
+        aged = [_aged(json.loads(line)) for line in file.read_text().splitlines()]
+        file.write_text("\n".join(map(json.dumps, aged)) + "\n")
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    for file in (delta.folder / "a" / "_delta_log").glob("*.crc"):
+        file.unlink()
+    eight_days_ago = time.time() - 8 * 86400
+    os.utime(old, (eight_days_ago, eight_days_ago))
+    delta.spark.sql(f"DESCRIBE DETAIL {delta_ref(place(delta, 'a'))}").collect()
+    delta.load(described, record("a", id=4, text="new"), state(4), retain_days=7)
+    assert not old.exists()
+    assert sorted(delta.rows("a", "id")) == [(2,), (3,), (4,)]
+
+
+def _aged(action: dict[str, Any]) -> dict[str, Any]:
+    removed = action.get("remove")
+    if removed:
+        removed["deletionTimestamp"] -= 8 * 86400 * 1000
+    return action
+
+
+class Unlucky(DeltaWriter):
+    """A writer whose care meets another writer."""
+
+    def maintain(self, _spark: SparkSession, _table: Table, _care: MaintenanceOptions) -> None:
+        raise RuntimeError("ConcurrentDeleteReadException: somebody else was faster")
+
+
+def test_a_failure_of_care_is_a_warning(
+    delta: Warehouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("target_spark.loader.batch_writer.get_writer", lambda *_, **__: Unlucky())
+    states = delta.load(schema("a", NUMBERED), record("a", id=1), state(1), compact=True)
+    assert states == [1]
+    assert "maintenance failed, the data is intact: ConcurrentDelete" in notes(delta, "a")
+    assert "Maintenance of table" in caplog.text
+
+
+def test_a_run_that_is_not_complete_takes_no_care(
+    delta: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cared: list[str] = []
+
+    class Noting(DeltaWriter):
+        def maintain(self, _spark: SparkSession, table: Table, _care: MaintenanceOptions) -> None:
+            cared.append(table.name)
+
+    monkeypatch.setattr("target_spark.loader.batch_writer.get_writer", lambda *_, **__: Noting())
+    two = schema("a", NUMBERED), schema("b", NUMBERED), record("a", id=1), record("b", id=1)
+    delta.load(*two, state(1), whole=False, compact=True)
+    with pytest.raises(IncompleteError):
+        delta.load(*two, compact=True, streams={"b": {"write_mode": "overwrite"}})
+    loader, spool = delta.open(compact=True)
+    feed(loader, *two)
+    loader.stop()
+    loader.close()
+    spool.close()
+    assert cared == []
+    delta.load(*two, state(1), compact=True)
+    assert sorted(cared) == ["a", "b"]
+
+
+def test_parquet_is_not_tidied(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="not tidied"):
+        ParquetWriter().maintain(spark, Table(str(tmp_path), "a"), MaintenanceOptions(compact=True))

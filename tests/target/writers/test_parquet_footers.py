@@ -1,0 +1,138 @@
+"""The bounds of a Delta table's columns: those that Delta would write, never too narrow."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+
+from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.model import Table
+from target_spark.writers.delta.transaction import create_table
+from target_spark.writers.delta.writer import DeltaWriter
+from target_spark.writers.parquet_footers import delta_statistics
+from tests.target.writers.test_delta import marker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+UTC = timezone.utc
+BOUNDED: dict[str, list[Any]] = {
+    "BIGINT": [2**63 - 1, -(2**63), 0, None],
+    "SMALLINT": [3, -7],
+    "DATE": [date(1, 1, 1), date(9999, 12, 31), None],
+    "DECIMAL(38,9)": [Decimal("12345678901234567890123456789.123456789"), Decimal("-0.1")],
+    "DECIMAL(5,0)": [Decimal(7), Decimal(-99999), None],
+    "STRING": ["", "☃ snow", "z" * 32, None],
+    "TIMESTAMP": [datetime(2020, 1, 1, 0, 0, 0, 5000, UTC), datetime(1969, 12, 31, 23, tzinfo=UTC)],
+}
+"""Values whose bounds are the same however they are made."""
+
+LONG = [
+    "a" * 33,
+    "a" * 32,
+    "b" * 31 + "\U0001f600" * 3,
+    "c" * 32 + "\U0010ffff" + "d",
+    "é" * 40,
+    "z" * 31 + "\U0010ffff",
+]
+MOMENTS = [
+    datetime(1, 1, 2, tzinfo=UTC),
+    datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
+    datetime(2021, 5, 5, 5, 5, 5, 123_456, UTC),
+    datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC),
+]
+
+
+def written(spark: SparkSession, folder: Path, df: DataFrame, *, by_us: bool) -> list[Any]:
+    """Write a table through deltalake or through Spark; return what its log says of its files."""
+    table, writer = Table(str(folder), folder.name), DeltaWriter()
+    if by_us:
+        columns = (f"`{each.name}` {each.dataType.simpleString()}" for each in df.schema.fields)
+        create_table(folder, StructType.fromDDL(", ".join(columns)).json(), {})
+        writer.append(spark, table, df, marker(1))
+    else:
+        df.write.format("delta").save(to_spark_uri(str(folder)))
+    logs = sorted((folder / "_delta_log").glob("*.json"))
+    lines = [line for log in logs for line in log.read_text(encoding="utf-8").splitlines()]
+    actions = [json.loads(line, parse_float=Decimal) for line in lines]
+    infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
+    assert all(info["engineInfo"].startswith("delta-rs") == by_us for info in infos)
+    return [
+        json.loads(action["add"]["stats"], parse_float=Decimal)
+        for action in actions
+        if "add" in action
+    ]
+
+
+def _micros(value: datetime) -> int:
+    return (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize("kind", BOUNDED)
+def test_bounds_are_those_of_delta(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    values = [(value,) for value in BOUNDED[kind]]
+    df = spark.createDataFrame(values, f"x {kind}").coalesce(1)
+    (ours,) = written(spark, tmp_path / "ours", df, by_us=True)
+    (theirs,) = written(spark, tmp_path / "theirs", df, by_us=False)
+    theirs.pop("tightBounds", None)
+    assert ours == theirs
+    assert "x" in ours["minValues"]
+
+
+def test_what_has_no_bounds_has_none(spark: SparkSession, tmp_path: Path) -> None:
+    """Only how many are null; and nothing of what stands inside."""
+    df = spark.sql(
+        "SELECT true AS b, 1.5D AS d, float('nan') AS f, unhex('00') AS y,"
+        " CAST(NULL AS BIGINT) AS n, named_struct('x', 1) AS s, array(1) AS a, 7 AS `s.i`"
+    ).coalesce(1)
+    (ours,) = written(spark, tmp_path / "t", df, by_us=True)
+    assert ours == {
+        "numRecords": 1,
+        "minValues": {"s.i": 7},
+        "maxValues": {"s.i": 7},
+        "nullCount": {"b": 0, "d": 0, "f": 0, "y": 0, "n": 1, "s.i": 0},
+    }
+
+
+@pytest.mark.parametrize(("kind", "values"), [("STRING", LONG), ("TIMESTAMP", MOMENTS)])
+def test_a_bound_is_never_too_narrow(
+    spark: SparkSession, tmp_path: Path, kind: str, values: list[Any]
+) -> None:
+    """Each value is found by itself, in a file of its own and in one with all others."""
+    alone = spark.createDataFrame([(value,) for value in values], f"x {kind}")
+    for name, df in (("alone", alone.repartition(len(values), "x")), ("all", alone.coalesce(1))):
+        stats = written(spark, tmp_path / name, df, by_us=True)
+        assert sum(each["numRecords"] for each in stats) == len(values)
+        assert any(each["minValues"] for each in stats)
+        found = spark.table(f"delta.`{to_spark_uri(str(tmp_path / name))}`")
+        for value in values:
+            same = (
+                F.lit(value)
+                if isinstance(value, str)
+                else F.expr(f"timestamp_micros({_micros(value)})")
+            )
+            assert found.where(found.x == same).count() == 1
+            assert found.where(found.x >= same).where(found.x <= same).count() >= 1
+
+
+def test_no_more_columns_than_delta_counts_have_bounds(spark: SparkSession, tmp_path: Path) -> None:
+    columns = ", ".join(f"{number} AS c{number}" for number in range(40))
+    df = spark.sql(f"SELECT {columns}").coalesce(1)
+    (ours,) = written(spark, tmp_path / "ours", df, by_us=True)
+    (theirs,) = written(spark, tmp_path / "theirs", df, by_us=False)
+    assert ours["minValues"] == theirs["minValues"]
+
+
+def test_a_file_without_rows_has_none(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql("SELECT 1 AS x WHERE false").write.parquet(str(tmp_path / "empty"))
+    (file,) = (tmp_path / "empty").glob("*.parquet")
+    assert json.loads(delta_statistics(file))["numRecords"] == 0

@@ -1,0 +1,90 @@
+"""The target and pyiceberg write one Iceberg table of a catalog, at the same time.
+
+The moments are random; the seed of each race is printed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.peers import missing_reason, peer_python
+from tests.target.loader.crash_run import PATIENCE
+from tests.target.loader.racers import THEIRS, Racer, until
+from tests.target.loader.test_races import KEYS, chance_of
+from tests.target.writers.test_iceberg_catalogs import in_catalog
+
+PYTHON = peer_python("pyiceberg")
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.thorough,
+    pytest.mark.skipif(PYTHON is None, reason=missing_reason("pyiceberg")),
+]
+
+PROGRAM = Path(__file__).with_name("pyiceberg_writer.py")
+COUNT, MOST = 12_000, 100_000
+CONFLICT = "Another writer repeatedly changed the table at the same time"
+
+
+def theirs(folder: Path, *words: object) -> subprocess.Popen[str]:
+    """Start the other tool; its input stays open."""
+    command = [str(PYTHON), str(PROGRAM), str(folder), *map(str, words)]
+    with (folder / "theirs.log").open("a") as errors:
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+
+
+def told(process: subprocess.Popen[str]) -> list[Any]:
+    """Close the other tool's input; return what it printed up to its end."""
+    output, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    return [json.loads(line) for line in output.splitlines()]
+
+
+@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("before", ["no table", "no table until ours", "a table"])
+def test_pyiceberg_that_writes_all_the_while_loses_nothing_and_doubles_no_key(
+    tmp_path: Path, keys: tuple[str, ...], before: str
+) -> None:
+    """With keys, half of those that it takes are keys that we have as well."""
+    chance = chance_of(keys, before)
+    told(theirs(tmp_path, "init"))
+    there = [] if before != "a table" else list(range(MOST, MOST + 10))
+    if there:
+        told(theirs(tmp_path, "write", MOST, MOST + 10, "false", "true", 0))
+    least = COUNT - 150 if keys else COUNT
+    most = COUNT + 150 if keys else MOST
+    how = (str(bool(keys)).lower(), str(before == "no table").lower(), 6 if keys else 0.5)
+    other = theirs(tmp_path, "write", least, most, *how)
+    config = in_catalog(tmp_path) | {"path": str(tmp_path / "tables"), "database": "db"}
+    ours = Racer(tmp_path, "ours", flush_rows=1_000, **config)
+    ours.start(ours.messages(range(COUNT), keys, state_every=500))
+    until(ours.run.jvm, [ours])
+    time.sleep(8 * chance.random())
+    assert other.stdin is not None
+    other.stdin.write("begin\n")
+    other.stdin.flush()
+    ours.end()
+    added = [id_ for ids in told(other) for id_ in ids]
+    ours.check_end(COUNT, may_fail=CONFLICT if keys else "")
+    (found,) = told(theirs(tmp_path, "read"))
+    print("exit:", ours.code, "commits of theirs:", len(added) // 10)
+    done = ours.acknowledged()
+    if keys:
+        ids = Counter(id_ for _, id_ in found)
+        assert set(ids.values()) == {1}
+        assert ids.keys() >= {*range(done), *added, *there}
+        assert {who for who, id_ in found if id_ < min(done, least)} == {"ours"}
+    else:
+        ours.check_report(COUNT)
+        rows = [*(("ours", id_) for id_ in range(COUNT)), *((THEIRS, id_) for id_ in there + added)]
+        assert Counter(map(tuple, found)) == Counter(rows)
