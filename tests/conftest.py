@@ -3,13 +3,14 @@
 A test that is parametrized by the table format runs for one format only, which its name decides, so
 that every run tries all formats and every test. ``--every-format`` runs it for all of them (`make
 coverage`, `make thorough`). ``--share 0:60`` selects the files with the first 60 percent of the
-selected tests; a parallel run can take the rest.
+selected tests; a parallel run can take the rest. Each run ends with the seconds of its tests by
+marker, beside the budget that they have in `make test` on two cores.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,11 @@ from target_spark.config.settings import SCHEMA
 from tests.one_spark import spark as spark
 from tests.one_spark import spark_session as spark_session
 from tests.postgres import postgres as postgres
+
+_BUDGETS: Final = {"thorough": None, "spark": 1_300, "peer": 120, None: 600}
+"""Seconds that the tests of a marker may take in `make test`; None for tests without any."""
+
+_seconds: Counter[str | None] = Counter()
 
 _FORMATS: Final = set(SCHEMA["properties"]["format"]["enum"]) - {None}
 
@@ -41,6 +47,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Ignore the warning about the socket that PySpark leaves open after a `collect`."""
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket.*127.0.0.1:ResourceWarning")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add the duration of one phase of a test to the seconds of the test's first marker."""
+    marker = next((name for name in _BUDGETS if name in report.keywords), None)
+    _seconds[marker] += report.duration
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the seconds of this run's tests by marker, and the budget of the marker."""
+    for marker, seconds in _seconds.items():
+        budget = _BUDGETS[marker]
+        of_all = f" (budget of all: {budget} s)" if budget else ""
+        terminalreporter.write_line(f"{marker or 'unmarked'} tests: {seconds:.0f} s{of_all}")
 
 
 @pytest.hookimpl(trylast=True)  # after marks have chosen
