@@ -70,10 +70,10 @@ test: setup
 	$(PY) -m tests.peers $(TEST_PEERS)
 	$(PY) -m tests.postgres
 	@echo "Most tests that start Spark run beside the others; what they print comes last."
-	@$(TEST) -m "spark and not thorough" --share 0:79 > .spark-tests.log 2>&1 & \
+	@$(TEST) -m "spark and not thorough" --share 0:76 > .spark-tests.log 2>&1 & \
 	  spark=$$!; \
 	  $(TEST) -m "not spark and not thorough"; others=$$?; \
-	  $(TEST) -m "spark and not thorough" --share 79:100; rest=$$?; \
+	  $(TEST) -m "spark and not thorough" --share 76:100; rest=$$?; \
 	  wait $$spark; spark=$$?; cat .spark-tests.log; \
 	  for code in $$others $$rest $$spark; do [ $$code = 0 ] || [ $$code = 5 ] || exit $$code; done
 
