@@ -66,20 +66,20 @@ class Child(Parent):
     def find_parent_state(self, parent: str) -> Any:
         return self.positions.get(parent)
 
-    def remember(self, parent: str, position: Any) -> None:
+    def keep_parent_state(self, parent: str, position: Any) -> None:
         self.positions[parent] = position
 
 
 class Moving(Parent):
     """A parent that can go on from a position: so many records have been read."""
 
-    position = 0
+    resume_position = 0
 
-    def resumed(self, position: int | None) -> Any:
+    def resume_from(self, position: int | None) -> Any:
         [(context, records)] = self._slices
         made = copy.copy(self)
         made._slices = ((context, records[position or 0 :]),)
-        made.position = len(records)
+        made.resume_position = len(records)
         return made
 
 
