@@ -23,7 +23,7 @@ from tests.one_spark import spark as spark
 from tests.one_spark import spark_session as spark_session
 from tests.postgres import postgres as postgres
 
-_BUDGETS: Final = {"thorough": None, "spark": 1_300, "peer": 120, None: 600}
+_BUDGETS: Final = {"thorough": None, "spark": 1_300, "peer": 130, None: 700}
 """Seconds that the tests of a marker may take in `make test`; None for tests without any."""
 
 _seconds: Counter[str | None] = Counter()
