@@ -215,6 +215,13 @@ def test_a_signal_lets_calls_end_and_cuts_streams_short() -> None:
         assert said[-1] == "closing"
 
 
+def test_a_signal_that_another_thread_receives_ends_the_server() -> None:
+    with running() as server:
+        server.connect()
+        assert server.test("signal").success
+        assert server.ends() == 0
+
+
 def test_a_second_signal_ends_the_server_at_once() -> None:
     with running() as server:
         server.connect()

@@ -84,7 +84,11 @@ def running(program: tuple[str, ...], **variables: str) -> Iterator[Server]:
         yield Server(process, service)
     finally:
         process.terminate()
-        process.communicate(timeout=PATIENCE)
+        try:
+            process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture(scope="module")

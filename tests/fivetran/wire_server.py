@@ -6,6 +6,7 @@ or an Update does is said by its name or state: see the functions.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -52,8 +53,9 @@ def test(request, call):
         for number in range(3):
             getLogger("some.library").warning("Trying again, time %d", number)
         getLogger("some.library").info("nobody needs this")
-    if word in RAISED:
-        raise RAISED[word]
+    if word == "signal":
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    raise_error(word)
     return proto_messages.TestResponse(success=True)
 
 
@@ -66,6 +68,11 @@ RAISED = {
 }
 
 
+def raise_error(word):
+    if word in RAISED:
+        raise RAISED[word]
+
+
 def update(request, call):
     word = request.state_json
     call.on_end(hear)
@@ -76,8 +83,7 @@ def update(request, call):
         yield checkpoint(2).SerializeToString()
         if word == "large":
             yield bytes(2**27 + 1)
-        if word in RAISED:
-            raise RAISED[word]
+        raise_error(word)
         while word == "endless" and call.is_active():
             time.sleep(0.01)
             yield checkpoint(3)

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final, Literal, NoReturn
 
 from google.protobuf.message import DecodeError
@@ -368,7 +368,7 @@ def serve(
         journal.say("INFO", f"Listening on port {bound} ({place.families}).")
         if not place.is_loopback:
             journal.say("WARNING", _OPEN.format(host=place.host, port=bound))
-        signals.get()
+        _wait_for_signal(signals)
         journal.say("INFO", "Stopping: new calls are refused, active calls may finish.")
         end.start()
         while end.is_alive():
@@ -431,6 +431,20 @@ def _signals() -> Iterator[SimpleQueue[int]]:
     finally:
         for number, handler in zip(numbers, kept, strict=True):
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _wait_for_signal(signals: SimpleQueue[int]) -> None:
+    """Wait for a signal in the main thread.
+
+    The wait is limited and repeated: Python runs a signal's handler in the main thread, and a
+    signal that another thread receives, or that comes just before the wait, does not end it.
+    """
+    while True:
+        try:
+            signals.get(timeout=_LOOK_SECONDS)
+        except Empty:
+            continue
+        return
 
 
 def _grpc() -> Any:

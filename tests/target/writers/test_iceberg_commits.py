@@ -363,7 +363,7 @@ def test_a_table_that_is_replaced_during_a_write_is_left_alone(
     def swap() -> None:
         while not (done.is_set() or len(list(Path(table.path).glob("data/*.parquet"))) > 1):
             done.wait(0.02)
-        shutil.rmtree(table.path)
+        Path(table.path).rename(tmp_path / "aside")  # unlike a removal it cannot meet a new file
         made(spark.newSession(), table)
 
     thread = threading.Thread(target=swap)
