@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.walls.reading import ROOT
+from tests.code_rules.source_files import ROOT
 
 HOME = "tap_core/schema/validators.py"
 MAKES = re.compile(

@@ -13,7 +13,7 @@ import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.walls.reading import ROOT, Module, modules, nothing
+from tests.code_rules.source_files import ROOT, Module, modules, nothing
 
 MODULES = modules()
 
@@ -42,7 +42,7 @@ SHARED_CLASS_NAMES = {
     "Stream",  # the author's class; the tester's stream of update messages
     "TableSelection",  # of a connector, and of the tester that plays Fivetran
 }
-"""Public class names that may stand for two classes, with the reason."""
+"""Public class names that two classes share, each with the reason."""
 
 
 def docstrings(module: Module) -> Iterator[tuple[int, str]]:

@@ -11,8 +11,8 @@ from statistics import median
 
 import pytest
 
-from tests.walls.layers import COMPATIBILITY_PATHS
-from tests.walls.reading import (
+from tests.code_rules.layers import COMPATIBILITY_PATHS
+from tests.code_rules.source_files import (
     ROOT,
     Module,
     fits,
@@ -33,7 +33,7 @@ FACE_IMPORTS = 15
 IGNORES_PER_THOUSAND_LINES = 1
 SHAPELESS_NAMES = {"utils", "util", "common", "misc"}
 
-# Paths such as `helpers._util` and `singerlib.utils` are singer_sdk's; as faces they may stand.
+# Paths such as `helpers._util` and `singerlib.utils` are singer_sdk's; compatibility paths may have them.
 at_compatibility_paths = [
     m for m in MODULES if any(fits(m.name, path) for path in COMPATIBILITY_PATHS)
 ]
@@ -107,15 +107,15 @@ def test_both_packages_say_that_they_are_typed() -> None:
     assert (ROOT / "target_spark" / "py.typed").is_file()
 
 
-# --------------------------------------------------------------------------- faces
+# --------------------------------------------------------------------------- __init__ files
 
 
-def is_face_statement(node: ast.stmt) -> bool:
+def is_import_statement(node: ast.stmt) -> bool:
     """Tell whether a statement of an ``__init__`` only shows something, now or when asked."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return True
     if isinstance(node, ast.If):
-        return "TYPE_CHECKING" in ast.dump(node.test) and all(map(is_face_statement, node.body))
+        return "TYPE_CHECKING" in ast.dump(node.test) and all(map(is_import_statement, node.body))
     if isinstance(node, ast.FunctionDef):
         return node.name == "__getattr__"
     if isinstance(node, ast.Expr):
@@ -129,9 +129,9 @@ def test_inits_define_nothing() -> None:
     wrong = [
         f"{here(module)}:{node.lineno}"
         for module in MODULES
-        if module.is_face
+        if module.is_init
         for node in module.tree.body
-        if not is_face_statement(node)
+        if not is_import_statement(node)
     ]
     nothing(wrong)
 
@@ -140,7 +140,7 @@ def test_the_annex_only_shows() -> None:
     wrong = []
     for module in at_compatibility_paths:
         wrong += [
-            f"{here(module)}:{n.lineno}" for n in module.tree.body if not is_face_statement(n)
+            f"{here(module)}:{n.lineno}" for n in module.tree.body if not is_import_statement(n)
         ]
         imports = [n for n in module.tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
         if len(imports) > FACE_IMPORTS:
@@ -159,7 +159,7 @@ def declared(module: Module) -> list[str] | None:
 
 def only_shows(module: Module) -> bool:
     """Tell whether all that a module does is `from x import y as y`, which needs no list."""
-    return all(is_face_statement(node) for node in module.tree.body) and all(
+    return all(is_import_statement(node) for node in module.tree.body) and all(
         alias.asname == alias.name
         for node in module.tree.body
         if isinstance(node, ast.ImportFrom) and node.module != "__future__"
@@ -171,7 +171,9 @@ def test_all_is_what_is_visible() -> None:
     wrong: dict[str, str] = {}
     for module in MODULES:
         names = declared(module)
-        visible = visible_names(module, face=module.is_face or module in at_compatibility_paths)
+        visible = visible_names(
+            module, reexports=module.is_init or module in at_compatibility_paths
+        )
         visible.discard("logger")  # every module may have one; it is not part of an interface
         if names is None:
             if visible and not only_shows(module):

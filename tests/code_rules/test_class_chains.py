@@ -10,7 +10,7 @@ import ast
 from collections import defaultdict
 from functools import cache
 
-from tests.walls.reading import Module, modules, nothing
+from tests.code_rules.source_files import Module, modules, nothing
 
 MODULES = modules()
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.walls.layers import (
+from tests.code_rules.layers import (
     COMPATIBILITY_PATHS,
     EXTRACT_MAY_USE,
     HEAVY,
     LAYERS,
     LIGHT,
-    PEERS_OF_ONE_SHAPE,
+    PROTOCOL_PACKAGES,
     TARGET_MAY_USE,
 )
-from tests.walls.reading import (
+from tests.code_rules.source_files import (
     PACKAGES,
     ROOT,
     STDLIB,
@@ -56,7 +56,7 @@ def test_every_module_has_a_layer() -> None:
         for m in MODULES
         if not is_compatibility_path(m.name) and layer_of(m.name, LAYERS) is None
     ]
-    nothing(unlisted, "add the layer of these modules to tests/walls/layers.py")
+    nothing(unlisted, "add the layer of these modules to tests/code_rules/layers.py")
 
 
 def test_nothing_that_is_imported_is_missing() -> None:
@@ -99,8 +99,8 @@ def test_there_is_no_import_cycle() -> None:
 def test_no_protocol_imports_another() -> None:
     across = []
     for module, item in OURS:
-        here = [peer for peer in PEERS_OF_ONE_SHAPE if fits(module.name, peer)]
-        there = [peer for peer in PEERS_OF_ONE_SHAPE if fits(item.target, peer)]
+        here = [peer for peer in PROTOCOL_PACKAGES if fits(module.name, peer)]
+        there = [peer for peer in PROTOCOL_PACKAGES if fits(item.target, peer)]
         if here and there and here != there:
             across.append(where(module, item))
     nothing(across)

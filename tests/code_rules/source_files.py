@@ -42,7 +42,7 @@ class Module:
     source: str
 
     @property
-    def is_face(self) -> bool:
+    def is_init(self) -> bool:
         return self.path.name == "__init__.py"
 
     @property
@@ -105,7 +105,7 @@ def _base_of(module: Module, node: ast.ImportFrom) -> str:
     if not node.level:
         return node.module or ""
     parts = module.name.split(".")
-    keep = len(parts) - node.level + (1 if module.is_face else 0)
+    keep = len(parts) - node.level + (1 if module.is_init else 0)
     return ".".join([*parts[:keep], *([node.module] if node.module else [])])
 
 
@@ -172,14 +172,14 @@ def nothing(found: Collection[str] | Mapping[str, object], advice: str = "") -> 
     assert not shown, "\n".join([advice, *shown])
 
 
-def visible_names(module: Module, *, face: bool) -> set[str]:
+def visible_names(module: Module, *, reexports: bool) -> set[str]:
     """Return what a module shows: its own public names, and what it re-exports by `as`.
 
-    A face shows everything that it imports.
+    With ``reexports`` all imported names count, as in an ``__init__`` file.
     """
     names: set[str] = set()
     for node in _top_level(module.tree):
-        names |= set(_bound(node, face=face))
+        names |= set(_bound(node, reexports=reexports))
     return {name for name in names if not name.startswith("_") and name != "annotations"}
 
 
@@ -192,7 +192,7 @@ def _top_level(tree: ast.Module) -> Iterator[ast.stmt]:
             yield node
 
 
-def _bound(node: ast.stmt, *, face: bool) -> Iterator[str]:
+def _bound(node: ast.stmt, *, reexports: bool) -> Iterator[str]:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield node.name
     elif isinstance(node, (ast.Assign, ast.AnnAssign)):
@@ -201,7 +201,7 @@ def _bound(node: ast.stmt, *, face: bool) -> Iterator[str]:
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
         words = isinstance(node, ast.ImportFrom) and node.module == "typing"
         for alias in node.names:
-            if (face and not words) or alias.asname == alias.name:
+            if (reexports and not words) or alias.asname == alias.name:
                 yield alias.asname or alias.name
 
 
