@@ -236,20 +236,24 @@ _GONE: JsonSchema = {"anyOf": [{"const": "__NULL__"}, {"type": "null"}]}
 _STREAM_MAP: JsonSchema = {
     "type": "object",
     "properties": {
-        "__alias__": _setting("string", "Stream Alias", "Another name for the stream."),
+        "__alias__": _setting("string", "Stream Alias", "The new name of the stream."),
         "__else__": {
             **_GONE,
             "title": "Other properties",
             "description": "`__NULL__` removes every property that is not listed here.",
         },
-        "__filter__": _setting("string", "Filter", "Only records for which this holds are kept."),
+        "__filter__": _setting(
+            "string", "Filter", "An expression; only records for which it is true are kept."
+        ),
         "__key_properties__": _setting(
             "array",
             "Key Properties",
-            "Other properties that identify a record.",
+            "The properties that identify a record, instead of the stream's keys.",
             items={"type": ["string"]},
         ),
-        "__source__": _setting("string", "Source", "The stream that a new stream is made from."),
+        "__source__": _setting(
+            "string", "Source", "The stream from which a new stream gets its records."
+        ),
     },
     "additionalProperties": {"anyOf": [*_GONE["anyOf"], {"type": ["string"]}]},
 }
@@ -266,19 +270,19 @@ STREAM_MAPS_CONFIG = _settings(
         },
         "additionalProperties": {"anyOf": [*_GONE["anyOf"], _STREAM_MAP]},
         "title": "Stream Maps",
-        "description": "By stream name, how its records are renamed, filtered and computed.",
+        "description": "Expressions that rename, filter and compute properties, by stream name.",
     },
     stream_map_config=_setting(
         "object",
         "User Stream Map Configuration",
-        "Values of your own that the expressions of stream maps can use.",
+        "Values that the expressions of stream maps can use.",
         properties={},
         additionalProperties=True,
     ),
     faker_config=_setting(
         "object",
         "Faker Configuration",
-        "For the variable `fake` in stream maps, where the package Faker is installed.",
+        "Options of the variable `fake` in stream maps; needs the package Faker.",
         properties={
             "seed": {
                 "oneOf": [
@@ -288,7 +292,7 @@ STREAM_MAPS_CONFIG = _settings(
                     {"type": "null"},
                 ],
                 "title": "Faker Seed",
-                "description": "The same seed gives the same made-up values.",
+                "description": "The random seed: equal seeds give equal fake values.",
             },
             "locale": {
                 "oneOf": [
@@ -297,7 +301,7 @@ STREAM_MAPS_CONFIG = _settings(
                     {"type": "null"},
                 ],
                 "title": "Faker Locale",
-                "description": "The language, or languages, of made-up values.",
+                "description": "The locale, or locales, of fake values.",
             },
         },
         additionalProperties=True,
@@ -306,16 +310,16 @@ STREAM_MAPS_CONFIG = _settings(
 
 FLATTENING_CONFIG = _settings(
     flattening_enabled=_setting(
-        "boolean", "Enable Schema Flattening", "Whether nested objects become columns of their own."
+        "boolean", "Enable Schema Flattening", "Flatten nested objects into separate columns."
     ),
     flattening_max_depth=_setting(
-        "integer", "Max Flattening Depth", "How many levels are flattened."
+        "integer", "Max Flattening Depth", "The maximum number of levels to flatten."
     ),
     flattening_max_key_length=_setting(
-        "integer", "Max Key Length", "The longest name that flattening may make, in characters."
+        "integer", "Max Key Length", "The maximum length of a flattened name, in characters."
     ),
     flattening_separator=_setting(
-        "string", "Flattening Separator", "What stands between the parts of a flattened name."
+        "string", "Flattening Separator", "The text between the parts of a flattened name."
     ),
 )
 
@@ -323,12 +327,12 @@ BATCH_CONFIG = _settings(
     batch_config=_setting(
         "object",
         "Batch Configuration",
-        "How rows are moved in files.",
+        "Settings of BATCH messages: files of rows instead of RECORD messages.",
         properties={
             "encoding": _setting(
                 "object",
                 "Batch Encoding Configuration",
-                "What the files hold.",
+                "The encoding of the files.",
                 properties={
                     "format": _setting(
                         "string",
@@ -339,7 +343,7 @@ BATCH_CONFIG = _settings(
                     "compression": _setting(
                         "string",
                         "Batch Compression Format",
-                        "How the files are compressed.",
+                        "The compression of the files.",
                         enum=["gzip", "none"],
                     ),
                 },
@@ -348,10 +352,14 @@ BATCH_CONFIG = _settings(
             "storage": _setting(
                 "object",
                 "Batch Storage Configuration",
-                "Where the files are.",
+                "The storage of the files.",
                 properties={
-                    "root": _setting("string", "Batch Storage Root", "The folder or address."),
-                    "prefix": _setting("string", "Batch Storage Prefix", "How file names begin."),
+                    "root": _setting(
+                        "string", "Batch Storage Root", "The folder, or the URI of a storage."
+                    ),
+                    "prefix": _setting(
+                        "string", "Batch Storage Prefix", "The prefix of the file names."
+                    ),
                 },
                 additionalProperties=True,
             ),
@@ -364,21 +372,21 @@ BATCH_READING_CONFIG = _settings(
     batch_max_line_bytes=_setting(
         "integer",
         "Batch Max Line Bytes",
-        "The longest line, or cell of Parquet, of a batch file that is read; 67108864 (64 MiB)"
-        " unless given.",
+        "The maximum size in bytes of a line, or of a Parquet value, of a batch file. The default"
+        " is 67108864 (64 MiB).",
         minimum=1,
     ),
     batch_max_files=_setting(
         "integer",
         "Batch Max Files",
-        "The most files that one BATCH message may name; 5000 unless given.",
+        "The maximum number of files that one BATCH message may name. The default is 5000.",
         minimum=1,
     ),
     batch_schemes=_setting(
         "array",
         "Batch Schemes",
-        "Schemes of addresses in BATCH messages that are followed besides local files and the"
-        " storages of objects (`s3`, `gs`, `abfs` and the like), such as `sftp`.",
+        "URI schemes, such as `sftp`, that BATCH messages may use in addition to local files and"
+        " object storage (`s3`, `gs`, `abfs` and similar).",
         items={"type": ["string"]},
     ),
 )
@@ -387,7 +395,7 @@ SQL_TAP_USE_SINGER_DECIMAL = _settings(
     use_singer_decimal=_setting(
         "boolean",
         "Use Singer Decimal",
-        "Whether decimals are sent as text with the format `x-singer.decimal`, to the last digit.",
+        "Send decimals as text with the format `x-singer.decimal`, with all digits.",
     ),
 )
 
@@ -395,15 +403,16 @@ STATE_PARTITION_LIMIT_CONFIG = _settings(
     state_partition_limit=_setting(
         "integer",
         "State Partition Limit",
-        "How many partitions of a stream may have a bookmark of their own; with more of them"
-        " the oldest stands for all. It can lower the number of a stream, not raise it.",
+        "The maximum number of partitions of a stream with separate bookmarks. With more"
+        " partitions, the oldest bookmark applies to all. It can lower the limit of a stream,"
+        " but not raise it.",
         minimum=1,
     ),
 )
 
 TARGET_SCHEMA_CONFIG = _settings(
     default_target_schema=_setting(
-        "string", "Default Target Schema", "The schema (database) in which tables are made."
+        "string", "Default Target Schema", "The schema (database) in which tables are created."
     ),
 )
 
@@ -411,7 +420,7 @@ EMIT_ACTIVATE_VERSION_CONFIG = _settings(
     emit_activate_version_messages=_setting(
         "boolean",
         "Emit `ACTIVATE_VERSION` messages",
-        "Whether each stream says when its table holds a complete new version.",
+        "Send ACTIVATE_VERSION, which tells a target that a version of a table is complete.",
         default=False,
     ),
 )
@@ -420,20 +429,20 @@ ACTIVATE_VERSION_CONFIG = _settings(
     process_activate_version_messages=_setting(
         "boolean",
         "Process `ACTIVATE_VERSION` messages",
-        "Whether rows of older versions go when a new version is complete.",
+        "Delete the rows of older versions when a new version is complete.",
         default=True,
     ),
 )
 
 ADD_RECORD_METADATA_CONFIG = _settings(
     add_record_metadata=_setting(
-        "boolean", "Add Record Metadata", "Whether each row gets the `_sdc_` columns."
+        "boolean", "Add Record Metadata", "Add the `_sdc_` columns to each row."
     ),
 )
 
 TARGET_HARD_DELETE_CONFIG = _settings(
     hard_delete=_setting(
-        "boolean", "Hard Delete", "Whether deleted rows are removed, not marked.", default=False
+        "boolean", "Hard Delete", "Remove deleted rows instead of marking them.", default=False
     ),
 )
 
@@ -441,21 +450,23 @@ TARGET_VALIDATE_RECORDS_CONFIG = _settings(
     validate_records=_setting(
         "boolean",
         "Validate Records",
-        "Whether each record is checked against its stream's schema.",
+        "Validate each record against the schema of its stream.",
         default=True,
     ),
 )
 
 TARGET_BATCH_SIZE_ROWS_CONFIG = _settings(
-    batch_size_rows=_setting("integer", "Batch Size Rows", "The most rows in one batch."),
+    batch_size_rows=_setting(
+        "integer", "Batch Size Rows", "The maximum number of rows in a batch."
+    ),
 )
 
 TARGET_LOAD_METHOD_CONFIG = _settings(
     load_method={
         "type": ["string", "null"],
         "description": (
-            "`append-only` adds every record as a row, `upsert` updates the rows that are "
-            "there and adds the others, `overwrite` replaces all rows."
+            "`append-only` adds every record as a row, `upsert` updates existing rows and adds "
+            "the others, `overwrite` replaces all rows."
         ),
         "enum": [method.value for method in TargetLoadMethods],
         "default": TargetLoadMethods.APPEND_ONLY.value,
@@ -466,8 +477,8 @@ PARALLEL_PARTITIONS_CONFIG = _settings(
     max_parallel_partitions=_setting(
         "integer",
         "Max Parallel Partitions",
-        "The most partitions, or contexts of child streams, that are read at once. It lowers"
-        " the number that a stream allows, and never raises it.",
+        "The maximum number of partitions, or contexts of child streams, that are read at the"
+        " same time. It can lower the limit of a stream, but not raise it.",
         minimum=1,
     ),
 )
@@ -476,8 +487,8 @@ PARALLEL_STREAMS_CONFIG = _settings(
     max_parallel_streams=_setting(
         "integer",
         "Max Parallel Streams",
-        "The most streams that are read at once. It lowers the number that the tap allows,"
-        " and never raises it.",
+        "The maximum number of streams that are read at the same time. It can lower the limit of"
+        " the tap, but not raise it.",
         minimum=1,
     ),
 )

@@ -23,17 +23,17 @@ Usage: tap-core new NAME [OPTION ...]
        tap-core fivetran-test [OPTION ...] -- COMMAND [ARGUMENT ...]
        tap-core fivetran-protos DIR
 
-new: make the project of a new tap or target, with tests that pass. Its options: tap-core new --help
+new: create the project of a tap or target, with tests that pass. Options: tap-core new --help
 
-run: run an installed tap, target or mapper that is written on singer_sdk, as it is, on tap_core.
+run: run an installed tap, target or mapper that imports singer_sdk on tap_core, without changes.
 
-PLUGIN is a class, such as tap_x.tap:TapX, or the name of its console script, such as tap-x.
-Everything behind it is the plugin's own: --config, --catalog, --state, --discover ...
+PLUGIN is a class, such as tap_x.tap:TapX, or the name of a console script, such as tap-x.
+All options after it are passed to the plugin: --config, --catalog, --state, --discover ...
 
-fivetran-test: walk through a connector or a destination of Fivetran's interface as Fivetran would,
-and say which rules it breaks. Its options: tap-core fivetran-test --help
+fivetran-test: test a connector or destination with the calls that Fivetran makes, and report the
+rules that it breaks. Options: tap-core fivetran-test --help
 
-fivetran-protos: compare what is known here of Fivetran's interface with its .proto files in DIR.
+fivetran-protos: compare the SDK's description of Fivetran's API with the .proto files in DIR.
 """
 
 

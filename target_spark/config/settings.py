@@ -58,29 +58,30 @@ def _setting(types: str, description: str, **more: Any) -> JsonSchema:
 _OF_STREAMS: Final[JsonSchema] = {
     "write_mode": _setting(
         "string",
-        "The effect of a run on existing rows: append, upsert (replace rows with"
-        " the same key), overwrite (the table holds only this run's rows, once the"
-        " stream is known to be complete), or scd2 (keep every version of a row, with the"
-        " times between which it was valid; Delta Lake, Iceberg). Without it, streams with"
-        " keys are upserted if the format supports it, all others are appended.",
+        "How a run changes existing rows: append, upsert (replace rows with the same key),"
+        " overwrite (the table holds only the rows of this run, once the stream is known to be"
+        " complete), or scd2 (keep every version of a row, with the times between which it was"
+        " valid; Delta Lake and Iceberg). The default is upsert for streams with keys if the"
+        " format supports it, else append.",
         enum=[*_MODES, None],
     ),
     "catalog": _setting(
         "string",
-        "The Spark catalog of the tables (spark_catalog: Spark's own, or Hive's"
-        " metastore). If path is set too, their files are below it; else the catalog chooses.",
+        "The Spark catalog of the tables (spark_catalog is Spark's own catalog, or Hive's"
+        " metastore). If path is set too, the files are stored below it; otherwise the catalog"
+        " determines their location.",
         minLength=1,
     ),
     "database": _setting(
         "string",
-        "The database (schema, namespace) of the tables in the catalog; it is created if it does"
+        "The database (schema, namespace) of the tables in the catalog. It is created if it does"
         " not exist.",
         minLength=1,
     ),
     "partition_by": _setting(
         "array",
-        "Properties by which the files of a new table are partitioned, or parts of them:"
-        " year(x), month(x), day(x), hour(x). Streams without these properties ignore them.",
+        "Properties by which a new table is partitioned, or parts of a date or date-time: year(x),"
+        " month(x), day(x), hour(x). Streams without these properties are not partitioned.",
         items={"type": "string", "minLength": 1},
     ),
     "cluster_by": _setting(
@@ -96,8 +97,8 @@ _OF_STREAMS: Final[JsonSchema] = {
     "target_file_size": _setting("integer", "The target size of a file in bytes.", minimum=1 << 20),
     "hard_delete": _setting(
         "boolean",
-        "Delete rows that the source deleted, and with ACTIVATE_VERSION those of other versions."
-        " Without it, the time of deletion is set in _sdc_deleted_at.",
+        "Delete the rows that the source deleted and, with ACTIVATE_VERSION, the rows of other"
+        " versions. If false, these rows stay, with the time of deletion in _sdc_deleted_at.",
     ),
 }
 """Settings that apply to all streams or to a single stream."""
@@ -123,53 +124,53 @@ SCHEMA: Final[JsonSchema] = {
         **_OF_STREAMS,
         "path": _setting(
             "string",
-            "The location of the tables: a folder, or an address that Spark can write"
+            "The location of the tables: a local path, or a URI that Spark can write to"
             " (s3a://..., hdfs://...). Each stream is a table in a folder of its name.",
         ),
-        "warehouse": _setting("string", "Another name of path."),
+        "warehouse": _setting("string", "Another name for path."),
         "format": _setting(
             "string",
-            "The format of the tables. Delta Lake and Iceberg can upsert and need a jar, which"
-            " is downloaded once; Parquet can append and overwrite, and needs none.",
+            "The table format. Delta Lake and Iceberg support upserts and need jars, which are"
+            " downloaded once. Parquet supports append and overwrite, and needs no jar.",
             enum=["delta", "iceberg", "parquet", None],
             default="delta",
         ),
         "streams": _setting(
             "object",
-            "Settings of single streams, by name: any of write_mode, table, catalog,"
-            " database, partition_by, cluster_by, sort_by, target_file_size and hard_delete.",
+            "Settings of single streams, by stream name: write_mode, table, catalog, database,"
+            " partition_by, cluster_by, sort_by, target_file_size and hard_delete.",
             additionalProperties={
                 "type": "object",
                 "properties": {
                     **_OF_STREAMS,
-                    "table": _setting("string", "The name of its table.", minLength=1),
+                    "table": _setting("string", "The name of the stream's table.", minLength=1),
                 },
                 "additionalProperties": False,
             },
         ),
-        "table_prefix": _setting("string", "The prefix of every table's name.", default=""),
+        "table_prefix": _setting("string", "The prefix of all table names.", default=""),
         "full_refresh": _setting(
             "array",
-            "Streams that this run reloads completely: their tables are overwritten, regardless"
-            " of their write_mode.",
+            "Streams that this run reloads in full: their tables are overwritten, whatever their"
+            " write_mode.",
             items={"type": "string"},
         ),
         "dry_run": _setting(
             "boolean",
-            "Read the input and report what would change in the tables; nothing is written, and"
-            " no state is emitted.",
+            "Read the input and report what would change in the tables. Nothing is written, and no"
+            " state is emitted.",
             default=False,
         ),
         "compact": _setting(
             "boolean",
-            "After the last commit, merge small files into large ones in each table that the run"
+            "After the last commit, merge small files into larger ones, in each table that the run"
             " wrote to.",
             default=False,
         ),
         "retain_days": _setting(
             "number",
-            "After the last commit, delete files that tables no longer use and that are older"
-            " than this many days (Delta's vacuum, Iceberg's snapshots). Without it, none are.",
+            "After the last commit, delete files that have not been part of a table for this many"
+            " days (Delta's vacuum), and older Iceberg snapshots. By default nothing is deleted.",
             minimum=7,
         ),
         "delete_batch_files": _setting(
@@ -179,54 +180,54 @@ SCHEMA: Final[JsonSchema] = {
         ),
         SCHEMES_SETTING: _setting(
             "array",
-            "URL schemes that are allowed in BATCH messages besides local files and object"
-            " storage (s3, gs, abfs and the like), such as hdfs. Addresses at the host of path or"
-            " staging are always allowed.",
+            "URI schemes, such as hdfs, that BATCH messages may use in addition to local files and"
+            " object storage (s3, gs, abfs and similar). URIs on the host of path or staging are"
+            " always allowed.",
             items={"type": "string", "minLength": 1},
         ),
         LINE_SETTING: _setting(
             "integer",
-            "The longest line, or Parquet value, in a BATCH message's file on this machine, in"
-            " bytes. A row takes many times its length in Spark's memory.",
+            "The maximum size in bytes of a line, or of a Parquet value, in a file of a BATCH"
+            " message. A row takes many times its size in Spark's memory.",
             minimum=1,
             default=_UNLESS_GIVEN.batch_limits.line.most,
         ),
         FILES_SETTING: _setting(
             "integer",
-            "The largest number of files that one BATCH message may name.",
+            "The maximum number of files that one BATCH message may name.",
             minimum=1,
             default=_UNLESS_GIVEN.batch_limits.files,
         ),
         "flush_rows": _setting(
             "integer",
-            "A stream's batch is committed at this many rows.",
+            "Commit a batch of a stream when it has this many rows.",
             minimum=1,
             default=_UNLESS_GIVEN.flush_rows,
         ),
         "flush_bytes": _setting(
             "integer",
-            "A stream's batch is committed at this many bytes.",
+            "Commit a batch of a stream when it has this many bytes.",
             minimum=1,
             default=_UNLESS_GIVEN.flush_bytes,
         ),
         "flush_seconds": _setting(
             "number",
-            "A stream's batch is committed when its oldest row has waited this many seconds, even"
-            " while the tap sends nothing.",
+            "Commit a batch of a stream when its oldest row is this many seconds old, even while"
+            " the tap sends nothing.",
             exclusiveMinimum=0,
             default=300,
         ),
         "max_spool_bytes": _setting(
             "integer",
-            "The bytes that may wait on disk for their commits, over all streams, before"
-            " reading pauses. Streams that overwrite are not counted: their rows"
-            " wait on disk until the stream is complete.",
+            "The bytes of spooled rows on disk, over all streams, above which target-spark stops"
+            " reading until batches are committed. Streams that overwrite are not counted: their"
+            " rows stay in the spool until the stream is complete.",
             minimum=1,
             default=_UNLESS_GIVEN.spool_bytes,
         ),
         "max_parallel_commits": _setting(
             "integer",
-            "The number of tables that are committed to at the same time.",
+            "The maximum number of tables that are committed to at the same time.",
             minimum=1,
             default=_UNLESS_GIVEN.writers,
         ),
@@ -235,53 +236,55 @@ SCHEMA: Final[JsonSchema] = {
             "Spark's master URL: local[*], spark://host:7077, yarn, ...",
             default="local[*]",
         ),
-        "remote": _setting("string", "The address of a Spark Connect server, instead of master."),
+        "remote": _setting(
+            "string", "The URI of a Spark Connect server (sc://host:15002), instead of master."
+        ),
         "spark": _setting(
             "object",
-            "Any Spark settings, by name (spark.driver.memory, ...).",
+            "Spark settings by name (spark.driver.memory, ...).",
             propertyNames={"pattern": "^spark\\."},
             additionalProperties={"type": ["string", "number", "boolean"]},
         ),
         "jars": _setting(
             "array",
-            "Local paths of jars for the table format or the storage, for machines that"
-            " cannot download them.",
+            "Local paths of the jars of the table format and the storage, for machines that cannot"
+            " download them.",
             items={"type": "string"},
         ),
         "small_runs": _setting(
             "boolean",
-            "Optimize the JVM for a fast start: less CPU time for runs below about"
-            " a million rows, more for larger ones.",
+            "Optimize the JVM for a fast start: less CPU time for runs below about a million rows,"
+            " more for larger runs.",
             default=False,
         ),
         "job": _setting(
             "string",
-            "The name under which batch numbers and states are kept; only one run at a time may"
-            " use it. Two pipelines that load into one path need different names. The default is"
-            " derived from format and path, which is resolved first (spelling, symbolic links).",
+            "The name under which the tables store batch numbers and states. Only one run per job"
+            " is active at a time. Two pipelines that load into one path need different names. The"
+            " default is derived from format and path, with symbolic links resolved.",
             minLength=1,
         ),
         "staging": _setting(
             "string",
-            "A folder for rows that wait for their commit, or an address (s3a://...). It is"
-            " required with a cluster, and this machine and all executors must have the folder"
-            " under one path, or reach the address. The default is the temporary folder.",
+            "The location of the spool: a folder, or a URI (s3a://...). Required with a cluster,"
+            " where the driver and all executors must have the folder under the same path, or"
+            " access to the URI. The default is the system's temporary folder.",
         ),
         "strict": _setting(
             "boolean",
-            "End the run at a record that violates its stream's schema: an undeclared stream or"
-            " field, a value of another type, or a missing required field. It implies"
-            " outside_catalog: fail, misfits: quarantine and max_quarantined: 0, and decodes"
-            " each record once more.",
+            "End the run at a record that violates the schema of its stream: an undeclared stream"
+            " or field, a value of another type, or a missing required field. Implies"
+            " outside_catalog: fail, misfits: quarantine and max_quarantined: 0. Each record is"
+            " decoded an additional time.",
             default=False,
         ),
         "max_quarantined": _setting(
             "integer",
-            "Stop the run when more rows than this, over all its streams, do not fit their"
-            " columns; nothing of the batch that contains them is committed. As a share"
-            " (1%), a stream of which more rows do not fit is not complete, and no state that"
-            " covers them is emitted. Without it, such rows are written to <table>__quarantine"
-            " as long as other rows of their stream fit.",
+            "The maximum number of rows of the run, over all streams, that do not fit their"
+            " columns: one more ends the run, and its batch is not committed. Or a share of each"
+            " stream (1%): a stream with a larger share is not complete, and no state that covers"
+            " its rows is emitted. By default such rows are written to <table>__quarantine, as long"
+            " as at least one row of their stream fits.",
             type=["integer", "string", "null"],
             minimum=0,
         ),
@@ -293,29 +296,29 @@ SCHEMA: Final[JsonSchema] = {
         ),
         "overwrite_on_eof": _setting(
             "string",
-            "The end of the input that completes a stream that overwrites: complete, if the"
-            " last message is a STATE without progress markers; always, for taps that send"
-            " no STATE (a tap that dies is then not distinguished from one that finished).",
+            "When the end of the input completes a stream that overwrites: complete (if the last"
+            " message is a STATE without progress markers), or always (for taps that send no"
+            " STATE; a tap that crashed then counts as one that finished).",
             enum=["complete", "always", None],
             default="complete",
         ),
         "outside_catalog": _setting(
             "string",
-            "The handling of streams and fields that are not in the Airbyte catalog: ignore (such"
-            " records are counted; this is the default), or fail.",
+            "The handling of streams and fields that are not in the Airbyte catalog: ignore (the"
+            " default; such records are counted), or fail.",
             enum=["ignore", "fail", None],
         ),
         "misfits": _setting(
             "string",
             "The handling of records of an Airbyte source with a value that does not fit its"
-            " column: keep (the value becomes null, and _airbyte_meta has the reason; this is"
-            " the default), or quarantine.",
+            " column: keep (the default; the value becomes null, and _airbyte_meta has the"
+            " reason), or quarantine.",
             enum=["keep", "quarantine", None],
         ),
         "numbers_as_decimal": _setting(
             "string",
-            "Store numbers without multipleOf as decimals of 'digits,places' (38,10 for"
-            " example) instead of doubles; rows that do not fit are quarantined.",
+            "Store numbers without multipleOf as decimals of 'precision,scale', such as 38,10,"
+            " instead of doubles. Rows that do not fit are quarantined.",
             pattern=_DECIMAL.pattern,
         ),
         "oversized_numbers_as_text": _setting(
@@ -325,11 +328,11 @@ SCHEMA: Final[JsonSchema] = {
         ),
         "truncate_timestamps": _setting(
             "boolean",
-            "Cut date-times with more than six fractional digits of a second to microseconds."
-            " Without it, such records are quarantined, unless the further digits are zeros.",
+            "Truncate date-times with more than six decimal places of a second to microseconds. If"
+            " false, such records are quarantined, unless the additional digits are zeros.",
             default=False,
         ),
-        "report": _setting("string", "The file for the run's report, as JSON."),
+        "report": _setting("string", "The path of the run's report, a JSON file."),
     },
 }
 

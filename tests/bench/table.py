@@ -59,7 +59,7 @@ class Row:
         )
 
 
-_HEAD = ("what", "beside", "ours", "theirs", "unit", "ratio", "wanted", "reached")
+_HEAD = ("benchmark", "compared with", "ours", "theirs", "unit", "ratio", "limit", "met")
 
 
 def lines(rows: Sequence[Row]) -> list[str]:

@@ -61,8 +61,8 @@ def test_every_promise_protects_a_command_or_a_file() -> None:
 def test_the_policy_says_what_a_reporter_needs() -> None:
     text = (ROOT / "SECURITY.md").read_text("utf-8")
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
-    wanted = ["Reporting a vulnerability", "Supported versions", "What is promised"]
+    wanted = ["Reporting a vulnerability", "Supported versions", "Guarantees"]
     assert headings[: len(wanted)] == wanted
-    assert "What is not promised" in headings
+    assert "Not guaranteed" in headings
     assert "docs/security.md" in text
     assert "docs/security.md" in (ROOT / "README.md").read_text("utf-8")

@@ -17,12 +17,12 @@ SAMPLES = sorted((ROOT / "samples" / "manifests").glob("*/manifest.yaml"))
 
 
 def test_the_guide_names_every_component_and_no_other() -> None:
-    table = GUIDE.partition("## What a manifest may have")[2].partition("\n\n`definitions`")[0]
+    table = GUIDE.partition("## Components")[2].partition("\n\n`definitions`")[0]
     assert set(re.findall(r"`(\w+)`", table)) == set(MODULES)
 
 
 def test_the_guide_names_what_is_not_there() -> None:
-    words = GUIDE.partition("Of what it has only")[2].partition("not there")[0]
+    words = GUIDE.partition("Of that reference, only")[2].partition("not supported")[0]
     assert set(re.findall(r"`(\w+)`", words)) == NOT_SUPPORTED
 
 

@@ -14,9 +14,9 @@ class TapFlights(Tap):
 
     name = "tap-flights"
     config_jsonschema = th.PropertiesList(
-        th.Property("folder", th.StringType, description="Where the CSV files are"),
-        th.Property("start_date", th.DateTimeType, description="Read nothing hourly before this"),
-        th.Property("until", th.DateTimeType, description="Read nothing hourly from this hour on"),
+        th.Property("folder", th.StringType, description="The folder of the CSV files"),
+        th.Property("start_date", th.DateTimeType, description="Skip hourly rows before this time"),
+        th.Property("until", th.DateTimeType, description="Skip hourly rows from this time on"),
     ).to_dict()
 
     def discover_streams(self) -> list[Stream]:
