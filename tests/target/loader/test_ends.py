@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from target_spark.spark.session import SparkSettings, _death
-from tests.target.cli.test_signals import jvm_of, nothing_stays
+from tests.target.cli.test_signals import get_jvm, wait_for_no_processes
 from tests.target.cli.test_target_cli import (
     COMMAND,
     PATIENCE,
@@ -75,7 +75,7 @@ def test_a_jvm_that_dies_while_the_tap_is_silent_is_an_error_soon(
     with running(tmp_path, flush_rows=1, format=form) as target:
         target.send(schema(), record(1), state(1))
         target.until(lambda: target.lines == [b"1\n"])
-        jvm = jvm_of(tmp_path)
+        jvm = get_jvm(tmp_path)
         assert jvm is not None
         os.kill(jvm, signal.SIGKILL)
         died = time.monotonic()
@@ -85,7 +85,7 @@ def test_a_jvm_that_dies_while_the_tap_is_silent_is_an_error_soon(
         assert b"spark.driver.memory" in target.errors
         assert b"Traceback" not in target.errors
     assert ids(spark, tmp_path, form=form) == [1]
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
 def test_a_jvm_that_dies_in_a_commit_is_an_error_soon(tmp_path: Path) -> None:
@@ -93,14 +93,14 @@ def test_a_jvm_that_dies_in_a_commit_is_an_error_soon(tmp_path: Path) -> None:
     with running(tmp_path, flush_rows=60_000) as target:
         target.send(schema(), *rows, state(1))
         target.until((tmp_path / "tables" / "a" / "_staging").is_dir)
-        jvm = jvm_of(tmp_path)
+        jvm = get_jvm(tmp_path)
         assert jvm is not None
         os.kill(jvm, signal.SIGTERM)
         died = time.monotonic()
         assert target.end() == 1  # though the input is still open
         assert time.monotonic() - died < SOON
         assert b"Spark's JVM ended in the middle of the run" in target.errors
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
 def test_a_jvm_without_memory_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_jvm_without_memory_is_an_error_that_names_the_setting(tmp_path: Path)
         assert target.end() == 1
         assert b"ran out of memory: spark.driver.memory is 480m" in target.errors
         assert target.lines == []
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
 # The disk
@@ -164,7 +164,7 @@ def test_a_full_disk_of_the_tables_is_named_and_the_next_run_resumes(
     assert (done.returncode, done.stdout.split()[-1]) == (0, b"10")
     place = spark.read.format(form).load(f"file://{small_disk}/a")
     assert sorted(row.id for row in place.select("id").collect()) == [*range(1, 11)]
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
 def test_a_full_disk_of_rows_that_wait_is_named_and_what_was_committed_counts(
@@ -183,7 +183,7 @@ def test_a_full_disk_of_rows_that_wait_is_named_and_what_was_committed_counts(
         assert target.lines == [b"2\n"]
     assert ids(spark, tmp_path) == [1, 2]
     assert not [*small_disk.iterdir()]
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
 def test_a_limit_on_the_size_of_files_is_like_a_full_disk(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_limit_on_the_size_of_files_is_like_a_full_disk(tmp_path: Path) -> Non
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"No space is left for rows that wait" in done.stderr
     assert b"File too large" in done.stderr
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
 def test_what_a_dead_run_left_is_removed_by_the_next_one_and_was_private(
@@ -224,4 +224,4 @@ def test_what_a_dead_run_left_is_removed_by_the_next_one_and_was_private(
     assert not [*spool.iterdir()]
     assert ids(spark, tmp_path) == [1]
     assert json.loads(done.stdout) == 1
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)

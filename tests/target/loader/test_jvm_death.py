@@ -12,7 +12,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from target_spark.spark.py4j_logging import restore, silence_disconnects
-from tests.target.cli.test_signals import jvm_of, nothing_stays
+from tests.target.cli.test_signals import get_jvm, wait_for_no_processes
 from tests.target.cli.test_target_cli import record, running, schema, state
 
 WORDS = "Spark's JVM ended in the middle of the run: it was killed"
@@ -26,7 +26,7 @@ def test_a_jvm_that_is_killed_in_a_commit_leaves_our_words_alone(tmp_path: Path,
     with running(tmp_path, flush_rows=60_000, format=form) as target:
         target.send(schema(), *rows, state(1))
         target.until((tmp_path / "tables" / "a").is_dir)
-        jvm = jvm_of(tmp_path)
+        jvm = get_jvm(tmp_path)
         assert jvm is not None
         os.kill(jvm, signal.SIGKILL)
         assert target.end() == 1
@@ -34,7 +34,7 @@ def test_a_jvm_that_is_killed_in_a_commit_leaves_our_words_alone(tmp_path: Path,
     assert said.count(WORDS) >= 1
     for noise in ("Traceback", "py4j", "Py4J", "Errno", "Connection refused", "Unable to cleanly"):
         assert noise not in said, said
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
 # Without Spark

@@ -24,7 +24,7 @@ from target_spark.errors import UnsupportedError
 from target_spark.loader.record_validation import StrictCheck
 from target_spark.target import TargetSpark
 from tests.airbyte.running import airbyte, environment
-from tests.target.airbyte.test_airbyte_fold import stream
+from tests.target.airbyte.test_airbyte_sync_modes import stream
 
 TARGET = (sys.executable, "-m", "target_spark")
 PATIENCE = 300
