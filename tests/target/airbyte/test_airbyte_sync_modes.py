@@ -26,7 +26,7 @@ from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.storage.spool import SpoolFolder
 from target_spark.target import TargetSpark
-from tests.target.loader.test_fold import BrokenTableError, Idle, Memory
+from tests.target.loader.test_state_order import BrokenTableError, MemoryTables, StubEngine
 
 ID = {
     "type": "object",
@@ -69,7 +69,7 @@ ERROR = {"type": "TRACE", "trace": {"type": "ERROR", "error": {"message": "gone"
 
 
 @dataclass
-class Tables(Memory):
+class Tables(MemoryTables):
     """Tables in memory that record their commit requests; ``set_aside`` rows are quarantined."""
 
     works: list[CommitRequest] = field(default_factory=list)
@@ -115,7 +115,7 @@ def load(
     loaded, report, spool = Loaded(tables or Tables()), Report(), SpoolFolder(folder)
     loader = Loader(
         build_options(config, asked),
-        Idle(),
+        StubEngine(),
         spool,
         lambda: loaded.tables,
         report,

@@ -28,7 +28,7 @@ from target_spark.spark.access_protection import (
 from target_spark.spark.launch_files import launch_environment
 from target_spark.spark.session import SparkSettings, check_java, spark_conf
 from tests.cluster.standalone import _descendants
-from tests.target.loader.held_spark import hold
+from tests.target.loader.block_holder import hold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -436,7 +436,7 @@ def test_java_keeps_its_options_to_itself_whatever_the_library_path(
 def held(master: str, **spark: str) -> Iterator[dict[str, Any]]:
     """Start a Spark that holds marked blocks until this ends; give what it says of itself."""
     program = subprocess.Popen(
-        [sys.executable, "-m", "tests.target.loader.held_spark"],
+        [sys.executable, "-m", "tests.target.loader.block_holder"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,4 +1,4 @@
-"""Full disks and JVMs that die: a clear error soon, no state ahead, and the next run resumes."""
+"""Full disks and JVMs that die: an early and clear error, and the next run resumes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def text_schema() -> bytes:
 
 
 def text_record(number: int, size: int) -> bytes:
-    """Return a record that no compression makes smaller."""
+    """Return a record that cannot be compressed."""
     text = base64.b64encode(random.Random(number).randbytes(size)).decode()
     return line({"type": "RECORD", "stream": "a", "record": {"id": number, "text": text}})
 
@@ -64,12 +64,12 @@ def text_record(number: int, size: int) -> bytes:
         (1, "exit code 1; its messages"),
     ],
 )
-def test_the_way_a_jvm_ended_is_reported(code: int, words: str) -> None:
+def test_exit_code_of_the_jvm_is_explained(code: int, words: str) -> None:
     assert words in str(_death(code, SparkSettings(conf={"spark.driver.memory": "2g"})))
 
 
 @pytest.mark.parametrize("form", ["parquet", "delta"])
-def test_a_jvm_that_dies_while_the_tap_is_silent_is_an_error_soon(
+def test_jvm_death_is_an_error_while_the_tap_sends_nothing(
     spark: SparkSession, tmp_path: Path, form: str
 ) -> None:
     with running(tmp_path, flush_rows=1, format=form) as target:
@@ -88,7 +88,7 @@ def test_a_jvm_that_dies_while_the_tap_is_silent_is_an_error_soon(
     wait_for_no_processes(tmp_path)
 
 
-def test_a_jvm_that_dies_in_a_commit_is_an_error_soon(tmp_path: Path) -> None:
+def test_jvm_death_during_a_commit_is_an_error(tmp_path: Path) -> None:
     rows = [record(n) for n in range(1, 60_001)]
     with running(tmp_path, flush_rows=60_000) as target:
         target.send(schema(), *rows, state(1))
@@ -103,7 +103,7 @@ def test_a_jvm_that_dies_in_a_commit_is_an_error_soon(tmp_path: Path) -> None:
     wait_for_no_processes(tmp_path)
 
 
-def test_a_jvm_without_memory_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
+def test_jvm_out_of_memory_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
     small = {"spark.driver.memory": "480m"}
     with running(tmp_path, spark=small) as target:
         target.send(text_schema())
@@ -124,7 +124,7 @@ def test_a_jvm_without_memory_is_an_error_that_names_the_setting(tmp_path: Path)
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a few megabytes."""
+    """Mount a file system of a few megabytes."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small disk")
     folder = tmp_path / "small"
@@ -143,7 +143,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("form", ["delta", "parquet"])
-def test_a_full_disk_of_the_tables_is_named_and_the_next_run_resumes(
+def test_full_table_disk_is_an_error_and_the_next_run_resumes(
     spark: SparkSession, tmp_path: Path, small_disk: Path, form: str
 ) -> None:
     rows = [text_record(n, 1_000_000) + state(n) for n in range(1, 11)]
@@ -167,7 +167,7 @@ def test_a_full_disk_of_the_tables_is_named_and_the_next_run_resumes(
     wait_for_no_processes(tmp_path)
 
 
-def test_a_full_disk_of_rows_that_wait_is_named_and_what_was_committed_counts(
+def test_full_spool_disk_is_an_error_after_the_committed_states(
     spark: SparkSession, tmp_path: Path, small_disk: Path
 ) -> None:
     with running(tmp_path, staging=str(small_disk), flush_rows=2) as target:
@@ -186,8 +186,8 @@ def test_a_full_disk_of_rows_that_wait_is_named_and_what_was_committed_counts(
     wait_for_no_processes(tmp_path)
 
 
-def test_a_limit_on_the_size_of_files_is_like_a_full_disk(tmp_path: Path) -> None:
-    """A limit that any user can set, as `ulimit -f` does."""
+def test_file_size_limit_is_reported_like_a_full_disk(tmp_path: Path) -> None:
+    """A limit that any user can set with `ulimit -f`."""
     words = " ".join(f"'{word}'" for word in [*COMMAND, "--config", str(config(tmp_path))])
     done = subprocess.run(
         ["sh", "-c", f"ulimit -f 1000; exec {words}"],
@@ -204,7 +204,7 @@ def test_a_limit_on_the_size_of_files_is_like_a_full_disk(tmp_path: Path) -> Non
     wait_for_no_processes(tmp_path)
 
 
-def test_what_a_dead_run_left_is_removed_by_the_next_one_and_was_private(
+def test_spool_of_a_dead_run_is_private_and_removed_by_the_next(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     spool = tmp_path / "spool"
