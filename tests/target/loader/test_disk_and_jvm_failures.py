@@ -1,4 +1,4 @@
-"""Full disks and JVMs that die: a clear error soon, no state ahead, and the next run resumes."""
+"""Full disks and JVMs that die: an early and clear error, and the next run resumes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from target_spark.spark.session import SparkSettings, _death
-from tests.target.cli.test_signals import jvm_of, nothing_stays
+from tests.target.cli.test_signals import get_jvm, wait_for_no_processes
 from tests.target.cli.test_target_cli import (
     COMMAND,
     PATIENCE,
@@ -46,7 +46,7 @@ def text_schema() -> bytes:
 
 
 def text_record(number: int, size: int) -> bytes:
-    """Return a record that no compression makes smaller."""
+    """Return a record that cannot be compressed."""
     text = base64.b64encode(random.Random(number).randbytes(size)).decode()
     return line({"type": "RECORD", "stream": "a", "record": {"id": number, "text": text}})
 
@@ -64,18 +64,18 @@ def text_record(number: int, size: int) -> bytes:
         (1, "exit code 1; its messages"),
     ],
 )
-def test_the_way_a_jvm_ended_is_reported(code: int, words: str) -> None:
+def test_exit_code_of_the_jvm_is_explained(code: int, words: str) -> None:
     assert words in str(_death(code, SparkSettings(conf={"spark.driver.memory": "2g"})))
 
 
 @pytest.mark.parametrize("form", ["parquet", "delta"])
-def test_a_jvm_that_dies_while_the_tap_is_silent_is_an_error_soon(
+def test_jvm_death_is_an_error_while_the_tap_sends_nothing(
     spark: SparkSession, tmp_path: Path, form: str
 ) -> None:
     with running(tmp_path, flush_rows=1, format=form) as target:
         target.send(schema(), record(1), state(1))
         target.until(lambda: target.lines == [b"1\n"])
-        jvm = jvm_of(tmp_path)
+        jvm = get_jvm(tmp_path)
         assert jvm is not None
         os.kill(jvm, signal.SIGKILL)
         died = time.monotonic()
@@ -85,25 +85,25 @@ def test_a_jvm_that_dies_while_the_tap_is_silent_is_an_error_soon(
         assert b"spark.driver.memory" in target.errors
         assert b"Traceback" not in target.errors
     assert ids(spark, tmp_path, form=form) == [1]
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
-def test_a_jvm_that_dies_in_a_commit_is_an_error_soon(tmp_path: Path) -> None:
+def test_jvm_death_during_a_commit_is_an_error(tmp_path: Path) -> None:
     rows = [record(n) for n in range(1, 60_001)]
     with running(tmp_path, flush_rows=60_000) as target:
         target.send(schema(), *rows, state(1))
         target.until((tmp_path / "tables" / "a" / "_staging").is_dir)
-        jvm = jvm_of(tmp_path)
+        jvm = get_jvm(tmp_path)
         assert jvm is not None
         os.kill(jvm, signal.SIGTERM)
         died = time.monotonic()
         assert target.end() == 1  # though the input is still open
         assert time.monotonic() - died < SOON
         assert b"Spark's JVM ended in the middle of the run" in target.errors
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
-def test_a_jvm_without_memory_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
+def test_jvm_out_of_memory_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
     small = {"spark.driver.memory": "480m"}
     with running(tmp_path, spark=small) as target:
         target.send(text_schema())
@@ -116,7 +116,7 @@ def test_a_jvm_without_memory_is_an_error_that_names_the_setting(tmp_path: Path)
         assert target.end() == 1
         assert b"ran out of memory: spark.driver.memory is 480m" in target.errors
         assert target.lines == []
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
 # The disk
@@ -124,7 +124,7 @@ def test_a_jvm_without_memory_is_an_error_that_names_the_setting(tmp_path: Path)
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a few megabytes."""
+    """Mount a file system of a few megabytes."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small disk")
     folder = tmp_path / "small"
@@ -143,7 +143,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("form", ["delta", "parquet"])
-def test_a_full_disk_of_the_tables_is_named_and_the_next_run_resumes(
+def test_full_table_disk_is_an_error_and_the_next_run_resumes(
     spark: SparkSession, tmp_path: Path, small_disk: Path, form: str
 ) -> None:
     rows = [text_record(n, 1_000_000) + state(n) for n in range(1, 11)]
@@ -164,10 +164,10 @@ def test_a_full_disk_of_the_tables_is_named_and_the_next_run_resumes(
     assert (done.returncode, done.stdout.split()[-1]) == (0, b"10")
     place = spark.read.format(form).load(f"file://{small_disk}/a")
     assert sorted(row.id for row in place.select("id").collect()) == [*range(1, 11)]
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
-def test_a_full_disk_of_rows_that_wait_is_named_and_what_was_committed_counts(
+def test_full_spool_disk_is_an_error_after_the_committed_states(
     spark: SparkSession, tmp_path: Path, small_disk: Path
 ) -> None:
     with running(tmp_path, staging=str(small_disk), flush_rows=2) as target:
@@ -183,11 +183,11 @@ def test_a_full_disk_of_rows_that_wait_is_named_and_what_was_committed_counts(
         assert target.lines == [b"2\n"]
     assert ids(spark, tmp_path) == [1, 2]
     assert not [*small_disk.iterdir()]
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
-def test_a_limit_on_the_size_of_files_is_like_a_full_disk(tmp_path: Path) -> None:
-    """A limit that any user can set, as `ulimit -f` does."""
+def test_file_size_limit_is_reported_like_a_full_disk(tmp_path: Path) -> None:
+    """A limit that any user can set with `ulimit -f`."""
     words = " ".join(f"'{word}'" for word in [*COMMAND, "--config", str(config(tmp_path))])
     done = subprocess.run(
         ["sh", "-c", f"ulimit -f 1000; exec {words}"],
@@ -201,10 +201,10 @@ def test_a_limit_on_the_size_of_files_is_like_a_full_disk(tmp_path: Path) -> Non
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"No space is left for rows that wait" in done.stderr
     assert b"File too large" in done.stderr
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
-def test_what_a_dead_run_left_is_removed_by_the_next_one_and_was_private(
+def test_spool_of_a_dead_run_is_private_and_removed_by_the_next(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     spool = tmp_path / "spool"
@@ -224,4 +224,4 @@ def test_what_a_dead_run_left_is_removed_by_the_next_one_and_was_private(
     assert not [*spool.iterdir()]
     assert ids(spark, tmp_path) == [1]
     assert json.loads(done.stdout) == 1
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)

@@ -1,4 +1,4 @@
-"""How rows, commits and states keep pace: what waits for what, and what never does."""
+"""Backpressure and parallel commits: the waits of the reader, batches and states."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.storage.spool import Spool, SpoolFolder
-from tests.target.loader.test_fold import Idle, Memory
+from tests.target.loader.test_state_order import MemoryTables, StubEngine
 
 A, B = StreamId("a"), StreamId("b")
 SOON = 60.0
-"""Seconds after which a test gives up waiting for what must come."""
+"""Seconds after which a test gives up waiting."""
 
 
 @dataclass
-class Slow(Memory):
-    """Tables in memory whose commits wait until they may go on."""
+class BlockedTables(MemoryTables):
+    """Tables in memory whose commits wait for an event."""
 
     may_go_on: threading.Event = field(default_factory=threading.Event)
     before: Callable[[CommitRequest], None] = lambda _work: None
@@ -45,15 +45,15 @@ class Slow(Memory):
 
 @contextmanager
 def loading(
-    tmp_path: Path, tables: Memory, states: list[bytes], **options: Any
+    tmp_path: Path, tables: MemoryTables, states: list[bytes], **options: Any
 ) -> Iterator[tuple[Loader, Report]]:
     report, folder = Report(), SpoolFolder(tmp_path)
     asked = LoadOptions(str(tmp_path), format="delta", **options)
-    loader = Loader(asked, Idle(), folder, lambda: tables, report, states.append)
+    loader = Loader(asked, StubEngine(), folder, lambda: tables, report, states.append)
     try:
         yield loader, report
     finally:
-        if isinstance(tables, Slow):
+        if isinstance(tables, BlockedTables):
             tables.may_go_on.set()
         loader.close()
         folder.close()
@@ -74,10 +74,10 @@ def eventually(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_the_reader_waits_at_the_bound_alone_and_the_report_says_so(
+def test_reader_waits_only_at_the_spool_limit_and_the_wait_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables, waits = Slow(), threading.Event()
+    tables, waits = BlockedTables(), threading.Event()
     with loading(tmp_path, tables, [], flush_rows=1, spool_bytes=20_000) as (loader, report):
         for event in [*describe(A), *(rows(A, 1_000) for _ in range(15))]:
             loader.process_event(event)  # far more than one batch, and no commit has ended
@@ -99,8 +99,8 @@ def test_the_reader_waits_at_the_bound_alone_and_the_report_says_so(
     assert len(tables.safe()) == 16
 
 
-def test_batches_grow_old_also_while_the_reader_waits_at_the_bound(tmp_path: Path) -> None:
-    tables = Slow()
+def test_old_batches_are_committed_while_the_reader_waits_for_space(tmp_path: Path) -> None:
+    tables = BlockedTables()
     flow = {"flush_rows": 2, "spool_bytes": 5_000, "flush_seconds": 0.2}
     with loading(tmp_path, tables, [], **flow) as (loader, _):
         for event in [*describe(A, B), rows(B), rows(A, 100)]:
@@ -113,9 +113,9 @@ def test_batches_grow_old_also_while_the_reader_waits_at_the_bound(tmp_path: Pat
         reader.join(SOON)
 
 
-def test_old_batches_of_many_streams_are_committed_while_the_tap_is_silent(tmp_path: Path) -> None:
+def test_old_batches_are_committed_while_the_tap_sends_nothing(tmp_path: Path) -> None:
     streams = [StreamId(f"s{number}") for number in range(200)]
-    tables, states = Memory(), []  # type: ignore[var-annotated]
+    tables, states = MemoryTables(), []  # type: ignore[var-annotated]
     with loading(tmp_path, tables, states, flush_seconds=3) as (loader, _):
         for event in (*describe(*streams), *map(rows, streams), Checkpoint(b'{"n":1}')):
             loader.process_event(event)
@@ -130,9 +130,9 @@ def test_old_batches_of_many_streams_are_committed_while_the_tap_is_silent(tmp_p
         eventually(lambda: states == [b'{"n":1}'])
 
 
-def test_a_state_leaves_with_the_commit_that_covers_it(tmp_path: Path) -> None:
-    """Nothing has to beat, and nothing has to be read, for it to leave."""
-    tables, states = Slow(), []  # type: ignore[var-annotated]
+def test_state_is_emitted_with_the_commit_that_covers_it(tmp_path: Path) -> None:
+    """No further input and no timer is needed."""
+    tables, states = BlockedTables(), []  # type: ignore[var-annotated]
     with loading(tmp_path, tables, states, flush_rows=1) as (loader, _):
         for event in (*describe(A), rows(A), Checkpoint(b'{"n":1}')):
             loader.process_event(event)
@@ -141,8 +141,8 @@ def test_a_state_leaves_with_the_commit_that_covers_it(tmp_path: Path) -> None:
         eventually(lambda: states == [b'{"n":1}'])
 
 
-def test_states_on_the_way_make_no_small_batches(tmp_path: Path) -> None:
-    tables, states = Memory(), []  # type: ignore[var-annotated]
+def test_states_do_not_split_batches(tmp_path: Path) -> None:
+    tables, states = MemoryTables(), []  # type: ignore[var-annotated]
     with loading(tmp_path, tables, states) as (loader, report):
         for event in describe(A, B):
             loader.process_event(event)
@@ -157,11 +157,11 @@ def test_states_on_the_way_make_no_small_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", [1, 3])
-def test_as_many_tables_are_committed_to_at_a_time_as_is_asked(tmp_path: Path, asked: int) -> None:
+def test_max_parallel_commits_limits_concurrent_commits(tmp_path: Path, asked: int) -> None:
     config = {"path": "x", "max_parallel_commits": asked}
     writers = settings.load_options(config).writers
     assert settings.load_options({"path": "x"}).writers == LoadOptions("x").writers
-    tables, streams = Slow(), [StreamId(f"s{number}") for number in range(8)]
+    tables, streams = BlockedTables(), [StreamId(f"s{number}") for number in range(8)]
     with loading(tmp_path, tables, [], flush_rows=1, writers=writers) as (loader, _):
         for event in (*describe(*streams), *map(rows, streams)):
             loader.process_event(event)
@@ -173,8 +173,8 @@ def test_as_many_tables_are_committed_to_at_a_time_as_is_asked(tmp_path: Path, a
     assert len(tables.safe()) == len(streams)
 
 
-def test_the_same_description_again_changes_nothing_and_another_does(tmp_path: Path) -> None:
-    tables = Memory()
+def test_repeated_or_extended_schema_does_not_end_the_batch(tmp_path: Path) -> None:
+    tables = MemoryTables()
     properties = {f"x{number}": {"type": "string"} for number in range(2_000)}
     with loading(tmp_path, tables, []) as (loader, report):
         loader.process_event(SchemaEvent(A, {"properties": properties}))
@@ -186,9 +186,9 @@ def test_the_same_description_again_changes_nothing_and_another_does(tmp_path: P
     assert report.as_dict()["streams"]["a"]["commits"] == 1
 
 
-def test_the_schemas_of_many_wide_streams_take_little_memory(tmp_path: Path) -> None:
+def test_schemas_of_wide_streams_use_little_memory(tmp_path: Path) -> None:
     kinds = [{"type": ["null", "string"]}, {"type": ["null", "integer"]}]
-    with loading(tmp_path, Memory(), []) as (loader, _):
+    with loading(tmp_path, MemoryTables(), []) as (loader, _):
         tracemalloc.start()
         for number in range(5):
             properties = {f"column_{number}_{c}": dict(kinds[c % 2]) for c in range(2_000)}
@@ -196,11 +196,11 @@ def test_the_schemas_of_many_wide_streams_take_little_memory(tmp_path: Path) -> 
         del properties
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    assert held / 10_000 < 300  # bytes a column: its place in a layout, and little more
+    assert held / 10_000 < 300  # bytes per column of a layout
 
 
-def test_a_long_record_is_copied_twice_at_most_on_its_way_to_the_disk(tmp_path: Path) -> None:
-    """Once from the blocks into a line, once from the line into a record."""
+def test_long_record_is_copied_at_most_twice_before_the_disk(tmp_path: Path) -> None:
+    """Once from the input blocks into a line, once from the line into a record."""
     size = 15 << 20
     line = b'{"type":"RECORD","stream":"a","record":{"x":"%s"}}\n' % (b"x" * size)
     folder = SpoolFolder(tmp_path)

@@ -1,4 +1,4 @@
-"""Where tables go: folders, catalogs and databases, and one table for each stream."""
+"""Locations of tables: folders, catalogs and databases, and one table per stream."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
         (StreamId("users", "Public"), "public__users"),
     ],
 )
-def test_usual_streams_have_plain_names_in_a_catalog(stream: StreamId, name: str) -> None:
+def test_usual_stream_names_are_plain_identifiers_in_a_catalog(stream: StreamId, name: str) -> None:
     assert catalog_identifier(stream) == name
 
 
-def test_a_name_that_a_catalog_cannot_have_gets_a_hash_that_keeps_it_apart() -> None:
+def test_invalid_identifier_gets_a_unique_hash() -> None:
     odd = ["a.b", "a b", "a/b", "größe", "größE", "_x", "", "日本", "a__b"]
     names = [catalog_identifier(StreamId(name)) for name in odd]
     assert len(set(names)) == len(odd)
@@ -55,17 +55,17 @@ def test_a_name_that_a_catalog_cannot_have_gets_a_hash_that_keeps_it_apart() -> 
 
 
 @pytest.mark.parametrize("name", ["users", "Users", "a.b", "raw-1", "日本"])
-def test_names_that_folders_can_have(name: str) -> None:
+def test_valid_folder_names_are_kept(name: str) -> None:
     assert is_valid_folder_name(name)
     assert table_name(StreamId(name)) == name
 
 
 @pytest.mark.parametrize("name", ["", ".a", "_a", "a/b", "a b", "a" * 201, "a:b"])
-def test_names_that_folders_cannot_have(name: str) -> None:
+def test_invalid_folder_names_are_recognized(name: str) -> None:
     assert not is_valid_folder_name(name)
 
 
-def test_where_a_stream_goes_is_said_for_all_and_for_each() -> None:
+def test_table_location_is_set_for_all_streams_or_one() -> None:
     every = StreamOptions(catalog="main", database="lake")
     own = {"b": StreamOptions(table="t"), "c": StreamOptions(database="x.y")}
     options = LoadOptions("", every=every, streams=own, table_prefix="raw_")
@@ -79,7 +79,7 @@ def test_where_a_stream_goes_is_said_for_all_and_for_each() -> None:
     assert LoadOptions("/p").table(StreamId("A.b")) == Table("/p/A.b", "A.b")
 
 
-def test_a_namespace_can_be_the_database_where_a_catalog_is_named() -> None:
+def test_namespace_becomes_the_database_with_a_catalog() -> None:
     options = LoadOptions("/p", every=StreamOptions(catalog="main"), namespaces_as_databases=True)
     table = options.table(StreamId("Orders", "shop"))
     assert table == Table("/p/shop/orders", "orders", ("main", "shop", "orders"))
@@ -92,7 +92,7 @@ def test_a_namespace_can_be_the_database_where_a_catalog_is_named() -> None:
     assert LoadOptions("/p", namespaces_as_databases=True).table(StreamId("a", "b")).name == "b__a"
 
 
-def test_the_places_of_a_table_are_those_that_no_other_may_have() -> None:
+def test_places_of_a_table_are_its_identifier_and_path() -> None:
     assert Table("/p/A", "A", ("lake", "A")).places == ("lake.a", "/p/A")
     assert Table("", "A", ("lake", "A")).places == ("lake.a",)
     assert Table("/p/A", "A").places == ("/p/A",)
@@ -113,7 +113,7 @@ def test_the_places_of_a_table_are_those_that_no_other_may_have() -> None:
 )
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_two_streams_of_one_run_that_would_share_a_table_are_refused(
+def test_two_streams_with_the_same_table_are_rejected(
     delta: Warehouse, one: str, other: str, config: dict[str, Any]
 ) -> None:
     loader, spool = delta.open(**config)
@@ -127,7 +127,7 @@ def test_two_streams_of_one_run_that_would_share_a_table_are_refused(
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_names_that_differ_only_in_case_are_two_folders(delta: Warehouse) -> None:
+def test_stream_names_that_differ_in_case_are_two_folders(delta: Warehouse) -> None:
     two = schema("a", ID), schema("A", ID), record("a", id=1), record("A", id=2)
     delta.load(*two, state(1))
     assert (delta.rows("a"), delta.rows("A")) == ([(1,)], [(2,)])
@@ -135,7 +135,7 @@ def test_names_that_differ_only_in_case_are_two_folders(delta: Warehouse) -> Non
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_settings_of_streams_that_did_not_come_are_reported(delta: Warehouse) -> None:
+def test_settings_of_streams_absent_from_the_input_are_reported(delta: Warehouse) -> None:
     delta.load(
         schema("a", ID),
         record("a", id=1),
@@ -155,7 +155,7 @@ def test_settings_of_streams_that_did_not_come_are_reported(delta: Warehouse) ->
 @pytest.mark.parametrize("format", ["delta", "iceberg", "parquet"])
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_a_full_refresh_loads_one_stream_anew_and_leaves_the_others(
+def test_full_refresh_replaces_one_stream_and_keeps_others(
     spark_session: Session, spark: SparkSession, tmp_path: Path, format: str
 ) -> None:
     warehouse = Warehouse(spark_session, spark, tmp_path / "tables", format)
@@ -191,7 +191,7 @@ def marker(warehouse: Warehouse, database: str, table: str) -> CommitMetadata | 
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_a_table_of_a_catalog_takes_all_that_a_folder_does(delta: Warehouse, database: str) -> None:
+def test_catalog_table_supports_all_operations_of_a_folder(delta: Warehouse, database: str) -> None:
     place = {"catalog": "spark_catalog", "database": database, "table_prefix": "raw_"}
     old = schema("My-Users", {"id": {"type": "integer"}, "n": {"type": "integer"}}, "id")
     me = "My-Users"
@@ -218,7 +218,7 @@ def test_a_table_of_a_catalog_takes_all_that_a_folder_does(delta: Warehouse, dat
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_each_stream_can_go_elsewhere(delta: Warehouse, database: str) -> None:
+def test_each_stream_can_have_its_own_location(delta: Warehouse, database: str) -> None:
     streams = {"a": {"database": database, "table": "first"}, "b": {"table": "second"}}
     delta.load(
         schema("a", ID), schema("b", ID), record("a", id=1), record("b", id=2), streams=streams
@@ -229,7 +229,7 @@ def test_each_stream_can_go_elsewhere(delta: Warehouse, database: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_a_table_that_lies_at_the_path_is_made_known_to_the_catalog(
+def test_existing_table_at_the_path_is_registered_in_the_catalog(
     delta: Warehouse, database: str
 ) -> None:
     delta.load(schema("a", ID, "id"), record("a", id=1), state(1))
@@ -242,7 +242,7 @@ def test_a_table_that_lies_at_the_path_is_made_known_to_the_catalog(
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_what_the_catalog_says_of_a_tables_files_wins(
+def test_location_in_the_catalog_takes_precedence(
     delta: Warehouse, database: str, tmp_path: Path
 ) -> None:
     delta.spark.sql(f"CREATE DATABASE {database}")
@@ -256,7 +256,9 @@ def test_what_the_catalog_says_of_a_tables_files_wins(
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_a_name_that_is_no_delta_table_is_refused(delta: Warehouse, database: str) -> None:
+def test_catalog_name_of_another_format_or_view_is_rejected(
+    delta: Warehouse, database: str
+) -> None:
     where = f"LOCATION 'file://{delta.folder.parent}/parquet'"
     delta.spark.sql(f"CREATE DATABASE {database}")
     delta.spark.sql(f"CREATE TABLE {database}.a (id BIGINT) USING parquet {where}")
@@ -271,9 +273,7 @@ def test_a_name_that_is_no_delta_table_is_refused(delta: Warehouse, database: st
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_a_catalog_that_spark_does_not_know_is_an_error(
-    delta: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_catalog_is_an_error(delta: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(delta.folder))
     with pytest.raises(UnsupportedError, match="does not know the catalog 'lost'"):
         delta.load(schema("a", ID), record("a", id=1), catalog="lost", database="x")
@@ -281,7 +281,7 @@ def test_a_catalog_that_spark_does_not_know_is_an_error(
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_other_files_at_the_path_are_left_alone(delta: Warehouse, database: str) -> None:
+def test_path_with_foreign_files_is_an_error(delta: Warehouse, database: str) -> None:
     (delta.folder / "a").mkdir(parents=True)
     (delta.folder / "a" / "notes.txt").write_text("mine")
     with pytest.raises(TableError, match=r"notes\.txt"):
@@ -290,7 +290,7 @@ def test_other_files_at_the_path_are_left_alone(delta: Warehouse, database: str)
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_a_dropped_table_is_gone_with_its_files(delta: Warehouse, database: str) -> None:
+def test_drop_removes_the_table_and_its_files(delta: Warehouse, database: str) -> None:
     delta.load(schema("a", ID), record("a", id=1), state(1), database=database)
     table = Table(f"{delta.folder}/a", "a", (database, "a"))
     writer = DeltaWriter()
@@ -302,7 +302,7 @@ def test_a_dropped_table_is_gone_with_its_files(delta: Warehouse, database: str)
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_hives_metastore_keeps_tables_from_run_to_run(tmp_path: Path, spark: SparkSession) -> None:
+def test_hive_metastore_keeps_tables_between_runs(tmp_path: Path, spark: SparkSession) -> None:
     metastore = {
         "spark.sql.catalogImplementation": "hive",
         "spark.sql.warehouse.dir": f"file://{tmp_path}/lake",

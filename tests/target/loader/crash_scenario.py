@@ -1,4 +1,4 @@
-"""One warehouse, from its first row to its last, and what must hold after each death."""
+"""One warehouse from its first row to its last, and the invariants after each kill."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ if TYPE_CHECKING:
 
     from target_spark.errors import TargetSparkError
 
-__all__ = ["Life"]
+__all__ = ["Scenario"]
 
 ROWS, KEYS, FLUSHES, STATE_EVERY = 240, 37, (20, 40), 7
 KILLS = ("python", "jvm", "both")
 VICTIMS = (*KILLS, *KILLS, "tap", "term", "twice")
-"""Killed, or the tap dies in the middle of a line, or the target is told to end, once or twice."""
+"""Processes to kill; "tap" ends in the middle of a line, "term" and "twice" are signals."""
 
 ENDS = {
     "tap": {0, 1},
     "term": {0, -signal.SIGTERM},
     "twice": {0, -signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGINT},
 }
-"""Exit codes after a signal; the system's own where Python was not up yet."""
+"""Exit codes after a signal; the system's own if Python had not started yet."""
 
 FIRST_GUESS = 8.0
-"""Seconds of a run, before one came to its end."""
+"""Assumed seconds of a run, before a run has ended."""
 
 
 class _Engine:
-    """The campaign's own Spark, for loads within this process."""
+    """The campaign's Spark session, for loads within this process."""
 
     failure: TargetSparkError | None = None
     started = True
@@ -67,18 +67,18 @@ class _Engine:
         self._session = session
 
     def begin(self) -> None:
-        """Do nothing: it is up."""
+        """Do nothing: the session has started."""
 
     def spark(self) -> SparkSession:
         return self._session.thread_session()
 
     def close(self) -> None:
-        """Do nothing: it is needed again."""
+        """Do nothing: the session is used again."""
 
 
 @dataclass
-class Life:
-    """A warehouse, from its first row to its last."""
+class Scenario:
+    """A warehouse from its first row to its last."""
 
     session: Session
     folder: Path
@@ -96,7 +96,7 @@ class Life:
     born: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        """Choose what holds for the whole life."""
+        """Choose the settings of the whole scenario."""
         self.chance = random.Random(self.seed)
         self.streams = self.chance.choice((("a",), ("a", "b")))
         self.resumes = self.chance.choice(("emitted", "tables"))
@@ -109,7 +109,7 @@ class Life:
             "write_mode": self.mode,
             "staging": str(self.folder / "spool"),
             "flush_rows": self.chance.choice(FLUSHES),
-            "flush_seconds": 3600,  # rows that go because of their age may be sent again
+            "flush_seconds": 3600,  # rows committed because of their age may be sent again
             "small_runs": True,
             "master": "local[2]",
             "job": "crash",
@@ -118,11 +118,11 @@ class Life:
         (self.folder / "config.json").write_text(json.dumps(self.config))
         self.states.touch()
 
-    def live(self, deaths: int, copies: int = 0) -> None:
-        """Die so many times, then come to the end; hold the tables against what was sent."""
+    def run(self, deaths: int, copies: int = 0) -> None:
+        """Kill the load ``deaths`` times, then finish it, and check the tables."""
         try:
             for _ in range(deaths):
-                self._die(copies)
+                self._load_and_kill(copies)
                 if self.mode != "overwrite" and self.emitted() == ROWS:
                     break
             self._finish()
@@ -136,7 +136,7 @@ class Life:
     def _note(self, text: str) -> None:
         self.log.append(f"{time.monotonic() - self.born:.0f}s {text}")
 
-    # What is sent
+    # Messages
 
     def _lines(self, start: int) -> Iterator[bytes]:
         keys = ["k"] if self.mode in {"upsert", "scd2"} else []
@@ -168,7 +168,7 @@ class Life:
         yield _line(type="STATE", value={"n": self.generation})
 
     def _start(self, *, dying: bool = False) -> Run:
-        """Start the target; a tap that is ``dying`` stops in the middle of a line."""
+        """Start the target; with ``dying`` the tap stops in the middle of a line."""
         self.generation += 1
         start = self._position()
         pause = self.chance.choice((0, 0, 0.01))
@@ -189,21 +189,21 @@ class Life:
         return int(state["n"])
 
     def emitted(self) -> int:
-        """Return the last state that left; a torn line would raise."""
+        """Return the last emitted state; a truncated line raises an error."""
         lines = self.states.read_bytes().splitlines()
         return json.loads(lines[-1])["n"] if lines else 0
 
-    # Death
+    # Kills
 
-    def _die(self, copies: int) -> None:
-        """Start, copy the warehouse here and there, die at some moment."""
+    def _load_and_kill(self, copies: int) -> None:
+        """Start a load, copy the warehouse at random moments, and kill the load."""
         victim = self.chance.choice(self.victims)
         before = self._generations() if victim == "tap" and self.mode == "overwrite" else None
         run = self._start(dying=victim == "tap")
         started = time.monotonic()
         copied = [self._copy(run, n) for n in range(self.chance.randint(0, copies))]
         if victim != "tap":
-            self._wait_for_the_moment(run)
+            self._wait_for_moment(run)
             self._check_spool()
         who = self._kill(run, victim) if run.alive or victim == "tap" else "nobody"
         at = time.monotonic()
@@ -217,7 +217,7 @@ class Life:
         if before is not None:
             assert self._generations() == before
         for copy in filter(None, copied):
-            self._live_on(copy)
+            self._resume_copy(copy)
 
     def _kill(self, run: Run, victim: str) -> str:
         if victim == "tap":
@@ -227,11 +227,11 @@ class Life:
             return victim
         return run.kill(victim, self.chance)
 
-    def _wait_for_the_moment(self, run: Run) -> None:
-        """Wait for any moment of a run, or right after a commit, or for one that is begun."""
+    def _wait_for_moment(self, run: Run) -> None:
+        """Wait for a random moment, for one after a commit, or for one during a commit."""
         kind = self.chance.choice(("any", "commit", "commit", "begun", "begun"))
         commits, rest = self.chance.choice((0, 0, 0, 1, 1, 2, 4)), self.chance.random()
-        if self.mode == "overwrite":  # all is begun at the end, and soon over
+        if self.mode == "overwrite":  # all commits begin at the end and are short
             commits = min(commits, len(self.streams) - 1)
         if kind == "any":
             commits, seconds = 0, 0.8 * self.usual * rest
@@ -252,12 +252,12 @@ class Life:
         self._note(f"{kind}: {commits} commits and {seconds:.2f} s")
 
     def _signs(self) -> Iterator[tuple[str, int]]:
-        """Yield what shows that a commit was made."""
+        """Yield files that show that a commit was made."""
         for pattern in ("*/_delta_log/*.json", "*/_manifest.json", "*/metadata/*.metadata.json"):
             yield from _seen(self.tables, pattern)
 
     def _work(self) -> Iterator[tuple[str, int]]:
-        """Yield what shows that a commit was begun."""
+        """Yield files that show that a commit was begun."""
         for pattern in ("*/*", "*/data/*", "*/metadata/*", "*/_delta_log/*", "*/_staging/*"):
             yield from _seen(self.tables, pattern)
         yield from _seen(self.folder / "spool", "*/staged-*")
@@ -271,10 +271,10 @@ class Life:
         spool = self.folder / "spool"
         assert not [*spool.iterdir()], [*spool.iterdir()]
 
-    # Copies: what a kill of everything at that moment would have left
+    # Copies: what a kill of all processes at that moment would leave
 
     def _copy(self, run: Run, number: int) -> Path | None:
-        self._wait_for_the_moment(run)
+        self._wait_for_moment(run)
         copy = self.folder / f"copy-{number}"
         with run.halted():
             if not run.alive:
@@ -285,8 +285,8 @@ class Life:
             shutil.copy(self.states, copy / "states")
         return copy
 
-    def _live_on(self, copy: Path) -> None:
-        """Put a copy in the warehouse's place, hold it against what was sent, and resume it."""
+    def _resume_copy(self, copy: Path) -> None:
+        """Put a copy in the warehouse's place, check it, and resume it."""
         kept = self.folder / "kept"
         kept.mkdir()
         real = [path for path in (self.tables, self.states) if path.exists()]
@@ -309,7 +309,7 @@ class Life:
         self._forget_tables()
 
     def _load_here(self) -> None:
-        """Load the rest within this process: to start another costs more than to load."""
+        """Load the rest within this process: a new process takes longer to start than to load."""
         self.generation += 1
         start = self._position()
         config = {**self.config, "flush_rows": ROWS}
@@ -335,15 +335,15 @@ class Life:
             out.write(state + b"\n")
 
     def _forget_tables(self) -> None:
-        """Let this process's Spark forget tables whose place others have taken."""
+        """Clear the caches of this process's Spark after tables were replaced."""
         jvm: Any = self.spark.sparkContext._jvm
         jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
         self.spark.catalog.clearCache()
 
-    # What must hold
+    # Invariants
 
     def check(self, *, whole: bool = False) -> None:
-        """Hold the tables against the last state that left, and the one that they hold."""
+        """Check the tables against the last emitted state and the last state in the tables."""
         states = {self.emitted(), self._in_tables()}
         if whole:
             last = self.generation if self.mode == "overwrite" else ROWS
@@ -374,7 +374,7 @@ class Life:
         assert not lost, f"lost: {sorted(lost)[:20]}"
 
     def _check_repeats(self, rows: list[tuple[int, int]]) -> None:
-        """A dead tap's rows after its last state are committed, and sent again by the next one."""
+        """Rows after the last state of a dead tap are committed, and sent again by the next tap."""
         exactly_once = (
             self.resumes == "tables" and len(self.streams) == 1 and not self.deaths["tap"]
         )
@@ -389,7 +389,7 @@ class Life:
         assert max(states) <= max(generations, default=0)
 
     def _check_history(self, versions: Sequence[Any]) -> None:
-        """Each version once, in order, and each ends where the next one begins."""
+        """Check that each version is there once, in order, and ends where the next one begins."""
         for k in range(KEYS):
             line = [version for version in versions if version.k == k]
             told = [version.i for version in line]
@@ -416,7 +416,7 @@ class Life:
             assert {path.name for path in folder.glob("*.parquet")} == set(manifest["parts"])
 
     def _check_spool(self) -> None:
-        """Nobody else may read rows that wait."""
+        """Check that no other user may read spooled rows."""
         for path in (self.folder / "spool").glob("*"):
             with contextlib.suppress(FileNotFoundError):
                 assert stat.S_IMODE(path.stat().st_mode) == 0o700
@@ -435,7 +435,7 @@ class Life:
         return [{i for _, i in self._rows(stream)} for stream in self.streams]
 
     def _rows(self, stream: str) -> list[tuple[int, int]]:
-        """Return the rows of a table, of a history the current ones."""
+        """Return the rows of a table, of a history only the current ones."""
         table = Table(str(self.tables / stream), stream)
         if self._writer().get_column_types(self.spark, table) is None:
             return []
@@ -454,7 +454,7 @@ def _line(**message: Any) -> bytes:
 
 
 def _torn(lines: Iterator[bytes], count: int, share: float) -> Iterator[bytes]:
-    """Yield some lines and some of the next one; half of the time the last one is whole."""
+    """Yield ``count`` lines and a part of the next one; half of the time no part."""
     yield from islice(lines, count)
     if share > 0.5:
         line = next(lines)
@@ -468,7 +468,7 @@ def _seen(folder: Path, pattern: str) -> Iterator[tuple[str, int]]:
 
 
 def _check_code(who: str, code: int) -> None:
-    """Hold how a run ended against how it was killed."""
+    """Check the exit code of a run by how it was killed."""
     if who in ENDS:
         assert code in ENDS[who], code
     elif who == "jvm":

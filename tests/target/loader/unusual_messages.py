@@ -1,7 +1,7 @@
-"""Input as other people's taps print it: odd, but meant as data.
+"""Unusual but valid messages as other people's taps print them, and invalid ones.
 
-Each case is a stream of its own, so that one load takes all of them.
-What a case holds are lines, as messages or as bytes that no writer of JSON would make.
+Each case is a stream, so that one load takes all of them. The lines of a case are messages, or
+bytes that no JSON writer would produce.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ ID_AND_TEXT = {**ID, "text": TEXT}
 
 @dataclass(frozen=True)
 class Case:
-    """Lines of one stream, and what stands in its table afterwards.
+    """Lines of one stream, and the expected rows of its table.
 
-    ``columns`` are looked at (all, if none); ``aside`` counts the rows in its quarantine.
+    ``columns`` are compared (all, if none); ``aside`` is the number of rows in its quarantine.
     """
 
     stream: str
@@ -34,7 +34,7 @@ class Case:
 
 
 def lines_of(*cases: Case) -> bytes:
-    """Return the lines of cases, in their order."""
+    """Return the lines of cases, in order."""
     return b"".join(line + b"\n" for case in cases for line in _encoded(case))
 
 
@@ -373,7 +373,7 @@ def _messages() -> Iterator[Case]:
 
 
 LOADING: tuple[Case, ...] = (*_schemas(), *_values(), *_names(), *_messages())
-"""Input that loads; what of it does not fit stands in the quarantine."""
+"""Input that loads; rows that do not fit are quarantined."""
 
 _A = (schema("a", ID), record("a", {"id": 1}), {"type": "STATE", "value": {"at": 1}})
 
@@ -423,6 +423,6 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     ),
     "a state without a value": (({"type": "STATE"},), "missing required field `value`"),
 }
-"""Input that is broken: lines behind a good start, and what is said of them."""
+"""Invalid input: lines after a valid start, and the text of their error."""
 
 GOOD_START = _A

@@ -1,4 +1,4 @@
-"""What a catalog and an Airbyte source do in the fold: modes, completion, states, refusals."""
+"""Configured catalogs and Airbyte messages in the loader: modes, completion, generations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.storage.spool import SpoolFolder
 from target_spark.target import TargetSpark
-from tests.target.loader.test_fold import BrokenTableError, Idle, Memory
+from tests.target.loader.test_state_order import BrokenTableError, MemoryTables, StubEngine
 
 ID = {
     "type": "object",
@@ -69,8 +69,8 @@ ERROR = {"type": "TRACE", "trace": {"type": "ERROR", "error": {"message": "gone"
 
 
 @dataclass
-class Tables(Memory):
-    """Tables in memory that remember how they were written; some rows are set aside."""
+class Tables(MemoryTables):
+    """Tables in memory that record their commit requests; ``set_aside`` rows are quarantined."""
 
     works: list[CommitRequest] = field(default_factory=list)
     set_aside: int = 0
@@ -83,7 +83,7 @@ class Tables(Memory):
 
 @dataclass
 class Loaded:
-    """What came of a load."""
+    """The result of a load."""
 
     tables: Tables
     states: list[dict[str, Any]] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Loaded:
 
     @property
     def values(self) -> list[Any]:
-        """The states that left, as stream and value."""
+        """The emitted states, as pairs of stream and value."""
         found = [each["stream"] for each in self.states]
         return [(one["stream_descriptor"]["name"], one["stream_state"]) for one in found]
 
@@ -108,14 +108,14 @@ def load(
     tables: Tables | None = None,
     **config: Any,
 ) -> Loaded:
-    """Load messages; a text among them goes in as it is."""
+    """Load messages; a str among them is included unchanged."""
     config = {"path": str(folder), "format": "delta", **config}
     catalog = parse_configured_catalog(json.dumps({"streams": streams}), "c.json")
     asked = parse_catalog(catalog, config["format"])
     loaded, report, spool = Loaded(tables or Tables()), Report(), SpoolFolder(folder)
     loader = Loader(
         build_options(config, asked),
-        Idle(),
+        StubEngine(),
         spool,
         lambda: loaded.tables,
         report,
@@ -144,8 +144,8 @@ def load(
 # Modes
 
 
-def test_each_destination_sync_mode_is_a_way_of_writing(tmp_path: Path) -> None:
-    """Rules D1 to D3 and CF1; a plain catalog asks for append."""
+def test_each_destination_sync_mode_selects_a_write_mode(tmp_path: Path) -> None:
+    """Rules D1 to D3 and CF1; a catalog without modes means append."""
     streams = [
         stream("a", "append", primary_key=[["id"]]),
         stream("o", "overwrite", primary_key=[["id"]]),
@@ -171,7 +171,7 @@ def test_each_destination_sync_mode_is_a_way_of_writing(tmp_path: Path) -> None:
     }
 
 
-def test_paths_of_keys_and_cursors_have_names_of_their_own() -> None:
+def test_nested_keys_and_cursors_get_unused_names() -> None:
     inner = {"type": "object", "properties": {"b": {"type": "integer"}}}
     schema = {"properties": {"a": inner, "a.b": {"type": "integer"}}}
     entry = stream("s", "append_dedup", primary_key=[["a", "b"], ["a.b"]], cursor_field=["a", "b"])
@@ -207,7 +207,7 @@ def test_paths_of_keys_and_cursors_have_names_of_their_own() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_read(
+def test_unsupported_catalog_is_rejected_before_input_is_read(
     entry: dict[str, Any], table_format: str, words: str
 ) -> None:
     """Rule D14: a mode must be supported, and dedup needs a key."""
@@ -217,7 +217,7 @@ def test_what_cannot_be_is_refused_before_anything_is_read(
     assert "c.json" in str(caught.value)
 
 
-def test_a_stream_that_stands_in_the_catalog_twice_is_refused() -> None:
+def test_duplicate_stream_in_the_catalog_is_rejected() -> None:
     catalog = parse_configured_catalog(
         json.dumps({"streams": [stream("s"), stream("s")]}), "c.json"
     )
@@ -225,7 +225,7 @@ def test_a_stream_that_stands_in_the_catalog_twice_is_refused() -> None:
         parse_catalog(catalog, "delta")
 
 
-def test_settings_of_a_stream_hold_where_the_catalog_says_nothing(tmp_path: Path) -> None:
+def test_stream_settings_apply_where_the_catalog_is_silent(tmp_path: Path) -> None:
     config = {"path": str(tmp_path), "write_mode": "append", "streams": {"s": {"table": "t"}}}
     text = json.dumps({"streams": [stream("s", "append_dedup", primary_key=[["id"]])]})
     options = build_options(config, parse_catalog(parse_configured_catalog(text, "c"), "delta"))
@@ -237,8 +237,8 @@ def test_settings_of_a_stream_hold_where_the_catalog_says_nothing(tmp_path: Path
 # Completion
 
 
-def test_an_overwrite_is_swapped_when_its_stream_is_complete(tmp_path: Path) -> None:
-    """Rule D2, and T6 of an end that is no success: COMPLETE decides, for each stream alone."""
+def test_overwrite_is_committed_once_its_stream_is_complete(tmp_path: Path) -> None:
+    """Rule D2, and T6 of an input that ends early: the status COMPLETE decides, per stream."""
     streams = [stream("o", "overwrite"), stream("p", "overwrite"), stream("a", "append")]
     said = [record("o"), status("o"), record("p"), status("p", "RUNNING"), record("a")]
     found = load(tmp_path, streams, said)
@@ -250,8 +250,10 @@ def test_an_overwrite_is_swapped_when_its_stream_is_complete(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("said", [[], [record("o")], [record("o"), state("o")], [state("o")]])
-def test_without_any_status_a_clean_end_is_complete(tmp_path: Path, said: list[Any]) -> None:
-    """Also without records: then the table is emptied."""
+def test_without_statuses_the_end_of_input_completes_an_overwrite(
+    tmp_path: Path, said: list[Any]
+) -> None:
+    """A stream without records empties its table."""
     found = load(tmp_path, [stream("o", "overwrite")], said)
     assert (found.error, found.swapped) == (None, ["o"])
     assert len(found.tables.safe()) == sum(each["type"] == "RECORD" for each in said)
@@ -259,13 +261,15 @@ def test_without_any_status_a_clean_end_is_complete(tmp_path: Path, said: list[A
 
 
 @pytest.mark.parametrize("end", [ERROR, status("x", "STARTED"), '{"type":"RECORD","rec'])
-def test_an_end_that_may_be_a_death_keeps_the_old_table(tmp_path: Path, end: Any) -> None:
+def test_error_unfinished_status_or_truncated_line_keeps_the_old_table(
+    tmp_path: Path, end: Any
+) -> None:
     found = load(tmp_path, [stream("o", "overwrite")], [record("o"), state("o"), end])
     assert isinstance(found.error, IncompleteError | TruncatedInputLine)
     assert (found.swapped, found.states) == ([], [])
 
 
-def test_what_was_complete_before_a_torn_line_is_swapped_in_and_the_error_stays(
+def test_overwrite_complete_before_a_truncated_line_is_committed(
     tmp_path: Path,
 ) -> None:
     said = [record("o"), state("o"), status("o"), record("a"), state("a"), '{"type":"REC']
@@ -274,14 +278,14 @@ def test_what_was_complete_before_a_torn_line_is_swapped_in_and_the_error_stays(
     assert (found.swapped, found.values) == (["o"], [("o", 1), ("a", 1)])
 
 
-def test_statuses_may_come_ahead_of_the_rows(tmp_path: Path) -> None:
+def test_complete_status_may_precede_the_rows(tmp_path: Path) -> None:
     said = [status("o"), status("o", "STARTED"), record("o"), record("o", 2)]
     found = load(tmp_path, [stream("o", "overwrite")], said)
     assert (found.error, found.swapped, len(found.tables.safe())) == (None, ["o"], 2)
 
 
-def test_a_state_in_singers_form_that_looks_final_completes_nothing(tmp_path: Path) -> None:
-    """Whatever stands in it: a state is a black box."""
+def test_state_completes_no_stream_if_statuses_are_used(tmp_path: Path) -> None:
+    """The value of a state is opaque."""
     said = [record("o"), status("a", "STARTED"), state("o")]
     found = load(tmp_path, [stream("o", "overwrite"), stream("a")], said)
     assert isinstance(found.error, IncompleteError)
@@ -297,7 +301,7 @@ def refresh(mode: str = "append", generation: int = 2, least: int | None = 2) ->
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
 @pytest.mark.parametrize("rows", [0, 2])
-def test_rows_of_older_generations_end_when_the_stream_is_complete(
+def test_older_generations_are_deleted_when_the_stream_is_complete(
     tmp_path: Path, mode: str, rows: int
 ) -> None:
     said = [*(record("r", at) for at in range(rows)), state("r"), status("r")]
@@ -320,14 +324,14 @@ def test_rows_of_older_generations_end_when_the_stream_is_complete(
         (refresh("overwrite"), [status("r")]),
     ],
 )
-def test_rows_of_older_generations_stay_otherwise(
+def test_older_generations_are_kept_if_not_due_or_incomplete(
     tmp_path: Path, entry: dict[str, Any], said: list[Any]
 ) -> None:
     found = load(tmp_path, [entry], [record("r"), *said])
     assert found.tables.retired == {}
 
 
-def test_a_format_that_cannot_remove_rows_says_that_they_stay(tmp_path: Path) -> None:
+def test_format_without_deletes_reports_that_older_generations_stay(tmp_path: Path) -> None:
     found = load(tmp_path, [refresh()], [record("r"), status("r")], format="parquet")
     assert found.tables.retired == {}
     assert "rows of older generations stay" in " ".join(found.notes["r"])
@@ -336,10 +340,10 @@ def test_a_format_that_cannot_remove_rows_says_that_they_stay(tmp_path: Path) ->
 # States
 
 
-def test_a_stream_that_is_overwritten_holds_its_own_states_and_those_behind_its_rows(
+def test_pending_overwrite_holds_its_states_and_later_ones(
     tmp_path: Path,
 ) -> None:
-    """Rule D5: a state is ahead of nothing, and what came before the overwrite need not wait."""
+    """Rule D5: states from before the rows of the overwrite are emitted without waiting."""
     streams = [stream("o", "overwrite"), stream("a", "append")]
     said = [
         record("a"),
@@ -357,7 +361,7 @@ def test_a_stream_that_is_overwritten_holds_its_own_states_and_those_behind_its_
     assert dict(found.values) == {"o": 1, "a": 3}
 
 
-def test_states_say_how_many_rows_they_cover_and_how_many_were_set_aside(tmp_path: Path) -> None:
+def test_states_report_counts_of_covered_and_rejected_rows(tmp_path: Path) -> None:
     streams = [stream("a"), stream("b")]
     said = [record("a"), record("b"), record("a"), state("a"), record("a"), state("b")]
     found = load(tmp_path, streams, said, Tables(set_aside=1))
@@ -368,7 +372,7 @@ def test_states_say_how_many_rows_they_cover_and_how_many_were_set_aside(tmp_pat
     ]
 
 
-def test_the_last_commit_keeps_the_states_of_all_streams(tmp_path: Path) -> None:
+def test_last_commit_stores_the_states_of_all_streams(tmp_path: Path) -> None:
     carried: list[str] = []
 
     class Keeping(Tables):
@@ -396,13 +400,13 @@ PLANS = st.lists(
 
 @given(plan=PLANS, fails_at=st.none() | st.integers(0, 6), flush_rows=st.integers(1, 4))
 @budget(max_examples=60, deadline=None)
-def test_no_state_is_ahead_of_the_rows_whatever_fails(
+def test_emitted_states_cover_committed_rows_only_if_commits_fail(
     tmp_path_factory: pytest.TempPathFactory,
     plan: list[tuple[str, str]],
     fails_at: int | None,
     flush_rows: int,
 ) -> None:
-    """Rule D5, of every stream, also where a commit fails; after it, rule D16: no false state."""
+    """Rule D5, of every stream; after a failed commit, rule D16: no state is emitted."""
     said: list[Any] = []
     rows_before: dict[int, int] = {}
     for at, (what, name) in enumerate(plan):
@@ -433,7 +437,7 @@ def _values(found: Loaded) -> list[tuple[str, int]]:
 # Stream maps
 
 
-def test_a_stream_that_a_map_renames_is_loaded_as_its_catalog_asks(tmp_path: Path) -> None:
+def test_renamed_stream_keeps_its_catalog_mode_meta_states_and_status(tmp_path: Path) -> None:
     """Its rows with what is said of them, its states, and that it is complete."""
     maps = {"s": {"__alias__": "t", "id": "id", "__filter__": "id > 1"}}
     target = TargetSpark(config={"path": str(tmp_path), "stream_maps": maps})

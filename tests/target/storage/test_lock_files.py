@@ -1,4 +1,4 @@
-"""Files of leases: no other user of the machine blocks a job or redirects a write."""
+"""Lock files: no other user of the machine can block a job or redirect a write."""
 
 from __future__ import annotations
 
@@ -61,27 +61,29 @@ def refused(folder: Path) -> str:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the lease of the job is; its folder exists."""
+    """Return the path of the job's lock file; its folder exists."""
     found = lease_file(str(tmp_path), "job")
     found.parent.mkdir(mode=0o700)
     return found
 
 
-def test_a_lease_and_its_folder_are_private(tmp_path: Path) -> None:
-    """SEC18: a lock file and its folder are private; those of earlier versions become so."""
+def test_lock_file_and_its_folder_are_private(tmp_path: Path) -> None:
+    """SEC18: a lock file and its folder are private; those of earlier versions become private."""
     take(tmp_path)
     path = lease_file(str(tmp_path), "job")
     assert (mode(path), mode(path.parent)) == (0o600, 0o700)
     path.chmod(0o644)
     path.parent.chmod(0o755)
     assert get_lock_holder(str(tmp_path), "job") is None
-    assert mode(path) == 0o644  # a look changes nothing
+    assert mode(path) == 0o644  # reading the holder changes nothing
     take(tmp_path)
     assert (mode(path), mode(path.parent)) == (0o600, 0o700)
 
 
-def test_a_lease_of_an_address_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is in the user's cache, which is shared with no group, whatever the umask."""
+def test_lock_file_of_an_address_is_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the user's cache, which no group shares, with any umask."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
     before = os.umask(0)
     try:
@@ -100,7 +102,7 @@ def test_a_lease_of_an_address_is_private(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @as_root
-def test_another_user_can_neither_lock_nor_read_a_lease(open_to_all: Path) -> None:
+def test_other_users_can_neither_lock_nor_read_a_lock_file(open_to_all: Path) -> None:
     """SEC18: another user can neither lock nor read a lock file."""
     lease = JobLock.acquire(str(open_to_all), "job")
     lease.sessions_are(["session-of-spark-connect"])
@@ -112,10 +114,10 @@ def test_another_user_can_neither_lock_nor_read_a_lease(open_to_all: Path) -> No
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_a_link_in_the_place_of_a_lease_is_not_followed(
+def test_symbolic_link_as_lock_file_is_not_followed(
     tmp_path: Path, path: Path, exists: bool
 ) -> None:
-    """SEC18: a symbolic link in the place of a lock file is not followed."""
+    """SEC18: a symbolic link in place of a lock file is not followed."""
     victim = tmp_path / "victim"
     if exists:
         victim.write_text("precious", encoding="utf-8")
@@ -125,8 +127,8 @@ def test_a_link_in_the_place_of_a_lease_is_not_followed(
     assert not exists or victim.read_text(encoding="utf-8") == "precious"
 
 
-def test_a_second_name_of_another_file_is_not_written(tmp_path: Path, path: Path) -> None:
-    """A hard link needs no right to write the file."""
+def test_hard_link_as_lock_file_is_rejected(tmp_path: Path, path: Path) -> None:
+    """A hard link can be created without the right to write the file."""
     victim = tmp_path / "victim"
     victim.write_text("precious", encoding="utf-8")
     os.link(victim, path)
@@ -135,10 +137,10 @@ def test_a_second_name_of_another_file_is_not_written(tmp_path: Path, path: Path
 
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "device"])
-def test_what_is_no_file_in_the_place_of_a_lease_is_refused_at_once(
+def test_lock_file_that_is_not_regular_is_rejected_immediately(
     tmp_path: Path, path: Path, kind: str
 ) -> None:
-    """A FIFO is not waited for."""
+    """The open of a FIFO does not block."""
     if kind == "folder":
         path.mkdir()
     elif kind == "fifo":
@@ -153,8 +155,8 @@ def test_what_is_no_file_in_the_place_of_a_lease_is_refused_at_once(
 
 
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_what_is_no_folder_in_the_place_of_its_folder_is_refused(tmp_path: Path, kind: str) -> None:
-    """The folder that a link leads to is left alone."""
+def test_lock_folder_that_is_a_link_or_file_is_rejected(tmp_path: Path, kind: str) -> None:
+    """The target of the link is unchanged."""
     folder, elsewhere = tmp_path / "_target_spark", tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o755)
     if kind == "link":
@@ -168,8 +170,10 @@ def test_what_is_no_folder_in_the_place_of_its_folder_is_refused(tmp_path: Path,
 
 @as_root
 @pytest.mark.parametrize("of", ["file", "folder"])
-def test_what_belongs_to_another_user_is_refused(tmp_path: Path, path: Path, of: str) -> None:
-    """In a folder that every user may write, others may have made it first."""
+def test_lock_file_or_folder_of_another_user_is_rejected(
+    tmp_path: Path, path: Path, of: str
+) -> None:
+    """In a folder that every user may write, another user could have created it first."""
     tmp_path.chmod(0o777)
     path.write_text(json.dumps({"run_started": 10**15}), encoding="utf-8")
     planted = path if of == "file" else path.parent
@@ -180,10 +184,10 @@ def test_what_belongs_to_another_user_is_refused(tmp_path: Path, path: Path, of:
 
 
 @as_root
-def test_users_of_one_group_share_the_leases_of_a_warehouse_that_their_group_writes(
+def test_group_members_share_the_locks_of_a_group_writable_warehouse(
     open_to_all: Path,
 ) -> None:
-    """The lock keeps them apart, and users outside the group cannot open it."""
+    """The lock excludes concurrent runs, and users outside of the group cannot open it."""
     os.chown(open_to_all, 0, TEAM)
     open_to_all.chmod(0o775)
     path = lease_file(str(open_to_all), "job")

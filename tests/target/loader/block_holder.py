@@ -1,7 +1,8 @@
-"""A Spark in a process of its own that holds a row in its blocks until its standard input ends.
+"""A process with a Spark session that keeps marked rows in its blocks until stdin ends.
 
-The settings come by standard input, a JSON object of `master` and `spark` in one line, so that
-they stand on no command line. It prints one line of JSON: the JVM, its page, and its blocks.
+The settings are read from standard input, a JSON object of `master` and `spark` in one line, so
+that they appear on no command line. The process prints one line of JSON: the JVM, its web page, and
+its blocks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["hold"]
 
 
 def hold(spark: SparkSession, marker: str) -> tuple[list[str], Any]:
-    """Put a text into a broadcast and a shuffle; return the blocks' names and what keeps them."""
+    """Put a text into a broadcast and a shuffle; return the blocks' names and their owners."""
     context: Any = spark.sparkContext
     broadcast = context._jsc.broadcast(marker)
     rows = spark.range(4).selectExpr(f"concat('{marker}', id) AS row").repartition(2)

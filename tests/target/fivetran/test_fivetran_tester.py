@@ -1,4 +1,4 @@
-"""The tester walks through target-spark and finds no broken rule."""
+"""The Fivetran tester calls target-spark and finds no violated rule."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fivetran_tester.server_pool import Servers
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
-def test_a_walk_through_target_spark_finds_no_broken_rule(
+def test_tester_finds_no_violated_rule_in_target_spark(
     table_format: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """F1 to F4, F6, F7, F30 to F37, F39, F42 to F44: every call, in order and in disorder."""
+    """F1 to F4, F6, F7, F30 to F37, F39, F42 to F44: every call, in order and out of order."""
     findings = Findings()
     program = [sys.executable, "-m", "target_spark"]
     servers = Servers("DestinationConnector", findings, program)

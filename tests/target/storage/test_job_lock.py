@@ -1,4 +1,4 @@
-"""One run per job: a process that can commit holds the lease, and a kill -9 frees it."""
+"""The job lock: one run per job; the lock of a killed process is free again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOLD = """
 import subprocess, sys, time
 from target_spark.storage.job_lock import JobLock
 lease = JobLock.acquire(sys.argv[1], "job", run="first")
-if len(sys.argv) > 2:  # a stand-in for the JVM: a process that has inherited the file
+if len(sys.argv) > 2:  # a process in place of the JVM, which inherits the file
     child = subprocess.Popen(["sleep", sys.argv[2]], pass_fds=[lease.fileno()], stdout=2)
     lease.jvm_started(child.pid)
     print(child.pid, flush=True)
@@ -50,7 +50,7 @@ def owners() -> Iterator[list[subprocess.Popen[str]]]:
 
 
 def start(owners, folder: Path, *words: str) -> tuple[subprocess.Popen[str], int | None]:
-    """Start a process that holds the lease; return it, and its child's process id."""
+    """Start a process that holds the lock; return it and its child's process id."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(folder), *words], stdout=subprocess.PIPE, text=True
     )
@@ -60,33 +60,33 @@ def start(owners, folder: Path, *words: str) -> tuple[subprocess.Popen[str], int
     return process, child
 
 
-def test_a_second_run_is_refused_and_told_who_is_at_work(owners, tmp_path):
+def test_second_run_is_rejected_naming_the_active_process(owners, tmp_path):
     owner, _ = start(owners, tmp_path)
     with pytest.raises(JobLockError, match=rf"Another run of job 'job'.*process {owner.pid} on"):
         JobLock.acquire(str(tmp_path), "job")
     JobLock.acquire(str(tmp_path), "another job").release()
 
 
-def test_two_runs_in_one_process_are_two_runs(tmp_path):
+def test_two_runs_in_one_process_exclude_each_other(tmp_path):
     first = JobLock.acquire(str(tmp_path), "job")
     with pytest.raises(JobLockError, match=str(os.getpid())):
         JobLock.acquire(str(tmp_path), "job")
     first.release()
     second = JobLock.acquire(str(tmp_path), "job")
-    first.release()  # once more: it is not the second's to end
+    first.release()  # a second release does not end the other lock
     with pytest.raises(JobLockError):
         JobLock.acquire(str(tmp_path), "job")
     second.release()
 
 
-def test_the_lease_of_a_killed_run_is_taken_over_at_once(owners, tmp_path):
+def test_lock_of_a_killed_run_is_free_immediately(owners, tmp_path):
     owner, _ = start(owners, tmp_path)
     owner.kill()
     owner.wait()
     JobLock.acquire(str(tmp_path), "job", wait_seconds=0).release()
 
 
-def test_a_killed_run_whose_jvm_lives_is_waited_for(owners, tmp_path):
+def test_lock_of_a_killed_run_waits_for_its_jvm(owners, tmp_path):
     owner, child = start(owners, tmp_path, "600")
     owner.kill()
     owner.wait()
@@ -98,23 +98,23 @@ def test_a_killed_run_whose_jvm_lives_is_waited_for(owners, tmp_path):
     ending.wait()
 
 
-def test_a_jvm_that_ends_in_time_needs_no_help(owners, tmp_path):
+def test_lock_is_acquired_once_the_jvm_of_a_dead_run_ends(owners, tmp_path):
     owner, _ = start(owners, tmp_path, "1")
     owner.kill()
     owner.wait()
     JobLock.acquire(str(tmp_path), "job").release()
 
 
-def test_a_zombie_owner_is_a_dead_owner(owners, tmp_path):
+def test_zombie_owner_counts_as_dead(owners, tmp_path):
     owner, child = start(owners, tmp_path, "600")
-    owner.kill()  # and its parent does not wait for it: the process id stays in use
+    owner.kill()  # its parent does not wait, so the process id stays in use
     os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(JobLockError, match="is dead"):
         JobLock.acquire(str(tmp_path), "job", wait_seconds=0.1)
     os.kill(child, signal.SIGKILL)
 
 
-def test_a_process_id_that_was_given_to_another_is_a_dead_owner(owners, tmp_path):
+def test_reused_process_id_counts_as_a_dead_owner(owners, tmp_path):
     owner, child = start(owners, tmp_path, "600")
     owner.kill()
     owner.wait()
@@ -127,13 +127,13 @@ def test_a_process_id_that_was_given_to_another_is_a_dead_owner(owners, tmp_path
     with pytest.raises(JobLockError, match=r"Another run.*on elsewhere"):
         JobLock.acquire(str(tmp_path), "job", wait_seconds=0.1)
     path.write_text(json.dumps({**written, "pid": 1}), encoding="utf-8")
-    with pytest.raises(JobLockError):  # process 1 lives, and did not begin when it says
+    with pytest.raises(JobLockError):  # process 1 runs, and has another start time
         JobLock.acquire(str(tmp_path), "job", wait_seconds=0.1)
     os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("text", ["", '{"pid": 1, "ho', "[]", "\0\0"])
-def test_what_is_written_in_the_file_does_not_decide(tmp_path, text):
+def test_content_of_the_lock_file_does_not_decide(tmp_path, text):
     path = lease_file(str(tmp_path), "job")
     path.parent.mkdir(parents=True)
     path.write_text(text, encoding="utf-8")
@@ -147,7 +147,7 @@ def test_what_is_written_in_the_file_does_not_decide(tmp_path, text):
     assert json.loads(path.read_bytes()) == {"run_started": 0}
 
 
-def test_a_clock_that_was_set_back_makes_no_run_the_older_one(owners, tmp_path):
+def test_run_start_increases_although_the_clock_was_set_back(owners, tmp_path):
     folder = str(tmp_path)
     assert monotonic_run_start(folder, ["job"], 1000) == 1000
     JobLock.acquire(folder, "job", started=5000).release()
@@ -162,7 +162,7 @@ def test_a_clock_that_was_set_back_makes_no_run_the_older_one(owners, tmp_path):
     assert monotonic_run_start(folder, ["job"], 1000) == 1000
 
 
-def test_the_lease_ends_for_the_jvm_too_when_it_is_released(tmp_path):
+def test_release_frees_the_lock_although_the_jvm_has_the_file_open(tmp_path):
     lease = JobLock.acquire(str(tmp_path), "job")
     child = subprocess.Popen(["sleep", "600"], pass_fds=[lease.fileno()])
     lease.release()
@@ -171,7 +171,7 @@ def test_the_lease_ends_for_the_jvm_too_when_it_is_released(tmp_path):
     child.wait()
 
 
-def test_what_people_read_is_in_the_file(tmp_path):
+def test_lock_file_names_job_run_and_processes(tmp_path):
     lease = JobLock.acquire(str(tmp_path), "job", run="r-1")
     lease.jvm_started(4711)
     written = json.loads(lease_file(str(tmp_path), "job").read_text(encoding="utf-8"))
@@ -180,7 +180,7 @@ def test_what_people_read_is_in_the_file(tmp_path):
     assert written["jvm"] == 4711
 
 
-def test_each_job_has_a_file_of_its_own(tmp_path, monkeypatch):
+def test_each_job_has_its_own_lock_file(tmp_path, monkeypatch):
     folder = str(tmp_path)
     names = ["job", "a/b", "a_b", "../x", ".x", "ä", "J" * 300, "J" * 301]
     files = [lease_file(folder, name) for name in names]
@@ -196,14 +196,14 @@ def test_each_job_has_a_file_of_its_own(tmp_path, monkeypatch):
     JobLock.acquire("s3a://bucket/tables", "job").release()
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+def test_unwritable_folder_is_an_error_that_names_it(tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(TableError, match=r"cannot be written.*set path to"):
         JobLock.acquire(str(tmp_path / "file"), "job")
 
 
-def test_a_file_system_that_cannot_lock_is_named(tmp_path):
-    """Linux refuses locks on a file that is open as a path alone, as some file systems do."""
+def test_file_system_without_locks_is_an_error_that_names_it(tmp_path):
+    """Linux rejects locks on a file opened with O_PATH, as some file systems do for all files."""
     file = os.open(tmp_path, os.O_PATH)
     try:
         with pytest.raises(JobLockError, match=f"{tmp_path} does not support locks"):
@@ -212,13 +212,13 @@ def test_a_file_system_that_cannot_lock_is_named(tmp_path):
         os.close(file)
 
 
-def test_waiting_for_a_dead_owner_does_not_touch_a_living_one(owners, tmp_path):
+def test_wait_for_orphaned_jvms_ignores_running_owners(owners, tmp_path):
     start(owners, tmp_path)
     wait_for_orphaned_jvms(str(tmp_path), "jo", wait_seconds=0)
     assert lease_file(str(tmp_path), "job").exists()
 
 
-def test_what_a_dead_owner_started_is_waited_for_and_then_forgotten(owners, tmp_path):
+def test_wait_for_orphaned_jvms_waits_and_removes_the_lock_file(owners, tmp_path):
     owner, child = start(owners, tmp_path, "600")
     owner.kill()
     owner.wait()
@@ -231,19 +231,19 @@ def test_what_a_dead_owner_started_is_waited_for_and_then_forgotten(owners, tmp_
     assert not lease_file(str(tmp_path), "job").exists()
 
 
-def test_a_lease_of_a_name_that_is_used_once_takes_its_file_along(tmp_path):
+def test_release_with_remove_deletes_the_lock_file(tmp_path):
     lease = JobLock.acquire(str(tmp_path), "once")
     lease.release(remove=True)
     assert not lease_file(str(tmp_path), "once").exists()
 
 
 @pytest.mark.parametrize("held", ["real", "former"])
-def test_a_run_whose_settings_spell_the_folder_otherwise_is_refused(
+def test_second_run_with_another_spelling_of_the_path_is_rejected(
     tmp_path: Path, held: str
 ) -> None:
-    """Without a setting job: the default job and its lease are of the resolved location.
+    """Without the setting job, the default job and its lock depend on the resolved location.
 
-    An earlier release holds the lease of the name that it made of the path as it is spelled.
+    An earlier release holds the lock of the name that it derived from the spelled path.
     """
     real, link = tmp_path / "real", tmp_path / "link"
     real.mkdir()
@@ -253,15 +253,15 @@ def test_a_run_whose_settings_spell_the_folder_otherwise_is_refused(
     job = settings.get_job_name({**config, "path": str(real)}) if held == "real" else former
     lease = JobLock.acquire(str(real), job)
     try:
-        done = loaded(tmp_path, config)
+        done = load_one_record(tmp_path, config)
     finally:
         lease.release()
     assert done.returncode == 1
     assert f"Another run of job '{job}' is active" in done.stderr
 
 
-def loaded(folder: Path, config: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Load one record in a process of its own."""
+def load_one_record(folder: Path, config: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Load one record in a separate process."""
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     schema = {"type": "SCHEMA", "stream": "a", "schema": {"properties": {"id": {}}}}
     record = {"type": "RECORD", "stream": "a", "record": {"id": "1"}}
@@ -274,7 +274,7 @@ def loaded(folder: Path, config: dict[str, str]) -> subprocess.CompletedProcess[
     )
 
 
-def test_a_full_disk_for_the_lease_is_a_clear_error(
+def test_full_disk_for_the_lock_file_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> int:

@@ -1,4 +1,4 @@
-"""What was asked of a table's layout, held against a stream, and told to a format."""
+"""Table layouts: settings resolved against a stream's columns, and the DDL of each format."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ LAYOUT = schema_from_json_schema(
 )
 
 
-def design(**config: Any) -> tuple[TableLayout, tuple[str, ...]]:
+def resolve(**config: Any) -> tuple[TableLayout, tuple[str, ...]]:
     return resolve_layout(settings.load_options({"path": "/t", **config}), SALES, LAYOUT)
 
 
-def test_what_is_asked_of_all_holds_where_it_can() -> None:
-    found, left_out = design(
+def test_layout_for_all_streams_applies_where_possible() -> None:
+    found, left_out = resolve(
         partition_by=["region", "region", "hour(on)", "day(at)", "gone", "tags"],
         sort_by=["id", "id", "gone"],
         target_file_size=1 << 20,
@@ -54,16 +54,16 @@ def test_what_is_asked_of_all_holds_where_it_can() -> None:
     assert left_out[0].startswith("partition_by is not applied: hour(on): 'on' is of type date")
 
 
-def test_what_is_asked_of_a_stream_wins_and_must_be_possible() -> None:
+def test_layout_of_one_stream_overrides_and_must_be_possible() -> None:
     own = {"sales": {"partition_by": ["year(on)"]}}
-    found, left_out = design(partition_by=["gone"], streams=own)
+    found, left_out = resolve(partition_by=["gone"], streams=own)
     assert found.partition_by == (PartitionField("on", "year"),)
     assert left_out == ()
     with pytest.raises(UnsupportedError, match=r"streams\.sales\.cluster_by: .*'tags' is of type"):
-        design(streams={"sales": {"cluster_by": ["tags"]}})
+        resolve(streams={"sales": {"cluster_by": ["tags"]}})
 
 
-def test_a_text_that_divides_a_delta_table_must_not_be_empty() -> None:
+def test_text_partition_column_of_delta_must_not_be_empty() -> None:
     wish = {"path": "/t", "partition_by": ["region", "on", "day(at)", "gone"]}
     asked = settings.load_options(wish)
     assert add_partition_columns(asked, SALES, LAYOUT).filled == ("region",)
@@ -71,7 +71,7 @@ def test_a_text_that_divides_a_delta_table_must_not_be_empty() -> None:
     assert add_partition_columns(iceberg, SALES, LAYOUT) == LAYOUT
 
 
-def test_delta_has_columns_of_its_own_for_parts() -> None:
+def test_delta_partitions_by_date_parts_with_generated_columns() -> None:
     wish = TableLayout(
         (PartitionField("region"), PartitionField("at", "hour"), PartitionField("gone"))
     )
@@ -85,7 +85,7 @@ def test_delta_has_columns_of_its_own_for_parts() -> None:
     assert build_layout_ddl(LAYOUT, TableLayout()) == ("", {})
 
 
-def test_clusters_are_compared_by_delta() -> None:
+def test_clustering_columns_get_statistics() -> None:
     wish = TableLayout(cluster_by=("region", "gone"))
     assert get_clustering(LAYOUT, wish) == ("region",)
     words, properties = build_layout_ddl(LAYOUT, wish)
@@ -95,14 +95,14 @@ def test_clusters_are_compared_by_delta() -> None:
     assert build_layout_ddl(narrow, wish) == (words, {})
 
 
-def test_only_columns_that_delta_computes_are_left_out_of_a_table() -> None:
+def test_generated_partition_columns_are_left_out_of_the_types() -> None:
     types = {"at": "timestamp", "_part_day_at": "date", "_part_day_gone": "date"}
     others = {"_part_hour_at": "bigint", "_part_week_at": "date"}
     kept = {"at": "timestamp", "_part_day_gone": "date", **others}
     assert generated_columns({**types, **others}) == kept
 
 
-def test_iceberg_says_how_a_table_is_partitioned() -> None:
+def test_partitioning_of_an_iceberg_table_is_compared() -> None:
     wish = TableLayout((PartitionField("region"), PartitionField("at", "day")))
     made = "CREATE TABLE t (\n  id BIGINT)\nUSING iceberg\nPARTITIONED BY (region, days(at))\nX"
     assert describe_partition_mismatch(made, LAYOUT, wish) is None

@@ -1,4 +1,4 @@
-"""Input that other people's taps print: it loads, or ends with an error that names the place."""
+"""Unusual input of other people's taps: it loads, or ends with an error that names the line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tap_core.exceptions import InvalidInputLine, SingerSDKError
 from tap_core.protocols.singer.reader import SingerReader
 from target_spark.errors import UnsupportedError
 from target_spark.storage.uris import to_spark_uri
-from tests.target.loader.odd_inputs import (
+from tests.target.loader.unusual_messages import (
     GOOD_START,
     LOADING,
     REFUSED,
@@ -39,7 +39,7 @@ TARGET = "from target_spark.target import TargetSpark; TargetSpark.cli()"
 
 
 def run(folder: Path, data: bytes) -> subprocess.CompletedProcess[bytes]:
-    """Give a target of its own process these bytes."""
+    """Run the target in its own process with these bytes as input."""
     config = {
         "path": str(folder / "tables"),
         "master": "local[2]",
@@ -58,7 +58,7 @@ def run(folder: Path, data: bytes) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-def test_odd_input_loads_through_one_pipe(spark: SparkSession, tmp_path: Path) -> None:
+def test_unusual_input_loads_in_one_run(spark: SparkSession, tmp_path: Path) -> None:
     torn = b'{"type": "STATE", "value": {"at": 2}}'
     data = b"\xef\xbb\xbf" + lines_of(
         *LOADING, Case("", ({"type": "STATE", "value": {"at": 1}},), [])
@@ -79,7 +79,7 @@ def test_odd_input_loads_through_one_pipe(spark: SparkSession, tmp_path: Path) -
 
 
 def rows_of(spark: SparkSession, folder: str, case: Case) -> tuple[list[tuple[Any, ...]], int]:
-    """Return what a case's table holds, and how many rows its quarantine has."""
+    """Return the rows of a case's table, and the number of rows in its quarantine."""
     table = spark.read.format("delta").load(to_spark_uri(folder))
     rows = (table.selectExpr(*case.columns) if case.columns else table).collect()
     aside = Path(f"{folder}__quarantine")
@@ -90,7 +90,7 @@ def rows_of(spark: SparkSession, folder: str, case: Case) -> tuple[list[tuple[An
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_broken_input_is_an_error_that_names_the_place(
+def test_invalid_input_is_an_error_that_names_the_cause(
     name: str, spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> None:
     lines, said = REFUSED[name]
@@ -104,7 +104,7 @@ def test_broken_input_is_an_error_that_names_the_place(
     spool.close()
 
 
-def test_what_stood_before_a_torn_end_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_before_a_truncated_line_are_committed(spark: SparkSession, tmp_path: Path) -> None:
     data = lines_of(Case("a", GOOD_START, []))
     done = run(tmp_path, data + b'{"type": "RECORD", "stream": "a", "rec')
     assert done.returncode == 1
@@ -113,21 +113,19 @@ def test_what_stood_before_a_torn_end_is_committed(spark: SparkSession, tmp_path
     assert spark.read.format("delta").load(to_spark_uri(f"{tmp_path}/tables/a")).count() == 1
 
 
-def test_an_empty_input_and_one_of_schemas_alone_are_no_failure(
-    delta: Warehouse, tmp_path: Path
-) -> None:
+def test_input_without_messages_or_without_rows_succeeds(delta: Warehouse, tmp_path: Path) -> None:
     assert run(tmp_path, b"").returncode == 0
     assert not (tmp_path / "tables").exists()
     assert delta.load() == []
     assert delta.load(schema("a", ID), schema("a", ID)) == []
 
 
-def test_an_input_without_states_loads(delta: Warehouse) -> None:
+def test_input_without_states_is_loaded(delta: Warehouse) -> None:
     assert delta.load(schema("a", ID), record("a", {"id": 1})) == []
     assert delta.rows("a") == [(1,)]
 
 
-def test_times_that_are_none_are_the_time_of_arrival(delta: Warehouse) -> None:
+def test_missing_time_extracted_is_replaced_by_the_arrival_time(delta: Warehouse) -> None:
     (case,) = (each for each in LOADING if each.stream == "times")
     delta.load(*case.lines, add_record_metadata=True)
     rows = {row.id: row for row in delta.read("times").collect()}
@@ -136,7 +134,7 @@ def test_times_that_are_none_are_the_time_of_arrival(delta: Warehouse) -> None:
     assert at[4] == rows[4]["_sdc_received_at"]
 
 
-def test_properties_that_the_schema_does_not_have_are_reported(delta: Warehouse) -> None:
+def test_undeclared_properties_are_reported(delta: Warehouse) -> None:
     extra = {f"more_{n:02}": n for n in range(12)}
     delta.load(
         schema("a", ID),

@@ -1,7 +1,7 @@
-"""Processes of the target that load one table at the same time, beside other tools.
+"""Processes of the target that load one table concurrently with other tools.
 
-A `Racer` is one process with a job, an input and a report of its own. All of them load the stream
-``t`` into the same warehouse; its rows have an ``id``, say ``who`` sent them, and are wide enough
+A `ConcurrentLoad` is one process with its own job, input and report. All of them load the stream
+``t`` into the same warehouse; its rows have an ``id``, the sender in ``who``, and are wide enough
 for a batch to take a while.
 """
 
@@ -20,23 +20,31 @@ from deltalake.exceptions import DeltaError
 from target_spark.writers.delta.data_files import _staging_prefix
 from tests.target.loader.crash_run import PATIENCE, TARGET, Run
 
-__all__ = ["THEIRS", "Racer", "append_theirs", "make_theirs", "rows_of", "staging", "until"]
+__all__ = [
+    "THEIRS",
+    "ConcurrentLoad",
+    "append_theirs",
+    "make_theirs",
+    "rows_of",
+    "staging",
+    "until",
+]
 
 THEIRS = "theirs"
 _TYPES = {"id": "integer", "who": "string", "text": "string"}
 _COLUMNS = pa.schema([("id", pa.int64()), ("who", pa.string()), ("text", pa.string())])
 
 
-def until(condition: Callable[[], Any], racers: Iterable[Racer] = ()) -> None:
-    """Wait for a condition, or for the end of one of the processes that bring it about."""
+def until(condition: Callable[[], Any], loads: Iterable[ConcurrentLoad] = ()) -> None:
+    """Wait for a condition, or for the end of one of the processes."""
     end = time.monotonic() + PATIENCE
-    while not condition() and all(racer.run.alive for racer in racers):
+    while not condition() and all(load.run.alive for load in loads):
         assert time.monotonic() < end
         time.sleep(0.005)
 
 
-class Racer:
-    """One process of the target, of a job of its own, on the warehouse ``root/tables``."""
+class ConcurrentLoad:
+    """One process of the target with its own job, on the warehouse ``root/tables``."""
 
     def __init__(self, root: Path, job: str, **config: Any) -> None:
         self.job, self.folder, self.table = job, root / job, root / "tables" / "t"
@@ -64,7 +72,7 @@ class Racer:
         state_every: int = 0,
         stream: str = "t",
     ) -> Iterator[bytes]:
-        """Yield the schema, these rows, and states, each the number of rows before it."""
+        """Yield the schema, the rows, and states, each the number of rows before it."""
         properties = {name: {"type": ["null", type_]} for name, type_ in _TYPES.items()}
         described = {"schema": {"properties": properties}, "key_properties": keys}
         yield _line(type="SCHEMA", stream=stream, **described)
@@ -77,25 +85,25 @@ class Racer:
             yield _line(type="STATE", value={"rows": rows.stop})
 
     def acknowledged(self) -> int:
-        """Return how many rows the states that left cover; a torn line would raise."""
+        """Return how many rows the emitted states cover; a truncated line raises an error."""
         states = [json.loads(line) for line in (self.folder / "states").read_bytes().splitlines()]
         counts = [state["rows"] for state in states]
         assert counts == sorted(counts)
         return counts[-1] if counts else 0
 
     def errors(self) -> str:
-        """Return what the process said."""
+        """Return the standard error of the process."""
         return (self.folder / "errors.log").read_text()
 
     def check_report(self, rows: int) -> None:
-        """Check that the report of an append says that these rows were written and inserted."""
+        """Check that the report of an append counts these rows as written and inserted."""
         told = json.loads((self.folder / "report").read_bytes())["streams"]["t"]
         assert (told["received"], told["written"], told["inserted"]) == (rows, rows, rows)
 
     def check_end(self, rows: int, *, may_fail: str = "") -> None:
-        """Check that the process came to its end with its last state, or with an error.
+        """Check that the process ended with its last state, or with an error.
 
-        ``may_fail`` is what an error must say; without it none is allowed.
+        ``may_fail`` is the text of an allowed error; without it none is allowed.
         """
         if self.code == 0:
             assert self.acknowledged() == rows, self.errors()
@@ -110,19 +118,19 @@ def _line(**message: Any) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def staging(racer: Racer) -> list[Path]:
+def staging(load: ConcurrentLoad) -> list[Path]:
     """Return the staging folders of a job in which Spark writes a batch."""
-    return list(racer.table.glob(f"{_staging_prefix(racer.job)}*/_temporary"))
+    return list(load.table.glob(f"{_staging_prefix(load.job)}*/_temporary"))
 
 
 def rows_of(table: Path) -> list[tuple[str, int]]:
-    """Return who sent each row of a Delta table, and its id, as delta-rs reads them."""
+    """Return sender and id of each row of a Delta table, as delta-rs reads them."""
     found = DeltaTable(table).to_pyarrow_table(columns=["who", "id"])
     return sorted(zip(found["who"].to_pylist(), found["id"].to_pylist(), strict=True))
 
 
 def append_theirs(table: Path, rows: range, mode: Any = "append") -> None:
-    """Append rows as another tool does; its commit says so."""
+    """Append rows as another tool does, with the tool's name in the commit."""
     count = len(rows)
     data = {"id": list(rows), "who": [THEIRS] * count, "text": [THEIRS] * count}
     said = CommitProperties(custom_metadata={"tool": THEIRS})
@@ -130,7 +138,7 @@ def append_theirs(table: Path, rows: range, mode: Any = "append") -> None:
 
 
 def make_theirs(table: Path, rows: range) -> None:
-    """Make a table with these rows; append them where it has been made meanwhile."""
+    """Create a table with these rows; append them if the table has been created meanwhile."""
     try:
         append_theirs(table, rows, mode="error")
     except DeltaError:

@@ -1,4 +1,4 @@
-"""What is sent again makes no versions: histories by chance, cut by chance, on real tables."""
+"""Rows that are sent again add no versions: random histories, cut at random, on real tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEYS = 50
 
 @dataclass(frozen=True)
 class Step:
-    """What a source says of a key: a name, or with None that it is gone."""
+    """One change of a key in the source: a name, or None for a deletion."""
 
     key: int
     number: int
@@ -42,8 +42,8 @@ class Step:
         return record("a", **values) | ({"time_extracted": at} if timed else {})
 
 
-def history_of(steps: Sequence[Step], *, cursor: bool) -> list[tuple[Any, ...]]:
-    """Return what a history holds of a key: the names, which end marked, which is current."""
+def expected_history(steps: Sequence[Step], *, cursor: bool) -> list[tuple[Any, ...]]:
+    """Return the expected versions of a key: name, marked as deleted, current."""
     found: list[list[Any]] = []
     for step in steps:
         alive = bool(found) and found[-1][2]
@@ -58,7 +58,7 @@ def history_of(steps: Sequence[Step], *, cursor: bool) -> list[tuple[Any, ...]]:
 
 
 def sources(chance: random.Random, *, timed: bool) -> dict[int, list[Step]]:
-    """Return what each key goes through; where steps have times, names come again."""
+    """Return the random steps of each key; names recur only if steps have times."""
     found: dict[int, list[Step]] = {}
     for key in range(KEYS):
         names: list[str | None] = []
@@ -78,7 +78,7 @@ def until_alive(steps: list[Step]) -> list[Step]:
 
 
 def in_turn(steps: dict[int, Sequence[Step]], chance: random.Random) -> Iterator[Step]:
-    """Yield all steps, those of each key in their order."""
+    """Yield all steps in random order, those of each key in their order."""
     left = {key: list(each) for key, each in steps.items()}
     while left:
         key = chance.choice(list(left))
@@ -96,13 +96,13 @@ def warehouse(
 
 
 def check(warehouse: Warehouse, sources: dict[int, list[Step]], *, cursor: bool) -> None:
-    """Hold the table against what its keys went through."""
+    """Check the table against the steps of its keys."""
     gone = "_sdc_deleted_at IS NOT NULL"
     found = warehouse.read("a").orderBy("id", "_sdc_valid_from")
     rows = found.selectExpr("id", "name", gone, "_sdc_is_current").collect()
     for key, steps in sources.items():
         of_key = [tuple(row)[1:] for row in rows if row.id == key]
-        assert of_key == history_of(steps, cursor=cursor), (key, steps)
+        assert of_key == expected_history(steps, cursor=cursor), (key, steps)
 
 
 def described(*, cursor: bool) -> dict[str, Any]:
@@ -120,10 +120,10 @@ def load(warehouse: Warehouse, messages: list[dict[str, Any]], **config: Any) ->
 @pytest.mark.parametrize(
     "timed, cursor, cuts", [(True, False, 2), (False, True, 2), (False, False, 1)]
 )
-def test_histories_that_are_sent_again_stay_what_they_are(
+def test_resent_rows_leave_the_history_unchanged(
     warehouse: Warehouse, timed: bool, cursor: bool, cuts: int
 ) -> None:
-    """Any end of what each key went through comes again, cut anywhere, and then more of it."""
+    """The last steps of each key are sent again, in random batches, and then further steps."""
     chance = random.Random(20240101)
     all_of_it = sources(chance, timed=timed)
     sent = {key: steps[: chance.randint(0, len(steps))] for key, steps in all_of_it.items()}

@@ -1,4 +1,4 @@
-"""Storage that is away for a moment while files are read, or while tables are tidied."""
+"""Storage that is unavailable for a moment while batch files are read or tables are maintained."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ AWAY = {
 
 
 class Storage(ThreadingHTTPServer):
-    """Files as Hadoop's WebHDFS tells of them; it is away where it is told to."""
+    """A WebHDFS server for files; ``failing`` chooses the reads that fail."""
 
     daemon_threads = True
 
@@ -59,12 +59,12 @@ class Storage(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers for one file."""
+    """The requests of one client."""
 
     server: Storage
 
     def log_message(self, *_args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         place = urlsplit(self.path)
@@ -86,7 +86,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(b'{"boolean": true}', "application/json")
 
     def read(self, content: bytes, *, here: bool) -> None:
-        if not here:  # one part of WebHDFS sends to another one that has the bytes
+        if not here:  # WebHDFS redirects to the server that has the bytes
             self.send_response(307)
             here_too = f"http://127.0.0.1:{self.server.server_port}{self.path}&here=1"
             self.send_header("Location", here_too)
@@ -132,8 +132,8 @@ def storage() -> Iterator[Storage]:
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test wait as long as people do."""
+def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the pauses before retries."""
     for fault, pauses in retry.BACKOFF_SECONDS.items():
         monkeypatch.setitem(retry.BACKOFF_SECONDS, fault, tuple(0.01 for _ in pauses))
 
@@ -142,10 +142,10 @@ def batch(*manifest: str, encoding: Any = JSONL) -> dict[str, Any]:
     return {"type": "BATCH", "stream": "a", "encoding": encoding, "manifest": list(manifest)}
 
 
-def test_files_whose_storage_is_away_for_a_moment_are_read_again_and_once(
+def test_files_are_read_again_after_an_outage_and_loaded_once(
     delta: Warehouse, storage: Storage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is away at each file, until that is said."""
+    """The storage fails at each file until the retry is logged."""
     away_after, read = [0, 1], 0
 
     def said() -> int:
@@ -180,7 +180,7 @@ def test_files_whose_storage_is_away_for_a_moment_are_read_again_and_once(
     assert not list((delta.folder.parent / "spool").iterdir())
 
 
-def test_files_whose_storage_stays_away_are_named_and_the_next_run_has_them(
+def test_files_of_unavailable_storage_are_an_error_and_kept(
     delta: Warehouse, storage: Storage
 ) -> None:
     messages = (schema("a", ID), batch(storage.put("x.jsonl", {"id": 1})), state(1))
@@ -194,7 +194,7 @@ def test_files_whose_storage_stays_away_are_named_and_the_next_run_has_them(
     assert (delta.rows("a"), storage.files) == ([(1,)], {})
 
 
-def test_files_stay_where_their_rows_are_not_committed(delta: Warehouse, storage: Storage) -> None:
+def test_files_whose_rows_are_not_committed_are_kept(delta: Warehouse, storage: Storage) -> None:
     address = storage.put("x.jsonl", {"id": 1}, {"id": "x"})
     with pytest.raises(QuarantineError):
         delta.load(
@@ -208,7 +208,7 @@ def test_files_stay_where_their_rows_are_not_committed(delta: Warehouse, storage
 
 
 def too_large() -> list[tuple[str, bytes, dict[str, str], str]]:
-    """Return files of which too much would be read at once, and what is said of them."""
+    """Return files that exceed a limit on memory, and the text of their errors."""
     page = io.BytesIO()
     how: dict[str, Any] = {"use_dictionary": False, "data_page_size": 1 << 30}
     rows = pa.table({"id": [os.urandom(500).hex() for _ in range(400)]})
@@ -222,10 +222,8 @@ def too_large() -> list[tuple[str, bytes, dict[str, str], str]]:
     ]
 
 
-def test_a_file_at_an_address_of_which_too_much_would_be_read_at_once_is_refused(
-    delta: Warehouse, storage: Storage
-) -> None:
-    """SEC13: in the words for files of this machine; Spark reads none of it."""
+def test_remote_file_with_too_long_lines_is_rejected(delta: Warehouse, storage: Storage) -> None:
+    """SEC13: with the error for local files; Spark does not read the file."""
     how = {"batch_schemes": ["webhdfs"], "batch_max_line_bytes": 10_000}
     good = storage.put("good.jsonl", {"id": 1}, {"id": 2})
     for name, content, encoding, reason in too_large():
@@ -241,8 +239,8 @@ def test_a_file_at_an_address_of_which_too_much_would_be_read_at_once_is_refused
     assert delta.rows("a") == [(1,), (1,), (2,), (2,)]
 
 
-def test_what_spark_says_of_a_copy_names_the_address(delta: Warehouse, storage: Storage) -> None:
-    """A file that is no Parquet passes no look, one that is cut off none of Spark's."""
+def test_error_of_a_downloaded_file_names_its_address(delta: Warehouse, storage: Storage) -> None:
+    """Some invalid files fail the loader's own check, others fail in Spark."""
     for name, encoding in (("x.parquet", PARQUET), ("x.json.gz", GZIP), ("x.jsonl", JSONL)):
         address = storage.put(name)
         storage.files[name] = b'{"id": 1}\n{"id": 2'
@@ -253,10 +251,10 @@ def test_what_spark_says_of_a_copy_names_the_address(delta: Warehouse, storage: 
         assert str(delta.folder.parent) not in str(error.value)
 
 
-def test_a_copy_is_what_is_read(
+def test_checked_copy_is_what_spark_reads(
     delta: Warehouse, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SEC13: a file that is changed after it was looked through changes nothing."""
+    """SEC13: a file that is changed after its check has no effect."""
     address = storage.put("x.jsonl", {"id": 1})
 
     def check_and_change(file: BatchFile, limits: FileLimits) -> None:
@@ -268,7 +266,7 @@ def test_a_copy_is_what_is_read(
     assert (delta.rows("a"), storage.reads) == ([(1,)], 1)
 
 
-def test_a_disk_that_is_too_full_for_a_copy_is_named(
+def test_full_disk_during_a_download_is_an_error(
     delta: Warehouse, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
@@ -281,28 +279,30 @@ def test_a_disk_that_is_too_full_for_a_copy_is_named(
         )
 
 
-class Away(DeltaWriter):
-    """A writer whose storage is away for some tries of a care."""
+class UnavailableWriter(DeltaWriter):
+    """A writer whose first maintenance attempts fail."""
 
     tries = 0
     away = 0
 
     def maintain(self, spark: SparkSession, table: Table, care: MaintenanceOptions) -> None:
-        Away.tries += 1
-        if Away.tries <= Away.away:
+        UnavailableWriter.tries += 1
+        if UnavailableWriter.tries <= UnavailableWriter.away:
             raise RuntimeError("x\nCaused by: java.net.ConnectException: refused")
         super().maintain(spark, table, care)
 
 
 @pytest.mark.parametrize("away", [2, 99])
-def test_care_is_tried_again_and_never_a_failure(
+def test_maintenance_is_retried_and_never_fails_the_run(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch, away: int
 ) -> None:
-    monkeypatch.setattr("target_spark.loader.batch_writer.get_writer", lambda *_, **__: Away())
-    Away.tries, Away.away = 0, away
+    monkeypatch.setattr(
+        "target_spark.loader.batch_writer.get_writer", lambda *_, **__: UnavailableWriter()
+    )
+    UnavailableWriter.tries, UnavailableWriter.away = 0, away
     loaded = [schema("a", ID), record("a", id=1), state(1), record("a", id=2), state(2)]
     assert delta.load(*loaded, compact=True, flush_rows=1)[-1] == 2
-    assert Away.tries == (3 if away == 2 else 5)
+    assert UnavailableWriter.tries == (3 if away == 2 else 5)
     notes = " ".join(delta.report.as_dict()["streams"]["a"]["notes"])
     said = "maintenance failed, the data is intact: x (java.net.ConnectException: refused)"
     assert (said in notes) == (away != 2)

@@ -1,4 +1,4 @@
-"""Commits to Iceberg tables in folders of a file system that fails before or after a rename."""
+"""Commits to Iceberg tables on a file system whose renames fail before or after their effect."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def hdfs(tmp_path: Path) -> Iterator[FileSystem]:
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test wait as long as people do."""
+def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the pauses before retries."""
     for fault, pauses in retry.BACKOFF_SECONDS.items():
         monkeypatch.setitem(retry.BACKOFF_SECONDS, fault, tuple(0.01 for _ in pauses))
 
@@ -44,10 +44,10 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("step", list(STEPS))
 @pytest.mark.parametrize("before", ["no rows", "rows"])
 @pytest.mark.parametrize("faults", [["after"], ["after", "after"], ["before"] * 4 + ["after"]])
-def test_a_batch_whose_commit_fails_before_or_after_it_is_made_is_in_the_table_once(
+def test_batch_whose_commit_rename_fails_is_stored_once(
     spark: SparkSession, hdfs: FileSystem, step: str, before: str, faults: list[str]
 ) -> None:
-    """Iceberg tries a commit five times, and removes the files of one that it takes for failed."""
+    """Iceberg tries a commit five times, and removes the files of a failed one."""
     table, writer = Table(f"{hdfs.address}/tables/people", "people"), IcebergWriter()
     writer.create(spark, table, LAYOUT, TableLayout())
     if before == "rows":
@@ -62,7 +62,7 @@ def test_a_batch_whose_commit_fails_before_or_after_it_is_made_is_in_the_table_o
     assert [each.marker for each in line(spark, table)].count(marker(2)) == 1
 
 
-def test_a_commit_without_its_files_that_another_followed_is_an_error(
+def test_commit_without_its_files_below_a_newer_commit_is_an_error(
     spark: SparkSession, hdfs: FileSystem
 ) -> None:
     table, writer = Table(f"{hdfs.address}/tables/people", "people"), IcebergWriter()

@@ -1,4 +1,4 @@
-"""The fold's one promise, under any input: no state is ahead of what is committed."""
+"""The loader emits no state before the rows that it covers are committed, for any input."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ STREAMS = [StreamId(name) for name in "abc"]
 VERSIONED = STREAMS[0]
 
 
-class Idle:
-    """An engine for tables that need none."""
+class StubEngine:
+    """An engine for tables in memory; it has no Spark."""
 
     started = False
     failure: TargetSparkError | None = None
@@ -46,12 +46,12 @@ class Idle:
 
 
 class BrokenTableError(TargetSparkError):
-    """What the table of these tests raises when it is told to."""
+    """The error of a commit that a test makes fail."""
 
 
 @dataclass
-class Memory:
-    """Tables in memory, with what each commit carried; the ``fails_at``-th commit fails."""
+class MemoryTables:
+    """Tables in memory that record what each commit carried; the ``fails_at``-th commit fails."""
 
     fails_at: int | None = None
     rows: dict[str, list[int]] = field(default_factory=dict)
@@ -105,13 +105,13 @@ class Memory:
 
 
 def _no_states() -> Ledger:
-    """Return the ledger of an input without states."""
+    """Return a ledger of an input without states."""
     return Ledger(lambda _state: None, Report())
 
 
 @dataclass
-class ChoosyMemory(Memory):
-    """Tables of which one takes none of its rows in the first ``unfit`` commits."""
+class QuarantiningTables(MemoryTables):
+    """Tables of which one quarantines all rows of its first ``unfit`` commits."""
 
     choosy: str = "b"
     unfit: int = 0
@@ -124,7 +124,7 @@ class ChoosyMemory(Memory):
         self.unfit -= 1
         if self.unfit < 0:
             return super().write(work)
-        taken = Memory()
+        taken = MemoryTables()
         quarantined = taken.write(replace(work, ledger=_no_states())).written
         covered = work.covered(withheld=True)
         with self.lock:
@@ -141,7 +141,7 @@ class ChoosyMemory(Memory):
 
 
 def events(plan: list[tuple[str, int]]) -> list[Event]:
-    """Return events for a plan of (what, which)."""
+    """Return the events of a plan of (kind, number)."""
     made: list[Event] = [SchemaEvent(stream, {"properties": {"id": {}}}) for stream in STREAMS]
     for what, which in plan:
         stream = STREAMS[which % len(STREAMS)]
@@ -158,7 +158,7 @@ def events(plan: list[tuple[str, int]]) -> list[Event]:
 
 
 def row_ordinals(sequence: list[Event]) -> dict[int, list[int]]:
-    """Return, for each state by its place among the events, the rows that stand before it."""
+    """Return, for each state's index among the events, the ordinals of the rows before it."""
     before: dict[int, list[int]] = {}
     seen: list[int] = []
     ordinal = 0
@@ -191,7 +191,7 @@ PLANS = st.lists(
     st.sampled_from([None, "b"]),
     st.integers(60, 2000),
 )
-def test_no_state_is_ahead_of_the_rows_before_it(
+def test_emitted_state_covers_committed_rows_only(
     plan: list[tuple[str, int]],
     flush_rows: int,
     fails_at: int | None,
@@ -201,14 +201,16 @@ def test_no_state_is_ahead_of_the_rows_before_it(
 ) -> None:
     sequence = events(plan)
     before = row_ordinals(sequence)
-    tables = Memory(fails_at)
+    tables = MemoryTables(fails_at)
     released: list[int] = []
 
     def emit(state: bytes) -> None:
         place = json.loads(state)["n"]
         with tables.lock:
             assert tables.safe() >= set(before[place])
-            assert removal_due(sequence, place) <= tables.retired["a"] | gone_over(sequence, place)
+            assert get_due_deletion(sequence, place) <= tables.retired["a"] | get_superseded(
+                sequence, place
+            )
         assert not released or released[-1] < place
         released.append(place)
 
@@ -216,28 +218,28 @@ def test_no_state_is_ahead_of_the_rows_before_it(
     options = LoadOptions("/tables", streams=modes, flush_rows=flush_rows, spool_bytes=spool_bytes)
     with tempfile.TemporaryDirectory() as base:
         folder = SpoolFolder(base)
-        loader = Loader(options, Idle(), folder, lambda: tables, Report(), emit)
+        loader = Loader(options, StubEngine(), folder, lambda: tables, Report(), emit)
         fault = run(loader, sequence, end)
         loader.close()
         folder.close()
     complete = end == "finish" and fault is None
     if complete:
-        assert tables.safe() == set(range_of_rows(sequence))
+        assert tables.safe() == set(get_all_row_ordinals(sequence))
         assert released[-1:] == list(before)[-1:]
-    by_ordinal = ordinals_of_states(sequence)
+    by_ordinal = map_state_ordinals(sequence)
     for ordinal, safe in tables.carried:
-        # What a commit carries is covered as soon as that commit is in.
+        # The state in a commit is covered once the commit is made.
         assert safe >= set(before[by_ordinal[ordinal]])
 
 
 @settings(max_examples=150, deadline=None)
 @given(PLANS, st.integers(1, 5), st.integers(0, 4), st.sampled_from([None, "b"]))
-def test_no_state_covers_a_stream_of_which_nothing_was_written(
+def test_no_state_covers_a_stream_whose_rows_were_all_quarantined(
     plan: list[tuple[str, int]], flush_rows: int, unfit: int, overwritten: str | None
 ) -> None:
     sequence = [event for event in events(plan) if not isinstance(event, ActivateVersion)]
     before = row_ordinals(sequence)
-    tables = ChoosyMemory(unfit=unfit)
+    tables = QuarantiningTables(unfit=unfit)
     released: list[int] = []
 
     def emit(state: bytes) -> None:
@@ -251,7 +253,7 @@ def test_no_state_covers_a_stream_of_which_nothing_was_written(
     report = Report(["target.json"])
     with tempfile.TemporaryDirectory() as base:
         folder = SpoolFolder(base)
-        loader = Loader(options, Idle(), folder, lambda: tables, report, emit)
+        loader = Loader(options, StubEngine(), folder, lambda: tables, report, emit)
         fault = run(loader, sequence, "finish")
         loader.close()
         folder.close()
@@ -261,7 +263,7 @@ def test_no_state_covers_a_stream_of_which_nothing_was_written(
         assert "Stream b is not complete: none of its rows could be written" in str(fault)
     elif fault is None:
         assert released[-1:] == [json.loads(e.state)["n"] for e in sequence if is_state(e)][-1:]
-    by_ordinal = ordinals_of_states(sequence)
+    by_ordinal = map_state_ordinals(sequence)
     for ordinal, safe in tables.carried:
         assert safe >= set(before[by_ordinal[ordinal]])
 
@@ -270,8 +272,8 @@ def is_state(event: Event) -> TypeGuard[Checkpoint]:
     return isinstance(event, Checkpoint)
 
 
-def removal_due(sequence: list[Event], place: int) -> set[int]:
-    """Return the version whose others must be gone before a state at this place may leave."""
+def get_due_deletion(sequence: list[Event], place: int) -> set[int]:
+    """Return the version whose activation must be applied before a state at this index."""
     told = [
         e.version
         for e in sequence[:place]
@@ -286,8 +288,8 @@ def removal_due(sequence: list[Event], place: int) -> set[int]:
     return set() if versions.may_delete_current_rows else set(told[-1:])
 
 
-def gone_over(sequence: list[Event], place: int) -> set[int]:
-    """Return the version due, if another one was announced after it and carried out."""
+def get_superseded(sequence: list[Event], place: int) -> set[int]:
+    """Return all versions if an activation follows the index, since it may have been applied."""
     rest = sequence[place:]
     return (
         {0, 1}
@@ -310,12 +312,12 @@ def run(loader: Loader, sequence: list[Event], end: str) -> TargetSparkError | N
     return None
 
 
-def range_of_rows(sequence: list[Event]) -> list[int]:
+def get_all_row_ordinals(sequence: list[Event]) -> list[int]:
     return row_ordinals([*sequence, Checkpoint(b"")])[len(sequence)]
 
 
-def ordinals_of_states(sequence: list[Event]) -> dict[int, int]:
-    """Return the place among the events of the state at each ordinal."""
+def map_state_ordinals(sequence: list[Event]) -> dict[int, int]:
+    """Return the index among the events of the state at each ordinal."""
     places: dict[int, int] = {}
     ordinal = 0
     for place, event in enumerate(sequence):

@@ -1,4 +1,4 @@
-"""Schemas that are none, or say odd things: columns come of them, or an error in words."""
+"""Invalid and unusual schemas: they give columns, or an error with an explanation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAIN = ColumnOptions()
 
 
 def described(schema: Any, *keys: str) -> TableSchema:
-    """Return the layout of a schema that comes as bytes."""
+    """Return the table schema of a JSON Schema that is read from a SCHEMA message."""
     message = {"type": "SCHEMA", "stream": "a", "schema": schema, "key_properties": keys}
     return layout_from(json.dumps(message).encode())
 
@@ -52,24 +52,24 @@ def layout_from(line: bytes) -> TableSchema:
         ),
     ],
 )
-def test_a_keyword_of_the_wrong_kind_says_nothing(schema: Any, ddl: str) -> None:
+def test_keyword_with_a_value_of_the_wrong_type_is_ignored(schema: Any, ddl: str) -> None:
     assert described({"properties": {"x": schema}}).types == {"x": ddl}
 
 
 @pytest.mark.parametrize("properties", [None, [], "x", True, {}])
-def test_a_stream_that_declares_nothing_has_its_keys_and_whole_records(properties: Any) -> None:
+def test_schema_without_properties_has_key_columns_and_whole_records(properties: Any) -> None:
     layout = described({"type": "object", "properties": properties}, "_id")
     assert layout.types == {"_id": "string", "record": "string"}
     assert layout.keys == ("_id",)
 
 
 @pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "boolean"}, {}])
-def test_the_mark_of_a_deletion_is_a_time_whatever_its_schema_says(schema: Any) -> None:
+def test_deleted_at_column_is_always_a_timestamp(schema: Any) -> None:
     properties = {"id": {"type": "integer"}, "_sdc_deleted_at": schema}
     assert described({"properties": properties}, "id").types["_sdc_deleted_at"] == "timestamp"
 
 
-def test_a_key_may_be_called_like_the_column_of_whole_records() -> None:
+def test_key_may_have_the_name_of_the_record_column() -> None:
     layout = described({}, "Record")
     assert layout.types == {"Record": "string", "record_2": "string"}
 
@@ -88,13 +88,13 @@ def nested(head: str, tail: str, levels: int) -> bytes:
         ('{"anyOf":[', "]}"),
     ],
 )
-def test_deep_schemas_end_in_text_and_deeper_ones_in_words(head: str, tail: str) -> None:
+def test_deep_schemas_become_text_and_deeper_ones_are_rejected(head: str, tail: str) -> None:
     assert len(layout_from(nested(head, tail, 120)).types["x"]) < 1000
     with pytest.raises(UnsupportedError, match="stream a cannot be resolved: It is nested too"):
         layout_from(nested(head, tail, 450))
 
 
-def test_what_a_record_has_beside_its_columns_is_named_by_its_path() -> None:
+def test_undeclared_fields_are_reported_by_path() -> None:
     item = {"type": "object", "properties": {"x": {"type": "integer"}}}
     layout = described(
         {
@@ -120,23 +120,23 @@ def test_what_a_record_has_beside_its_columns_is_named_by_its_path() -> None:
 @pytest.mark.parametrize(
     "body", [b'"{}"', b'{"a":', b'{"a":' * 5000, b'{"b":1}' + b" " * (1 << 20)]
 )
-def test_a_record_that_cannot_be_looked_at_is_not(body: bytes) -> None:
+def test_invalid_or_large_record_has_no_reported_fields(body: bytes) -> None:
     assert find_undeclared(body, described({"properties": {"a": {}}})) == []
 
 
-def test_nothing_is_left_out_of_whole_records() -> None:
+def test_whole_records_have_no_undeclared_fields() -> None:
     assert find_undeclared(b'{"a":1}', described({})) == []
 
 
-def test_an_all_of_with_thousands_of_members_is_one_object() -> None:
+def test_all_of_with_thousands_of_members_is_merged() -> None:
     members = [{"properties": {f"p{number}": {"type": "string"}}} for number in range(3000)]
     layout = described({"properties": {"a": {"allOf": members}}, "allOf": members})
     assert len(layout.columns) == 3001
 
 
 @pytest.mark.parametrize("where", ["root", "property"])
-def test_alternatives_that_multiply_are_refused_in_words(where: str) -> None:
-    """SEC13: forty choices of two are a million millions."""
+def test_combinatorial_alternatives_are_rejected(where: str) -> None:
+    """SEC13: forty choices between two alternatives are 2^40 combinations."""
     choices = [
         {"anyOf": [{"properties": {f"{letter}{number}": {"type": "string"}}} for letter in "ab"]}
         for number in range(40)

@@ -1,4 +1,4 @@
-"""Addresses: what has no scheme is a folder of this machine, for Spark too."""
+"""Addresses: a path without a scheme is a local folder, also for Spark."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from target_spark.storage.uris import resolve_address, to_local_folder, to_spark
         ("~/x", f"{Path.home()}/x"),
     ],
 )
-def test_folders_of_this_machine(address, folder):
+def test_local_paths_and_file_uris_are_local_folders(address, folder):
     assert to_local_folder(address) == Path(folder)
     assert to_spark_uri(address) == f"file://{folder}"
 
 
 @pytest.mark.parametrize("address", ["s3a://b/k", "hdfs:///x", "abfss://c@a/x", "gs://b"])
-def test_all_other_addresses_are_left_to_spark(address):
+def test_other_addresses_are_passed_to_spark_unchanged(address):
     assert to_local_folder(address) is None
     assert to_spark_uri(address) == address
 
@@ -35,7 +35,7 @@ def test_all_other_addresses_are_left_to_spark(address):
 def test_every_spelling_of_a_folder_resolves_to_one_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Symbolic links, ``..``, relative paths, doubled and last slashes, and URIs."""
+    """Symbolic links, ``..``, relative paths, doubled and trailing slashes, and URIs."""
     real = tmp_path / "real" / "tables"
     (tmp_path / "link").symlink_to(tmp_path / "real")
     real.mkdir(parents=True)
@@ -68,5 +68,5 @@ def test_every_spelling_of_a_folder_resolves_to_one_address(
         ("", f"file://{Path.cwd()}"),
     ],
 )
-def test_other_addresses_resolve_by_their_spelling_alone(address: str, resolved: str) -> None:
+def test_other_addresses_are_normalized_by_their_text_only(address: str, resolved: str) -> None:
     assert resolve_address(address) == resolved
