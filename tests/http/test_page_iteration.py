@@ -1,4 +1,4 @@
-"""From page to page, as far as a paginator goes."""
+"""Iteration over the pages of a stream until its paginator ends."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tap_core.streams import RESTStream
 from tests.http.server import Reply, page
 
 
-def test_pages_follow_the_token_in_the_body(source):
+def test_next_page_token_is_read_from_the_body(source):
     source.server.answers(page({"id": 1}, next="b"), page({"id": 2}, next="c"), page({"id": 3}))
     assert [one["id"] for one in source.records()] == [1, 2, 3]
     assert [asked.query for asked in source.server.asked] == [{}, {"page": ["b"]}, {"page": ["c"]}]
 
 
 @pytest.mark.parametrize("token", ["b", 7, 1.5, {"after": [3]}])
-def test_a_token_is_what_the_page_said_whatever_is_done_to_its_records(source, token):
+def test_changed_records_do_not_change_the_next_page_token(source, token):
     class Walk(JSONPathPaginator):
         tokens: list[object] = []
 
@@ -48,20 +48,20 @@ def test_a_token_is_what_the_page_said_whatever_is_done_to_its_records(source, t
         source.server.answers(page({"id": 1, "next": [token]}), page())
 
 
-def test_pages_follow_a_header_by_default(source):
+def test_next_page_token_is_read_from_a_header_by_default(source):
     source.server.answers(Reply({"data": [{"id": 1}]}, headers={"X-Next-Page": "2"}), page())
     assert len(source.records(next_page_token_jsonpath=None)) == 1
     assert source.server.asked[1].query == {"page": ["2"]}
 
 
-def test_an_empty_page_is_the_last(source, caplog):
+def test_empty_page_ends_the_pagination(source, caplog):
     caplog.set_level(logging.INFO)
     source.server.answers(page({"id": 1}, next="b"), page(next="c"), page({"id": 3}))
     assert len(source.records()) == 1
     assert "Pagination stopped after 1 pages because no records were found" in caplog.text
 
 
-def test_a_paginator_may_go_on_after_an_empty_page(source):
+def test_paginator_may_continue_after_an_empty_page(source):
     class Patient(PageNumberPaginator):
         def continue_if_empty(self, response):
             return True
@@ -74,13 +74,13 @@ def test_a_paginator_may_go_on_after_an_empty_page(source):
     assert [asked.query["page"] for asked in source.server.asked] == [["1"], ["2"], ["3"]]
 
 
-def test_no_paginator_means_one_page(source):
+def test_stream_without_a_paginator_requests_one_page(source):
     source.server.answers(page({"id": 1}, next="b"))
     assert len(source.records(get_new_paginator=lambda self: None)) == 1
     assert len(source.server.asked) == 1
 
 
-def test_a_link_is_followed(source):
+def test_hateoas_link_is_followed(source):
     class Links(BaseHATEOASPaginator):
         def get_next_url(self, response):
             return response.json().get("link")
@@ -97,14 +97,14 @@ def test_a_link_is_followed(source):
     assert (source.server.asked[1].path, source.server.asked[1].query) == ("/more", {"at": ["7"]})
 
 
-def test_a_token_that_repeats_is_a_loop(source):
+def test_repeated_page_token_is_a_loop_error(source):
     source.server.answers(page({"id": 1}, next="b"))
     with pytest.raises(RuntimeError, match="Loop detected in pagination"):
         source.records()
     assert len(source.server.asked) == 2
 
 
-def test_tokens_that_repeat_in_turns_are_a_loop(source):
+def test_alternating_page_tokens_are_a_loop_error(source):
     def script(asked):
         return page({"id": 1}, next="a" if asked.query == {"page": ["b"]} else "b")
 
@@ -114,7 +114,7 @@ def test_tokens_that_repeat_in_turns_are_a_loop(source):
     assert len(source.server.asked) < 10
 
 
-def test_a_page_may_be_asked_for_twice_and_change(source):
+def test_same_request_may_be_repeated_if_its_page_changes(source):
     numbers = iter(range(100))
 
     class Again(PageNumberPaginator):
@@ -133,7 +133,7 @@ def test_a_page_may_be_asked_for_twice_and_change(source):
     assert len(source.records(**same)) == 6
 
 
-def test_a_walk_goes_on_past_answers_made_by_hand():
+def test_page_iteration_accepts_responses_without_a_request():
     class Fake:
         request = None
         content = b"x"
@@ -145,7 +145,7 @@ def test_a_walk_goes_on_past_answers_made_by_hand():
     assert list(iterate_records(Walk(1), Fake, lambda _: [1], print)) == [1] * 5
 
 
-def test_bodies_that_are_streams_are_no_circle(source):
+def test_requests_with_iterator_bodies_are_not_a_loop(source):
     class Again(PageNumberPaginator):
         def has_more(self, response):
             return self.count < 4

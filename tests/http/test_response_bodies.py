@@ -1,4 +1,4 @@
-"""Bodies: read once with all digits; what is no JSON says what it is."""
+"""Response bodies: JSON is parsed once with exact numbers; other content is a clear error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def response(body: bytes, kind: str = "application/json", status: int = 200) -> 
     return made
 
 
-def test_numbers_keep_their_digits(source):
+def test_json_numbers_keep_all_digits(source):
     source.server.answers(
         Reply(b'{"data": [{"id": 123456789012345678901234567890, "price": 0.10, "big": 1e400}]}')
     )
@@ -45,7 +45,7 @@ def test_numbers_keep_their_digits(source):
     assert record["big"] == Decimal("1E400")
 
 
-def test_a_body_is_decoded_once(source, monkeypatch):
+def test_json_body_is_decoded_once(source, monkeypatch):
     decoded = []
     read = JSONResponse.read
 
@@ -77,7 +77,7 @@ def test_a_body_is_decoded_once(source, monkeypatch):
         ('{"data": [{"id": "é"}]}'.encode("latin-1"), "application/json", "�"),
     ],
 )
-def test_json_is_read_however_it_is_written(source, body, kind, read):
+def test_json_is_read_in_any_encoding_and_content_type(source, body, kind, read):
     source.server.answers(Reply(body, headers={"Content-Type": kind}))
     [record] = source.records()
     assert str(record["id"]) == read
@@ -91,7 +91,7 @@ def test_json_is_read_however_it_is_written(source, body, kind, read):
     ),
     st.sampled_from(["application/json", "text/plain", "application/json; charset=utf-8", ""]),
 )
-def test_json_reads_as_with_requests(value, kind):
+def test_json_method_returns_what_requests_returns(value, kind):
     plain = response(json.dumps(value).encode(), kind)
     answer = JSONResponse.of(plain)
     assert isinstance(answer, JSONResponse)
@@ -99,7 +99,7 @@ def test_json_reads_as_with_requests(value, kind):
         assert repr(answer.json(**settings)) == repr(plain.json(**settings))
 
 
-def test_a_document_is_handed_out_once():
+def test_parsed_document_is_not_shared_between_callers():
     answer = JSONResponse.of(response(b'{"a": [1.5]}'))
     first = answer.read(Secrets)
     assert answer.read(Secrets) is first
@@ -110,7 +110,7 @@ def test_a_document_is_handed_out_once():
     assert answer.json() is not answer.json()
 
 
-def test_responses_of_other_libraries_stay_what_they_are():
+def test_response_subclasses_of_other_libraries_are_not_replaced():
     class Cached(requests.Response):
         pass
 
@@ -120,7 +120,7 @@ def test_responses_of_other_libraries_stay_what_they_are():
     assert parse_json(cached) == [1]
 
 
-def test_a_hook_of_the_author_reads_the_body_again(source):
+def test_hooks_of_the_author_can_read_the_body_again(source):
     def next_token(self, response, previous_token):
         found = response.json()
         assert found["ratio"] == 0.5
@@ -138,7 +138,7 @@ def test_a_hook_of_the_author_reads_the_body_again(source):
     assert source.server.asked[1].query == {"page": ["b"]}
 
 
-def test_the_token_is_read_from_the_body_as_it_came(source):
+def test_page_token_is_read_from_the_unmodified_body(source):
     def stream_records():
         for record in source.stream(next_page_token_jsonpath="$.data[-1].id").get_records(None):
             yield record.pop("id")
@@ -148,10 +148,10 @@ def test_the_token_is_read_from_the_body_as_it_came(source):
     assert source.server.asked[1].query == {"page": ["2"]}
 
 
-# What is no JSON
+# Bodies that are not JSON
 
 
-def test_html_is_an_error_that_is_not_tried_again(source):
+def test_html_body_is_an_error_without_retry(source):
     source.server.answers(Reply(LOGIN, headers={"Content-Type": "text/html; charset=utf-8"}))
     with pytest.raises(NotJSONError) as caught:
         source.records()
@@ -165,7 +165,7 @@ def test_html_is_an_error_that_is_not_tried_again(source):
     assert "s3cr3t" not in message
 
 
-def test_a_redirect_to_a_login_page_says_so(source):
+def test_redirect_to_a_login_page_is_named_in_the_error(source):
     def script(asked):
         if asked.path == "/login":
             return Reply(LOGIN, headers={"Content-Type": "text/html"})
@@ -180,14 +180,14 @@ def test_a_redirect_to_a_login_page_says_so(source):
     assert "s3cr3t" not in message
 
 
-def test_a_redirect_that_is_not_followed_says_so(source):
+def test_redirect_that_is_not_followed_is_named_in_the_error(source):
     source.server.answers(Reply("", 302, {"Location": "https://u:p4ss@other.example/x"}))
     with pytest.raises(NotJSONError, match=r"a redirect to https://other.example/x that is not"):
         source.records(allow_redirects=False)
 
 
 @pytest.mark.parametrize("body", [b'{"data": [', b'{"data": [{"id": 1}', b'{"data": [1.', b'{"a'])
-def test_a_body_that_stops_short_is_asked_for_again_and_named(source, body):
+def test_truncated_body_is_requested_again_then_reported(source, body):
     source.server.answers(Reply(body))
     with pytest.raises(TruncatedBodyError, match=f"cut off.*{len(body)} bytes.*try 5") as caught:
         source.records()
@@ -199,14 +199,14 @@ def test_a_body_that_stops_short_is_asked_for_again_and_named(source, body):
 @pytest.mark.parametrize(
     "body", [b"[1] [2]", b'{"a" 1}', b"plain", b"fail", b"[" * 100_000 + b"]" * 100_000]
 )
-def test_other_texts_are_errors_at_once(source, body):
+def test_invalid_json_is_an_error_without_retry(source, body):
     source.server.answers(Reply(body))
     with pytest.raises(NotJSONError):
         source.records()
     assert len(source.server.asked) == 1
 
 
-def test_an_empty_body_is_an_error_unless_the_status_says_there_is_none(source):
+def test_empty_body_is_an_error_unless_the_status_is_204(source):
     source.server.answers(Reply(b""))
     with pytest.raises(NotJSONError, match="0 bytes"):
         source.records()
@@ -216,7 +216,7 @@ def test_an_empty_body_is_an_error_unless_the_status_says_there_is_none(source):
     assert not is_empty_body(response(b"x", status=204))
 
 
-def test_authors_who_parse_themselves_may_read_anything(source):
+def test_custom_parse_response_may_read_any_format(source):
     def lines(self, response):
         return [{"line": line} for line in response.text.splitlines()]
 
@@ -226,7 +226,7 @@ def test_authors_who_parse_themselves_may_read_anything(source):
     assert len(source.records(parse_response=lines, next_page_token_jsonpath=None)) == 2
 
 
-def test_authors_who_parse_themselves_are_told_where_it_failed(source):
+def test_json_error_in_custom_parse_response_names_stream_and_request(source):
     def own(self, response):
         yield from response.json()["data"]
 
@@ -237,7 +237,7 @@ def test_authors_who_parse_themselves_are_told_where_it_failed(source):
     assert source.records(parse_response=own) == [{"id": 2}]
 
 
-def test_a_cut_is_looked_for_in_json_only():
+def test_only_json_bodies_are_checked_for_truncation():
     check_content_length(response(b'{"a": 1', "text/csv"))
     check_content_length(response(b'{"a": 1}'))
     check_content_length(response(b"[1] x"))
@@ -245,7 +245,7 @@ def test_a_cut_is_looked_for_in_json_only():
         check_content_length(response(b'{"a": 1'))
 
 
-def test_an_author_catches_what_requests_would_raise(source):
+def test_author_can_catch_the_json_error_of_requests(source):
     def own(self, response):
         try:
             yield from super(type(self), self).parse_response(response)

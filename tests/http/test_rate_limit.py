@@ -1,4 +1,4 @@
-"""So many requests in a period, for one stream or for all of a tap."""
+"""Rate limits: a number of requests per period, for one stream or for a whole tap."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def test_requests_are_spread_evenly():
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan")])
-def test_a_rate_must_be_above_zero(rate):
+def test_rate_must_be_above_zero(rate):
     with pytest.raises(ValueError, match="must be above zero"):
         RateLimiter().take(rate)
 
 
-def test_threads_get_a_place_each():
+def test_each_thread_gets_its_own_slot():
     waits: list[float] = []
     made = RateLimiter(clock=lambda: 0.0, sleep=waits.append)
     threads = [threading.Thread(target=made.take, args=(10,)) for _ in range(8)]
@@ -48,7 +48,7 @@ def test_threads_get_a_place_each():
     assert sorted(round(wait, 9) for wait in waits) == [n / 10 for n in range(1, 8)]
 
 
-def test_what_is_shared_lives_as_long_as_its_owner():
+def test_shared_limiter_lives_as_long_as_its_owner():
     class Owner:
         pass
 
@@ -61,7 +61,7 @@ def test_what_is_shared_lives_as_long_as_its_owner():
     assert len(rate_limit._shared) <= before - 2
 
 
-def test_a_stream_keeps_to_its_rate_retries_included(source):
+def test_retries_count_towards_the_rate_limit_of_a_stream(source):
     source.server.answers(page({"id": 1}, next="b"), Reply("", 503), page({"id": 2}))
     stream = source.stream(rate_limit=0.01, backoff_jitter=lambda self, value: value)
     assert len(list(stream.get_records(None))) == 2
@@ -69,7 +69,7 @@ def test_a_stream_keeps_to_its_rate_retries_included(source):
     assert [90 < wait <= 200 for wait in stream.waits] == [True, False, True]
 
 
-def test_streams_of_a_tap_share_its_rate(source):
+def test_streams_of_a_tap_share_its_rate_limit(source):
     source.server.answers(page({"id": 1}))
     stream = source.stream(tap={"rate_limit": 0.01})
     other = type(stream)(stream._tap)

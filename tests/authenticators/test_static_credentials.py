@@ -1,4 +1,4 @@
-"""Keys, tokens and passwords on requests."""
+"""Authenticators with fixed credentials: API keys, bearer tokens, names and passwords."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from tests.http.server import page
 URL = "https://example.com/users?since=2024&q=a%20b&empty="
 
 
-def test_a_bare_authenticator_changes_nothing():
+def test_base_authenticator_does_not_change_the_request():
     sent = sent_with(APIAuthenticatorBase(), URL)
     assert (sent.url, sent.headers) == (URL, {})
 
 
-def test_headers_are_added_to_those_of_the_stream():
+def test_auth_headers_are_added_to_the_headers_of_the_request():
     request = requests.Request("GET", URL, headers={"X-Own": "1"}).prepare()
     sent = SimpleAuthenticator(auth_headers={"X-Key": "k"})(request)
     assert sent is request
     assert sent.headers == {"X-Own": "1", "X-Key": "k"}
 
 
-def test_headers_that_are_given_stay_the_authors():
+def test_auth_headers_argument_is_copied():
     given = {"X-Key": "k"}
     authenticator = SimpleAuthenticator(auth_headers=given)
     authenticator.auth_headers["X-Other"] = "o"
@@ -48,44 +48,44 @@ def test_headers_that_are_given_stay_the_authors():
     assert SimpleAuthenticator().auth_headers == {}
 
 
-def test_a_key_goes_into_a_header_unless_told_otherwise():
+def test_api_key_is_sent_in_a_header_by_default():
     assert sent_with(APIKeyAuthenticator(key="X-Key", value="k")).headers["X-Key"] == "k"
 
 
-def test_a_key_goes_into_the_query_and_leaves_the_rest_letter_by_letter():
+def test_api_key_in_the_query_keeps_the_rest_of_the_url():
     authenticator = APIKeyAuthenticator(key="api key", value="a&b", location="params")
     assert sent_with(authenticator, f"{URL}#top").url == f"{URL}&api+key=a%26b#top"
 
 
-def test_to_authenticate_twice_is_to_authenticate_once():
+def test_authenticating_twice_sets_the_parameter_once():
     authenticator = APIKeyAuthenticator(key="api_key", value="new", location="params")
     request = requests.Request("GET", f"{URL}&api_key=old").prepare()
     assert authenticator(authenticator(request)).url == f"{URL}&api_key=new"
 
 
-def test_a_request_without_a_url_gets_its_headers():
+def test_request_without_a_url_is_accepted():
     request = requests.Request("GET", URL).prepare()
     request.url = None
     sent = APIKeyAuthenticator(key="k", value="v", location="params")(request)
     assert sent.url is None
 
 
-def test_a_key_in_another_place_is_refused():
+def test_invalid_api_key_location_is_rejected():
     with pytest.raises(ValueError, match="must be one of 'header' or 'params'"):
         APIKeyAuthenticator(key="k", value="v", location="body")
 
 
-def test_a_bearer_token_is_named_as_one():
+def test_bearer_token_is_sent_in_the_authorization_header():
     sent = sent_with(BearerTokenAuthenticator(token="t-1"))
     assert sent.headers["Authorization"] == "Bearer t-1"
 
 
-def test_name_and_password_are_sent_as_rfc_7617_shows():
+def test_basic_authentication_follows_rfc_7617():
     sent = sent_with(BasicAuthenticator(username="test", password="123£"))
     assert sent.headers["Authorization"] == "Basic dGVzdDoxMjPCow=="
 
 
-def test_an_authenticator_may_be_the_auth_of_a_session(server):
+def test_authenticator_works_as_auth_of_a_requests_session(server):
     server.answers(page())
     with requests.Session() as session:
         session.auth = APIKeyAuthenticator(key="api_key", value="k", location="params")
@@ -108,7 +108,7 @@ FIXED = [
 
 
 @pytest.mark.parametrize("kind, arguments, name", FIXED)
-def test_no_value_is_in_a_repr(kind, arguments, name):
+def test_repr_shows_no_credential(kind, arguments, name):
     assert repr(kind(**arguments)) == f"{kind.__name__}({name})"
     assert repr(kind.__new__(kind)) == f"{kind.__name__}()"
 
@@ -117,7 +117,7 @@ def test_no_value_is_in_a_repr(kind, arguments, name):
 
 
 @pytest.mark.parametrize("by_name", [True, False])
-def test_a_stream_gives_name_and_settings(by_name):
+def test_stream_argument_provides_tap_name_and_config_with_a_warning(by_name):
     stream = Stream(config={"a": 1})
     with pytest.warns(SingerSDKDeprecationWarning, match="The `stream` parameter will be removed"):
         made = SimpleAuthenticator(stream=stream) if by_name else SimpleAuthenticator(stream)
@@ -132,7 +132,7 @@ def test_a_stream_gives_name_and_settings(by_name):
     assert made._tap_name == "tap-y"
 
 
-def test_without_a_stream_there_are_no_settings():
+def test_authenticator_without_a_stream_has_an_empty_config():
     made = APIAuthenticatorBase("anything", also="ignored")
     assert (made._config, made._tap_name, made.logger.name) == (
         {},
@@ -141,7 +141,7 @@ def test_without_a_stream_there_are_no_settings():
     )
 
 
-def test_a_stream_attaches_what_was_made_without_it_and_the_first_tap_stays():
+def test_attach_keeps_the_first_tap():
     made = APIAuthenticatorBase()
     made.attach(SimpleNamespace())
     assert made._tap is None
@@ -163,7 +163,7 @@ def test_a_stream_attaches_what_was_made_without_it_and_the_first_tap_stays():
         ),
     ],
 )
-def test_create_for_stream_still_works(kind, arguments, header):
+def test_create_for_stream_still_works_with_a_deprecation_warning(kind, arguments, header):
     words = "The `create_for_stream` method will be removed"
     with pytest.warns(SingerSDKDeprecationWarning, match=words) as told:
         made = kind.create_for_stream(Stream(), **arguments)
@@ -172,7 +172,7 @@ def test_create_for_stream_still_works(kind, arguments, header):
     assert told[0].filename == __file__
 
 
-# One object for all
+# Singletons
 
 
 class Counted:
@@ -183,7 +183,7 @@ class Counted:
         self.value = value
 
 
-def test_a_singleton_is_made_once_by_the_arguments_of_the_first():
+def test_singleton_is_created_once_with_the_first_arguments():
     single = SingletonMeta("Single", (Counted,), {})
     other = SingletonMeta("Other", (single,), {})
     assert single(1) is single(2)
@@ -191,14 +191,14 @@ def test_a_singleton_is_made_once_by_the_arguments_of_the_first():
     assert other(3) is not single()
 
 
-def test_a_singleton_whose_making_failed_is_made_again():
+def test_singleton_is_created_again_after_its_constructor_failed():
     single = SingletonMeta("Single", (APIKeyAuthenticator,), {})
     with pytest.raises(ValueError, match="location"):
         single(key="k", value="v", location="body")
     assert single(key="k", value="v").auth_headers == {"k": "v"}
 
 
-def test_threads_that_ask_for_a_singleton_at_once_get_the_same():
+def test_concurrent_threads_get_the_same_singleton():
     together = threading.Barrier(8)
     single = SingletonMeta("Single", (Counted,), {"made": 0})
     found = []
@@ -222,7 +222,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 
 @given(st.dictionaries(TEXT, TEXT), st.dictionaries(TEXT, TEXT))
-def test_parameters_replace_those_of_their_name_and_no_other(own, added):
+def test_query_parameters_replace_only_those_of_the_same_name(own, added):
     with_own = _with_parameters("https://example.com/a", own)
     once = _with_parameters(with_own, added)
     assert _with_parameters(once, added) == once

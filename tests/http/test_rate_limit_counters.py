@@ -1,4 +1,4 @@
-"""What counts requests hands out no more places than its terms allow."""
+"""Request counters: they reserve no more requests per period than their rate limits allow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.http.server import Reply, page
 
 
 class Now:
-    """A clock that goes on when it is told to."""
+    """A clock that advances only when the test sets it."""
 
     def __init__(self) -> None:
         self.seconds = 50.0
@@ -42,8 +42,8 @@ def terms(kind, *rates) -> RateLimits:
 
 @given(st.lists(st.floats(0, 3), max_size=40), st.integers(1, 4), st.integers(1, 3))
 @settings(max_examples=50)
-def test_no_window_of_time_has_more_requests_than_a_moving_rate_allows(pauses, limit, seconds):
-    """Counted in the second from each request on, there are never more than the limit."""
+def test_no_time_window_exceeds_a_moving_rate_limit(pauses, limit, seconds):
+    """In the seconds after each request there are never more requests than the limit."""
     clock, sent, counters = Now(), [], InProcessCounters()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic", clock)
@@ -56,22 +56,22 @@ def test_no_window_of_time_has_more_requests_than_a_moving_rate_allows(pauses, l
         assert sum(moment <= other < moment + seconds - 1e-6 for other in sent) <= limit
 
 
-def test_names_are_counted_apart(now):
-    """A place taken under one name is none of another's."""
+def test_requests_are_counted_separately_per_name(now):
+    """A reservation under one name does not count for another name."""
     counters, rate = InProcessCounters(), terms("even", (2, 1.0))
     asked = [counters.ask(name, rate) for name in ("a", "a", "b")]
     assert asked == [Reservation(wait, is_taken=True) for wait in (0, 0.5, 0)]
 
 
-def test_a_heavy_request_takes_several_moments(now):
-    """The next one waits as if so many had been sent."""
+def test_weighted_request_counts_as_several_requests(now):
+    """The request after one of weight 3 waits as if 3 requests had been sent."""
     counters, rate = InProcessCounters(), terms("even", (2, 1.0))
     assert counters.ask("a", rate, 3).wait == 0
     assert counters.ask("a", rate).wait == 1.5
 
 
-def test_even_places_wait_until_the_source_counts_anew(now):
-    """What is told of the source holds for all that ask later, also without a rate."""
+def test_requests_wait_until_the_reported_limit_resets(now):
+    """A limit that the source reported applies to all later requests, also without a rate."""
     counters, rate = InProcessCounters(), terms("even", (float("inf"), 1.0))
     assert [counters.ask("a", rate).wait for _ in range(3)] == [0, 0, 0]
     counters.lower("a", rate, 0, 30)
@@ -87,7 +87,7 @@ class Owner:
 
 
 class Shared(InProcessCounters):
-    """Counters that other processes ask as well."""
+    """Counters that are shared with other processes."""
 
     is_shared = True
 
@@ -99,8 +99,8 @@ def waits(monkeypatch):
     return noted
 
 
-def test_an_owner_s_budgets_are_counted_where_it_is_reported(now, waits):
-    """What was counted here before is not; both taps of a job take of the same rate."""
+def test_taps_with_shared_counters_share_the_rate_limit(now, waits):
+    """Earlier requests of the process do not count; both taps of a job use one rate limit."""
     one, other, counters = Owner(), Owner(), Shared()
     wait_for_slot(one, "users", None)
     for owner in (one, other):
@@ -116,8 +116,10 @@ def test_an_owner_s_budgets_are_counted_where_it_is_reported(now, waits):
     ("counters", "status", "waited"),
     [(Shared(), 429, 20.0), (Shared(), 503, 0.0), (InProcessCounters(), 429, 0.0)],
 )
-def test_a_source_that_asks_to_come_back_is_left_alone_by_all(now, waits, counters, status, waited):
-    """Only where others send as well, and only for what says that there were too many."""
+def test_retry_after_of_a_429_delays_all_taps_with_shared_counters(
+    now, waits, counters, status, waited
+):
+    """It delays only with shared counters, and only for status 429 (too many requests)."""
 
     class Response:
         status_code = status
@@ -134,11 +136,11 @@ def test_a_source_that_asks_to_come_back_is_left_alone_by_all(now, waits, counte
 
 
 class Unlimited:
-    """A tap without a limit of its own."""
+    """A tap without a rate limit."""
 
 
-def test_a_stream_that_was_told_to_come_back_waits_once(source):
-    """Its own wait is the source's; the counters hold it up no second time."""
+def test_stream_waits_only_once_for_retry_after(source):
+    """The stream waits for Retry-After itself; the shared counters add no second wait."""
     source.server.answers(Reply("", 429, {"Retry-After": "1"}), page({"id": 1}))
     stream = source.stream()
     use_shared_counters(stream._tap, Shared())

@@ -1,4 +1,4 @@
-"""An answer has a largest size and a longest time, whatever its server does."""
+"""Limits of the size and the duration of a response, also against hostile servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.http.server import Reply, page
 
 SMALL = {"max_response_bytes": 1_000}
 SHORT = {"max_response_seconds": 1.0}
-"""Half of it without a byte is a lost connection, so pieces come far more often than that."""
+"""Half of this time without a byte counts as a lost connection: send pieces more often."""
 
 
 def members(server: RawServer, **more: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def members(server: RawServer, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("chunked", [True, False])
-def test_an_answer_that_is_too_large_is_refused_by_name(server, source, chunked):
+def test_too_large_response_is_rejected_with_the_limit_and_stream(server, source, chunked):
     server.answers(Reply({"data": [{"id": 1}], "more": "x" * 1_000}, chunked=chunked))
     with pytest.raises(ResponseTooLargeError) as refused:
         source.records(**SMALL)
@@ -63,7 +63,7 @@ ENCODED = {
 
 
 @pytest.mark.parametrize("encoding", sorted(ENCODED))
-def test_what_unpacks_to_too_much_is_refused(server, source, encoding):
+def test_size_limit_applies_to_the_decoded_body(server, source, encoding):
     """SEC13: the size of a response is counted after its Content-Encoding is decoded."""
     body = ENCODED[encoding](b'{"data": [{"id": 1}]}' + b" " * 110_000_000)
     assert len(body) < 1_000_000
@@ -75,8 +75,8 @@ def test_what_unpacks_to_too_much_is_refused(server, source, encoding):
 @pytest.mark.parametrize(
     "length", [b"5, 5", b"5\r\nContent-Length: 5", b"five", b"-5", b"+5", b"5_0"]
 )
-def test_a_length_that_is_not_kept_is_not_trusted(length):
-    """An announced length lets nothing larger pass."""
+def test_invalid_content_length_does_not_lift_the_size_limit(length):
+    """The size limit applies also if the Content-Length header is malformed or false."""
 
     def write(server: RawServer, connection: socket.socket) -> None:
         connection.sendall(HEAD + b"Content-Length: " + length + b"\r\n\r\n")
@@ -95,22 +95,22 @@ def test_a_length_that_is_not_kept_is_not_trusted(length):
     assert max(seen, default=0) <= 1_000
 
 
-def test_the_body_of_a_redirect_has_the_same_limit(server, source):
+def test_size_limit_applies_to_the_body_of_a_redirect(server, source):
     location = {"Location": "/there", "Content-Encoding": "gzip"}
     server.answers(Reply(gzip.compress(b" " * 100_000), status=302, headers=location), page())
     with pytest.raises(ResponseTooLargeError):
         source.records(**SMALL)
 
 
-def test_the_body_of_an_error_has_the_same_limit(server, source):
+def test_size_limit_applies_to_the_body_of_an_error(server, source):
     server.answers(Reply(b"x" * 2_000, status=400))
     with pytest.raises(ResponseTooLargeError):
         source.records(**SMALL)
 
 
 @pytest.mark.parametrize("document", ["[[],", "[{},", '[{"a":1},', "[0.1,", "[[[]],"])
-def test_json_that_would_take_far_more_memory_as_a_document_is_refused(document):
-    """Brackets and commas tell how much memory a document takes, before it is made."""
+def test_json_that_needs_too_much_memory_when_parsed_is_rejected(document):
+    """The memory of the parsed document is estimated from its brackets and commas first."""
     body = (document[0] + document[1:] * 5_000 + "0]").encode()
     for read in (JSONResponse.json, lambda answer: answer.read(lambda: None)):
         answer = made(body, 100_000)
@@ -126,13 +126,13 @@ def made(body: bytes, max_bytes: int | None) -> Any:
     return JSONResponse.of(response, max_bytes)
 
 
-def test_ordinary_records_may_fill_half_of_the_limit():
+def test_ordinary_records_may_use_half_of_the_size_limit():
     record = b'{"id":123456,"name":"John Smith","email":"j@example.com","when":"2024-01-01"},'
     body = b"[" + record * 6_000 + b"{}]"
     assert len(made(body, 2 * len(body)).json()) == 6_001
 
 
-def test_a_download_may_be_larger_and_is_not_read_into_memory(server):
+def test_download_has_its_own_larger_limit_and_stays_on_disk(server):
     server.answers(Reply(b"x" * 5_000))
     with requests.Session() as session:
 
@@ -148,7 +148,7 @@ def test_a_download_may_be_larger_and_is_not_read_into_memory(server):
             download(ResponseLimits(10_000, 1_000))
 
 
-def test_a_body_is_read_once():
+def test_body_is_read_from_the_connection_once():
     response = requests.Response()
     read_body(response, ResponseLimits())
     assert response.content is None
@@ -163,7 +163,7 @@ import re, sys
 from pathlib import Path
 from tests.http.conftest import Source, Users
 from tests.http.server import Reply, serving
-from tests.http.test_limits import WORST
+from tests.http.test_response_limits import WORST
 
 def peak():  # ru_maxrss would begin with what the process that started this one had
     return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
@@ -192,7 +192,7 @@ WORST = {
     "kind",
     ["objects", *(pytest.param(one, marks=pytest.mark.thorough) for one in sorted(WORST))],
 )
-def test_the_worst_answer_fits_into_600_megabytes(kind):
+def test_largest_allowed_response_needs_less_than_600_megabytes(kind):
     """SEC13: with the defaults no response takes more than 600 MB of memory."""
     done = subprocess.run(
         [sys.executable, "-c", _PEAK, kind],
@@ -254,7 +254,7 @@ SLOW = [
 
 
 @pytest.mark.parametrize("write", SLOW, ids=lambda write: write.__name__)
-def test_a_server_that_drips_is_cut_off(write):
+def test_slow_response_is_aborted_after_the_time_limit(write):
     """SEC13: a server that sends slowly is cut off, in headers and body alike."""
     with raw_server(write) as server, pytest.raises(ResponseTooSlowError) as refused:
         Source(server).records(**members(server, timeout=60, **SHORT))  # type: ignore[arg-type]
@@ -264,7 +264,7 @@ def test_a_server_that_drips_is_cut_off(write):
         assert len(server.requests) == 1
 
 
-def test_a_flood_of_continue_is_cut_off_by_its_size():
+def test_endless_100_continue_responses_hit_the_size_limit():
     def flood(server: RawServer, connection: socket.socket) -> None:
         while not server.closing.is_set():
             connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 1_000)
@@ -274,7 +274,7 @@ def test_a_flood_of_continue_is_cut_off_by_its_size():
         Source(server).records(**members(server, **small))  # type: ignore[arg-type]
 
 
-def test_a_server_may_think_before_its_first_byte():
+def test_time_limit_starts_with_the_first_byte():
     def think(server: RawServer, connection: socket.socket) -> None:
         server.closing.wait(1.5)
         connection.sendall(HEAD + b'Content-Length: 20\r\n\r\n{"data":[{"id": 1}]}')
@@ -284,7 +284,7 @@ def test_a_server_may_think_before_its_first_byte():
         assert source.records(**members(server, **SHORT)) == [{"id": 1}]
 
 
-def test_a_slow_answer_comes_where_it_is_given_the_time():
+def test_slow_response_succeeds_with_a_higher_time_limit():
     def slowly(server: RawServer, connection: socket.socket) -> None:
         connection.sendall(HEAD + b"Content-Length: 20\r\n\r\n")
         for byte in b'{"data":[{"id": 1}]}':
@@ -299,8 +299,8 @@ def test_a_slow_answer_comes_where_it_is_given_the_time():
         assert source.records(**members(server, max_response_seconds=None)) == [{"id": 1}]
 
 
-def test_a_connection_that_falls_silent_is_a_lost_one_and_tried_again():
-    """A broken connection passes, so that the request is sent again as ever."""
+def test_stalled_connection_is_retried():
+    """A stalled connection counts as broken, which is a temporary failure."""
 
     def stop(server: RawServer, connection: socket.socket) -> None:
         connection.sendall(HEAD + b'Content-Length: 20\r\n\r\n{"data":')
@@ -332,8 +332,8 @@ def cut_json_after_a_while(server: RawServer, connection: socket.socket) -> None
 
 
 @pytest.mark.parametrize("write", [stop_after_a_byte, break_after_a_while, cut_json_after_a_while])
-def test_the_tries_of_a_request_share_the_time_of_an_answer(write):
-    """SEC13: a server that stops in mid-answer takes no longer for being asked again."""
+def test_retries_of_a_request_share_one_time_limit(write):
+    """SEC13: retries do not extend the time limit of a server that stops in mid-response."""
     with raw_server(write) as server, pytest.raises(ResponseTooSlowError) as refused:
         Source(server).records(  # type: ignore[arg-type]
             **members(server, max_response_seconds=1.5)
@@ -343,8 +343,8 @@ def test_the_tries_of_a_request_share_the_time_of_an_answer(write):
     assert "raise max_response_seconds" in str(refused.value)
 
 
-def test_the_next_page_has_its_own_time():
-    """Failures of one page are not counted for another."""
+def test_each_page_has_its_own_time_limit():
+    """The time of failed tries counts only for the page that they requested."""
 
     def stop_once_each(server: RawServer, connection: socket.socket) -> None:
         place = len(server.requests)
@@ -360,7 +360,7 @@ def test_the_next_page_has_its_own_time():
         assert len(source.records(**members(server, max_response_seconds=2))) == 3
 
 
-def test_a_download_that_broke_may_be_as_large_and_as_long_again():
+def test_retried_download_gets_the_full_limits_again():
     deadline = Deadline(
         ResponseLimits(max_download_bytes=1_000_000, max_response_seconds=0.1), is_file=True
     )
@@ -370,7 +370,7 @@ def test_a_download_that_broke_may_be_as_large_and_as_long_again():
     assert (deadline.left() or 0) > 1
 
 
-def test_a_connection_is_used_again_with_its_usual_timeout(server, source):
+def test_reused_connection_has_its_usual_timeout(server, source):
     server.answers(page({"id": 1}, next="2"), page({"id": 2}))
     seen: list[Any] = []
 
@@ -384,7 +384,7 @@ def test_a_connection_is_used_again_with_its_usual_timeout(server, source):
     assert seen == [77, 77]
 
 
-def test_a_download_earns_time_by_what_comes():
+def test_time_limit_of_a_download_grows_with_the_received_bytes():
     deadline = Deadline(ResponseLimits(max_response_seconds=0.05), is_file=True)
     deadline.count(1)
     time.sleep(0.1)
@@ -403,7 +403,7 @@ class Login(OAuthAuthenticator):
 
 
 @pytest.mark.parametrize("write", SLOW[:5], ids=lambda write: write.__name__)
-def test_a_token_endpoint_that_drips_is_cut_off(write):
+def test_slow_token_response_is_aborted_after_the_time_limit(write):
     with raw_server(write) as server:
         login = Login(auth_endpoint=f"{server.url}/token")
         login.patience = RetryPolicy(max_response_seconds=1)
@@ -413,7 +413,7 @@ def test_a_token_endpoint_that_drips_is_cut_off(write):
     assert len(server.requests) == 1
 
 
-def test_a_token_endpoint_that_stops_takes_no_longer_for_being_asked_again():
+def test_retries_of_a_token_request_share_one_time_limit():
     with raw_server(stop_after_a_byte) as server:
         login = Login(auth_endpoint=f"{server.url}/token")
         login.patience = RetryPolicy(max_response_seconds=1.5, sleep=lambda _: None)
@@ -423,7 +423,7 @@ def test_a_token_endpoint_that_stops_takes_no_longer_for_being_asked_again():
     assert len(server.requests) == 2
 
 
-def test_a_token_endpoint_cannot_fill_the_memory(server):
+def test_size_limit_applies_to_token_responses(server):
     server.answers(Reply(gzip.compress(b" " * 50_000_000), headers={"Content-Encoding": "gzip"}))
     login = Login(auth_endpoint=f"{server.url}/token")
     with pytest.raises(AccessTokenError, match="larger than 10,000,000 bytes"):

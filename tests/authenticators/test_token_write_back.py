@@ -1,4 +1,4 @@
-"""A tap as a program: the refresh token that the server replaced stands in its file after."""
+"""A tap run as a program writes a replaced refresh token back to its config file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ TapUsers.cli()
 
 
 def api():
-    """Return what answers: each refresh token is for one use, the second excepted."""
+    """Return a reply function that accepts the first refresh token once, then the second."""
     good = ["first"]
 
     def answer(asked):
@@ -73,7 +73,9 @@ def api():
 
 
 @pytest.mark.parametrize("files", [1, 2])
-def test_only_where_the_settings_are_of_one_file(tmp_path: Path, files: int) -> None:
+def test_refresh_token_is_written_back_only_with_a_single_config_file(
+    tmp_path: Path, files: int
+) -> None:
     (tmp_path / "tap.py").write_text(TAP)
     with serving() as server:
         server.answers_by(api())

@@ -1,4 +1,4 @@
-"""Answers whose bodies lie in files."""
+"""Responses whose bodies are spooled to files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fetched(reply: Reply) -> requests.Response:
         return spool_to_file(requests.get(server.url, stream=True, timeout=10))
 
 
-def test_a_body_is_read_from_its_file_as_often_as_one_likes_and_never_kept():
+def test_spooled_body_can_be_read_repeatedly_and_is_not_cached_in_memory():
     answer = fetched(Reply(BODY))
     assert isinstance(answer, SpooledResponse)
     assert answer.status_code == 200
@@ -34,7 +34,7 @@ def test_a_body_is_read_from_its_file_as_often_as_one_likes_and_never_kept():
     assert answer._content is False
 
 
-def test_a_reader_moves_as_files_do():
+def test_body_reader_supports_seek_and_tell():
     reader = open_response_body(fetched(Reply(b"abcdef")))
     assert reader.seek(-2, io.SEEK_END) == 4
     assert reader.read() == b"ef"
@@ -46,7 +46,7 @@ def test_a_reader_moves_as_files_do():
     assert reader.seekable()
 
 
-def test_a_reader_outlives_the_answer():
+def test_body_reader_works_after_the_response_is_deleted():
     answer = fetched(Reply(b"abc"))
     reader = open_response_body(answer)
     del answer
@@ -54,17 +54,17 @@ def test_a_reader_outlives_the_answer():
     assert reader.read() == b"abc"
 
 
-def test_a_small_one_is_json_like_any_other():
+def test_small_spooled_body_is_read_as_json():
     assert fetched(Reply({"a": 1})).json() == {"a": 1}
 
 
-def test_an_answer_in_memory_has_a_reader_too_and_those_of_other_libraries_stay():
+def test_body_in_memory_has_a_reader_and_is_not_spooled():
     made = JSONResponse()
     made._content = b"abc"
     assert open_response_body(made).read() == b"abc"
     assert spool_to_file(made) is made
 
 
-def test_a_body_that_breaks_off_is_an_error():
+def test_truncated_body_is_an_error_when_spooled():
     with pytest.raises(requests.exceptions.RequestException):
         fetched(Reply(BODY, keep=10))

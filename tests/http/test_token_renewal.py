@@ -21,7 +21,7 @@ class Login(OAuthAuthenticator):
 
 
 class Api:
-    """Hands tokens out, and takes each for so many requests."""
+    """An API that issues tokens and accepts each for ``uses`` requests."""
 
     def __init__(self, server, uses):
         self.uses = uses
@@ -45,7 +45,7 @@ def login(source):
     return Login(auth_endpoint=f"{source.server.url}/token", client_id="me")
 
 
-def test_a_token_that_expires_is_renewed_once_and_the_request_sent_again(source):
+def test_expired_token_is_renewed_once_and_the_request_repeated(source):
     api = Api(source.server, uses=3)
     assert len(source.records(authenticator=login(source))) == 4
     assert api.tokens == 2
@@ -54,7 +54,7 @@ def test_a_token_that_expires_is_renewed_once_and_the_request_sent_again(source)
     assert source.server.asked[4].query == source.server.asked[6].query == {"page": ["p3"]}
 
 
-def test_a_second_refusal_is_fatal(source):
+def test_second_401_after_a_renewal_is_fatal(source):
     api = Api(source.server, uses=0)
     with pytest.raises(FatalAPIError, match=r"^401 Client Error") as caught:
         source.records(authenticator=login(source))
@@ -63,7 +63,7 @@ def test_a_second_refusal_is_fatal(source):
     assert "token-" not in str(caught.value)
 
 
-def test_a_token_that_another_stream_renewed_is_taken(source):
+def test_token_renewed_by_another_stream_is_reused(source):
     api = Api(source.server, uses=9)
     authenticator = login(source)
 
@@ -79,20 +79,20 @@ def test_a_token_that_another_stream_renewed_is_taken(source):
     assert api.tokens == 2
 
 
-def test_a_refusal_without_tokens_is_fatal_at_once(source):
+def test_401_without_a_token_authenticator_is_fatal(source):
     source.server.answers(Reply("", 401))
     with pytest.raises(FatalAPIError, match=r"^401"):
         source.records()
     assert len(source.server.asked) == 1
 
 
-def test_a_refusal_may_be_tolerated(source):
+def test_401_can_be_a_tolerated_error(source):
     Api(source.server, uses=0)
     assert source.records(authenticator=login(source), tolerated_http_errors=[401]) == []
     assert [asked.path for asked in source.server.asked] == ["/token", "/users"]
 
 
-def test_an_untrusted_certificate_is_fatal_at_once(source, tmp_path):
+def test_untrusted_certificate_fails_without_retry(source, tmp_path):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(self_signed(tmp_path))
 
@@ -107,7 +107,7 @@ def test_an_untrusted_certificate_is_fatal_at_once(source, tmp_path):
 
 
 def self_signed(folder):
-    """Make a certificate for loopback, signed by itself, with its key."""
+    """Write a self-signed certificate for loopback with its key, and return the file."""
     x509 = pytest.importorskip("cryptography.x509")
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
