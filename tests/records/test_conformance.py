@@ -1,4 +1,4 @@
-"""What becomes of each value on its way to JSON."""
+"""Conversion of record values to JSON values, by type conformance level."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def conformed(record, schema, level=RECURSIVE):
         ("x", {"type": "integer"}, "x"),
     ],
 )
-def test_values_become_what_the_schema_declares(value, schema, expected):
+def test_value_is_converted_to_the_declared_type(value, schema, expected):
     found = conform_primitive(value, schema)
     assert (type(found), found) == (type(expected), expected)
     assert conformed({"a": value}, {"properties": {"a": schema}}) == {"a": expected}
@@ -94,7 +94,7 @@ def test_values_become_what_the_schema_declares(value, schema, expected):
     ],
     ids=repr,
 )
-def test_free_form_values_are_written_as_json_writers_do(value, expected):
+def test_values_without_a_schema_are_written_as_json_libraries_do(value, expected):
     from tap_core.protocols.singer.writer import encode_json
 
     assert encode_json(to_json_compatible(value)).decode() == expected
@@ -102,7 +102,7 @@ def test_free_form_values_are_written_as_json_writers_do(value, expected):
 
 @settings(deadline=None)
 @given(values)
-def test_only_exactly_jsons_types_are_left(value):
+def test_json_compatible_values_have_exact_json_types(value):
     def check(found):
         assert type(found) in {dict, list, str, int, float, bool, Decimal, type(None)}
         if isinstance(found, dict):
@@ -120,7 +120,7 @@ def test_only_exactly_jsons_types_are_left(value):
 
 @settings(deadline=None)
 @given(values)
-def test_what_is_jsonable_stays_as_it_is(value):
+def test_json_compatible_value_is_not_changed_again(value):
     once = to_json_compatible(value)
     assert to_json_compatible(once) == once
     assert json.loads(json.dumps(once, default=float)) is not ...
@@ -132,7 +132,7 @@ DATE = dt.date(2024, 1, 2)
 RECORD = {"o": {"t": DATE, "x": 1}, "l": [{"t": DATE, "x": 1}, DATE], "t": DATE, "x": 1}
 
 
-def test_recursive_conforms_every_declared_level():
+def test_recursive_level_conforms_nested_values():
     assert conformed(RECORD, NESTED) == {
         "o": {"t": "2024-01-02"},
         "l": [{"t": "2024-01-02"}, "2024-01-02"],
@@ -140,7 +140,7 @@ def test_recursive_conforms_every_declared_level():
     }
 
 
-def test_root_only_leaves_objects_and_lists():
+def test_root_only_level_leaves_objects_and_arrays():
     assert conformed(RECORD, NESTED, ROOT_ONLY) == {
         "o": {"t": DATE, "x": 1},
         "l": [{"t": DATE, "x": 1}, DATE],
@@ -148,19 +148,19 @@ def test_root_only_leaves_objects_and_lists():
     }
 
 
-def test_none_leaves_everything():
+def test_none_level_returns_the_record_unchanged():
     assert conformed(RECORD, NESTED, NONE) is RECORD
 
 
 @pytest.mark.parametrize("level", [RECURSIVE, ROOT_ONLY])
-def test_the_authors_record_stays_as_it_was(level):
+def test_conforming_does_not_change_the_record(level):
     before = repr(RECORD)
     conformed(RECORD, NESTED, level)
     assert repr(RECORD) == before
 
 
 @pytest.mark.parametrize("allowed", [True, {"type": "string"}])
-def test_additional_properties_are_kept_where_they_are_allowed(allowed):
+def test_additional_properties_are_kept_only_in_objects_that_allow_them(allowed):
     schema = {"properties": {"o": {**OBJECT, "additionalProperties": allowed}}}
     assert conformed({"o": {"x": 1}, "y": 1}, schema) == {"o": {"x": 1}}
 
@@ -171,11 +171,11 @@ def test_additional_properties_are_kept_where_they_are_allowed(allowed):
     ids=str,
 )
 @pytest.mark.parametrize("value", [[1, [2]], {"x": 1}, "x"], ids=str)
-def test_a_property_without_a_type_takes_anything(definition, value):
+def test_property_without_a_type_accepts_any_value(definition, value):
     assert conformed({"a": value}, {"properties": {"a": definition}}) == {"a": value}
 
 
-def test_a_schema_without_properties_is_refused_with_the_first_record():
+def test_schema_without_properties_is_an_error_at_the_first_record():
     assert conformed({}, {"type": "object"}) == {}
     with pytest.raises(DiscoveryError, match=r"'id', 'name'.*additionalProperties"):
         conformed({"id": 1, "name": 2}, {"type": "object"})
@@ -183,7 +183,7 @@ def test_a_schema_without_properties_is_refused_with_the_first_record():
     assert conformed({"id": 1}, {"type": "object", "properties": {}}) == {}
 
 
-def test_each_set_of_unknown_properties_is_warned_of_once(caplog):
+def test_each_set_of_unknown_properties_is_logged_once(caplog):
     logger = logging.getLogger("tap-test")
     conform = compile_conformer(
         {"properties": {"a": OBJECT}}, RECURSIVE, warn_once("users", logger)
@@ -197,7 +197,7 @@ def test_each_set_of_unknown_properties_is_warned_of_once(caplog):
     ]
 
 
-def test_one_record_may_be_conformed_by_itself(caplog):
+def test_conform_record_data_types_conforms_a_single_record(caplog):
     schema = {"properties": {"a": STRING}}
     logger = logging.getLogger("tap-test")
     found = conform_record_data_types("users", {"a": DATE, "b": 1}, schema, RECURSIVE, logger)

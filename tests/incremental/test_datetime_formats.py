@@ -1,4 +1,4 @@
-"""Formats: what they write is read again, and nonsense is refused when they are made."""
+"""Date-time formats: written values can be read again, invalid formats are rejected."""
 
 # ruff: noqa: DTZ001, DTZ007 - hypothesis and strptime begin without a zone
 from __future__ import annotations
@@ -39,8 +39,8 @@ moments = st.datetimes(
         ("%Y-%m", "2024-01"),
     ],
 )
-def test_an_instant_is_written_as_the_format_says(form: str, text: str) -> None:
-    """The directives of Airbyte's YAML reference, its own and Python's."""
+def test_datetime_is_written_in_the_format(form: str, text: str) -> None:
+    """All directives of Airbyte's YAML reference are supported: its own and Python's."""
     made = get_format(form)
     assert made.write(MOMENT) == text
     assert made.write(made.read(text)) == text
@@ -62,8 +62,8 @@ def test_an_instant_is_written_as_the_format_says(form: str, text: str) -> None:
     ],
 )
 @given(moment=moments)
-def test_what_is_written_is_read_as_no_later_instant(form: str, moment: dt.datetime) -> None:
-    """A format may cut an instant short; a stored cut-off is then earlier, never later."""
+def test_written_datetime_is_never_read_as_a_later_one(form: str, moment: dt.datetime) -> None:
+    """A format may truncate a datetime; a stored bookmark is then earlier, never later."""
     made = get_format(form)
     text = made.write(moment)
     again = made.read(text)
@@ -72,7 +72,7 @@ def test_what_is_written_is_read_as_no_later_instant(form: str, moment: dt.datet
 
 
 @given(moment=moments, form=st.sampled_from(["%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%d %H:%M:%S.%fZ"]))
-def test_the_fast_way_reads_what_strptime_reads(moment: dt.datetime, form: str) -> None:
+def test_fast_parser_reads_what_strptime_reads(moment: dt.datetime, form: str) -> None:
     text = moment.strftime(form)
     slow = dt.datetime.strptime(text, form)
     assert get_format(form).read(text) == (slow if slow.tzinfo else slow.replace(tzinfo=UTC))
@@ -94,8 +94,8 @@ def test_the_fast_way_reads_what_strptime_reads(moment: dt.datetime, form: str) 
         ("%s", dt.datetime(2024, 1, 5), "2024-01-05T00:00:00+00:00"),
     ],
 )
-def test_values_of_records_are_read(form: str, value: object, expected: str) -> None:
-    """What says no offset is UTC."""
+def test_cursor_values_of_records_are_parsed(form: str, value: object, expected: str) -> None:
+    """A value without an offset is UTC."""
     assert get_format(form).read(value).isoformat() == expected
 
 
@@ -120,7 +120,7 @@ def test_values_of_records_are_read(form: str, value: object, expected: str) -> 
         ("%Y-%m-%dT%H:%M:%S%z", "2024-01-05"),
     ],
 )
-def test_what_is_no_date_time_is_refused(form: str, value: object) -> None:
+def test_invalid_datetime_value_is_rejected(form: str, value: object) -> None:
     with pytest.raises(ValueError, match=r"."):
         get_format(form).read(value)
 
@@ -128,13 +128,13 @@ def test_what_is_no_date_time_is_refused(form: str, value: object) -> None:
 @pytest.mark.parametrize(
     "form", ["%Y-%m-%Q", "%Y-%m-%d %s", "yyyy-mm-dd", "%H:%M", "%Y-%m-%d%", "%Y %Y", "%G-%m"]
 )
-def test_nonsense_in_a_format_is_refused_when_it_is_made(form: str) -> None:
+def test_invalid_datetime_format_is_rejected(form: str) -> None:
     with pytest.raises(ValueError, match="date-time format"):
         get_format(form)
 
 
-def test_an_offset_is_not_lost_where_the_format_has_none() -> None:
-    """Written in UTC: airbyte-cdk writes the wall clock of the other zone."""
+def test_format_without_an_offset_is_written_in_utc() -> None:
+    """The value is converted to UTC; airbyte-cdk writes the local time of the other zone."""
     two = dt.datetime(2024, 1, 5, 1, tzinfo=dt.timezone(dt.timedelta(hours=2)))
     assert get_format("%Y-%m-%dT%H:%M:%SZ").write(two) == "2024-01-04T23:00:00Z"
     assert get_format("%Y-%m-%dT%H:%M:%S%z").write(two) == "2024-01-05T01:00:00+0200"

@@ -1,4 +1,4 @@
-"""What an author declares, and what a catalog changes of it."""
+"""Declarations of a stream by its author, and their overrides by a catalog."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ class Bare(Stream):
         return []
 
 
-def only(kind, **given):
-    """Return the one stream of a tap."""
-    [found] = make(kind, **given).streams.values()
+def only(kind, **provided):
+    """Return the only stream of a tap with this stream class."""
+    [found] = make(kind, **provided).streams.values()
     return found
 
 
 # Names and schemas
 
 
-def test_a_stream_needs_a_name():
+def test_stream_without_a_name_is_an_error():
     with pytest.raises(ValueError, match=r"set Bare\.name or pass name="):
         Bare(make())
     assert Bare(make(), name="x").name == "x"
 
 
-def test_a_name_that_is_given_wins():
+def test_name_argument_overrides_the_class_attribute():
     assert stream("a", [])(make(), name="b").name == "b"
 
 
-@pytest.mark.parametrize("given", [SCHEMA, Schema.from_dict(SCHEMA)], ids=["dict", "Schema"])
-def test_a_schema_may_be_given(given):
-    assert Bare(make(), schema=given, name="a").schema == SCHEMA
+@pytest.mark.parametrize("provided", [SCHEMA, Schema.from_dict(SCHEMA)], ids=["dict", "Schema"])
+def test_schema_argument_accepts_a_dict_or_schema_object(provided):
+    assert Bare(make(), schema=provided, name="a").schema == SCHEMA
 
 
-def test_a_schema_may_stand_in_a_file(tmp_path):
+def test_schema_argument_accepts_a_file_path(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps(SCHEMA))
     with pytest.warns(SingerSDKDeprecationWarning, match="deprecated"):
@@ -59,12 +59,12 @@ def test_a_schema_may_stand_in_a_file(tmp_path):
     assert (found.schema, found.schema_filepath) == (SCHEMA, path)
 
 
-def test_a_class_may_name_the_file_of_its_schema(tmp_path):
+def test_schema_filepath_attribute_is_read(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps(SCHEMA))
 
     class InFile(Bare):
-        """A stream of an older kind."""
+        """A stream that uses the deprecated attribute."""
 
         name = "a"
         schema_filepath = path
@@ -73,17 +73,17 @@ def test_a_class_may_name_the_file_of_its_schema(tmp_path):
         assert InFile(make()).schema == SCHEMA
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_missing_schema_file_is_named_in_the_error(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no schema file .*nowhere\.json"):
         Bare(make(), schema=tmp_path / "nowhere.json", name="a")
 
 
-def test_a_schema_of_another_type_is_refused():
+def test_schema_argument_of_another_type_is_rejected():
     with pytest.raises(ValueError, match="Unexpected type int for arg 'schema'"):
         Bare(make(), schema=5, name="a")
 
 
-def test_a_schema_that_is_missing_is_an_error_when_it_is_asked_for():
+def test_missing_schema_is_an_error_when_it_is_accessed():
     with pytest.raises(DiscoveryError, match="schema for stream 'a' was not provided"):
         _ = Bare(make(), name="a").schema
 
@@ -91,7 +91,7 @@ def test_a_schema_that_is_missing_is_an_error_when_it_is_asked_for():
 # Settings and logs
 
 
-def test_settings_are_read_only():
+def test_config_of_a_stream_is_read_only():
     tap = make(stream("a", []), config={"start_date": "x"})
     [found] = tap.streams.values()
     assert found.config["start_date"] == "x"
@@ -100,7 +100,7 @@ def test_settings_are_read_only():
     assert found.tap_name == tap.name
 
 
-def test_logs_stand_under_the_streams_name(caplog):
+def test_log_lines_have_the_logger_of_the_stream(caplog):
     only(stream("a", [])).log("%d of %d", 1, 2, level=logging.WARNING)
     [record] = caplog.records
     assert (record.name, record.getMessage()) == ("tap-test.a", "1 of 2")
@@ -113,7 +113,7 @@ def test_logs_stand_under_the_streams_name(caplog):
     "members, method",
     [({}, "FULL_TABLE"), ({"replication_key": "id"}, "INCREMENTAL")],
 )
-def test_the_method_follows_the_key(members, method):
+def test_replication_key_makes_a_stream_incremental(members, method):
     found = only(stream("a", [], schema=SCHEMA, **members))
     assert found.replication_method == method
     found.forced_replication_method = "LOG_BASED"
@@ -130,12 +130,12 @@ def test_the_method_follows_the_key(members, method):
         (None, {"type": "string", "format": "date-time"}, False),
     ],
 )
-def test_the_schema_says_whether_a_key_is_a_timestamp(key, definition, is_timestamp):
+def test_timestamp_replication_key_is_found_in_the_schema(key, definition, is_timestamp):
     found = only(stream("a", [], schema=schema(k=definition), replication_key=key))
     assert found.is_timestamp_replication_key is is_timestamp
 
 
-def test_a_key_that_the_schema_lacks_is_an_error():
+def test_replication_key_missing_in_the_schema_is_an_error():
     found = only(stream("a", [], schema=SCHEMA, replication_key="nope"))
     with pytest.raises(InvalidReplicationKeyException, match="'nope' is not in schema"):
         _ = found.is_timestamp_replication_key
@@ -143,8 +143,8 @@ def test_a_key_that_the_schema_lacks_is_an_error():
 
 @pytest.mark.parametrize("key", [["id", "u"], ("id", "u"), {"id": 1}])
 @pytest.mark.parametrize("method", [None, "FULL_TABLE", "INCREMENTAL"])
-def test_several_keys_are_an_error_that_says_so(key, method):
-    """When it is discovered, when it is synced, and when a catalog names them."""
+def test_several_replication_keys_are_an_error_that_names_the_stream(key, method):
+    """The error is raised in discovery, in a sync, and if a catalog contains the keys."""
     kind = stream("a", [{"id": 1}], replication_key=key, forced_replication_method=method)
     fault = pytest.raises(
         InvalidReplicationKeyException, match="Stream 'a': its replication key is"
@@ -161,7 +161,7 @@ def test_several_keys_are_an_error_that_says_so(key, method):
         make(stream("a", [{"id": 1}]), catalog=catalog).sync_all()
 
 
-def test_a_key_without_a_type_is_an_error():
+def test_replication_key_without_a_type_is_an_error():
     found = only(stream("a", [], schema=schema(k={}), replication_key="k"))
     with pytest.raises(EmptySchemaTypeError):
         _ = found.is_timestamp_replication_key
@@ -179,20 +179,22 @@ def catalog(**entry):
 KEYED = {"schema": SCHEMA, "replication_key": "id", "primary_keys": ["id"]}
 
 
-def test_without_a_catalog_the_default_decides():
+def test_selected_by_default_applies_without_a_catalog():
     assert only(stream("a", [])).selected
     assert not only(stream("a", [], selected_by_default=False)).selected
 
 
-def test_a_catalog_changes_keys_and_method():
-    given = catalog(key_properties=["text"], replication_key="at", replication_method="FULL_TABLE")
-    found = only(stream("a", [], **KEYED), catalog=given)
+def test_catalog_overrides_keys_and_replication_method():
+    provided = catalog(
+        key_properties=["text"], replication_key="at", replication_method="FULL_TABLE"
+    )
+    found = only(stream("a", [], **KEYED), catalog=provided)
     assert found.primary_keys == ["text"]
     assert found.replication_key == "at"
     assert found.replication_method == "FULL_TABLE"
 
 
-def test_metadata_says_what_an_entry_does_not():
+def test_catalog_metadata_provides_what_the_entry_omits():
     metadata = {
         "selected": True,
         "table-key-properties": ["text"],
@@ -204,27 +206,27 @@ def test_metadata_says_what_an_entry_does_not():
     assert found.replication_method == "LOG_BASED"
 
 
-def test_a_catalog_without_a_key_takes_the_taps_away():
+def test_catalog_entry_without_keys_removes_the_keys_of_the_tap():
     found = only(stream("a", [], **KEYED), catalog=catalog())
     assert found.replication_key is None
     assert found.replication_method == "FULL_TABLE"
     assert list(found.primary_keys) == []
 
 
-def test_a_stream_that_the_catalog_lacks_is_not_selected():
+def test_stream_missing_in_the_catalog_is_not_selected():
     found = only(stream("b", [], **KEYED), catalog=catalog())
     assert not found.selected
     assert found.replication_key == "id"
 
 
-def test_the_schema_of_a_catalog_rules_values_and_the_taps_stays():
-    given = catalog(schema=schema(id=STRING))
-    found = only(stream("a", [], **KEYED), catalog=given)
+def test_catalog_schema_becomes_the_effective_schema():
+    provided = catalog(schema=schema(id=STRING))
+    found = only(stream("a", [], **KEYED), catalog=provided)
     assert found.effective_schema == schema(id=STRING)
     assert found.schema == SCHEMA
 
 
-def test_selection_may_be_changed_after_all():
+def test_selected_can_be_set_after_construction():
     found = only(stream("a", []), catalog=catalog(metadata={"selected": False}))
     assert not found.selected
     found.selected = True
@@ -232,7 +234,7 @@ def test_selection_may_be_changed_after_all():
     assert found.mask[()]
 
 
-def test_a_stream_has_a_catalog_of_its_own():
+def test_stream_without_a_catalog_has_a_default_catalog_entry():
     found = only(stream("a", [], **KEYED))
     assert list(found._singer_catalog) == ["a"]
     entry = Catalog.from_dict(found._tap.catalog_dict).get_stream("a")
@@ -241,7 +243,7 @@ def test_a_stream_has_a_catalog_of_its_own():
 
 
 @pytest.mark.parametrize("keys", [("id",), ["id"]])
-def test_keys_stand_in_the_catalog_as_the_author_wrote_them(keys):
+def test_catalog_entry_has_the_key_properties_of_the_author(keys):
     found = only(stream("a", [], primary_keys=keys))
     entry = found._singer_catalog_entry
     assert entry.key_properties == keys

@@ -1,4 +1,4 @@
-"""Cursor values in order: by their formats, whatever form they have."""
+"""Comparison of cursor values by their date-time formats."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def text(number: int, form: str) -> str:
     values=st.lists(st.one_of(st.tuples(seconds, forms), nonsense), max_size=30),
     settles=st.sets(st.integers(0, 30)),
 )
-def test_the_highest_value_is_kept_in_the_cursors_format(values: list, settles: set) -> None:
-    """Whatever form each has, and however often the state is looked at."""
+def test_highest_cursor_value_is_kept_in_the_format_of_the_cursor(
+    values: list, settles: set
+) -> None:
+    """Values may have different formats, and the state may be read at any time."""
     declared = cursor(cursor_datetime_formats=FORMATS)
     order, state = make_comparator(declared, "s"), {}
     follows = BookmarkCursor(
@@ -50,7 +52,7 @@ def test_the_highest_value_is_kept_in_the_cursors_format(values: list, settles: 
     assert kept == (None if best is None else declared.format.write(best))
 
 
-def test_what_cannot_be_read_is_compared_as_text_and_kept_as_it_is() -> None:
+def test_unparsable_cursor_value_is_compared_as_text_and_kept() -> None:
     order = make_comparator(cursor(), "s")
     assert order.newer_or_equal("soon", "later") is True
     assert order.kept("soon") == "soon"

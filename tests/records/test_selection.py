@@ -1,4 +1,4 @@
-"""Selection in schemas and records, against rules written a second time, plainly."""
+"""Selection of properties in schemas and records, compared with a plain implementation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tap_core.records.select import (
 )
 from tap_core.singerlib.catalog import MetadataMapping, SelectionMask
 
-on_any_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+WITHOUT_DEADLINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 NAMES = st.sampled_from(["a", "b", "c", "properties"])
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.sampled_from(["", "x"]))
@@ -68,7 +68,7 @@ SCHEMAS = objects(st.recursive(LEAVES, objects, max_leaves=10))
 
 
 def is_selected(mask: dict[tuple[str, ...], bool], path: tuple[str, ...]) -> bool:
-    """The rule for one breadcrumb: its own entry, else the parent's, else yes."""
+    """Return the mask's value for a breadcrumb, else that of its parent, else True."""
     while path not in mask:
         if len(path) < 2:
             return True
@@ -76,23 +76,23 @@ def is_selected(mask: dict[tuple[str, ...], bool], path: tuple[str, ...]) -> boo
     return mask[path]
 
 
-def kept_of_record(record: Any, mask: dict[Any, bool], path: tuple[str, ...] = ()) -> Any:
-    """What stays of a record, as a new one."""
+def select_in_record(record: Any, mask: dict[Any, bool], path: tuple[str, ...] = ()) -> Any:
+    """Return a copy of a record with only the selected properties."""
     if not isinstance(record, dict):
         return record
     return {
-        name: kept_of_record(value, mask, (*path, "properties", name))
+        name: select_in_record(value, mask, (*path, "properties", name))
         for name, value in record.items()
         if is_selected(mask, (*path, "properties", name))
     }
 
 
-def kept_of_schema(schema: Any, mask: dict[Any, bool], path: tuple[str, ...] = ()) -> Any:
-    """What stays of a schema, as a new one."""
+def select_in_schema(schema: Any, mask: dict[Any, bool], path: tuple[str, ...] = ()) -> Any:
+    """Return a copy of a schema with only the selected properties."""
     if not isinstance(schema, dict) or "object" not in schema.get("type", ""):
         return schema
     kept = {
-        name: kept_of_schema(value, mask, (*path, "properties", name))
+        name: select_in_schema(value, mask, (*path, "properties", name))
         for name, value in schema["properties"].items()
         if is_selected(mask, (*path, "properties", name))
     }
@@ -101,44 +101,44 @@ def kept_of_schema(schema: Any, mask: dict[Any, bool], path: tuple[str, ...] = (
     return {**schema, "properties": kept, "required": required}
 
 
-@on_any_machine
+@WITHOUT_DEADLINE
 @given(record=RECORDS, mask=MASKS)
-def test_the_compiled_pruner_leaves_what_the_plain_rule_leaves(record, mask):
-    expected = kept_of_record(record, mask)
+def test_compiled_pruner_equals_the_plain_implementation(record, mask):
+    expected = select_in_record(record, mask)
     prune = compile_pruner({}, mask)
     if prune is not None:
         prune(record)
     assert record == expected
 
 
-@on_any_machine
+@WITHOUT_DEADLINE
 @given(record=RECORDS, mask=MASKS)
-def test_the_uncompiled_form_leaves_what_the_plain_rule_leaves(record, mask):
-    expected = kept_of_record(record, mask)
+def test_pop_deselected_properties_equals_the_plain_implementation(record, mask):
+    expected = select_in_record(record, mask)
     pop_deselected_record_properties(record, {}, mask)
     assert record == expected
 
 
-@on_any_machine
+@WITHOUT_DEADLINE
 @given(record=RECORDS, mask=MASKS)
-def test_no_pruner_means_that_nothing_can_be_deselected(record, mask):
+def test_pruner_is_none_only_if_nothing_is_deselected(record, mask):
     if compile_pruner({}, mask) is None:
-        assert kept_of_record(record, mask) == record
+        assert select_in_record(record, mask) == record
 
 
-@on_any_machine
+@WITHOUT_DEADLINE
 @given(schema=SCHEMAS, mask=MASKS)
-def test_the_schema_keeps_what_the_plain_rule_keeps_and_is_itself_left_alone(schema, mask):
+def test_selected_schema_equals_the_plain_implementation(schema, mask):
     before = deepcopy(schema)
-    expected = kept_of_schema(schema, mask)
+    expected = select_in_schema(schema, mask)
     assert selected_schema(schema, mask) == expected
     assert get_selected_schema("some_stream", schema, mask) == expected
     assert schema == before
 
 
-@on_any_machine
+@WITHOUT_DEADLINE
 @given(schema=SCHEMAS, mask=MASKS)
-def test_a_selected_schema_shares_nothing_with_its_source(schema, mask):
+def test_selected_schema_is_a_deep_copy(schema, mask):
     result = selected_schema(schema, mask)
     before = deepcopy(schema)
     result["required"].append("another")
@@ -148,7 +148,7 @@ def test_a_selected_schema_shares_nothing_with_its_source(schema, mask):
     assert schema == before
 
 
-def test_the_record_itself_is_changed_and_nested_dicts_too():
+def test_pruner_changes_the_record_and_nested_dicts_in_place():
     nested = {"keep": 1, "drop": 2}
     record = {"id": 1, "nested": nested, "secret": "x"}
     mask = SelectionMask(
@@ -165,7 +165,7 @@ def test_the_record_itself_is_changed_and_nested_dicts_too():
     assert record["nested"] is nested
 
 
-def test_a_nested_property_is_pruned_only_where_it_is_a_dict():
+def test_nested_selection_ignores_values_that_are_not_dicts():
     mask = SelectionMask({("properties", "n", "properties", "x"): False})
     prune = compile_pruner({}, mask)
     assert prune is not None
@@ -184,11 +184,11 @@ def test_a_nested_property_is_pruned_only_where_it_is_a_dict():
         {(): True, ("properties", "a", "items", "properties", "b"): False},
     ],
 )
-def test_nothing_is_compiled_when_no_property_is_deselected(mask):
+def test_no_pruner_is_compiled_if_no_property_is_deselected(mask):
     assert compile_pruner({}, SelectionMask(mask)) is None
 
 
-def test_unknown_properties_of_a_deselected_stream_go_and_listed_ones_may_stay():
+def test_deselected_stream_keeps_only_explicitly_selected_properties():
     mask = SelectionMask({(): False, ("properties", "a"): True})
     prune = compile_pruner({}, mask)
     assert prune is not None
@@ -197,7 +197,7 @@ def test_unknown_properties_of_a_deselected_stream_go_and_listed_ones_may_stay()
     assert record == {"a": {"inner": 1}}
 
 
-def test_the_pruner_does_not_follow_later_changes_of_the_mask():
+def test_pruner_ignores_later_changes_of_the_mask():
     mask = SelectionMask({("properties", "a"): False})
     prune = compile_pruner({}, mask)
     assert prune is not None
@@ -207,13 +207,13 @@ def test_the_pruner_does_not_follow_later_changes_of_the_mask():
     assert record == {}
 
 
-def test_required_stays_as_an_empty_list():
+def test_required_becomes_an_empty_list():
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     result = selected_schema(schema, SelectionMask({("properties", "a"): False}))
     assert result == {"type": "object", "properties": {}, "required": []}
 
 
-def test_a_deselected_parent_takes_an_automatic_child_along():
+def test_deselected_parent_removes_an_automatic_child():
     metadata = MetadataMapping.from_iterable(
         [
             {"breadcrumb": [], "metadata": {"selected": True}},
