@@ -1,4 +1,4 @@
-"""Values of replication keys are compared by the type in the schema, and always."""
+"""Comparison of replication key values by the type in the schema."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOMENTS = st.datetimes(
 
 @st.composite
 def written(draw, moment: dt.datetime) -> object:
-    """One of the ways in which a source may write a moment."""
+    """Return one of the ways in which a source may write an instant."""
     text = moment.isoformat(sep=draw(st.sampled_from("T ")), timespec="microseconds")
     form = draw(st.sampled_from(["object", "iso", "utc", "compact", "unpadded", "long", "naive"]))
     utc = moment.astimezone(dt.timezone.utc)
@@ -45,7 +45,7 @@ def written(draw, moment: dt.datetime) -> object:
 
 
 @given(st.data(), MOMENTS, MOMENTS)
-def test_moments_compare_as_instants_however_they_are_written(data, one, other) -> None:
+def test_datetimes_are_compared_as_instants_in_any_format(data, one, other) -> None:
     order = make_comparator(INSTANT)
     left, right = data.draw(written(one)), data.draw(written(other))
     assert order.newer_or_equal(left, right) == (one >= other)
@@ -70,14 +70,14 @@ def test_moments_compare_as_instants_however_they_are_written(data, one, other) 
         (NAIVE, dt.datetime(2024, 5, 1, 1, tzinfo=dt.timezone.utc)),
     ],
 )
-def test_dates_and_moments_of_all_forms(earlier, later, caplog) -> None:
+def test_dates_and_datetimes_of_different_formats_are_compared(earlier, later, caplog) -> None:
     order = make_comparator(INSTANT)
     assert order.newer_or_equal(later, earlier)
     assert not order.newer_or_equal(earlier, later)
     assert caplog.records == []
 
 
-def test_the_hour_that_comes_twice_is_told_apart() -> None:
+def test_repeated_hour_at_the_end_of_summer_time_is_ordered() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     summer = dt.datetime(2024, 10, 27, 2, 30, tzinfo=berlin)
     winter = dt.datetime(2024, 10, 27, 2, 10, tzinfo=berlin, fold=1)
@@ -85,7 +85,7 @@ def test_the_hour_that_comes_twice_is_told_apart() -> None:
     assert not make_comparator(INSTANT).newer_or_equal(summer, winter)
 
 
-def test_the_ends_of_the_calendar_do_not_overflow() -> None:
+def test_first_and_last_dates_of_the_calendar_do_not_overflow() -> None:
     east = dt.timezone(dt.timedelta(hours=14))
     first = dt.datetime(1, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo"))
     assert make_comparator(INSTANT).newer_or_equal(
@@ -107,13 +107,13 @@ def test_the_ends_of_the_calendar_do_not_overflow() -> None:
         (2**63, 2**63 + 1),
     ],
 )
-def test_numbers_compare_as_numbers(smaller, greater) -> None:
+def test_numbers_are_compared_numerically(smaller, greater) -> None:
     order = make_comparator(NUMBER)
     assert order.newer_or_equal(greater, smaller)
     assert not order.newer_or_equal(smaller, greater)
 
 
-def test_text_is_compared_as_text_even_if_it_looks_like_something_else() -> None:
+def test_string_keys_are_compared_as_text() -> None:
     order = make_comparator(TEXT)
     assert order.newer_or_equal("9", "10")
     assert order.newer_or_equal("2024-05-01T01:00:00+02:00", "2024-05-01T00:00:00Z")
@@ -137,7 +137,7 @@ def test_text_is_compared_as_text_even_if_it_looks_like_something_else() -> None
         (TEXT, "a", 10),
     ],
 )
-def test_what_cannot_be_read_is_compared_as_text_with_one_warning(schema, new, old, caplog) -> None:
+def test_invalid_value_is_compared_as_text_with_one_warning(schema, new, old, caplog) -> None:
     order = make_comparator(schema)
     with caplog.at_level(logging.WARNING):
         assert order.newer_or_equal(new, old) == (str(new) >= str(old))
@@ -153,7 +153,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(st.sampled_from([INSTANT, NUMBER, TEXT]), JSON_VALUES, JSON_VALUES)
-def test_a_comparison_never_raises_and_one_side_wins(schema, new, old) -> None:
+def test_comparison_of_any_values_never_raises(schema, new, old) -> None:
     order = make_comparator(schema)
     assert order.newer_or_equal(new, old) or order.newer_or_equal(old, new)
 
@@ -174,11 +174,11 @@ def test_a_comparison_never_raises_and_one_side_wins(schema, new, old) -> None:
         ({"type": ["number", "string"]}, ValueKind.TEXT),
     ],
 )
-def test_the_schema_decides(schema, kind) -> None:
+def test_schema_determines_the_kind_of_comparison(schema, kind) -> None:
     assert make_comparator(schema).kind is kind
 
 
-def test_no_value_at_all() -> None:
+def test_missing_values_are_recognized() -> None:
     assert is_missing(None)
     assert is_missing(float("nan"))
     assert is_missing(Decimal("sNaN"))

@@ -1,4 +1,4 @@
-"""The normalizer: what it says of one schema, and what holds for all of them."""
+"""The OpenAPI normalizer: results for single schemas, and properties of all results."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NULL = {"type": "null"}
 normalize = OpenAPISchemaNormalizer().normalize_schema
 
 
-def of(**schema):
-    """One property of a record, as the normalizer leaves it."""
+def normalize_property(**schema):
+    """Return the normalized schema of one property of a record."""
     record = {"type": "object", "properties": {"p": schema}}
     return normalize(record)["properties"]["p"]
 
@@ -65,7 +65,7 @@ def of(**schema):
         ({"anyOf": [{"type": "string", "enum": ["a"]}]}, {"anyOf": [{"type": "string"}]}),
     ],
 )  # fmt: skip
-def test_one_schema(schema, expected):
+def test_schema_is_normalized(schema, expected):
     before = deepcopy(schema)
     assert normalize(schema) == expected
     assert schema == before
@@ -108,14 +108,14 @@ def test_one_schema(schema, expected):
         ),
     ],
 )
-def test_a_property_may_be_null(schema, expected):
-    found = of(**schema)
+def test_optional_property_becomes_nullable(schema, expected):
+    found = normalize_property(**schema)
     assert found == expected
     if "const" not in found:
         assert Draft202012Validator(found).is_valid(None) or "True" in str(schema)
 
 
-def test_keys_may_not_be_null_whatever_is_said_of_them():
+def test_key_properties_are_never_nullable():
     record = {
         "type": "object",
         "properties": {
@@ -131,7 +131,7 @@ def test_keys_may_not_be_null_whatever_is_said_of_them():
     assert types == {"a": "string", "b": "integer", "c": "string", "d": ["string", "null"]}
 
 
-def test_the_values_of_maps_are_normalized():
+def test_value_schemas_of_maps_are_normalized():
     value = {"type": "string", "nullable": True, "enum": ["a"]}
     record = {"type": "object", "additionalProperties": value, "patternProperties": {"^x": value}}
     found = normalize(record, key_properties=("id",))
@@ -140,7 +140,7 @@ def test_the_values_of_maps_are_normalized():
     assert found["patternProperties"] == {"^x": expected}
 
 
-def test_schemas_in_allof_may_have_allof_themselves():
+def test_nested_all_of_is_merged():
     deep = {"allOf": [{"allOf": [{"properties": {"a": {"type": "string"}}}]}, {"required": ["a"]}]}
     assert normalize(deep, key_properties=("a",)) == {
         "type": "object",
@@ -149,7 +149,7 @@ def test_schemas_in_allof_may_have_allof_themselves():
     }
 
 
-def test_an_author_may_keep_enums_and_then_null_is_one_of_them():
+def test_enum_kept_by_the_author_gets_null():
     class Keeping(OpenAPISchemaNormalizer):
         def handle_enum(self, schema):
             return schema
@@ -160,7 +160,7 @@ def test_an_author_may_keep_enums_and_then_null_is_one_of_them():
         assert found["properties"]["a"]["enum"] == values
 
 
-def test_authors_may_override_each_step():
+def test_each_step_of_the_normalizer_can_be_overridden():
     class Own(OpenAPISchemaNormalizer):
         def handle_all_of(self, subschemas):
             return subschemas[-1]
@@ -227,13 +227,13 @@ def test_authors_may_override_each_step():
         ),
     ],
 )  # fmt: skip
-def test_two_schemas_that_hold_at_once(one, other, expected):
+def test_two_schemas_are_merged(one, other, expected):
     before = deepcopy((one, other))
     assert merge_schemas([one, other]) == expected
     assert (one, other) == before
 
 
-# Whatever comes in
+# Random schemas
 
 NAMES = st.sampled_from(["id", "a", "b", "type", "nullable", "oneOf"])
 SIMPLE = st.sampled_from(["string", "integer", "number", "boolean"])
@@ -254,7 +254,7 @@ LEAVES = st.one_of(
 
 
 def grown(inner):
-    """Schemas that hold others in each of the ways there are."""
+    """Return a strategy for schemas that contain other schemas in every possible way."""
     some = st.lists(inner, min_size=1, max_size=3)
     named = st.dictionaries(NAMES, inner, max_size=3)
     required = st.lists(NAMES, unique=True, max_size=3)
@@ -278,21 +278,21 @@ def grown(inner):
 SCHEMAS = st.recursive(LEAVES, grown, max_leaves=8)
 KEYS = st.sampled_from([(), ("id",), ("id", "a")])
 
-on_any_machine = settings(
+WITHOUT_DEADLINE = settings(
     deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
 def size(value):
-    """How many schemas, keywords and values there are."""
+    """Return the number of schemas, keywords and values."""
     if isinstance(value, dict):
         return 1 + sum(size(inner) for inner in value.values())
     return 1 + sum(map(size, value)) if isinstance(value, list) else 1
 
 
-@on_any_machine
+@WITHOUT_DEADLINE
 @given(schema=SCHEMAS, keys=KEYS)
-def test_what_comes_out_is_json_schema(schema, keys):
+def test_normalized_schema_is_valid_json_schema(schema, keys):
     before = deepcopy(schema)
     found = normalize(schema, key_properties=keys)
     Draft202012Validator.check_schema(found)
@@ -301,23 +301,23 @@ def test_what_comes_out_is_json_schema(schema, keys):
     assert json.loads(json.dumps(found)) == found
 
 
-@on_any_machine
+@WITHOUT_DEADLINE
 @given(schema=SCHEMAS, keys=KEYS)
-def test_what_comes_out_is_its_own_normal_form(schema, keys):
+def test_normalization_is_idempotent(schema, keys):
     once = normalize(schema, key_properties=keys)
     assert normalize(once, key_properties=keys) == once
 
 
-@on_any_machine
+@WITHOUT_DEADLINE
 @given(schema=SCHEMAS, keys=KEYS)
-def test_what_comes_out_is_not_much_larger_than_what_went_in(schema, keys):
-    """Each schema may gain a type, null among several, or a choice that is null."""
+def test_size_of_the_normalized_schema_is_bounded(schema, keys):
+    """Each schema may only gain a type, null as a type, or null as a choice."""
     assert size(normalize(schema, key_properties=keys)) <= 6 * size(schema)
 
 
-@on_any_machine
+@WITHOUT_DEADLINE
 @given(properties=st.dictionaries(NAMES, SCHEMAS, min_size=1))
-def test_every_property_that_can_may_be_null(properties):
+def test_normalized_properties_accept_null_where_possible(properties):
     record = normalize({"type": "object", "properties": properties})
     assert list(record["properties"]) == list(properties)
     for schema in record["properties"].values():

@@ -1,4 +1,4 @@
-"""The document's text is that of its dict at all times, at the price of what changed."""
+"""StateDocument: its text always equals its dict, and encoding costs only what changed."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tap_core.state.document import StateDocument
 from tap_core.state.reader import read_state
 
 
-def text_of(state: dict) -> bytes:
+def encode_plainly(state: dict) -> bytes:
     return json.dumps(state, separators=(",", ":")).encode()
 
 
-def a_document(partitions: int, stream: str = "s") -> StateDocument:
+def make_document(partitions: int, stream: str = "s") -> StateDocument:
     document = StateDocument({})
     for i in range(partitions):
         document.context_state(stream, {"id": i})["replication_key_value"] = i
     return document
 
 
-def test_an_empty_document() -> None:
+def test_empty_documents_are_encoded() -> None:
     assert StateDocument({}).encode() == b"{}"
     assert StateDocument({"bookmarks": {}}).encode() == b'{"bookmarks":{}}'
     assert StateDocument({"bookmarks": {"s": {}}}).encode() == b'{"bookmarks":{"s":{}}}'
 
 
-def test_states_are_made_in_the_callers_own_dict() -> None:
+def test_states_are_created_in_the_dict_of_the_caller() -> None:
     state: dict = {}
     document = StateDocument(state)
     assert document.partitions("s") is None
@@ -44,9 +44,9 @@ def test_states_are_made_in_the_callers_own_dict() -> None:
     assert state == {"bookmarks": {"s": {"partitions": [{"context": {"id": 1}}]}}}
 
 
-def test_everything_beside_the_bookmarks_is_written_too() -> None:
+def test_other_members_of_the_state_are_encoded() -> None:
     state = {"global": {"lsn": 5}, "bookmarks": {"s": {"a": 1}}, "currently_syncing": "é"}
-    assert StateDocument(state).encode() == text_of(state)
+    assert StateDocument(state).encode() == encode_plainly(state)
 
 
 @pytest.mark.parametrize(
@@ -62,33 +62,33 @@ def test_everything_beside_the_bookmarks_is_written_too() -> None:
         "text",
     ],
 )
-def test_whatever_an_old_tap_left_is_kept(bookmarks) -> None:
+def test_bookmarks_of_unknown_structure_are_kept(bookmarks) -> None:
     state = {"bookmarks": bookmarks}
     before = copy.deepcopy(state)
     document = StateDocument(state)
-    assert document.encode() == document.encode() == text_of(before)
+    assert document.encode() == document.encode() == encode_plainly(before)
     if isinstance(bookmarks, dict):
         document.reset_progress_markers()
-        assert document.encode() == text_of(before)
+        assert document.encode() == encode_plainly(before)
 
 
-def test_a_document_that_is_filled_later() -> None:
+def test_refresh_reads_a_dict_that_was_filled_later() -> None:
     state: dict = {}
     document = StateDocument(state)
     assert document.encode_if_changed() == b"{}"
     state["bookmarks"] = {"s": {"partitions": [{"context": {"id": 1}, "v": 1}]}}
     document.refresh()
-    assert document.encode_if_changed() == text_of(state)
+    assert document.encode_if_changed() == encode_plainly(state)
     assert document.context_state("s", {"id": 1})["v"] == 1
 
 
-def test_two_entries_for_one_context_are_an_error() -> None:
+def test_duplicate_entries_of_a_context_are_an_error() -> None:
     twice = {"bookmarks": {"s": {"partitions": [{"context": {"id": 1}}, {"context": {"id": 1}}]}}}
     with pytest.raises(ValueError, match="more than one entry"):
         StateDocument(twice).context_state("s", {"id": 1})
 
 
-def test_old_progress_is_wiped_everywhere() -> None:
+def test_reset_removes_all_progress_markers() -> None:
     markers = {"Note": "n", "replication_key": "k", "replication_key_value": 9}
     state = {
         "bookmarks": {
@@ -118,12 +118,12 @@ def test_old_progress_is_wiped_everywhere() -> None:
     }
 
 
-# What it costs
+# Cost of encoding
 
 
 @pytest.mark.parametrize("partitions", [100, 10_000])
-def test_a_checkpoint_makes_text_for_what_changed_alone(partitions) -> None:
-    document = a_document(partitions)
+def test_checkpoint_encodes_only_what_changed(partitions) -> None:
+    document = make_document(partitions)
     other = document.stream_state("other")
     document.encode()
     for change in range(5):
@@ -131,15 +131,15 @@ def test_a_checkpoint_makes_text_for_what_changed_alone(partitions) -> None:
         document.change("s", {"id": change})["replication_key_value"] = -change
         text = document.encode()
         assert document.encoded_bytes - before < 60
-        assert text == text_of(document.tap_state)
+        assert text == encode_plainly(document.tap_state)
     before = document.encoded_bytes
     other["replication_key_value"] = 5
     document.touch("other")
-    assert document.encode() == text_of(document.tap_state)
+    assert document.encode() == encode_plainly(document.tap_state)
     assert document.encoded_bytes - before < 60
 
 
-def test_many_partitions_one_after_the_other_cost_in_proportion() -> None:
+def test_cost_of_encoding_grows_linearly_with_the_partitions() -> None:
     def made(partitions: int) -> int:
         document = StateDocument({})
         for i in range(partitions):
@@ -151,35 +151,35 @@ def test_many_partitions_one_after_the_other_cost_in_proportion() -> None:
     assert made(2_000) <= 11 * made(200)
 
 
-def test_a_dict_in_an_authors_hands_costs_that_dict() -> None:
-    document = a_document(1_000)
+def test_shared_dict_is_encoded_each_time_until_it_is_unshared() -> None:
+    document = make_document(1_000)
     mine = document.context_state("s", {"id": 7})
     document.share("s", {"id": 7})
     document.encode()
     before = document.encoded_bytes
     for value in range(5):
         mine["x"] = value
-        assert document.encode() == text_of(document.tap_state)
+        assert document.encode() == encode_plainly(document.tap_state)
     assert document.encoded_bytes - before < 5 * 60
     document.unshare()
     document.encode()
     before = document.encoded_bytes
-    assert document.encode() == text_of(document.tap_state)
+    assert document.encode() == encode_plainly(document.tap_state)
     assert document.encoded_bytes == before
 
 
-def test_a_partition_is_made_when_it_is_shared_first() -> None:
-    document = a_document(1_000)
+def test_sharing_a_new_partition_creates_it() -> None:
+    document = make_document(1_000)
     document.encode()
     document.share("s", {"id": "new"})
     document.context_state("s", {"id": "new"})["v"] = 1
     before = document.encoded_bytes
-    assert document.encode() == text_of(document.tap_state)
+    assert document.encode() == encode_plainly(document.tap_state)
     assert document.encoded_bytes - before < 60
 
 
-def test_nothing_changed_nothing_is_written() -> None:
-    document = a_document(3)
+def test_encode_if_changed_returns_none_without_a_change() -> None:
+    document = make_document(3)
     first = document.encode_if_changed()
     assert first == document.encode()
     made = document.encoded_bytes
@@ -189,44 +189,44 @@ def test_nothing_changed_nothing_is_written() -> None:
     document.change("s", {"id": 1})["v"] = 1
     assert document.size_estimate > len(first)
     second = document.encode_if_changed()
-    assert second == text_of(document.tap_state)
+    assert second == encode_plainly(document.tap_state)
     assert document.size_estimate == len(second)
     assert document.encoded_bytes > made
 
 
-def test_a_shared_document_is_looked_at_every_time() -> None:
-    document = a_document(3)
+def test_shared_document_is_compared_at_each_encoding() -> None:
+    document = make_document(3)
     document.encode_if_changed()
     document.share()
     assert document.encode_if_changed() is None
     document.tap_state["bookmarks"]["s"]["partitions"][1]["v"] = 5
-    assert document.encode_if_changed() == text_of(document.tap_state)
+    assert document.encode_if_changed() == encode_plainly(document.tap_state)
     document.unshare()
     assert document.encode_if_changed() is None
 
 
-def test_a_list_that_was_shared_by_position_and_replaced() -> None:
-    document = a_document(3)
+def test_shared_partition_is_encoded_after_its_list_was_replaced() -> None:
+    document = make_document(3)
     mine = document.context_state("s", {"id": 2})
     document.share("s", {"id": 2})
     document.encode()
     document.change("s")["partitions"] = [mine, {"context": {"id": 9}}]
     mine["v"] = 1
-    assert document.encode() == text_of(document.tap_state)
+    assert document.encode() == encode_plainly(document.tap_state)
     mine["v"] = 2
-    assert document.encode() == text_of(document.tap_state)
+    assert document.encode() == encode_plainly(document.tap_state)
     assert document.context_state("s", {"id": 2}) is mine
 
 
-def test_a_list_that_was_replaced_by_one_of_the_same_length() -> None:
-    document = a_document(2)
+def test_partition_list_replaced_by_one_of_equal_length_is_encoded() -> None:
+    document = make_document(2)
     document.encode()
     document.change("s")["partitions"] = [{"context": {"id": 8}}, {"context": {"id": 9}}]
-    assert document.encode() == text_of(document.tap_state)
+    assert document.encode() == encode_plainly(document.tap_state)
     assert document.context_state("s", {"id": 9}) is document.partitions("s")[1]
 
 
-# At all times
+# Random sequences of changes
 
 STREAMS = st.sampled_from(["a", "b"])
 CONTEXTS = st.sampled_from([None, {"id": 1}, {"id": 2}, {"id": "2"}, {"x": {"y": [1]}}])
@@ -235,7 +235,7 @@ VALUES = st.sampled_from([0, 1.5, "x", None, {"Note": "n"}, [1, {"é": 2}]])
 
 
 class DocumentMachine(RuleBasedStateMachine):
-    """The engine tells of its changes; authors hold dicts and tell of nothing."""
+    """The engine reports its changes; authors change dicts that they hold without a report."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -249,7 +249,7 @@ class DocumentMachine(RuleBasedStateMachine):
         self.document.change(stream, context)[key] = copy.deepcopy(value)
 
     @rule(stream=STREAMS, context=CONTEXTS, key=KEYS, value=VALUES)
-    def engine_changes_and_tells(self, stream, context, key, value) -> None:
+    def engine_changes_and_reports(self, stream, context, key, value) -> None:
         self.document.context_state(stream, context)[key] = copy.deepcopy(value)
         self.document.touch(stream, context)
 
@@ -285,12 +285,12 @@ class DocumentMachine(RuleBasedStateMachine):
             target["partitions"].pop(0)
 
     @rule()
-    def the_sync_ends(self) -> None:
+    def sync_ends(self) -> None:
         self.document.unshare()
         self.held.clear()
 
     @rule()
-    def a_sync_starts(self) -> None:
+    def sync_starts(self) -> None:
         self.document.reset_progress_markers()
         assert not any(
             "progress_markers" in entry
@@ -299,16 +299,16 @@ class DocumentMachine(RuleBasedStateMachine):
         )
 
     @rule()
-    def a_state_goes_out(self) -> None:
+    def state_is_emitted(self) -> None:
         line = self.document.encode_if_changed()
-        text = text_of(self.state)
+        text = encode_plainly(self.state)
         assert line == (None if text == self.last else text)
         self.last = text
 
     @invariant()
-    def its_text_is_that_of_its_dict(self) -> None:
+    def text_equals_the_encoded_dict(self) -> None:
         text = self.document.encode()
-        assert text == text_of(self.state)
+        assert text == encode_plainly(self.state)
         assert read_state(text, "state.json") == self.state
 
 

@@ -1,4 +1,4 @@
-"""The object model of JSON Schema."""
+"""The object model of JSON Schema in singerlib."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tap_core.singerlib.schema import Schema
 
-WHOLE: dict[str, Any] = {
+FULL_SCHEMA: dict[str, Any] = {
     "$id": "person",
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "$ref": "#/definitions/x",
@@ -30,11 +30,11 @@ WHOLE: dict[str, Any] = {
 }
 
 
-def test_nothing_that_decides_what_is_valid_is_lost_on_the_way_there_and_back():
-    assert Schema.from_dict(WHOLE).to_dict() == WHOLE
+def test_validation_keywords_survive_a_round_trip():
+    assert Schema.from_dict(FULL_SCHEMA).to_dict() == FULL_SCHEMA
 
 
-def test_annotations_without_an_attribute_and_remains_of_openapi_are_dropped():
+def test_unknown_annotations_and_openapi_keywords_are_dropped():
     schema = {
         "type": "object",
         "properties": {
@@ -49,10 +49,10 @@ def test_annotations_without_an_attribute_and_remains_of_openapi_are_dropped():
     }
 
 
-def test_keywords_are_attributes():
-    schema = Schema.from_dict(WHOLE)
+def test_keywords_are_available_as_attributes():
+    schema = Schema.from_dict(FULL_SCHEMA)
     assert schema.id == "person"
-    assert schema.schema == WHOLE["$schema"]
+    assert schema.schema == FULL_SCHEMA["$schema"]
     assert schema.properties is not None
     assert schema.properties["age"].x_sql_datatype == "smallint"
     assert schema.properties["tags"].items.type == "string"
@@ -60,7 +60,7 @@ def test_keywords_are_attributes():
     assert schema.properties["name"].extras == {"const": "x"}
 
 
-def test_an_object_made_by_hand_is_written_in_keywords():
+def test_schema_object_is_converted_to_keywords():
     schema = Schema(type="object", properties={"a": Schema(type="string", minLength=1)})
     expected = {"type": "object", "properties": {"a": {"type": "string", "minLength": 1}}}
     assert schema.to_dict() == expected
@@ -75,12 +75,12 @@ def test_defaults_apply_at_every_depth():
     }
 
 
-def test_keywords_come_in_a_fixed_order_whatever_the_order_was():
+def test_keywords_are_written_in_a_fixed_order():
     one = Schema.from_dict({"type": "string", "title": "t", "const": "1", "$id": "i"})
     other = Schema.from_dict({"$id": "i", "const": "1", "title": "t", "type": "string"})
     assert list(one.to_dict()) == list(other.to_dict()) == ["title", "type", "$id", "const"]
 
 
-def test_what_is_not_a_keyword_cannot_be_given():
+def test_unknown_keyword_argument_is_an_error():
     with pytest.raises(TypeError):
         Schema(notAKeyword=1)  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""`target-spark run` on one machine: what is read, what of it is in the tables, what is refused."""
+"""`target-spark run` on one machine: invalid arguments, failed contexts and loaded rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as a process of its own."""
+    """Run the command as a separate process."""
     return subprocess.run(
         [sys.executable, "-m", "target_spark", "run", *words],
         cwd=ROOT,
@@ -33,14 +33,14 @@ def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def written(folder: Path, name: str, **settings: Any) -> str:
+def write_settings(folder: Path, name: str, **settings: Any) -> str:
     path = folder / name
     path.write_text(json.dumps(settings))
     return str(path)
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "words, message",
     [
         (["--tap", "tests.nowhere:Tap"], "cannot be imported"),
         (["--tap", "json:dumps"], "is not a tap"),
@@ -50,17 +50,17 @@ def written(folder: Path, name: str, **settings: Any) -> str:
         (["--tap", "tap_flights.tap:TapFlights"], "'path' is a required property"),
     ],
 )
-def test_what_cannot_be_run_is_refused_with_words(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_argument_is_named_in_the_error(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is named wrongly is named in the error, before Spark is started."""
+    """The error is printed before Spark is started."""
     code = TargetSpark.get_command(["run"]).main(["run", *words], standalone_mode=False)
     assert code == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_a_tap_is_needed() -> None:
-    """Without a tap there is nothing to run."""
+def test_tap_option_is_required() -> None:
+    """Without --tap the command exits with code 2."""
     with pytest.raises(SystemExit) as ended:
         TargetSpark.get_command(["run"]).main(["run"])
     assert ended.value.code == 2
@@ -68,16 +68,16 @@ def test_a_tap_is_needed() -> None:
 
 @pytest.mark.spark
 @pytest.mark.thorough
-def test_on_one_machine_a_context_that_kills_its_process_is_one_that_failed(tmp_path: Path) -> None:
-    """The others are committed; it is named, and the next run brings what it left out."""
+def test_context_that_kills_its_process_counts_as_failed(tmp_path: Path) -> None:
+    """The other contexts are committed; the next run loads the failed one."""
     import pyarrow.parquet
 
     (visits := tmp_path / "visits").mkdir()
     tables = tmp_path / "tables"
-    target = written(tmp_path, "target.json", path=str(tables), format="parquet")
+    target = write_settings(tmp_path, "target.json", path=str(tables), format="parquet")
 
     def once(**more: Any) -> tuple[subprocess.CompletedProcess[str], set[str]]:
-        tap = written(tmp_path, "tap.json", visits=str(visits), rows=3, **more)
+        tap = write_settings(tmp_path, "tap.json", visits=str(visits), rows=3, **more)
         done = run("--tap", TAP, "--tap-config", tap, "--config", target)
         found = pyarrow.parquet.read_table(tables / "orders", columns=["region"])
         return done, set(found["region"].to_pylist())
@@ -93,18 +93,18 @@ def test_on_one_machine_a_context_that_kills_its_process_is_one_that_failed(tmp_
 
 @pytest.mark.spark
 @pytest.mark.thorough
-def test_rows_of_a_run_count_as_older_than_those_of_a_later_pipe(tmp_path: Path) -> None:
-    """``_sdc_sequence`` does not run ahead of the clock, whatever many contexts there are.
+def test_sdc_sequence_of_a_run_is_lower_than_that_of_a_later_load(tmp_path: Path) -> None:
+    """``_sdc_sequence`` is never ahead of the clock, however many contexts there are.
 
-    Within a run no two rows have the same, also where a context was read twice.
+    Within a run each row has a different one, also if a context was read twice.
     """
     import pyarrow.parquet
 
     (visits := tmp_path / "visits").mkdir()
     tables = tmp_path / "tables"
-    tap = written(tmp_path, "tap.json", visits=str(visits))
+    tap = write_settings(tmp_path, "tap.json", visits=str(visits))
     asked = {"path": str(tables), "format": "parquet", "add_record_metadata": True}
-    target = written(tmp_path, "target.json", **asked)
+    target = write_settings(tmp_path, "target.json", **asked)
     done = run("--tap", MANY, "--tap-config", tap, "--config", target)
     assert done.returncode == 0, done.stderr
     assert len(list(visits.iterdir())) == 8

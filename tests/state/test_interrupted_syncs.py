@@ -1,8 +1,8 @@
-"""Syncs over partitions that are interrupted anywhere, resumed, and read a source that grows.
+"""Syncs over partitions that are interrupted anywhere and resumed, on a growing source.
 
-What arrived is what stood before the last state that went out: everything after it counts
-as lost. So a state that runs ahead of its records, or a bookmark that was promoted too
-early or too far, ends in a record that never arrives.
+Only the records before the last emitted state count as delivered; all later ones count as lost.
+So a state that is ahead of its records, or a bookmark that was promoted too early or too far,
+leads to a record that is never delivered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEYS = st.sampled_from([None, None, None, ["a"], [], ["a", "b"]])
 
 
 def moment(hour: int, form: int) -> str:
-    """Write an hour in one of three ways, which do not sort as text."""
+    """Return an hour in one of three formats, whose texts do not sort by time."""
     day, of_day = divmod(hour, 24)
     date = f"2024-05-{day + 1:02}"
     if form == 1 and of_day >= 5:
@@ -31,11 +31,11 @@ def moment(hour: int, form: int) -> str:
 
 
 class InterruptedSyncError(Exception):
-    """The tap died here."""
+    """Stands for the death of the tap."""
 
 
 class Syncs(RuleBasedStateMachine):
-    """A source in which records appear with growing times, and the syncs that read it."""
+    """A source to which records with increasing timestamps are added, and syncs that read it."""
 
     @initialize(is_sorted=st.booleans(), keys=KEYS)
     def begin(self, is_sorted, keys) -> None:
@@ -44,37 +44,37 @@ class Syncs(RuleBasedStateMachine):
         self.order = make_comparator({"type": "string", "format": "date-time"})
         self.hour = 1
         self.source: list[list[str]] = [[] for _ in CONTEXTS]
-        self.arrived: set[tuple[int, str]] = set()
-        self.on_the_way: set[tuple[int, str]] = set()
+        self.delivered: set[tuple[int, str]] = set()
+        self.pending: set[tuple[int, str]] = set()
         self.signposts: list[str] = []
         self.state = b"{}"
 
     # The source
 
     @rule(partition=st.integers(0, 3), form=st.integers(0, 2), wait=st.integers(0, 3))
-    def a_record_appears(self, partition, form, wait) -> None:
+    def record_is_added(self, partition, form, wait) -> None:
         self.hour += wait
         self.source[partition].append(moment(self.hour, form))
 
     # Syncs
 
     @rule(data=st.data(), breaks=st.none() | st.integers(0, 12), every=st.integers(1, 4))
-    def a_sync(self, data, breaks, every) -> None:
+    def run_sync(self, data, breaks, every) -> None:
         before = self.bookmarks()
         manager = self.manager()
         try:
             self.read_all(manager, data, breaks, every)
         except InterruptedSyncError:
-            self.unfinished_contexts_start_where_they_started(before)
+            self.incomplete_contexts_keep_their_bookmarks(before)
         else:
-            self.nothing_of_the_run_is_left()
+            self.no_value_of_the_run_is_left()
 
     @rule()
-    def in_the_end_everything_arrives(self) -> None:
-        """One sync that nothing disturbs brings whatever was left behind."""
+    def uninterrupted_sync_delivers_everything(self) -> None:
+        """Check that a sync without interruption delivers all remaining records."""
         self.read_all(self.manager(), None, None, 100)
-        there = {(n, row) for n, rows in enumerate(self.source) for row in rows}
-        assert there == self.arrived
+        existing = {(n, row) for n, rows in enumerate(self.source) for row in rows}
+        assert existing == self.delivered
 
     def manager(self) -> StreamStateManager:
         document = StateDocument(read_state(self.state, "state.json"))
@@ -88,15 +88,15 @@ class Syncs(RuleBasedStateMachine):
         )
 
     def read_all(self, manager, data, breaks, every) -> None:
-        self.on_the_way.clear()
+        self.pending.clear()
         self.signposts.append(moment(self.hour, 0))
         left = itertools.count() if breaks is None else iter(range(breaks))
         for number, context in enumerate(CONTEXTS):
             self.read(manager, data, left, number, every)
             if end_context(manager, context):
-                self.state_goes_out(manager)
+                self.emit_state(manager)
         manager.finalize_progress_markers(partitions=CONTEXTS)
-        self.state_goes_out(manager)
+        self.emit_state(manager)
 
     def read(self, manager, data, left, number, every) -> None:
         context = CONTEXTS[number]
@@ -110,20 +110,20 @@ class Syncs(RuleBasedStateMachine):
         for count, row in enumerate(rows, 1):
             if next(left, None) is None:
                 raise InterruptedSyncError
-            self.on_the_way.add((number, row))
+            self.pending.add((number, row))
             cursor.advance(row)
             if count % every == 0:
                 if cursor.settle():
                     manager.touch(context)
-                self.state_goes_out(manager)
+                self.emit_state(manager)
             if data and data.draw(st.booleans()):
-                self.a_record_appears(data.draw(st.integers(0, 3)), count % 3, 1)
+                self.record_is_added(data.draw(st.integers(0, 3)), count % 3, 1)
         if cursor.settle():
             manager.touch(context)
 
-    def state_goes_out(self, manager) -> None:
+    def emit_state(self, manager) -> None:
         self.state = manager.document.encode()
-        self.arrived |= self.on_the_way
+        self.delivered |= self.pending
 
     # What must hold
 
@@ -137,14 +137,14 @@ class Syncs(RuleBasedStateMachine):
             for entry in self.entries()
         }
 
-    def unfinished_contexts_start_where_they_started(self, before) -> None:
+    def incomplete_contexts_keep_their_bookmarks(self, before) -> None:
         for entry in self.entries():
             if "progress_markers" in entry:
                 assert not self.is_sorted
                 was = before.get(freeze_context(entry.get("context", {})))
                 assert entry.get("replication_key_value") == was
 
-    def nothing_of_the_run_is_left(self) -> None:
+    def no_value_of_the_run_is_left(self) -> None:
         for entry in self.entries():
             assert entry.keys() <= {
                 "context",
@@ -154,15 +154,15 @@ class Syncs(RuleBasedStateMachine):
             }
 
     @invariant()
-    def no_bookmark_is_ahead(self) -> None:
-        """Sorted: of what arrived. Unsorted: of the moment at which the last sync began."""
+    def no_bookmark_is_ahead_of_the_records(self) -> None:
+        """The limit is the last delivered record if sorted, else the start of the last sync."""
         for entry in self.entries():
             bookmark = entry.get("replication_key_value")
             if bookmark is None:
                 continue
             if self.is_sorted:
                 number = CONTEXTS.index(entry["context"])
-                limits = [row for n, row in self.arrived if n == number]
+                limits = [row for n, row in self.delivered if n == number]
             else:
                 limits = self.signposts
             assert any(self.order.newer_or_equal(limit, bookmark) for limit in limits)

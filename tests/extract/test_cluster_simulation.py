@@ -1,4 +1,4 @@
-"""The simulation of a large cluster, where what must come out can be reckoned by hand."""
+"""The simulation of a large cluster, on cases whose result can be computed by hand."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ EVEN = Job(parts=80, records=0, latency=0.0, slots=4, most=1_000, most_per_slot=
 
 @pytest.fixture(autouse=True)
 def even_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All parts take as long as they should."""
+    """Disable random spread, stragglers and failures."""
     monkeypatch.setattr(simulation, "SPREAD", 0.0)
     monkeypatch.setattr(simulation, "STRAGGLERS", 0.0)
     monkeypatch.setattr(simulation, "FAILURES", 0.0)
 
 
-def test_equal_parts_that_cost_the_driver_nothing_are_linear() -> None:
-    """Eighty parts of a second: twenty of them for each of four slots, two for each of forty."""
+def test_equal_parts_without_driver_cost_scale_linearly() -> None:
+    """Eighty parts of one second take 20 seconds on 4 slots and 2 seconds on 40."""
     assert simulated(EVEN, FREE, 1).wall == pytest.approx(20.0)
     assert simulated(EVEN, FREE, 10).wall == pytest.approx(2.0)
 
 
-def test_a_driver_sends_one_task_after_the_other() -> None:
-    """Each of eighty tasks takes the driver a second: more executors do not help."""
+def test_driver_sends_tasks_sequentially() -> None:
+    """Eighty tasks cost the driver 80 seconds: more executors do not help."""
     slow = replace(FREE, driver_task=1.0)
     for executors in (20, 100):
         found = simulated(EVEN, slow, executors)
@@ -48,34 +48,34 @@ def test_a_driver_sends_one_task_after_the_other() -> None:
         assert 80.0 <= found.wall <= 82.0
 
 
-def test_nothing_of_a_job_begins_before_the_one_before_it_is_done() -> None:
-    """Jobs of thirty parts on forty slots: three times a second, where one job takes two."""
+def test_jobs_run_sequentially() -> None:
+    """Three jobs of at most 30 parts on 40 slots take three seconds; one job would take two."""
     assert simulated(replace(EVEN, most=30, most_per_slot=0), FREE, 10).wall == pytest.approx(3.0)
 
 
-def test_a_source_that_limits_requests_sets_the_time() -> None:
-    """Eighty requests at four a second take twenty seconds, however many ask."""
+def test_rate_limit_of_the_source_determines_the_time() -> None:
+    """Eighty requests at four per second take 20 seconds with any number of executors."""
     limited = replace(EVEN, requests_per_second=4.0)
     assert simulated(limited, FREE, 100).wall == pytest.approx(20.0)
 
 
-def test_start_and_loading_are_part_of_it() -> None:
-    """Ten seconds of start, a slot's first second, and records that forty slots load."""
+def test_start_and_loading_are_included_in_the_time() -> None:
+    """The time includes 10 seconds of start, one second per slot, and the load of all records."""
     costs = replace(FREE, fixed=10.0, slot=1.0, load=0.5)
     found = simulated(replace(EVEN, records=10), costs, 10)
     assert found.wall == pytest.approx(10.0 + 1.0 + 2.0 + 80 * 10 * 0.5 / 40)
     assert found.reading == pytest.approx(3.0)
 
 
-def test_the_costs_that_stand_there_are_simulated_the_same_each_time() -> None:
-    """The same numbers come out twice, and more executors are faster, less than linearly."""
+def test_simulation_with_measured_costs_is_deterministic() -> None:
+    """Two runs give equal numbers; more executors are faster, but less than linearly."""
     job = replace(JOB, parts=2_000)
     one, many = (simulated(job, COSTS, count).wall for count in (1, 10))
     assert (one, many) == tuple(simulated(job, COSTS, count).wall for count in (1, 10))
     assert many < one < 10 * many
 
 
-def test_executors_begin_their_tasks_side_by_side() -> None:
-    """Two tasks of a part for each of forty slots: two seconds of a task's own, two of reading."""
+def test_executors_start_their_tasks_in_parallel() -> None:
+    """Two tasks per slot take two seconds of task overhead and two of reading."""
     found = simulated(EVEN, replace(FREE, task=1.0, result=1, sent=1), 10)
     assert found.wall == pytest.approx(4.0, abs=0.01)

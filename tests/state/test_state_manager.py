@@ -1,4 +1,4 @@
-"""One stream's state: where it starts, what it may promote, and for whom."""
+"""StreamStateManager: starting values, signposts, partitioning keys and finalization."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.state.contexts import end_context
 
 MOMENT = {"type": "string", "format": "date-time"}
 
-# The example of the documentation of stream state, as it stands there.
+# The example in the documentation of stream state.
 EXAMPLE = """
 {
   "bookmarks": {
@@ -43,7 +43,7 @@ EXAMPLE = """
 """
 
 
-def a_manager(state: dict | None = None, *, schema=MOMENT, **how) -> StreamStateManager:
+def make_manager(state: dict | None = None, *, schema=MOMENT, **how) -> StreamStateManager:
     return StreamStateManager(
         stream_name="orders",
         tap_state={} if state is None else state,
@@ -65,9 +65,9 @@ def records(manager: StreamStateManager, context, *values) -> None:
         manager.touch(context)
 
 
-def test_the_documented_example_is_resumed_to_the_letter(caplog) -> None:
+def test_documented_example_is_resumed_exactly(caplog) -> None:
     state = read_state(EXAMPLE, "state.json")
-    manager = a_manager(state, is_sorted=True)
+    manager = make_manager(state, is_sorted=True)
     assert json.loads(manager.document.encode()) == json.loads(EXAMPLE)
     assert start(manager, {"storeId": 1}) == "2021-01-02T0:00:00Z"
     assert start(manager, {"storeId": 2}) == "2021-01-01T00:00:00Z"
@@ -92,8 +92,8 @@ def test_the_documented_example_is_resumed_to_the_letter(caplog) -> None:
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
 
 
-def test_an_unsorted_stream_resumes_the_example_too() -> None:
-    manager = a_manager(read_state(EXAMPLE, "state.json"))
+def test_unsorted_stream_resumes_the_documented_example() -> None:
+    manager = make_manager(read_state(EXAMPLE, "state.json"))
     context = {"storeId": 1}
     start(manager, context)
     manager.write_replication_key_signpost("2021-03-01T00:00:00+00:00", context=context)
@@ -106,7 +106,7 @@ def test_an_unsorted_stream_resumes_the_example_too() -> None:
     assert entry["replication_key_value"] == "2021-02-02T00:00:00Z"
 
 
-# Where a context starts
+# Starting values
 
 
 @pytest.mark.parametrize(
@@ -121,28 +121,30 @@ def test_an_unsorted_stream_resumes_the_example_too() -> None:
         ("", None, None),
     ],
 )
-def test_bookmark_or_start_date(bookmark, start_date, starts) -> None:
+def test_starting_value_is_the_later_of_bookmark_and_start_date(
+    bookmark, start_date, starts
+) -> None:
     stored = {"replication_key": "updatedAt", "replication_key_value": bookmark}
-    manager = a_manager({"bookmarks": {"orders": stored}})
+    manager = make_manager({"bookmarks": {"orders": stored}})
     assert start(manager, None, start_date=start_date) == starts
     assert manager.stream_state["starting_replication_value"] == starts
 
 
-def test_without_a_way_to_compare_the_bookmark_counts() -> None:
+def test_bookmark_is_the_starting_value_without_a_comparison_function() -> None:
     stored = {"replication_key": "id", "replication_key_value": 5}
-    manager = a_manager({"bookmarks": {"orders": stored}}, schema={"type": "integer"})
+    manager = make_manager({"bookmarks": {"orders": stored}}, schema={"type": "integer"})
     config = {"start_date": "2024-01-01"}
     manager.write_starting_replication_value(None, "INCREMENTAL", "id", config)
     assert manager.get_starting_replication_value(None, "INCREMENTAL") == 5
 
 
-def test_a_bookmark_of_another_key_is_no_start() -> None:
+def test_bookmark_of_another_replication_key_is_no_starting_value() -> None:
     stored = {"replication_key": "id", "replication_key_value": 5}
-    assert start(a_manager({"bookmarks": {"orders": stored}})) is None
+    assert start(make_manager({"bookmarks": {"orders": stored}})) is None
 
 
-def test_full_table_streams_have_no_start() -> None:
-    manager = a_manager()
+def test_full_table_stream_has_no_starting_value() -> None:
+    manager = make_manager()
     manager.write_starting_replication_value(None, "FULL_TABLE", "k", {"start_date": "2024"}, max)
     assert manager.tap_state == {}
     manager.stream_state["starting_replication_value"] = 5
@@ -150,16 +152,16 @@ def test_full_table_streams_have_no_start() -> None:
     assert manager.get_starting_replication_value(None, "LOG_BASED") == 5
 
 
-def test_a_stream_without_a_key_starts_at_none() -> None:
-    manager = a_manager()
+def test_stream_without_a_replication_key_has_starting_value_none() -> None:
+    manager = make_manager()
     manager.write_starting_replication_value(None, "LOG_BASED", None, {"start_date": "2024"}, max)
     assert manager.stream_state == {"starting_replication_value": None}
 
 
-def test_the_start_is_logged_once_and_in_detail_where_asked(caplog) -> None:
-    manager = a_manager(tap_name="tap-x")
+def test_starting_value_is_logged_once_per_stream_and_per_context_at_debug_level(caplog) -> None:
+    manager = make_manager(tap_name="tap-x")
     with caplog.at_level(logging.DEBUG):
-        start(manager, {"storeId": 0})  # at the beginning: there is nothing to say
+        start(manager, {"storeId": 0})  # no starting value: nothing is logged
         for store in range(3):
             start(manager, {"storeId": store}, start_date="2024-01-01")
     assert [record.levelname for record in caplog.records] == ["INFO", "DEBUG", "DEBUG"]
@@ -169,7 +171,7 @@ def test_the_start_is_logged_once_and_in_detail_where_asked(caplog) -> None:
 # Signposts
 
 
-def test_signposts_stand_where_markers_will_and_not_in_sorted_streams() -> None:
+def test_signposts_are_written_only_for_unsorted_streams() -> None:
     moment = dt.datetime(2024, 5, 1, tzinfo=dt.timezone.utc)
     for how, written in (
         ({}, True),
@@ -177,21 +179,21 @@ def test_signposts_stand_where_markers_will_and_not_in_sorted_streams() -> None:
         ({"is_sorted": True, "state_partitioning_keys": []}, True),
         ({"is_sorted": True, "state_partitioning_keys": ["storeId"]}, True),
     ):
-        manager = a_manager(**how)
+        manager = make_manager(**how)
         manager.write_replication_key_signpost(moment, context={"storeId": 1})
         signpost = manager.get_context_state({"storeId": 1}).get("replication_key_signpost")
         assert signpost == ("2024-05-01T00:00:00.000000+00:00" if written else None)
 
 
 @pytest.mark.parametrize("nothing", [None, "", float("nan")])
-def test_no_value_is_no_signpost(nothing) -> None:
-    manager = a_manager()
+def test_empty_signpost_is_not_written(nothing) -> None:
+    manager = make_manager()
     manager.write_replication_key_signpost(nothing)
     assert manager.tap_state == {}
 
 
-def test_every_partition_is_capped_at_its_signpost() -> None:
-    manager = a_manager()
+def test_bookmark_of_each_partition_is_limited_by_its_signpost() -> None:
+    manager = make_manager()
     for store, value in ((1, "2099-01-01T00:00:00Z"), (2, "2024-05-01T01:59:59+02:00")):
         context = {"storeId": store}
         manager.write_replication_key_signpost("2024-05-01T00:00:00+00:00", context=context)
@@ -203,19 +205,19 @@ def test_every_partition_is_capped_at_its_signpost() -> None:
     ]
 
 
-def test_signposts_of_event_ids() -> None:
-    manager = a_manager(schema={"type": "integer"})
+def test_signpost_limits_integer_bookmarks() -> None:
+    manager = make_manager(schema={"type": "integer"})
     manager.write_replication_key_signpost(100)
     records(manager, None, 90, 9, 120)
     end_context(manager, None)
     assert manager.stream_state["replication_key_value"] == 100
 
 
-# Keys of one's own
+# Partitioning keys
 
 
-def test_contexts_that_share_a_bookmark_are_final_with_the_stream() -> None:
-    manager = a_manager(is_sorted=True, state_partitioning_keys=["post"])
+def test_shared_bookmarks_are_finalized_at_the_end_of_the_stream() -> None:
+    manager = make_manager(is_sorted=True, state_partitioning_keys=["post"])
     assert not manager.is_sorted
     contexts = [{"post": 1, "comment": 1}, {"post": 1, "comment": 2}, {"post": 2, "comment": 1}]
     for context, value in zip(contexts, ("2024-03-01", "2024-01-01", "2024-02-01"), strict=True):
@@ -235,8 +237,8 @@ def test_contexts_that_share_a_bookmark_are_final_with_the_stream() -> None:
     ]
 
 
-def test_no_keys_at_all_mean_one_bookmark() -> None:
-    manager = a_manager(state_partitioning_keys=[])
+def test_empty_partitioning_keys_mean_one_bookmark_per_stream() -> None:
+    manager = make_manager(state_partitioning_keys=[])
     for store in (2, 1):
         start(manager, {"storeId": store})
         records(manager, {"storeId": store}, f"2024-01-0{store}")
@@ -252,17 +254,17 @@ def test_no_keys_at_all_mean_one_bookmark() -> None:
     }
 
 
-def test_state_contexts() -> None:
+def test_state_partition_context_has_only_the_partitioning_keys() -> None:
     context = {"a": 1, "b": 2}
-    assert a_manager().get_state_partition_context(context) is context
-    assert a_manager(state_partitioning_keys=["b", "c"]).get_state_partition_context(context) == {
-        "b": 2
-    }
-    assert a_manager(state_partitioning_keys=["a"]).get_state_partition_context(None) is None
+    assert make_manager().get_state_partition_context(context) is context
+    assert make_manager(state_partitioning_keys=["b", "c"]).get_state_partition_context(
+        context
+    ) == {"b": 2}
+    assert make_manager(state_partitioning_keys=["a"]).get_state_partition_context(None) is None
 
 
-def test_that_it_is_unsorted_is_told_once_per_stream(caplog) -> None:
-    manager = a_manager()
+def test_unsorted_stream_is_logged_once(caplog) -> None:
+    manager = make_manager()
     for store in range(3):
         records(manager, {"storeId": store}, "2024-01-01")
         manager.increment_state(
@@ -273,11 +275,11 @@ def test_that_it_is_unsorted_is_told_once_per_stream(caplog) -> None:
     ]
 
 
-# Ends
+# Finalization
 
 
-def test_finished_partitions_survive_an_interruption_and_others_start_again() -> None:
-    first = a_manager()
+def test_completed_partitions_keep_their_bookmarks_after_an_interruption() -> None:
+    first = make_manager()
     for store in (1, 2):
         start(first, {"storeId": store}, start_date="2024-01-01")
         records(first, {"storeId": store}, "2024-03-01", "2024-02-01")
@@ -285,13 +287,13 @@ def test_finished_partitions_survive_an_interruption_and_others_start_again() ->
             end_context(first, {"storeId": store})
     document = StateDocument(read_state(first.document.encode(), "state.json"))
     document.reset_progress_markers()
-    second = a_manager(document.tap_state, document=document)
+    second = make_manager(document.tap_state, document=document)
     assert start(second, {"storeId": 1}, start_date="2024-01-01") == "2024-03-01"
     assert start(second, {"storeId": 2}, start_date="2024-01-01") == "2024-01-01"
 
 
-def test_one_state_dict_may_be_finalized_by_itself() -> None:
-    manager = a_manager()
+def test_single_state_dict_can_be_finalized() -> None:
+    manager = make_manager()
     records(manager, {"storeId": 1}, "2024-01-01")
     records(manager, None, "2024-01-02")
     manager.document.encode()
@@ -301,8 +303,8 @@ def test_one_state_dict_may_be_finalized_by_itself() -> None:
     assert json.loads(manager.document.encode()) == manager.tap_state
 
 
-def test_sort_errors_are_logged_with_their_partition(caplog) -> None:
-    manager = a_manager(tap_name="tap-x", state_partitioning_keys=["a"])
+def test_sort_error_is_logged_with_its_partition(caplog) -> None:
+    manager = make_manager(tap_name="tap-x", state_partitioning_keys=["a"])
     manager.log_sort_error(
         ex=ValueError("why"),
         current_context={"a": 1, "b": 2},
@@ -313,19 +315,19 @@ def test_sort_errors_are_logged_with_their_partition(caplog) -> None:
     assert "partition record #2 of {'a': 1}" in caplog.text
 
 
-def test_states_of_other_streams_are_left_alone() -> None:
+def test_states_of_other_streams_are_not_changed() -> None:
     state = {"bookmarks": {"other": {"replication_key_value": 1}}, "global": 5}
     before = copy.deepcopy(state)
-    manager = a_manager(state)
+    manager = make_manager(state)
     records(manager, None, "2024-01-01")
     end_context(manager, None)
     del state["bookmarks"]["orders"]
     assert state == before
 
 
-def test_a_cursor_is_not_made_while_another_thread_has_the_document() -> None:
-    """Reading its place may drop what stands there and is no marker."""
-    manager, made = a_manager(), []
+def test_cursor_creation_waits_for_the_lock_of_the_document() -> None:
+    """Creating a cursor may remove invalid markers from the state, so it needs the lock."""
+    manager, made = make_manager(), []
     own = {"progress_markers": "none"}
 
     def make() -> None:

@@ -1,4 +1,4 @@
-"""A source that notes when it is asked, and how much it was asked at the most."""
+"""An HTTP server that records the times of its requests, and their highest rate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Counting", "counting", "longest_pause", "most_in_a_second"]
 
 
 class Counting(ThreadingHTTPServer):
-    """A source that notes when it is asked; it says 429 where it is told to."""
+    """Records the time and path of each request; can respond with one 429."""
 
     def __init__(self) -> None:
         self.arrivals: list[tuple[float, str]] = []
@@ -53,12 +53,12 @@ class Page(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def counting() -> Iterator[Counting]:
-    """Serve one on loopback."""
+    """Start a counting server on loopback."""
     with Counting() as made:
         thread = threading.Thread(target=made.serve_forever, daemon=True)
         thread.start()
@@ -68,10 +68,10 @@ def counting() -> Iterator[Counting]:
 
 
 def most_in_a_second(moments: list[float], seconds: float = 1.0) -> int:
-    """Return the most that arrived within any such time."""
+    """Return the largest number of requests within any period of ``seconds``."""
     return max(sum(begin <= each < begin + seconds for each in moments) for begin in moments)
 
 
 def longest_pause(moments: list[float]) -> float:
-    """Return the longest time between two that arrived one after the other."""
+    """Return the longest time between two successive requests, in seconds."""
     return max(later - earlier for earlier, later in pairwise(moments))

@@ -1,4 +1,4 @@
-"""Records to Arrow's columns: the same verdicts and values as rows for tables get."""
+"""Records as Arrow columns: the same conversions and errors as for rows of tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ALL = schema_from_json_schema(
 STRICT, WITH_NULLS = ArrowConverter(ALL), ArrowConverter(ALL, nulls=True)
 
 
-def of(schema: Any, keys: tuple[str, ...] = (), **options: Any) -> TableSchema:
+def make_layout(schema: Any, keys: tuple[str, ...] = (), **options: Any) -> TableSchema:
     return schema_from_json_schema({"properties": schema}, keys, ColumnOptions(**options))
 
 
@@ -54,7 +54,7 @@ def values(layout: TableSchema, *records: Any, nulls: bool = False) -> list[dict
 
 
 def plain(column: pa.Array) -> list[Any]:
-    """The values, instants as microseconds."""
+    """Return the values of a column, timestamps as microseconds."""
     at = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column
     found: list[Any] = at.to_pylist()
     return found
@@ -66,31 +66,31 @@ def expected(name: str, raw: str) -> Any:
 
 
 def check(raws: Sequence[str]) -> None:
-    """Put values into each type's column: what does not fit is null, by wish."""
+    """Convert values to each type; invalid values must become null."""
     for name in REFERENCE:
         found = plain(WITH_NULLS.batch([f'{{"{name}":{raw}}}'.encode() for raw in raws])[name])
         wanted = [expected(name, raw) for raw in raws]
-        told = [None if value is BAD else value for value in wanted]
-        assert [(type(value), value) for value in found] == [(type(v), v) for v in told], name
+        with_nulls = [None if value is BAD else value for value in wanted]
+        assert [(type(value), value) for value in found] == [(type(v), v) for v in with_nulls], name
 
 
-def test_near_misses():
-    """What is almost a value of a type has the verdict of the reference, and its value."""
+def test_almost_valid_values_are_converted_as_in_the_reference():
+    """Values that are almost of a type are accepted or refused as in the reference."""
     numbers = [text for text in NEAR_MISSES if NUMBER.fullmatch(text)]
     check([*map(json.dumps, NEAR_MISSES), *numbers, *OTHERS])
 
 
 @settings(max_examples=60, deadline=None)
 @given(raws=st.lists(VALUES, min_size=1, max_size=8))
-def test_every_value_agrees_with_the_reference(raws: list[str]):
-    """Whatever stands in JSON has the value of the reference, whatever stands beside it."""
+def test_any_json_value_is_converted_as_in_the_reference(raws: list[str]):
+    """The result does not depend on the other values of the column."""
     check(raws)
 
 
 @settings(max_examples=20, deadline=None)
 @given(raw=VALUES)
-def test_what_does_not_fit_is_an_error(raw: str):
-    """A value that the reference does not take ends the chunk, and no other does."""
+def test_invalid_value_is_an_error_in_strict_mode(raw: str):
+    """Exactly the values that the reference refuses raise an error."""
     for name in REFERENCE:
         record = f'{{"{name}":{raw}}}'.encode()
         if expected(name, raw) is BAD:
@@ -100,22 +100,25 @@ def test_what_does_not_fit_is_an_error(raw: str):
             assert STRICT.batch([record]).num_rows == 1
 
 
-def test_usual_spellings_beside_rare_ones():
-    """One date-time without a zone, or in another spelling, changes nothing for those beside it."""
-    layout = of({"at": {"type": "string", "format": "date-time"}})
-    said = [
+def test_datetimes_of_mixed_formats_are_converted():
+    """A date-time without a zone or in another format does not change the other values."""
+    layout = make_layout({"at": {"type": "string", "format": "date-time"}})
+    texts = [
         "2024-01-01T00:00:00Z",
         "2024-01-01T01:00:00+01:00",
         "2024-01-01 00:00:00",
         "2024-01-01",
     ]
-    found = plain(ArrowConverter(layout).batch(bodies(*({"at": at} for at in said))).column("at"))
+    found = plain(ArrowConverter(layout).batch(bodies(*({"at": at} for at in texts))).column("at"))
     assert set(found) == {1704067200000000}
 
 
-def test_whatever_has_no_column_is_left_out():
+def test_undeclared_properties_are_ignored():
     """Properties that the schema does not declare are ignored, missing ones are null."""
-    assert values(of({"a": {"type": "integer"}}), {"b": 1}, {"a": 2}) == [{"a": None}, {"a": 2}]
+    assert values(make_layout({"a": {"type": "integer"}}), {"b": 1}, {"a": 2}) == [
+        {"a": None},
+        {"a": 2},
+    ]
 
 
 def test_objects_and_lists_keep_their_nulls():
@@ -125,7 +128,7 @@ def test_objects_and_lists_keep_their_nulls():
         "properties": {"x": {"type": "integer"}},
         "additionalProperties": False,
     }
-    layout = of({"o": inner, "l": {"type": "array", "items": inner}})
+    layout = make_layout({"o": inner, "l": {"type": "array", "items": inner}})
     records = [
         {"o": None, "l": None},
         {"o": {}, "l": []},
@@ -138,10 +141,10 @@ def test_objects_and_lists_keep_their_nulls():
     ]
 
 
-def test_text_takes_what_else_it_meets_as_it_is_written():
-    """Text is its own JSON where it is no string, in this chunk and in those after it."""
+def test_string_columns_keep_other_values_as_json_text():
+    """A value that is not a string becomes its JSON text, in this and in later chunks."""
     conversion = ArrowConverter(
-        of(
+        make_layout(
             {
                 "t": {"type": ["string", "object"]},
                 "l": {"type": "array", "items": {"type": "string"}},
@@ -161,8 +164,8 @@ def test_text_takes_what_else_it_meets_as_it_is_written():
         ]
 
 
-def test_a_stream_without_properties_is_its_whole_records():
-    """Where nothing is declared the record itself is the value, byte by byte."""
+def test_stream_without_properties_has_the_record_as_one_column():
+    """Without declared properties the value is the JSON text of the record, byte by byte."""
     layout = schema_from_json_schema({}, ("id",), ColumnOptions())
     body = b'{"id":"a","x":[1.50]}'
     assert ArrowConverter(layout).batch([body]).to_pylist() == [
@@ -180,8 +183,8 @@ def test_a_stream_without_properties_is_its_whole_records():
         ({"k": None}, "k: a key must have a value"),
     ],
 )
-def test_a_misfit_says_where(record: dict[str, Any], why: str):
-    """The first record that does not fit is told with its place and its property; no value is."""
+def test_conversion_error_names_row_and_property(record: dict[str, Any], why: str):
+    """The error has the row number and the property of the first invalid record, but no value."""
     item = {
         "type": "object",
         "properties": {"at": {"type": "string", "format": "date-time"}},
@@ -195,35 +198,35 @@ def test_a_misfit_says_where(record: dict[str, Any], why: str):
     }
     good = {"k": 1, "n": 1, "items": [], "yes": False}
     with pytest.raises(ConversionError) as error:
-        values(of(schema, ("k",)), good, good, {**good, **record}, {**good, **record})
+        values(make_layout(schema, ("k",)), good, good, {**good, **record}, {**good, **record})
     assert error.value.row == 2
     assert str(error.value).startswith(why)
     assert "soon" not in str(error.value)
-    found = values(of(schema, ("k",)), {**good, **record}, nulls=True)
+    found = values(make_layout(schema, ("k",)), {**good, **record}, nulls=True)
     wanted = {**good, **dict.fromkeys(record)}
     assert found == [wanted | ({"items": found[0]["items"]} if "items[]" in why else {})]
 
 
-def test_half_of_a_letter_is_no_record():
-    """What cannot be read as JSON is refused, with nulls too."""
-    conversion = ArrowConverter(of({"t": {"type": "string"}}), nulls=True)
+def test_lone_surrogate_is_rejected_as_invalid_json():
+    """A record that is not valid JSON is refused also with ``nulls=True``."""
+    conversion = ArrowConverter(make_layout({"t": {"type": "string"}}), nulls=True)
     with pytest.raises(ConversionError, match="cannot be read as JSON"):
         conversion.batch([b'{"t":"\\ud800"}'])
 
 
-def test_digits_beyond_microseconds_are_cut_where_that_is_asked_for():
-    """A date-time of nanoseconds misfits, or loses them by choice."""
+def test_nanoseconds_are_an_error_or_truncated_by_option():
+    """A date-time with nanoseconds is invalid, or truncated with ``cut_timestamps``."""
     schema = {"at": {"type": "string", "format": "date-time"}}
     record = {"at": "1970-01-01T00:00:00.0000019Z"}
     with pytest.raises(ConversionError):
-        values(of(schema), record)
-    cut = ArrowConverter(of(schema, cut_timestamps=True)).batch(bodies(record))
+        values(make_layout(schema), record)
+    cut = ArrowConverter(make_layout(schema, cut_timestamps=True)).batch(bodies(record))
     assert plain(cut.column("at")) == [1]
 
 
 @pytest.mark.spark
-def test_the_frame_of_a_table_has_the_same_values(spark: SparkSession, tmp_path: Path):
-    """A record of every type is, in Arrow, what Spark makes of it on its way into a table."""
+def test_arrow_values_equal_those_of_the_dataframe_for_tables(spark: SparkSession, tmp_path: Path):
+    """A record of every type has the same types and values in both."""
     layout = schema_from_json_schema(KINDS_SCHEMA, ("id",), ColumnOptions())
     records = [json.dumps(KINDS, default=float), '{"id":2}', '{"id":3,"items":[],"list":null}']
     frame = read_spool(

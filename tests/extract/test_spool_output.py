@@ -1,4 +1,4 @@
-"""The lines of one task: what is kept stays, what is dropped is gone, in a folder and apart."""
+"""SpoolOutput: the kept and dropped lines of one task, in a folder or in memory blocks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ STEPS = st.lists(
     ),
     max_size=30,
 )
-"""Lines of a length for one of three streams, and what becomes of those before."""
+"""Lines as (stream, length), and steps that keep or drop the lines before them."""
 
 
 class Readers:
-    """Puts lines down in ``folder``, or apart, and reads what others would find."""
+    """Writes lines to ``folder``, or as blocks, and reads the published lines."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
@@ -35,36 +35,40 @@ class Readers:
         self.found: dict[int, bytes] = defaultdict(bytes)
 
     def leave(self) -> None:
-        """Do what a task does when a part is done."""
+        """Collect the blocks as a task does at the end of a part."""
         for stream, block in self.lines.take_blocks():
             assert block.endswith(b"\n")
             self.found[stream] += block
 
     def end(self) -> dict[int, bytes]:
-        """End the task, as one whose lines of all streams count."""
+        """End the task successfully and return the published lines per stream."""
         self.leave()
         self.lines.close()
         if self.folder is not None:
-            there = [int(each.name.removeprefix("stream=")) for each in self.folder.glob("*")]
-            publish_files(str(self.folder), [(stream, self.lines.name) for stream in there])
-            for stream in there:
+            written_streams = [
+                int(each.name.removeprefix("stream=")) for each in self.folder.glob("*")
+            ]
+            publish_files(
+                str(self.folder), [(stream, self.lines.name) for stream in written_streams]
+            )
+            for stream in written_streams:
                 (file,) = self.folder.glob(f"stream={stream}/[!.]*")
                 self.found[stream] = file.read_bytes()
         return {stream: data for stream, data in self.found.items() if data}
 
 
-@pytest.fixture(params=["in a folder", "apart"])
+@pytest.fixture(params=["folder", "blocks"])
 def readers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Readers]:
-    made = Readers(tmp_path / "rows" if request.param == "in a folder" else None)
+    made = Readers(tmp_path / "rows" if request.param == "folder" else None)
     with closing(made.lines):
         yield made
 
 
 @given(steps=STEPS, is_apart=st.booleans())
-def test_what_is_kept_is_all_that_is_found(
+def test_published_lines_are_exactly_the_kept_lines(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int] | str], is_apart: bool
 ) -> None:
-    """Whatever comes in between: many parts, many streams, short lines and long ones."""
+    """This holds for many parts, many streams, short and long lines."""
     readers = Readers(None if is_apart else tmp_path_factory.mktemp("lines") / "rows")
     kept: dict[int, bytes] = defaultdict(bytes)
     new: dict[int, bytes] = defaultdict(bytes)
@@ -85,10 +89,10 @@ def test_what_is_kept_is_all_that_is_found(
     assert readers.end() == {stream: lines for stream, lines in kept.items() if lines}
 
 
-def test_a_child_writes_to_the_same_files(readers: Readers) -> None:
-    """Also to one that its parent had not opened; what is left of one that died is dropped."""
+def test_child_process_writes_to_the_same_files(readers: Readers) -> None:
+    """Also to a file that the parent had not opened; the lines of a killed child are dropped."""
 
-    def written(word: bytes, then: Callable[[], None] = bool) -> None:
+    def write_in_child(word: bytes, then: Callable[[], None] = bool) -> None:
         readers.lines.drop()
         readers.lines.share(2)
 
@@ -104,8 +108,8 @@ def test_a_child_writes_to_the_same_files(readers: Readers) -> None:
     readers.lines.keep()
     readers.leave()
     with pytest.raises(Exception, match="SIGKILL"):
-        written(b"dead", lambda: os.kill(os.getpid(), signal.SIGKILL))
-    written(b"child")
+        write_in_child(b"dead", lambda: os.kill(os.getpid(), signal.SIGKILL))
+    write_in_child(b"child")
     readers.lines.keep()
     readers.lines.write(1, b"last\n")
     readers.lines.keep()
@@ -126,8 +130,8 @@ def test_files_are_not_visible_before_they_are_complete(tmp_path: Path) -> None:
     assert seen.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_full_disk_is_not_counted_as_a_failure_of_a_part(readers: Readers) -> None:
-    """What handles the failures of parts lets it pass; the system's words stand in it."""
+def test_full_disk_does_not_count_as_a_failed_part(readers: Readers) -> None:
+    """The error is not an Exception, so handlers of failed parts do not catch it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
@@ -140,8 +144,8 @@ def test_a_full_disk_is_not_counted_as_a_failure_of_a_part(readers: Readers) -> 
         signal.signal(signal.SIGXFSZ, before)
 
 
-def test_a_folder_that_is_away_is_named(tmp_path: Path) -> None:
-    """What takes its place cannot be written to."""
+def test_unwritable_folder_is_named_in_the_error(tmp_path: Path) -> None:
+    """A file is in the place of the folder."""
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(WriteFailedError, match="file"):
         SpoolOutput(str(tmp_path / "file")).write(0, b"row\n")

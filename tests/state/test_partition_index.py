@@ -1,4 +1,4 @@
-"""Partitions are found by their context, in a list that stays as it is."""
+"""PartitionIndex: finds the entry of a context in a list that others may change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONTEXTS = st.dictionaries(st.sampled_from("abc"), VALUES, min_size=1, max_size=
 
 
 @given(CONTEXTS, CONTEXTS)
-def test_contexts_are_equal_as_python_says(one, other) -> None:
+def test_contexts_are_equal_if_python_compares_them_equal(one, other) -> None:
     assert (freeze_context(one) == freeze_context(other)) == (one == other)
     assert freeze_context(types.MappingProxyType(one)) == freeze_context(
         dict(reversed(one.items()))
@@ -54,12 +54,12 @@ RARE = st.one_of(
 
 
 @given(st.dictionaries(st.sampled_from("ab"), RARE, min_size=1))
-def test_a_context_is_the_same_after_its_trip_through_a_state_file(context) -> None:
+def test_context_is_equal_after_a_round_trip_through_a_state_file(context) -> None:
     back = read_state(encode_value({"context": context}), "state.json")["context"]
     assert freeze_context(back) == freeze_context(context)
 
 
-def test_one_and_one_point_zero_are_one_partition_and_text_is_another() -> None:
+def test_equal_numbers_are_one_partition_and_text_is_another() -> None:
     index = PartitionIndex([])
     entry = index.find_or_add({"id": 1})
     assert index.find_or_add({"id": 1.0}) is entry
@@ -68,21 +68,21 @@ def test_one_and_one_point_zero_are_one_partition_and_text_is_another() -> None:
     assert len(index.entries) == 2
 
 
-def test_the_entry_has_a_context_of_its_own() -> None:
+def test_entry_has_a_copy_of_the_context() -> None:
     context = {"id": 1}
     entry = PartitionIndex([]).find_or_add(context)
     context["id"] = 2
     assert entry == {"context": {"id": 1}}
 
 
-def test_two_equal_contexts_are_an_error_that_names_them() -> None:
+def test_duplicate_context_is_named_in_the_error() -> None:
     index = PartitionIndex([{"context": {"id": 1}}, {"context": {"id": 2}}, {"context": {"id": 1}}])
     assert index.find({"id": 2}) == {"context": {"id": 2}}
     with pytest.raises(ValueError, match=r"more than one entry for the partition \{'id': 1\}"):
         index.find({"id": 1})
 
 
-def test_entries_without_a_context_are_left_alone() -> None:
+def test_entries_without_a_context_are_ignored() -> None:
     entries = [{"note": 1}, {"context": None}, "text", {"context": {"id": 1}}]
     index = PartitionIndex(entries)
     assert index.position({"id": 1}) == 3
@@ -99,17 +99,17 @@ ACTIONS = st.lists(
 
 
 @given(ACTIONS)
-def test_the_list_may_be_changed_by_others_at_any_time(actions) -> None:
-    """What is found is always what a search through the list finds."""
+def test_index_follows_changes_of_the_list(actions) -> None:
+    """The index always finds the entry that a linear search of the list finds."""
     entries: list[dict] = []
     index = PartitionIndex(entries)
     for action, number in actions:
         context = {"id": number}
-        there = [e for e in entries if e["context"] == context]
+        matching = [e for e in entries if e["context"] == context]
         if action in {"find", "add"}:
             found = index.find(context) if action == "find" else index.find_or_add(context)
-            assert found is (there[0] if there else entries[-1] if action == "add" else None)
-        elif action == "append" and not there:
+            assert found is (matching[0] if matching else entries[-1] if action == "add" else None)
+        elif action == "append" and not matching:
             entries.append({"context": context})
         elif action in {"pop", "clear", "reverse"}:
             if entries or action != "pop":
@@ -118,7 +118,7 @@ def test_the_list_may_be_changed_by_others_at_any_time(actions) -> None:
             entries[-1] = {"context": entries[-1]["context"]}
 
 
-def test_a_context_that_was_changed_in_its_place() -> None:
+def test_context_that_was_changed_in_place_is_found() -> None:
     entries = [{"context": {"id": 1}}, {"context": {"id": 2}}]
     index = PartitionIndex(entries)
     assert index.find({"id": 1}) is entries[0]
@@ -128,8 +128,8 @@ def test_a_context_that_was_changed_in_its_place() -> None:
     assert index.find({"id": 3}) is entries[0]
 
 
-def test_a_lookup_costs_the_same_whatever_the_number() -> None:
-    """Contexts count how often they are compared: hashing alone finds them."""
+def test_lookup_time_does_not_depend_on_the_number_of_partitions() -> None:
+    """Context values count their comparisons: the index finds them by their hash."""
 
     class Counted(str):
         __slots__ = ()
@@ -153,7 +153,7 @@ def test_a_lookup_costs_the_same_whatever_the_number() -> None:
     assert comparisons(2_000) <= 11 * comparisons(200)
 
 
-def test_ids_of_all_kinds() -> None:
+def test_context_values_of_any_type_are_found_by_their_text() -> None:
     index = PartitionIndex([])
     mark = uuid.uuid4()
     entry = index.find_or_add({"id": mark, "day": dt.date(2024, 1, 1), "set": frozenset({1})})

@@ -1,4 +1,4 @@
-"""Connections without a key cannot exhaust the driver that counts the requests of a job."""
+"""Connections without the key cannot exhaust the rate limit server of a job's driver."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ import os, resource, sys, threading, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 from target_spark.extract.rate_limit_server import RateLimitServer
 count = lambda: len(os.listdir("/dev/fd"))
-with RateLimitServer() as issuer:
-    address = issuer.address
+with RateLimitServer() as limiter:
+    address = limiter.address
     print(address.port, address.key.hex(), flush=True)
     most = before = count()
     ended = threading.Event()
@@ -70,7 +70,7 @@ while time.monotonic() < until:
 
 
 class Driver:
-    """A process of its own with the usual 1,024 descriptors, whose issuer is flooded."""
+    """A separate process with 1,024 descriptors that runs the flooded rate limit server."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -101,14 +101,14 @@ def program(text: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-@pytest.mark.parametrize("said", ["", "x" * 70_000], ids=["silent", "loud"])
-def test_a_flood_of_connections_without_a_key_leaves_the_driver_its_descriptors(said):
+@pytest.mark.parametrize("data", ["", "x" * 70_000], ids=["silent", "loud"])
+def test_flood_of_connections_without_the_key_does_not_exhaust_descriptors(data):
     """SEC17: connections without the key do not use up the descriptors of the driver."""
     with program(DRIVER) as process:
         driver = Driver(process)
         early = driver.address.counters()
         assert early.ask("a", EVEN).is_taken
-        with program(FLOOD, driver.address.port, 1500, 600, said) as flood:
+        with program(FLOOD, driver.address.port, 1500, 600, data) as flood:
             assert flood.stdout is not None
             assert flood.stdout.readline() == "full\n"
             late = RateLimitAddress("localhost", driver.address.port, driver.address.key).counters()
@@ -128,13 +128,13 @@ def test_a_flood_of_connections_without_a_key_leaves_the_driver_its_descriptors(
     assert left <= before
 
 
-def where(issuer: RateLimitServer) -> tuple[str, int]:
-    return issuer.address.host, issuer.address.port
+def where(limiter: RateLimitServer) -> tuple[str, int]:
+    return limiter.address.host, limiter.address.port
 
 
-def clients(issuer: RateLimitServer, count: int) -> list[RateLimitAddress]:
-    """Return addresses that each have a connection of their own."""
-    address = issuer.address
+def clients(limiter: RateLimitServer, count: int) -> list[RateLimitAddress]:
+    """Return addresses that each get a separate connection."""
+    address = limiter.address
     return [RateLimitAddress(f"127.0.0.{n + 1}", address.port, address.key) for n in range(count)]
 
 
@@ -142,8 +142,8 @@ def test_more_workers_than_connections_are_all_served(monkeypatch):
     """The longest silent connection makes room, and its worker connects again."""
     monkeypatch.setattr(authenticated_server, "_MOST", 4)
     monkeypatch.setattr("target_spark.extract.rate_limit_server._FIRST_PAUSE_SECONDS", 0.01)
-    with RateLimitServer(bind="0.0.0.0") as issuer:  # noqa: S104  each client has another address
-        asking = [each.counters() for each in clients(issuer, 7)]
+    with RateLimitServer(bind="0.0.0.0") as limiter:  # noqa: S104  each client has another address
+        asking = [each.counters() for each in clients(limiter, 7)]
         try:
             for _ in range(3):
                 assert all(client.ask("a", EVEN).is_taken for client in asking)
@@ -152,25 +152,25 @@ def test_more_workers_than_connections_are_all_served(monkeypatch):
                 client._close()
 
 
-def test_a_worker_that_connects_during_an_endless_flood_gets_its_permit(monkeypatch):
-    """New connections without a key come all the time, from several threads."""
-    # More tries in the same time: the flood takes turns with the worker in this process.
+def test_worker_that_connects_during_a_flood_gets_its_reservation(monkeypatch):
+    """Several threads open connections without the key without a pause."""
+    # More tries in the same time: the flood and the worker share this process.
     monkeypatch.setattr("target_spark.extract.rate_limit_server._FIRST_PAUSE_SECONDS", 0.02)
     monkeypatch.setattr("target_spark.extract.rate_limit_server._TRIES", 10)
-    with RateLimitServer(bind="0.0.0.0") as issuer:  # noqa: S104  each client has another address
+    with RateLimitServer(bind="0.0.0.0") as limiter:  # noqa: S104  each client has another address
         is_over = threading.Event()
 
         def flood() -> None:
             while not is_over.is_set():
                 with contextlib.suppress(OSError), socket.socket() as made:
                     made.settimeout(1)
-                    made.connect(where(issuer))
+                    made.connect(where(limiter))
 
         threads = [threading.Thread(target=flood) for _ in range(3)]
         for thread in threads:
             thread.start()
         try:
-            for each in clients(issuer, 5):
+            for each in clients(limiter, 5):
                 client = each.counters()
                 assert client.ask("a", EVEN).is_taken
                 client._close()
@@ -187,11 +187,15 @@ def drip(client: socket.socket) -> None:
         time.sleep(0.05)
 
 
-def test_a_handshake_that_drips_is_cut_off(monkeypatch):
-    """SEC17: a client that sends its proof byte by byte is cut off at the deadline."""
+def test_slow_handshake_is_aborted_at_the_deadline(monkeypatch):
+    """SEC17: a client that sends its proof byte by byte is disconnected at the deadline."""
     monkeypatch.setattr("target_spark.extract.rate_limit_server._HANDSHAKE_SECONDS", 0.3)
     ended = pytest.raises((BrokenPipeError, ConnectionResetError))
-    with RateLimitServer() as issuer, socket.create_connection(where(issuer), 60) as client, ended:
+    with (
+        RateLimitServer() as limiter,
+        socket.create_connection(where(limiter), 60) as client,
+        ended,
+    ):
         drip(client)
 
 
@@ -199,15 +203,15 @@ def refusals(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [one for one in caplog.records if "not accepted" in one.getMessage()]
 
 
-def test_a_driver_without_descriptors_says_so_once_and_goes_on(caplog):
-    """Connections wait until there are descriptors again."""
+def test_driver_without_descriptors_logs_it_once_and_continues(caplog):
+    """Connections wait until descriptors are available again."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with RateLimitServer() as issuer, caplog.at_level(logging.WARNING):
+    with RateLimitServer() as limiter, caplog.at_level(logging.WARNING):
         client = socket.socket()
         os.close(lowest := os.dup(client.fileno()))
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
         try:
-            client.connect(where(issuer))
+            client.connect(where(limiter))
             end = time.monotonic() + 60
             while not refusals(caplog) and time.monotonic() < end:
                 time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Documents of the web: their passwords stay with their host, and their size is limited."""
+"""Remote documents: passwords are sent only to their host, and the size is limited."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def server() -> Iterator[Server]:
         yield found
 
 
-def test_a_redirect_takes_no_password_to_another_host(server):
+def test_redirect_to_another_host_sends_no_password(server):
     with serving() as other:
         other.answers(Reply({"a": 1}))
         server.answers(Reply(b"", status=302, headers={"Location": f"{other.url}/b.json"}))
@@ -30,7 +30,7 @@ def test_a_redirect_takes_no_password_to_another_host(server):
         assert "Authorization" not in other.asked[1].headers
 
 
-def test_a_document_of_https_is_not_read_over_http(server, tmp_path, monkeypatch):
+def test_https_document_is_not_redirected_to_http(server, tmp_path, monkeypatch):
     certificate = write_certificate(tmp_path)
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
     server.answers(Reply({"a": 1}))
@@ -42,7 +42,7 @@ def test_a_document_of_https_is_not_read_over_http(server, tmp_path, monkeypatch
             load_document(f"{secure.url}/a.json")
 
 
-def test_a_document_cannot_fill_the_memory(server):
+def test_decoded_size_of_a_remote_document_is_limited(server):
     body = gzip.compress(b" " * 110_000_000, 1)
     server.answers(Reply(body, headers={"Content-Encoding": "gzip"}))
     with pytest.raises(ResponseTooLargeError):

@@ -1,4 +1,4 @@
-"""Reading state files of all makers, and saying what is wrong with the others."""
+"""State files: the accepted formats, and the errors of invalid files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINES = json.dumps(A) + "\n" + json.dumps(B) + "\n"
 
 
 @pytest.mark.parametrize("text", ["", " \n\n", b"\xef\xbb\xbf", "null", b"\0\0", "{}"])
-def test_no_state(text) -> None:
+def test_empty_state_file_is_an_empty_state(text) -> None:
     assert read_state(text, "s.json") == {}
 
 
@@ -42,18 +42,18 @@ def test_no_state(text) -> None:
         json.dumps(A) + "\n" + json.dumps({"singer_state": B}),
     ],
 )
-def test_files_of_all_makers(text) -> None:
+def test_last_state_of_each_file_format_is_read(text) -> None:
     assert read_state(text, "s.json") == B
     assert read_state(text.encode(), "s.json") == B
 
 
 @pytest.mark.parametrize("cut", [1, 10, -1])
-def test_a_last_line_that_is_cut_off_is_left_out(cut, caplog) -> None:
+def test_truncated_last_line_is_ignored_with_a_warning(cut, caplog) -> None:
     assert read_state(LINES + json.dumps(A)[:cut], "s.json") == B
     assert caplog.messages == ["s.json: line 3 is cut off; the line before it is used."]
 
 
-def test_a_last_line_that_is_cut_within_a_character(caplog) -> None:
+def test_last_line_truncated_within_a_character_is_ignored(caplog) -> None:
     assert read_state(LINES.encode() + '{"a":"é'.encode()[:-1], "s.json") == B
     assert "line 3 is cut off" in caplog.text
 
@@ -76,12 +76,12 @@ def test_a_last_line_that_is_cut_within_a_character(caplog) -> None:
         ('{"a": "\udcff', "this is not JSON"),
     ],
 )
-def test_what_is_wrong_is_named_with_file_and_line(text, message) -> None:
+def test_invalid_state_names_file_and_line(text, message) -> None:
     with pytest.raises(StateFileError, match=message):
         read_state(text, "s.json")
 
 
-def test_numbers_come_back_as_they_stand() -> None:
+def test_numbers_are_kept_exactly() -> None:
     text = '{"a":1.5,"b":1.50,"c":0.1,"d":12345678901234567890.5,"e":1e400,"f":7,"g":-0.0}'
     state = read_state(text, "s.json")
     assert state["a"] == 1.5
@@ -112,10 +112,10 @@ WRAPPINGS = {"type", "singer_state"}
     st.lists(st.just(A), max_size=2),
     st.sampled_from([b" ", b"\r\n", b"\0", b"{", b'{"a', b'{"a":"\xc3', b'{"a":{}']),
 )
-def test_what_was_encoded_is_read_again_to_the_letter(state, before, torn) -> None:
+def test_encoded_state_is_read_back_unchanged(state, before, truncated) -> None:
     line = StateDocument(state).encode()
     lines = [StateDocument(earlier).encode() for earlier in before]
-    for last in (b"", torn):
+    for last in (b"", truncated):
         found = read_state(b"\n".join([*lines, line, last]), "s.json")
         assert StateDocument(found).encode() == line
 
@@ -128,13 +128,13 @@ def test_what_was_encoded_is_read_again_to_the_letter(state, before, torn) -> No
         ({"bookmarks": {"a": {"partitions": {}}}}, "bookmarks.a.partitions: expected a list"),
     ],
 )
-def test_bookmarks_of_another_shape_are_refused_by_their_place(state, place) -> None:
-    """SEC15: a state that somebody changed ends in one sentence, not in an error of Python's."""
+def test_bookmarks_of_invalid_structure_are_named_by_their_path(state, place) -> None:
+    """SEC15: a manipulated state ends in a one-line error message, not in a Python exception."""
     with pytest.raises(StateFileError, match=place):
         check_bookmarks(state)
 
 
-def test_a_state_document_of_the_right_shape_is_taken() -> None:
+def test_state_of_valid_structure_is_accepted() -> None:
     check_bookmarks({})
     check_bookmarks({"bookmarks": None})
     check_bookmarks({"bookmarks": {"a": None, "b": {"partitions": [1, {"context": {}}]}}})

@@ -1,4 +1,4 @@
-"""What a task leaves behind in its worker, without Spark."""
+"""The import caches of a reused Spark worker after a task, without Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from target_spark.spark.arrow_workers import reuse_worker
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An archive with two modules, on the path."""
+    """Create a zip archive with two modules on ``sys.path``."""
     path = tmp_path / "modules.zip"
     with ZipFile(path, "w") as file:
         file.writestr("found_before.py", "VALUE = 1\n")
@@ -27,8 +27,8 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         sys.modules.pop(name, None)
 
 
-def test_archives_are_not_read_again_before_the_next_task(archive: str) -> None:
-    """The list of an archive is not held where Spark makes it be read anew."""
+def test_archive_importers_are_removed_after_a_task(archive: str) -> None:
+    """The cached importer of a zip archive is removed, since Spark would read it again."""
 
     def task() -> Iterator[int]:
         yield importlib.import_module("found_before").VALUE
@@ -40,8 +40,8 @@ def test_archives_are_not_read_again_before_the_next_task(archive: str) -> None:
     assert not any(isinstance(each, zipimporter) for each in sys.path_importer_cache.values())
 
 
-def test_what_stands_in_an_archive_is_found_after_a_task_as_before(archive: str) -> None:
-    """Also behind a task that failed."""
+def test_modules_of_an_archive_are_found_after_a_failed_task(archive: str) -> None:
+    """The next task can import other modules of the archive."""
 
     def task() -> Iterator[int]:
         yield importlib.import_module("found_before").VALUE

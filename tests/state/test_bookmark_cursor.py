@@ -1,4 +1,4 @@
-"""A cursor does for many records what `increment_state` does for each."""
+"""A BookmarkCursor leaves the state that `increment_state` leaves, with less work per record."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def cursor(state: dict, **how) -> BookmarkCursor:
     return BookmarkCursor(state, replication_key="k", **settings)
 
 
-HARD = [
+DECEPTIVE_PAIRS = [
     ["2024-01-01T01:00:00+02:00", "2024-01-01T00:30:00+00:00"],
     ["2024-01-01T00:30:00+00:00", "2024-01-01T01:00:00+02:00"],
     ["2024-01-01T10:00:00.5Z", "2024-01-01T9:00:00.55Z"],
@@ -78,7 +78,7 @@ HARD = [
         dt.datetime(2024, 10, 27, 2, 10, tzinfo=BERLIN, fold=1),
     ],
 ]
-"""Pairs whose text, or whose clock on the wall, says the opposite of what is so."""
+"""Pairs of instants whose text or local time sorts in the opposite order."""
 
 
 @given(
@@ -88,11 +88,11 @@ HARD = [
     values=SEQUENCES,
     stops=st.booleans(),
 )
-def test_the_short_way_decides_as_the_order_does(
+def test_fast_comparison_equals_that_of_the_comparator(
     schema, is_sorted, check_sorted, values, stops
 ) -> None:
-    """Against the plainest reading of the rules: one comparison by `Order` per value."""
-    # An instant is no number: of two, the order would compare the texts, the short way the times.
+    """The expected state is computed with one call of the comparator per value."""
+    # Dates are not numbers: the comparator would compare their texts, the fast path their times.
     assume(schema != {"type": "integer"} or not any(isinstance(v, dt.date) for v in values))
     order = make_comparator(schema)
     state: dict = {}
@@ -123,16 +123,16 @@ def increment(state: dict, value: object, **how) -> None:
     increment_state(state, latest_record={"k": value}, replication_key="k", **how)
 
 
-def fault_of(step, value: object) -> str | None:
+def get_sort_error(step, value: object) -> str | None:
     try:
         step(value)
-    except InvalidStreamSortException as fault:
-        return str(fault)
+    except InvalidStreamSortException as error:
+        return str(error)
     return None
 
 
-@pytest.mark.parametrize("pair", HARD + [pair[::-1] for pair in HARD])
-def test_pairs_whose_looks_deceive(pair) -> None:
+@pytest.mark.parametrize("pair", DECEPTIVE_PAIRS + [pair[::-1] for pair in DECEPTIVE_PAIRS])
+def test_instants_are_not_compared_by_their_text(pair) -> None:
     order = make_comparator(SCHEMAS[0])
     state: dict = {}
     follower = cursor(state, is_sorted=False, order=order)
@@ -144,7 +144,7 @@ def test_pairs_whose_looks_deceive(pair) -> None:
 
 
 @given(st.booleans(), st.booleans(), st.lists(st.integers(0, 9)), st.integers(0, 9) | st.none())
-def test_it_leaves_the_state_that_increment_state_leaves(
+def test_cursor_leaves_the_state_of_increment_state(
     is_sorted, check_sorted, values, bookmark
 ) -> None:
     start = {} if bookmark is None else {"replication_key": "k", "replication_key_value": bookmark}
@@ -155,13 +155,13 @@ def test_it_leaves_the_state_that_increment_state_leaves(
         partial(increment, plain, is_sorted=is_sorted, check_sorted=check_sorted),
     )
     for value in values:
-        one, other = (fault_of(step, value) for step in steps)
+        one, other = (get_sort_error(step, value) for step in steps)
         assert one == other
     follower.settle()
     assert ours == plain
 
 
-def test_the_state_moves_when_it_is_settled_and_not_before() -> None:
+def test_state_changes_only_when_the_cursor_settles() -> None:
     state = {"replication_key": "k", "replication_key_value": 3}
     follower = cursor(state)
     assert not follower.settle()
@@ -172,10 +172,10 @@ def test_the_state_moves_when_it_is_settled_and_not_before() -> None:
     assert not follower.settle()
 
 
-def test_markers_appear_when_settled_and_their_first_one_is_told_of() -> None:
+def test_first_progress_marker_calls_on_first_marker() -> None:
     state: dict = {}
-    told: list[int] = []
-    follower = cursor(state, is_sorted=False, on_first_marker=lambda: told.append(1))
+    calls: list[int] = []
+    follower = cursor(state, is_sorted=False, on_first_marker=lambda: calls.append(1))
     assert not follower.settle()
     follower.advance(None)
     assert state == {}
@@ -185,10 +185,10 @@ def test_markers_appear_when_settled_and_their_first_one_is_told_of() -> None:
     follower.advance(1)
     assert follower.settle()
     assert state["progress_markers"]["replication_key_value"] == 2
-    assert told == [1]
+    assert calls == [1]
 
 
-def test_contexts_that_share_a_bookmark_share_its_markers() -> None:
+def test_contexts_with_a_shared_bookmark_share_its_markers() -> None:
     state: dict = {}
     for values in ([1, 5], [2, 3], [4, 6, 1]):
         follower = cursor(state, is_sorted=False)
@@ -198,7 +198,7 @@ def test_contexts_that_share_a_bookmark_share_its_markers() -> None:
     assert state["progress_markers"]["replication_key_value"] == 6
 
 
-def test_after_an_author_wrote_it_goes_on_from_there() -> None:
+def test_reload_continues_from_a_value_written_by_the_author() -> None:
     state: dict = {}
     follower = cursor(state)
     follower.advance(5)
@@ -222,7 +222,7 @@ def test_after_an_author_wrote_it_goes_on_from_there() -> None:
         (None, [], None),
     ],
 )
-def test_what_others_write_is_respected(is_sorted, theirs, records, stays) -> None:
+def test_values_written_by_others_are_respected(is_sorted, theirs, records, stays) -> None:
     state: dict = {}
     follower = cursor(state, is_sorted=is_sorted)
     follower.advance(5)
@@ -238,7 +238,7 @@ def test_what_others_write_is_respected(is_sorted, theirs, records, stays) -> No
     assert place["replication_key_value"] == 9
 
 
-def test_markers_that_were_promoted_meanwhile_begin_anew() -> None:
+def test_progress_markers_start_again_after_a_promotion() -> None:
     state: dict = {}
     follower = cursor(state, is_sorted=False)
     follower.advance(5)
@@ -251,7 +251,7 @@ def test_markers_that_were_promoted_meanwhile_begin_anew() -> None:
     assert state["progress_markers"]["replication_key_value"] == 3
 
 
-def test_markers_that_somebody_else_made_first() -> None:
+def test_higher_progress_marker_of_another_writer_is_kept() -> None:
     state: dict = {}
     follower = cursor(state, is_sorted=False)
     follower.advance(5)
@@ -260,7 +260,7 @@ def test_markers_that_somebody_else_made_first() -> None:
     assert state["progress_markers"]["replication_key_value"] == 7
 
 
-def test_a_bookmark_of_another_key_does_not_count() -> None:
+def test_bookmark_of_another_replication_key_is_ignored() -> None:
     state = {"replication_key": "old", "replication_key_value": "zzz"}
     follower = cursor(state)
     follower.advance(1)
@@ -268,7 +268,7 @@ def test_a_bookmark_of_another_key_does_not_count() -> None:
     assert state == {"replication_key": "k", "replication_key_value": 1}
 
 
-def test_null_is_warned_of_once_per_stream(caplog) -> None:
+def test_null_values_are_logged_once_per_stream(caplog) -> None:
     order = make_comparator(None)
     for _ in range(3):
         follower = cursor({}, order=order)
@@ -279,7 +279,7 @@ def test_null_is_warned_of_once_per_stream(caplog) -> None:
     assert "is null" in caplog.text
 
 
-def test_a_resumed_sorted_stream_may_not_begin_before_its_bookmark() -> None:
+def test_resumed_sorted_stream_must_not_start_before_its_bookmark() -> None:
     state = {"replication_key": "k", "replication_key_value": "2021-01-02T0:00:00Z"}
     follower = cursor(state, order=make_comparator(SCHEMAS[0]))
     follower.advance("2021-01-02T00:00:00Z")

@@ -1,4 +1,4 @@
-"""Sources of schemas, the attribute that asks them, and directories."""
+"""Schema sources, the attribute StreamSchema, and schema directories."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ FILES = DOCUMENTS / "files"
 PLAIN = json.loads((FILES / "plain.json").read_text())
 
 
-class Counting(SchemaSource[str]):
-    """A source that counts how often it is asked."""
+class CountingSource(SchemaSource[str]):
+    """A source that records the requested keys."""
 
     def __init__(self, schema=None):
         super().__init__()
-        self.asked = []
+        self.requested = []
         self.schema = {"type": "object", "properties": {}} if schema is None else schema
 
     def fetch_schema(self, key):
-        self.asked.append(key)
+        self.requested.append(key)
         return self.schema
 
 
 class Things:
-    """What has a name and keys can have a schema."""
+    """The members of a stream that StreamSchema uses."""
 
     name = "things"
     primary_keys = ("id",)
 
 
-def test_the_face_shows_what_its_list_says():
+def test_schema_module_has_all_names_of_its_public_list():
     assert set(names.__all__) <= vars(names).keys()
     assert names.UnsupportedOpenAPISpec is names.UnsupportedSchemaFormatError
 
@@ -56,33 +56,33 @@ def test_the_face_shows_what_its_list_says():
 # Sources
 
 
-def test_a_source_is_asked_once_for_each_key():
-    source = Counting()
+def test_each_schema_is_fetched_once():
+    source = CountingSource()
     for key in ("a", "b", "a"):
         source.get_schema(key)
-    assert source.asked == ["a", "b"]
+    assert source.requested == ["a", "b"]
 
 
 def test_each_caller_gets_a_copy_of_the_schema():
-    source = Counting()
+    source = CountingSource()
     source.get_schema("a")["properties"]["mine"] = {}
     assert source.get_schema("a") == {"type": "object", "properties": {}}
 
 
-def test_a_source_without_its_own_method_cannot_be_made():
+def test_abstract_schema_source_cannot_be_instantiated():
     with pytest.raises(TypeError):
         SchemaSource()
 
 
-def test_what_is_no_object_is_no_schema_and_the_error_names_source_and_key():
+def test_schema_that_is_not_an_object_is_an_error_with_source_and_key():
     with pytest.raises(
-        SchemaNotValidError, match=r"JSON object: that of 'a' in Counting\(\).*list"
+        SchemaNotValidError, match=r"JSON object: that of 'a' in CountingSource\(\).*list"
     ):
-        Counting(schema=[]).get_schema("a")
+        CountingSource(schema=[]).get_schema("a")
 
 
-def test_any_error_of_a_source_means_that_there_is_no_schema():
-    class Broken(Counting):
+def test_error_of_a_source_becomes_schema_not_found():
+    class Broken(CountingSource):
         def fetch_schema(self, key):
             raise KeyError(key)
 
@@ -91,11 +91,11 @@ def test_any_error_of_a_source_means_that_there_is_no_schema():
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-def test_an_error_is_not_kept_so_a_source_may_be_asked_again():
-    class Late(Counting):
+def test_failed_fetch_is_repeated_at_the_next_request():
+    class Late(CountingSource):
         def fetch_schema(self, key):
-            if not self.asked:
-                self.asked.append(key)
+            if not self.requested:
+                self.requested.append(key)
                 raise OSError("not yet")
             return self.schema
 
@@ -108,7 +108,7 @@ def test_an_error_is_not_kept_so_a_source_may_be_asked_again():
 # The attribute
 
 
-def test_a_schema_is_found_by_the_streams_name():
+def test_schema_is_found_by_the_name_of_the_stream():
     class Plain(Things):
         name = "plain"
         schema = StreamSchema(SchemaDirectory(FILES))
@@ -116,24 +116,24 @@ def test_a_schema_is_found_by_the_streams_name():
     assert Plain().schema == PLAIN
 
 
-def test_a_key_comes_before_the_name():
+def test_key_has_priority_over_the_stream_name():
     class Other(Things):
         schema = StreamSchema(SchemaDirectory(FILES), key="plain")
 
     assert Other().schema == PLAIN
 
 
-def test_the_class_itself_has_the_attribute_and_no_schema():
+def test_class_attribute_is_the_stream_schema_itself():
     class Other(Things):
-        schema = StreamSchema(Counting())
+        schema = StreamSchema(CountingSource())
 
     assert isinstance(Other.schema, StreamSchema)
-    assert Other.schema.schema_source.asked == []
+    assert Other.schema.schema_source.requested == []
 
 
-def test_a_stream_resolves_its_schema_once_and_keeps_what_is_done_to_it():
+def test_stream_resolves_its_schema_once_and_keeps_changes():
     class Other(Things):
-        schema = StreamSchema(Counting())
+        schema = StreamSchema(CountingSource())
 
     one, other = Other(), Other()
     one.schema["properties"]["mine"] = {}
@@ -142,7 +142,7 @@ def test_a_stream_resolves_its_schema_once_and_keeps_what_is_done_to_it():
     assert other.schema["properties"] == {}
 
 
-def test_a_schema_follows_the_primary_keys():
+def test_schema_is_updated_when_primary_keys_change():
     class Item(Things):
         name = "Item"
         schema = StreamSchema(OpenAPISchema(DOCUMENTS / "shop_v31.json"))
@@ -155,7 +155,7 @@ def test_a_schema_follows_the_primary_keys():
     assert stream.schema["properties"]["id"] == {"type": "integer"}
 
 
-def test_an_author_may_change_what_was_found():
+def test_get_stream_schema_can_be_overridden():
     class WithTenant(StreamSchema):
         def get_stream_schema(self, stream, stream_class):
             schema = super().get_stream_schema(stream, stream_class)
@@ -176,7 +176,7 @@ def test_an_author_may_change_what_was_found():
         }
 
 
-def test_a_property_that_overrides_it_can_ask_it():
+def test_overriding_property_can_call_super():
     class Plain(Things):
         name = "plain"
         schema = StreamSchema(SchemaDirectory(FILES))
@@ -189,7 +189,7 @@ def test_a_property_that_overrides_it_can_ask_it():
     assert More().schema == {**PLAIN, "title": "More"}
 
 
-def test_an_attribute_that_was_used_can_be_pickled():
+def test_stream_schema_can_be_pickled():
     attribute = StreamSchema(SchemaDirectory(FILES), key="plain")
     stream = Things()
     assert attribute.__get__(stream, Things) == PLAIN
@@ -229,7 +229,7 @@ class TapNodes(Tap):
         return [Nodes(self), Plains(self)]
 
 
-def test_discovery_shows_the_resolved_schemas(capsys):
+def test_discovery_outputs_the_resolved_schemas(capsys):
     with pytest.raises(SystemExit, match="0"):
         TapNodes.cli(["--discover"])
     found = {s["stream"]: s for s in json.loads(capsys.readouterr().out)["streams"]}
@@ -246,7 +246,7 @@ def test_discovery_shows_the_resolved_schemas(capsys):
     assert ["properties", "next"] in breadcrumbs
 
 
-def test_a_sync_conforms_records_to_the_resolved_schemas(capsys):
+def test_sync_conforms_records_to_the_resolved_schemas(capsys):
     TapNodes().sync_all()
     messages = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     records = {m["stream"]: m["record"] for m in messages if m["type"] == "RECORD"}
@@ -255,7 +255,7 @@ def test_a_sync_conforms_records_to_the_resolved_schemas(capsys):
     assert state["bookmarks"]["plain"]["replication_key_value"] == "2024-01-01T00:00:00Z"
 
 
-def test_an_input_catalog_may_change_the_keys():
+def test_key_properties_of_an_input_catalog_change_the_schema():
     catalog = TapNodes().catalog_dict
     [entry] = [one for one in catalog["streams"] if one["stream"] == "nodes"]
     entry["key_properties"] = []
@@ -266,7 +266,7 @@ def test_an_input_catalog_may_change_the_keys():
     assert stream.effective_schema["properties"]["value"]["type"] == "string"
 
 
-def test_a_stream_without_a_schema_says_so_when_it_is_asked():
+def test_missing_schema_is_an_error_when_it_is_accessed():
     stream = Missing(TapNodes())
     with pytest.raises(SchemaNotFoundError, match=r"'missing' in SchemaDirectory\('.*files'\)"):
         _ = stream.schema
@@ -277,7 +277,7 @@ def test_a_stream_without_a_schema_says_so_when_it_is_asked():
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package `of_schemas.inside` that holds plain.json."""
+    """Create the package `of_schemas.inside` with plain.json, and return its name."""
     inside = tmp_path / "of_schemas" / "inside"
     inside.mkdir(parents=True)
     for folder in (inside.parent, inside):
@@ -289,18 +289,18 @@ def package(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def test_a_directory_is_a_path_or_its_text():
+def test_schema_directory_accepts_a_path_or_string():
     assert SchemaDirectory(FILES).get_schema("plain") == PLAIN
     assert SchemaDirectory(str(FILES)).get_schema("plain") == PLAIN
     assert SchemaDirectory("/no/such/folder").dir_path == Path("/no/such/folder")
 
 
-def test_a_directory_is_a_package_or_its_name(package):
+def test_schema_directory_accepts_a_package_or_its_name(package):
     assert SchemaDirectory(package).get_schema("plain") == PLAIN
     assert SchemaDirectory(importlib.import_module(package)).get_schema("plain") == PLAIN
 
 
-def test_a_package_may_lie_in_a_zip_file(tmp_path, monkeypatch):
+def test_schema_directory_can_be_a_package_in_a_zip_file(tmp_path, monkeypatch):
     archive = tmp_path / "packed.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         packed.writestr("of_zipped/__init__.py", "")
@@ -314,20 +314,20 @@ def test_a_package_may_lie_in_a_zip_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["no_such_package", "tap_core.schema.source", "a b"])
-def test_what_is_no_package_is_taken_as_a_folder(name):
+def test_name_that_is_not_a_package_is_a_folder(name):
     source = SchemaDirectory(name)
     with pytest.raises(SchemaNotFoundError):
         source.get_schema("plain")
 
 
-def test_a_folder_comes_before_a_package_of_the_same_name(tmp_path, monkeypatch):
+def test_folder_has_priority_over_a_package_of_the_same_name(tmp_path, monkeypatch):
     (tmp_path / "json").mkdir()
     (tmp_path / "json" / "plain.json").write_text(json.dumps(PLAIN))
     monkeypatch.chdir(tmp_path)
     assert SchemaDirectory("json").get_schema("plain") == PLAIN
 
 
-def test_references_lead_to_other_files_and_end_where_they_began():
+def test_references_between_files_are_resolved_and_cut_at_recursion():
     user = SchemaDirectory(FILES).get_schema("users")
     assert user["properties"] == {
         "id": {"type": "integer"},
@@ -344,25 +344,25 @@ def test_references_lead_to_other_files_and_end_where_they_began():
     "reference",
     ["none.json", "plain.json#/no", "/etc/passwd", "file:///etc/passwd", "https://a.b/c"],
 )
-def test_a_reference_to_nothing_or_to_elsewhere_is_an_error_that_names_it(tmp_path, reference):
+def test_invalid_or_external_reference_is_named_in_the_error(tmp_path, reference):
     (tmp_path / "a.json").write_text(json.dumps({"properties": {"x": {"$ref": reference}}}))
     (tmp_path / "plain.json").write_text(json.dumps(PLAIN))
     with pytest.raises(SchemaNotFoundError, match=reference):
         SchemaDirectory(tmp_path).get_schema("a")
 
 
-def test_names_that_mean_something_in_addresses_are_names_of_files(tmp_path):
+def test_file_names_with_url_characters_are_read(tmp_path):
     (tmp_path / "a#b 100%:c.json").write_text('{"properties": {"x": {"$ref": "#"}}}')
     source = SchemaDirectory(tmp_path)
     assert source.get_schema("a#b 100%:c") == {"properties": {"x": {}}}
 
 
-def test_a_byte_order_mark_is_no_part_of_a_schema(tmp_path):
+def test_byte_order_mark_is_ignored(tmp_path):
     (tmp_path / "plain.json").write_text(json.dumps(PLAIN), encoding="utf-8-sig")
     assert SchemaDirectory(tmp_path).get_schema("plain") == PLAIN
 
 
-def test_other_extensions_are_json_unless_they_are_yaml(tmp_path):
+def test_files_with_other_extensions_are_read_as_json(tmp_path):
     (tmp_path / "plain.schema").write_text(json.dumps(PLAIN))
     (tmp_path / "plain.yml").write_text("type: object\nproperties: {no: {type: string}}\n")
     assert SchemaDirectory(tmp_path, extension="schema").get_schema("plain") == PLAIN
@@ -374,18 +374,18 @@ def test_other_extensions_are_json_unless_they_are_yaml(tmp_path):
 @pytest.mark.parametrize(
     "key, cause", [("none", FileNotFoundError), ("torn", json.JSONDecodeError)]
 )
-def test_what_is_missing_or_broken_is_the_cause_of_the_error(key, cause):
+def test_missing_or_invalid_file_is_the_cause_of_the_error(key, cause):
     with pytest.raises(SchemaNotFoundError, match=f"Schema not found for '{key}'") as caught:
         SchemaDirectory(FILES).get_schema(key)
     assert isinstance(caught.value.__cause__, cause)
 
 
-def test_a_list_in_a_file_is_no_schema():
+def test_file_that_contains_a_list_is_rejected():
     with pytest.raises(SchemaNotValidError, match="Schema must be a JSON object"):
         SchemaDirectory(FILES).get_schema("list")
 
 
-def test_files_without_references_or_yaml_import_nothing_for_them():
+def test_plain_json_file_does_not_import_optional_libraries():
     script = (
         "import sys; from tap_core.schema.source import SchemaDirectory as D;"
         f"D({str(FILES)!r}).get_schema('plain');"
@@ -397,8 +397,8 @@ def test_files_without_references_or_yaml_import_nothing_for_them():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_preprocessor_may_be_given_to_a_source_of_ones_own():
-    class Normalized(Counting):
+def test_custom_source_can_have_a_preprocessor():
+    class Normalized(CountingSource):
         def __init__(self, schema):
             super().__init__(schema)
             self._preprocessor = OpenAPISchemaNormalizer()
@@ -408,7 +408,7 @@ def test_a_preprocessor_may_be_given_to_a_source_of_ones_own():
     assert source.get_schema("x")["type"] == ["object", "null"]
 
 
-def test_the_package_shows_the_sources_when_it_is_asked_for_them():
+def test_schema_sources_are_exported_by_the_package():
     import tap_core
 
     assert tap_core.StreamSchema is StreamSchema
