@@ -1,4 +1,4 @@
-"""``record_count`` is the number of records that a stream has sent, however its sync ends."""
+"""The metric ``record_count`` equals the written records, however a sync ends."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ both_paths = pytest.mark.parametrize(
 
 
 @pytest.fixture(autouse=True)
-def _all_is_logged(caplog):
+def _log_at_info_level(caplog):
     caplog.set_level(logging.INFO)
 
 
-def rows_and(error: BaseException, count: int) -> Any:
-    """Return what yields so many records, and then raises."""
+def rows_then_error(error: BaseException, count: int) -> Any:
+    """Return a function that yields ``count`` records and then raises ``error``."""
 
     def rows(_stream, _context):
         yield from ({"id": number} for number in range(count))
@@ -33,25 +33,25 @@ def rows_and(error: BaseException, count: int) -> Any:
 @both_paths
 @pytest.mark.parametrize("error", [RuntimeError("away"), KeyboardInterrupt(), SystemExit(1)])
 @pytest.mark.parametrize("count", [0, 1, 499, 2_345])
-def test_of_a_stream_that_ends_early(on_path, error, count, caplog):
-    output, _ = failed(type(error), on_path(stream("a", rows_and(error, count))))
+def test_record_count_of_a_failed_stream(on_path, error, count, caplog):
+    output, _ = failed(type(error), on_path(stream("a", rows_then_error(error, count))))
     assert counts_of(caplog.text) == lines_of(output.messages) == ({"a": count} if count else {})
     [time] = measured(caplog.text, "sync_duration")
     assert time["tags"]["status"] == "failed"
 
 
 @both_paths
-def test_of_a_stream_with_maps_that_fails(on_path, caplog):
-    """Maps may make any number of rows of a record: what is counted is the records."""
+def test_record_count_of_a_failed_stream_with_maps(on_path, caplog):
+    """Records are counted before the maps, which may emit any number of rows per record."""
     maps = {"a": {"__filter__": "id % 2 == 0"}}
-    kind = on_path(stream("a", rows_and(RuntimeError("away"), 501)))
+    kind = on_path(stream("a", rows_then_error(RuntimeError("away"), 501)))
     output, _ = failed(RuntimeError, kind, config={"stream_maps": maps})
     assert lines_of(output.messages) == {"a": 251}
     assert counts_of(caplog.text) == {"a": 501}
 
 
 @both_paths
-def test_of_a_record_that_is_out_of_order(on_path, caplog):
+def test_record_count_includes_the_record_out_of_order(on_path, caplog):
     rows = [{"id": number} for number in (1, 2, 0, 3)]
     kind = stream("a", rows, replication_key="id", is_sorted=True)
     output, _ = failed(InvalidStreamSortException, on_path(kind))
@@ -59,7 +59,7 @@ def test_of_a_record_that_is_out_of_order(on_path, caplog):
 
 
 @both_paths
-def test_of_a_stream_with_a_record_limit(on_path, caplog):
+def test_record_count_of_a_stream_with_a_record_limit(on_path, caplog):
     kind = on_path(stream("a", [{"id": number} for number in range(9)]))
     output = []
     tap = make(kind, output=output)
@@ -68,8 +68,8 @@ def test_of_a_stream_with_a_record_limit(on_path, caplog):
 
 
 @both_paths
-def test_of_a_parent_whose_child_fails(on_path, caplog):
-    """The parent's record behind which the child fails was not sent; those before it were."""
+def test_record_count_of_a_parent_with_a_failed_child(on_path, caplog):
+    """The parent record whose child fails is not written; the earlier ones are."""
 
     def rows(_stream, context):
         yield from ({"id": number} for number in range(10))
@@ -85,7 +85,7 @@ def test_of_a_parent_whose_child_fails(on_path, caplog):
 
 @pytest.mark.parametrize("threads", [1, 4])
 @both_paths
-def test_all_contexts_of_a_stream_are_one_count_without_a_context(on_path, threads, caplog):
+def test_contexts_of_a_stream_share_one_record_count(on_path, threads, caplog):
     contexts = {"get_child_context": lambda _self, record, context: {"of": record["id"]}}
     parent = on_path(
         stream(
@@ -113,7 +113,7 @@ def test_all_contexts_of_a_stream_are_one_count_without_a_context(on_path, threa
 
 
 @both_paths
-def test_of_workers_when_one_fails(on_path, caplog):
+def test_record_count_of_parallel_partitions_when_one_fails(on_path, caplog):
     def rows(_stream, context):
         for number in range(5_000):
             if context["p"] == 2 and number == 700:

@@ -1,4 +1,4 @@
-"""The ways in which a tap ends before its end: as a program, on real pipes."""
+"""Termination of a running tap by signals, errors and closed pipes, as a real program."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import pytest
 from tests.sync.syncing import counts_of, lines_of, of, parsed
 
 ROOT = Path(__file__).resolve().parents[2]
-TAPS = Path(__file__).with_name("leaving_taps.py")
+TAPS = Path(__file__).with_name("terminated_taps.py")
 LONG = 60
 
 
 @contextmanager
 def running(folder: Path, ends: str, **more: Any):
-    """Start a tap that ends in this way, with its output on a pipe."""
+    """Start a tap with this setting ``ends``, with its output on a pipe."""
     config = folder / "config.json"
     config.write_text(json.dumps({"ends": ends}))
     tap = subprocess.Popen(
@@ -43,7 +43,7 @@ def running(folder: Path, ends: str, **more: Any):
 
 
 def end(tap: subprocess.Popen[bytes], before: bytes = b"") -> tuple[list[dict[str, Any]], str]:
-    """Read a tap's output to its end: whole lines, as many as the log counts."""
+    """Read the remaining output; check that its lines are complete and match the log's counts."""
     out, err = tap.communicate(timeout=LONG)
     messages, log = parsed(before + out), err.decode()
     assert counts_of(log) == lines_of(messages)
@@ -51,7 +51,7 @@ def end(tap: subprocess.Popen[bytes], before: bytes = b"") -> tuple[list[dict[st
 
 
 def read_until(tap: subprocess.Popen[bytes], text: bytes = b"", least: int = 1) -> bytes:
-    """Read a tap's output until this text and so many bytes came; leave the rest unread."""
+    """Read a tap's output until ``text`` and ``least`` bytes were received."""
     blocks = [b""]
     while text not in blocks[-1] or sum(map(len, blocks)) < least:
         blocks.append(os.read(tap.stdout.fileno(), 1 << 16))
@@ -60,19 +60,19 @@ def read_until(tap: subprocess.Popen[bytes], text: bytes = b"", least: int = 1) 
 
 
 def check_unfinished(messages: list[dict[str, Any]]) -> None:
-    """The last line is a state that covers each row before it, and says it is not the end."""
+    """Check that the last line is a state that covers all rows, with ``currently_syncing``."""
     assert messages[-1]["type"] == "STATE"
     state = messages[-1]["value"]
     assert state["currently_syncing"] == "a"
     ids = [message["record"]["id"] for message in of(messages, "RECORD", "a")]
     assert ids == list(range(len(ids)))
-    # A signal may fall between a row and its bookmark: never ahead, at most one behind.
+    # A signal may arrive between a row and its bookmark: at most one row behind, never ahead.
     assert ids[-1] - 1 <= state["bookmarks"]["a"]["replication_key_value"] <= ids[-1]
     assert of(messages, "RECORD", "b") == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_in_a_silent_source_writes_the_state(tmp_path, number):
+def test_signal_while_the_source_sleeps_writes_the_state(tmp_path, number):
     with running(tmp_path, "sleeping") as tap:
         before = read_until(tap, b'"id":2')
         tap.send_signal(number)
@@ -85,7 +85,7 @@ def test_a_signal_in_a_silent_source_writes_the_state(tmp_path, number):
     "number, least",
     [(signal.SIGTERM, 10_000), (signal.SIGTERM, 2_000_000), (signal.SIGINT, 1_234_567)],
 )
-def test_a_signal_while_writing_tears_no_line(tmp_path, number, least):
+def test_signal_while_writing_truncates_no_line(tmp_path, number, least):
     with running(tmp_path, "writing") as tap:
         before = read_until(tap, least=least)
         tap.send_signal(number)
@@ -95,7 +95,7 @@ def test_a_signal_while_writing_tears_no_line(tmp_path, number, least):
     assert len(messages) > least // 1_000
 
 
-def test_a_signal_gets_past_an_author_who_catches_errors(tmp_path):
+def test_signal_is_not_swallowed_by_authors_exception_handlers(tmp_path):
     with running(tmp_path, "swallowing") as tap:
         before = read_until(tap, b'"id":2')
         tap.terminate()
@@ -105,11 +105,11 @@ def test_a_signal_gets_past_an_author_who_catches_errors(tmp_path):
     assert messages[-1]["value"]["bookmarks"]["a"]["replication_key_value"] == 2
 
 
-def test_a_second_signal_ends_a_tap_whose_output_is_not_read(tmp_path):
-    """The first waits for the line in hand, which the reader of the full pipe never takes."""
+def test_second_signal_ends_a_tap_blocked_on_a_full_pipe(tmp_path):
+    """The first signal waits for the current line, which the reader never reads."""
     with running(tmp_path, "writing") as tap:
         read_until(tap, b'"id":0')
-        wait_until_stuck(tap.pid)
+        wait_until_blocked_in_write(tap.pid)
         tap.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
             tap.wait(2)
@@ -117,7 +117,7 @@ def test_a_second_signal_ends_a_tap_whose_output_is_not_read(tmp_path):
         assert tap.wait(LONG) == 1
 
 
-def wait_until_stuck(pid: int) -> None:
+def wait_until_blocked_in_write(pid: int) -> None:
     """Wait until a process sleeps in a write to a pipe."""
     path = Path(f"/proc/{pid}/wchan")
     if not path.exists():
@@ -129,17 +129,17 @@ def wait_until_stuck(pid: int) -> None:
     pytest.skip("this system does not say that a process waits for a pipe")
 
 
-def test_an_error_of_the_author_leaves_what_was_written_valid(tmp_path):
+def test_error_of_the_author_leaves_valid_output_and_exit_code_one(tmp_path):
     with running(tmp_path, "failing") as tap:
         messages, stderr = end(tap)
         assert tap.returncode == 1
     check_unfinished(messages)
     assert [message["record"]["id"] for message in of(messages, "RECORD")] == [0, 1, 2]
     assert "RuntimeError: the source is on fire" in stderr
-    assert "leaving_taps.py" in stderr, "the traceback leads to the author's line"
+    assert "terminated_taps.py" in stderr, "the traceback leads to the author's line"
 
 
-def test_a_reader_that_is_gone_is_no_fault_of_the_tap(tmp_path):
+def test_closed_output_pipe_ends_the_tap_without_a_traceback(tmp_path):
     with running(tmp_path, "writing") as tap:
         read_until(tap, b'"id":0')
         tap.stdout.close()
@@ -149,7 +149,7 @@ def test_a_reader_that_is_gone_is_no_fault_of_the_tap(tmp_path):
     assert "BrokenPipe" not in stderr
 
 
-def test_a_full_disk_is_named(tmp_path):
+def test_full_disk_is_named_in_the_error(tmp_path):
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     config = tmp_path / "config.json"
@@ -167,8 +167,8 @@ def test_a_full_disk_is_named(tmp_path):
     assert b"No space left on device" in done.stderr
 
 
-def test_what_a_target_left_is_taken_up_again(tmp_path):
-    """Several lines of state, the last one torn, and a catalog with a stream of another tap."""
+def test_tap_resumes_from_a_state_file_with_a_truncated_last_line(tmp_path):
+    """The state file has several lines, and the catalog a stream that the tap does not have."""
     lines = [
         {"bookmarks": {"a": {"replication_key": "id", "replication_key_value": n}}} for n in (1, 2)
     ]

@@ -1,4 +1,4 @@
-"""Streams with maps: both paths write the same bytes, bookmarks are those of the records."""
+"""Stream maps in a sync: compiled and compat path agree; bookmarks follow unmapped records."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ LEVELS = list(TypeConformanceLevel)
 @pytest.mark.parametrize("rows", [ROWS, PLAIN], ids=["odd", "plain"])
 @pytest.mark.parametrize("level", LEVELS, ids=[level.name for level in LEVELS])
 @pytest.mark.parametrize("config", CASES.values(), ids=CASES)
-def test_both_paths_write_the_same_bytes(config, level, rows):
+def test_compiled_and_compat_path_write_the_same_mapped_rows(config, level, rows):
     members = {
         "schema": WIDE,
         "replication_key": "id",
@@ -114,16 +114,16 @@ def test_both_paths_write_the_same_bytes(config, level, rows):
         "STATE_MSG_FREQUENCY": 7,
     }
     kind = stream("a", rows, **members)
-    compiled, by_hook = sync(kind, config=config), sync(hooked(kind), config=config)
+    compiled, through_hook = sync(kind, config=config), sync(hooked(kind), config=config)
     assert compiled.of("STATE")
-    assert sorted(compiled.text.splitlines()) == sorted(by_hook.text.splitlines())
+    assert sorted(compiled.text.splitlines()) == sorted(through_hook.text.splitlines())
     names = {message["stream"] for message in compiled.of("RECORD")}
     for name in names:
-        assert compiled.records(name) == by_hook.records(name)
+        assert compiled.records(name) == through_hook.records(name)
 
 
 @pytest.mark.parametrize("config", CASES.values(), ids=CASES)
-def test_a_stream_with_maps_takes_the_compiled_path(config):
+def test_stream_with_maps_is_compiled(config):
     kind = stream("a", ROWS, schema=WIDE)
 
     def _generate_record_messages(self, record):
@@ -141,7 +141,7 @@ def test_a_stream_with_maps_takes_the_compiled_path(config):
     assert output.of("SCHEMA") == theirs.of("SCHEMA")
 
 
-def test_a_stream_without_maps_has_the_same_plan_as_without_a_mapper():
+def test_stream_without_maps_has_a_plan_without_maps():
     tap = make(stream("a", []), stream("b", []), config=maps(b={"x": "id"}))
     assert get_plan(tap.streams["a"]).mapped is None
     assert get_plan(tap.streams["b"]).mapped is not None
@@ -150,14 +150,14 @@ def test_a_stream_without_maps_has_the_same_plan_as_without_a_mapper():
     assert not idle.has_mapper
 
 
-def test_the_bookmark_is_that_of_the_record_before_the_map():
+def test_bookmark_is_the_value_before_the_map():
     kind = stream("a", [{"id": n} for n in (1, 2, 3)], replication_key="id", is_sorted=True)
     output = sync(kind, config=maps(a={"__filter__": "id < 2", "id": "id * 100"}))
     assert output.records() == [{"id": 100}]
     assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 3
 
 
-def test_an_author_sees_his_record_pruned_and_otherwise_as_it_was():
+def test_maps_do_not_change_the_record_of_the_author():
     mine = [{"id": 1, "gone": "x", "tags": ["a", "b"]}]
     kind = stream("a", lambda self, context: iter(mine), schema=WIDE)
     entry = {"tap_stream_id": "a", "stream": "a", "schema": WIDE, "metadata": [
@@ -171,7 +171,7 @@ def test_an_author_sees_his_record_pruned_and_otherwise_as_it_was():
     assert "gone" not in output.of("SCHEMA")[0]["schema"]["properties"]
 
 
-def test_rows_of_all_names_leave_before_the_state_that_covers_them():
+def test_rows_of_all_mapped_streams_precede_the_state_that_covers_them():
     kind = stream("a", [{"id": n} for n in range(20)], replication_key="id", STATE_MSG_FREQUENCY=5)
     output = sync(kind, config=maps(b={"__source__": "a", "__filter__": "id % 3 == 0"}))
     seen = {"a": 0, "b": 0}
@@ -186,7 +186,7 @@ def test_rows_of_all_names_leave_before_the_state_that_covers_them():
                 assert seen["b"] >= value // 3 + 1
 
 
-def family(parent_rows, **members):
+def parent_and_child(parent_rows, **members):
     parent = stream(
         "parent",
         parent_rows,
@@ -206,8 +206,8 @@ def family(parent_rows, **members):
     "definition, children",
     [({"__filter__": "id > 2"}, [30, 40]), ({"x": "1"}, [10, 20, 30, 40]), (None, [])],
 )
-def test_the_primary_filter_of_a_parent_decides_about_its_children(on_path, definition, children):
-    parent, child = family([{"id": n} for n in (1, 2, 3, 4)])
+def test_filter_of_a_parent_also_filters_its_children(on_path, definition, children):
+    parent, child = parent_and_child([{"id": n} for n in (1, 2, 3, 4)])
     parent = on_path(parent)
     child.parent_stream_type = parent
     config = maps(parent=definition, all={"__source__": "parent"})
@@ -216,21 +216,21 @@ def test_the_primary_filter_of_a_parent_decides_about_its_children(on_path, defi
     assert len(output.records("all")) == 4
 
 
-def test_an_error_of_an_expression_leaves_what_was_written_valid():
+def test_map_expression_error_leaves_valid_output():
     kind = stream("a", [{"id": 1}, {"id": 2, "at": 5}], replication_key="id", is_sorted=True)
     output, error = failed(MapExpressionError, kind, config=maps(a={"x": "at + 1 if at else 0"}))
     assert output.records() == [{"id": 1, "x": 0}] or not output.records()
     assert "property 'x' in the map of stream 'a'" in str(error)
 
 
-def test_a_wrong_map_is_found_before_anything_is_synced():
+def test_invalid_map_is_an_error_before_the_sync():
     with pytest.raises(MapExpressionError, match="property 'x' in the map of stream 'a'"):
         make(stream("a", []), config=maps(a={"x": "1 +"}))
     with pytest.raises(ConfigValidationError, match="Flattening is misconfigured"):
         make(stream("a", []), config={"flattening_enabled": True})
 
 
-def test_versions_go_out_under_every_name_that_has_rows():
+def test_activate_version_is_written_for_every_mapped_stream():
     config = {"emit_activate_version_messages": True, **maps(a=None, b={"__source__": "a"})}
     output = sync(stream("a", [{"id": 1}]), config=config)
     assert {one["stream"] for one in output.of("ACTIVATE_VERSION")} == {"b"}
@@ -238,14 +238,14 @@ def test_versions_go_out_under_every_name_that_has_rows():
     assert all("version" in one for one in output.of("RECORD"))
 
 
-def test_records_of_other_kinds_are_mapped_too():
+def test_mappings_and_tuples_are_mapped():
     rows = lambda self, context: iter([UserDict(id=1), None, ({"id": 2}, None)])  # noqa: E731
     with pytest.warns(SingerSDKDeprecationWarning, match="Yielding a tuple"):
         output = sync(stream("a", rows), config=maps(a={"x": "id + 1"}))
     assert output.records() == [{"id": 1, "x": 2}, {"id": 2, "x": 3}]
 
 
-def test_a_sorted_stream_still_tells_what_breaks_its_order():
+def test_sort_errors_are_raised_with_maps():
     config = maps(a={"x": "1"})
     members = {"replication_key": "id", "is_sorted": True}
     output, _ = failed(
@@ -255,17 +255,17 @@ def test_a_sorted_stream_still_tells_what_breaks_its_order():
     failed(InvalidReplicationKeyException, stream("a", [{"n": 2}], **members), config=config)
 
 
-# ---------------------------------------------------------------------- the tap's mapper
+# ---------------------------------------------------------------------- the mapper of a tap
 
 
-def test_a_mapper_is_made_when_it_is_first_used():
+def test_mapper_is_created_at_its_first_use():
     tap = make(stream("a", [{"id": 1}]))
     assert not tap.has_mapper
     assert type(tap.mapper.stream_maps["a"][0]) is SameRecordTransform
     assert tap.streams["a"].stream_maps is tap.mapper.stream_maps["a"]
 
 
-def test_a_tap_without_a_mapper_syncs_and_says_so_when_asked():
+def test_tap_without_a_mapper_syncs_but_has_no_mapper_attribute():
     output = Output()
     tap = make(stream("a", [{"id": 1}]), output=output, setup_mapper=False, config=maps(a=None))
     tap.sync_all()
@@ -276,7 +276,7 @@ def test_a_tap_without_a_mapper_syncs_and_says_so_when_asked():
         _ = tap.streams["a"].stream_maps
 
 
-def test_an_author_may_bring_a_mapper_and_maps_of_his_own():
+def test_tap_accepts_a_custom_mapper_and_stream_maps():
     class Doubled(StreamMap):
         def transform(self, record):
             record["id"] *= 2
@@ -296,14 +296,14 @@ def test_an_author_may_bring_a_mapper_and_maps_of_his_own():
     assert rows == [{"id": 1}, {"id": 2}]
 
 
-def test_an_author_may_override_the_maps_of_a_stream():
+def test_stream_maps_of_a_stream_can_be_overridden():
     maps_of = property(lambda self: [RemoveRecordTransform("a", self.schema, None, None)])
     output = sync(stream("a", [{"id": 1}], stream_maps=maps_of))
     assert output.records() == []
     assert output.of("SCHEMA") == []
 
 
-def test_the_schemas_to_send_are_those_of_an_overridden_catalog():
+def test_schema_messages_follow_an_overridden_catalog():
     class Widened(Tap):
         name = "tap-test"
 
@@ -330,7 +330,7 @@ def test_the_schemas_to_send_are_those_of_an_overridden_catalog():
     assert "more" in described["schema"]["properties"]
 
 
-def test_a_deselected_stream_may_have_a_map():
+def test_deselected_stream_with_a_map_is_not_synced():
     entry = {"tap_stream_id": "a", "stream": "a", "schema": WIDE, "key_properties": ["id"],
              "metadata": [{"breadcrumb": [], "metadata": {"selected": False}}]}  # fmt: skip
     kind = stream("a", [{"id": 1}], schema=WIDE)
@@ -338,8 +338,8 @@ def test_a_deselected_stream_may_have_a_map():
     assert output.of("RECORD") == []
 
 
-def test_a_parent_that_the_catalog_does_not_have_is_mapped_all_the_same():
-    parent, child = family([{"id": n} for n in (1, 2)])
+def test_parent_missing_in_the_catalog_is_mapped():
+    parent, child = parent_and_child([{"id": n} for n in (1, 2)])
     entry = {"tap_stream_id": "child", "stream": "child", "schema": child.schema,
              "metadata": [{"breadcrumb": [], "metadata": {"selected": True}}]}  # fmt: skip
     config = maps(parent={"__filter__": "id > 1"})
@@ -347,7 +347,7 @@ def test_a_parent_that_the_catalog_does_not_have_is_mapped_all_the_same():
     assert output.records("child") == [{"id": 20}]
 
 
-def test_values_that_json_lacks_are_written_as_without_maps():
+def test_values_without_a_json_type_are_written_as_without_maps():
     value = UUID("12345678123456781234567812345678")
     kind = stream("a", [{"id": 1, "odd": value}], schema=WIDE)
     output = sync(kind, config=maps(a={"same": "odd", "list": "[odd]"}))
@@ -356,7 +356,7 @@ def test_values_that_json_lacks_are_written_as_without_maps():
     ]
 
 
-def test_a_map_that_changes_its_record_leaves_the_authors_alone_in_messages_of_his_own():
+def test_mutating_map_does_not_change_records_of_overridden_messages():
     mine = [{"id": 1, "n": 2}]
     kind = stream(
         "a",

@@ -1,4 +1,4 @@
-"""What authors do to the records they yield, to the state, and to each other's streams."""
+"""What authors' code may do with yielded records, with states and with other streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tap_core.singerlib.messages import (
 from tests.sync.syncing import INTEGER, STRING, Output, covered, hooked, make, schema, stream, sync
 
 COUNT = 2_500
-"""More than two chunks."""
+"""The number of rows: more than two chunks."""
 
 SORTED = {"replication_key": "id", "is_sorted": True}
 
@@ -29,11 +29,11 @@ def ids(output, name="a"):
     return [record["id"] for record in output.records(name)]
 
 
-# One dict for all rows
+# Reuse of dicts
 
 
 @both_paths
-def test_a_generator_may_use_one_dict_for_all_its_rows(on_path):
+def test_generator_may_yield_the_same_dict_for_all_rows(on_path):
     def rows(self, context):
         row = {}
         for number in range(COUNT):
@@ -44,7 +44,7 @@ def test_a_generator_may_use_one_dict_for_all_its_rows(on_path):
 
 
 @both_paths
-def test_a_generator_may_use_nested_objects_and_lists_again(on_path):
+def test_generator_may_reuse_nested_objects_and_lists(on_path):
     nested = {"type": "object", "properties": {"x": INTEGER}}
     members = {"schema": schema(o=nested, l={"type": "array", "items": nested}, f={})}
 
@@ -60,7 +60,7 @@ def test_a_generator_may_use_nested_objects_and_lists_again(on_path):
 
 
 @both_paths
-def test_a_record_may_be_cleared_after_it_was_yielded(on_path):
+def test_record_may_be_cleared_after_it_was_yielded(on_path):
     def rows(self, context):
         for number in range(COUNT):
             row = {"id": number}
@@ -70,11 +70,11 @@ def test_a_record_may_be_cleared_after_it_was_yielded(on_path):
     assert ids(sync(on_path(stream("a", rows, **SORTED)))) == list(range(COUNT))
 
 
-# Looking at state
+# Reading the state
 
 
-def looks_at(look):
-    """Return a stream that notes, per record, what it sees of the records before it."""
+def observe_state(look):
+    """Return a stream that records, per row, the result of ``look``, and the list of results."""
     seen = []
 
     def post_process(self, row, context=None):
@@ -85,7 +85,7 @@ def looks_at(look):
     return kind, seen
 
 
-LOOKS = {
+STATE_GETTERS = {
     "get_context_state": lambda self, context: self.get_context_state(context),
     "stream_state": lambda self, context: self.stream_state,
     "tap_state": lambda self, context: self.tap_state["bookmarks"]["a"],
@@ -96,40 +96,44 @@ LOOKS = {
 
 
 @both_paths
-@pytest.mark.parametrize("name", sorted(set(LOOKS) - {"state_manager"}))
-def test_who_looks_at_state_sees_the_record_before(on_path, name):
-    kind, seen = looks_at(lambda *args: LOOKS[name](*args).get("replication_key_value"))
+@pytest.mark.parametrize("name", sorted(set(STATE_GETTERS) - {"state_manager"}))
+def test_state_shows_the_bookmark_of_the_previous_record(on_path, name):
+    kind, seen = observe_state(
+        lambda *args: STATE_GETTERS[name](*args).get("replication_key_value")
+    )
     sync(on_path(kind))
     assert seen == [(n, n - 1 if n > 1 else None) for n in range(1, 31)]
 
 
 @both_paths
-def test_who_looks_at_the_start_gets_the_start(on_path):
-    kind, seen = looks_at(lambda self, context: self.get_starting_replication_key_value(context))
+def test_starting_value_does_not_change_during_a_sync(on_path):
+    kind, seen = observe_state(
+        lambda self, context: self.get_starting_replication_key_value(context)
+    )
     state = {"bookmarks": {"a": {"replication_key": "id", "replication_key_value": 1}}}
     sync(on_path(kind), state=state)
     assert seen == [(n, 1) for n in range(1, 31)]
 
 
 @both_paths
-@pytest.mark.parametrize("name", sorted(set(LOOKS) - {"state_manager"}))
-def test_what_is_looked_at_has_been_written(on_path, name):
-    """Whoever sees a bookmark may act on it: its rows are out."""
+@pytest.mark.parametrize("name", sorted(set(STATE_GETTERS) - {"state_manager"}))
+def test_records_of_a_visible_bookmark_have_been_written(on_path, name):
+    """An author may act on a bookmark, so its rows must be written first."""
     out = []
 
     def look(self, context):
-        value = LOOKS[name](self, context).get("replication_key_value")
+        value = STATE_GETTERS[name](self, context).get("replication_key_value")
         written = b"".join(self._tap.run.outlet._write.__self__)
         out.append(value is None or b'"id":%d}' % value in written)
 
-    kind, _ = looks_at(look)
+    kind, _ = observe_state(look)
     sync(on_path(kind))
     assert out == [True] * 30
 
 
 @both_paths
-def test_what_an_author_puts_into_a_state_goes_out(on_path):
-    """Also after the moment at which he got hold of it."""
+def test_values_that_the_author_adds_to_the_state_are_emitted(on_path):
+    """This includes changes that are made later through the same dict."""
 
     def rows(self, context):
         mine = self.get_context_state(context)
@@ -144,8 +148,8 @@ def test_what_an_author_puts_into_a_state_goes_out(on_path):
 
 @both_paths
 @pytest.mark.parametrize("partitions", [None, [{"p": 1}]])
-def test_what_an_author_holds_may_change_at_any_time(on_path, partitions):
-    """Of a full table, whose state only this stream changes."""
+def test_state_held_by_the_author_may_change_at_any_time(on_path, partitions):
+    """Full-table streams included, whose state only the author changes."""
 
     def rows(self, context):
         mine = self.get_context_state(context)
@@ -161,7 +165,7 @@ def test_what_an_author_holds_may_change_at_any_time(on_path, partitions):
 
 
 @both_paths
-def test_a_state_that_was_taken_before_the_sync_may_change_in_it(on_path):
+def test_state_obtained_before_the_sync_may_change_during_it(on_path):
 
     def rows(self, context):
         yield {"id": 1}
@@ -175,7 +179,7 @@ def test_a_state_that_was_taken_before_the_sync_may_change_in_it(on_path):
     assert sync(on_path(Keeps)).states[-1]["bookmarks"]["a"] == {"note": "changed"}
 
 
-# Syncing and writing at will
+# Syncing and writing from authors' code
 
 
 @both_paths
@@ -195,7 +199,7 @@ def test_post_process_may_sync_another_stream(on_path):
 
 
 @both_paths
-def test_a_generator_may_sync_another_stream(on_path):
+def test_generator_may_sync_another_stream(on_path):
     def rows(self, context):
         for number in range(20):
             yield {"id": number}
@@ -209,7 +213,7 @@ def test_a_generator_may_sync_another_stream(on_path):
 
 
 @both_paths
-def test_a_stream_may_write_records_of_its_own_and_of_others(on_path):
+def test_stream_may_write_records_of_any_stream(on_path):
     def post_process(self, row, context=None):
         self._write_record_message({"id": row["id"] * 10})
         self._tap.streams["b"]._write_record_message({"id": row["id"] + 500})
@@ -223,7 +227,7 @@ def test_a_stream_may_write_records_of_its_own_and_of_others(on_path):
 
 
 @both_paths
-def test_messages_that_are_written_by_hand_keep_their_place(on_path):
+def test_messages_written_by_the_author_keep_their_position(on_path):
     def post_process(self, row, context=None):
         write = self._tap.write_message
         if row["id"] == 3:
@@ -244,7 +248,7 @@ def test_messages_that_are_written_by_hand_keep_their_place(on_path):
 
 
 @both_paths
-def test_a_state_that_is_written_by_hand_covers_what_came_before(on_path):
+def test_state_written_by_the_author_covers_the_previous_records(on_path):
     def post_process(self, row, context=None):
         if row["id"] % 3 == 0:
             self._write_state_message()
@@ -257,7 +261,7 @@ def test_a_state_that_is_written_by_hand_covers_what_came_before(on_path):
 
 
 @both_paths
-def test_a_bookmark_may_be_moved_by_hand(on_path):
+def test_author_may_advance_the_bookmark(on_path):
     def post_process(self, row, context=None):
         if row["id"] == 3:
             self._increment_stream_state({"id": 100}, context=context)
@@ -273,7 +277,7 @@ def test_a_bookmark_may_be_moved_by_hand(on_path):
 
 
 @both_paths
-def test_a_bookmark_that_is_moved_by_hand_forgets_no_record(on_path):
+def test_bookmark_changed_by_the_author_keeps_the_maximum_of_records(on_path):
     def post_process(self, row, context=None):
         if row["id"] == 2:
             self._increment_stream_state({"id": 0}, context=context)
@@ -284,7 +288,7 @@ def test_a_bookmark_that_is_moved_by_hand_forgets_no_record(on_path):
 
 
 @both_paths
-def test_a_schema_is_sent_once_per_run(on_path):
+def test_schema_message_is_written_once_per_run(on_path):
     def rows(self, context):
         for number in range(3):
             self._write_schema_message()
@@ -296,7 +300,7 @@ def test_a_schema_is_sent_once_per_run(on_path):
     ]
 
 
-def test_records_that_are_written_outside_of_a_sync_leave_at_once():
+def test_records_written_outside_of_a_sync_are_written_immediately():
     output = Output()
     tap = make(stream("a", []), stream("b", []), output=output)
     for number in range(3):
@@ -306,7 +310,7 @@ def test_records_that_are_written_outside_of_a_sync_leave_at_once():
 
 
 @both_paths
-def test_a_state_writer_writes_equal_states_once(on_path):
+def test_state_writer_writes_equal_states_once(on_path):
     def rows(self, context):
         yield {"id": 1}
         for value in (1, 1, 2):
@@ -320,7 +324,7 @@ def test_a_state_writer_writes_equal_states_once(on_path):
 
 
 @both_paths
-def test_records_of_none_are_left_out(on_path):
+def test_records_that_are_none_are_skipped(on_path):
     a = stream("a", [{"id": 1}, None, {"id": 2}, None], **SORTED)
     output = sync(on_path(a))
     assert ids(output) == [1, 2]
@@ -330,32 +334,32 @@ def test_records_of_none_are_left_out(on_path):
 @both_paths
 @pytest.mark.filterwarnings("ignore:Yielding a tuple")
 @pytest.mark.parametrize("members", [{}, SORTED, {"replication_key": "id"}])
-def test_pairs_of_record_and_context_are_records(on_path, members):
+def test_tuples_of_record_and_context_are_accepted(on_path, members):
     a = stream("a", [({"id": 1}, {"x": 1}), ({"id": 2}, None), (None, None)], **members)
     assert ids(sync(on_path(a))) == [1, 2]
 
 
 @both_paths
 @pytest.mark.parametrize("members", [{}, SORTED, {"replication_key": "id"}])
-def test_records_may_be_mappings_of_any_kind(on_path, members):
+def test_records_may_be_any_mappings(on_path, members):
     kinds = (OrderedDict, UserDict, MappingProxyType, dict)
     a = stream("a", lambda self, context: [kind({"id": 1}) for kind in kinds], **members)
     assert sync(on_path(a)).records("a") == [{"id": 1}] * 4
 
 
 @both_paths
-def test_an_empty_record_is_written_and_moves_nothing(on_path):
+def test_empty_record_is_written_without_advancing_the_bookmark(on_path):
     a = stream("a", [{"id": 1}, {}, {"id": 2}], **SORTED)
     assert sync(on_path(a)).records("a") == [{"id": 1}, {}, {"id": 2}]
 
 
-# When states go out
+# Times of STATE messages
 
 
 @both_paths
 @pytest.mark.parametrize("frequency", [1, 7, 1_000, 1_500])
-def test_a_state_follows_so_many_records(on_path, frequency):
-    """Over partitions too: the count goes on from one to the next."""
+def test_state_is_written_after_state_msg_frequency_records(on_path, frequency):
+    """The count continues over the partitions of a stream."""
 
     def rows(self, context):
         return ({"id": n} for n in range(COUNT))
@@ -378,7 +382,7 @@ def test_a_state_follows_so_many_records(on_path, frequency):
 
 
 @both_paths
-def test_every_state_covers_exactly_what_stands_before_it(on_path):
+def test_every_state_covers_exactly_the_records_before_it(on_path):
     a = stream("a", [{"id": n} for n in range(500)], **SORTED, STATE_MSG_FREQUENCY=3)
     b = stream("b", [{"id": n} for n in range(500)], replication_key="id", STATE_MSG_FREQUENCY=7)
     messages = sync(on_path(a), on_path(b)).messages
@@ -388,7 +392,7 @@ def test_every_state_covers_exactly_what_stands_before_it(on_path):
         assert [pair for pair in pairs if pair[0] != pair[1]] == []
 
 
-def test_the_states_of_children_cover_their_parents_rows():
+def test_states_during_child_streams_cover_the_rows_of_the_parent():
     def rows(self, context):
         return [{"id": context["of"] * 10 + n} for n in range(3)]
 
@@ -414,12 +418,12 @@ def test_the_states_of_children_cover_their_parents_rows():
     assert len(pairs) >= 29 * 3
 
 
-def test_strings_stay_strings():
+def test_unusual_strings_are_written_unchanged():
     a = stream("a", [{"s": "é\u2028\x00\U0001f600"}], schema=schema(s=STRING))
     assert sync(a).records("a") == [{"s": "é\u2028\x00\U0001f600"}]
 
 
-def test_two_syncs_of_one_tap_go_on_from_each_other():
+def test_second_sync_of_a_tap_continues_from_the_first():
     starts = []
 
     def rows(self, context):

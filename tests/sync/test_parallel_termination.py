@@ -1,4 +1,4 @@
-"""The ways in which a tap with workers ends before its end: as a program, on real pipes."""
+"""Termination of a running tap with worker threads, as a real program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLACES = range(4)
 
 @contextmanager
 def running(folder: Path, ends: str, **config: Any):
-    """Start a tap that ends in this way, with its output on a pipe."""
+    """Start a tap with this setting ``ends``, with its output on a pipe."""
     path = folder / "config.json"
     path.write_text(json.dumps({"ends": ends, **config}))
     tap = subprocess.Popen(
@@ -46,7 +46,7 @@ def running(folder: Path, ends: str, **config: Any):
 
 
 def read_until(tap: subprocess.Popen[bytes], ready) -> bytes:
-    """Read a tap's output until it is as asked; leave the rest unread."""
+    """Read a tap's output until ``ready`` returns True."""
     found = b""
     while not ready(found):
         block = os.read(tap.stdout.fileno(), 1 << 16)
@@ -60,7 +60,7 @@ def all_have_begun(found: bytes) -> bool:
 
 
 def end(tap: subprocess.Popen[bytes], before: bytes) -> tuple[list[dict[str, Any]], str]:
-    """Read a tap's output to its end: whole lines, as many as the log counts."""
+    """Read the remaining output; check that its lines are complete and match the log's counts."""
     out, err = tap.communicate(timeout=LONG)
     messages, log = parsed(before + out), err.decode()
     assert counts_of(log) == lines_of(messages)
@@ -68,7 +68,7 @@ def end(tap: subprocess.Popen[bytes], before: bytes) -> tuple[list[dict[str, Any
 
 
 def check_unfinished(messages: list[dict[str, Any]]) -> dict[int, int]:
-    """The last line is a state that is ahead of no row, and says it is not the end."""
+    """Check that the last line is a state that is not ahead of rows; return its bookmarks."""
     assert messages[-1]["type"] == "STATE"
     state = messages[-1]["value"]
     assert state["currently_syncing"] == "a"
@@ -87,7 +87,7 @@ def check_unfinished(messages: list[dict[str, Any]]) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_all_workers_at_their_next_record(tmp_path, number):
+def test_signal_stops_all_threads_at_their_next_record(tmp_path, number):
     with running(tmp_path, "sleeping") as tap:
         before = read_until(tap, all_have_begun)
         tap.send_signal(number)
@@ -101,7 +101,7 @@ def test_a_signal_stops_all_workers_at_their_next_record(tmp_path, number):
 
 
 @pytest.mark.parametrize("least", [10_000, 1_234_567])
-def test_a_signal_while_workers_write_tears_no_line(tmp_path, least):
+def test_signal_while_threads_write_truncates_no_line(tmp_path, least):
     with running(tmp_path, "writing") as tap:
         before = read_until(tap, lambda found: len(found) > least)
         tap.terminate()
@@ -112,12 +112,12 @@ def test_a_signal_while_workers_write_tears_no_line(tmp_path, least):
 
 @contextmanager
 def silent_server():
-    """A server that takes connections and never answers."""
+    """Start a server that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/"
 
 
-def test_a_signal_does_not_wait_for_a_server_that_never_answers(tmp_path):
+def test_signal_does_not_wait_for_a_pending_response(tmp_path):
     with silent_server() as url, running(tmp_path, "asking", url=url) as tap:
         before = read_until(tap, all_have_begun)
         tap.terminate()
@@ -127,7 +127,7 @@ def test_a_signal_does_not_wait_for_a_server_that_never_answers(tmp_path):
     assert "still wait for a response" in stderr
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path):
+def test_second_signal_ends_the_tap_immediately(tmp_path):
     with silent_server() as url, running(tmp_path, "asking", url=url) as tap:
         read_until(tap, all_have_begun)
         tap.terminate()
@@ -138,7 +138,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
         assert tap.returncode == 1
 
 
-def test_a_second_signal_ends_workers_whose_output_is_not_read(tmp_path):
+def test_second_signal_ends_threads_blocked_on_a_full_pipe(tmp_path):
     with running(tmp_path, "writing") as tap:
         read_until(tap, lambda found: b'"id":0' in found)
         wait_until_full(tap.stdout)
@@ -149,7 +149,7 @@ def test_a_second_signal_ends_workers_whose_output_is_not_read(tmp_path):
         assert tap.wait(LONG) == 1
 
 
-def test_a_failing_partition_stops_the_others_and_is_named(tmp_path):
+def test_failing_partition_stops_the_others_and_is_named(tmp_path):
     with running(tmp_path, "failing") as tap:
         messages, stderr = end(tap, b"")
         assert tap.returncode == 1
@@ -160,7 +160,7 @@ def test_a_failing_partition_stops_the_others_and_is_named(tmp_path):
     assert all(f"closed {place}" in stderr for place in PLACES)
 
 
-def test_a_reader_that_is_gone_is_no_fault_of_the_tap(tmp_path):
+def test_closed_output_pipe_ends_the_tap_without_a_traceback(tmp_path):
     with running(tmp_path, "writing") as tap:
         read_until(tap, lambda found: b'"id":0' in found)
         tap.stdout.close()
@@ -170,7 +170,7 @@ def test_a_reader_that_is_gone_is_no_fault_of_the_tap(tmp_path):
     assert "BrokenPipe" not in stderr
 
 
-def test_a_slow_reader_gets_whole_lines_and_no_thread_is_left(tmp_path):
+def test_slow_reader_gets_complete_lines_and_no_thread_is_left(tmp_path):
     with running(tmp_path, "soon") as tap:
         blocks = []
         while block := os.read(tap.stdout.fileno(), 1 << 12):

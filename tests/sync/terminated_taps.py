@@ -1,4 +1,4 @@
-"""Taps that are ended from outside; each is a program: ``python leaving_taps.py NAME``."""
+"""A tap that tests end by a signal or a closed pipe: ``terminated_taps.py --config FILE``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONG = 120
 
 
 class Rows(Stream):
-    """Some records, and then what the tap's name says."""
+    """Three records, then the behaviour of the setting ``ends``."""
 
     name = "a"
     primary_keys = ("id",)
@@ -37,7 +37,7 @@ class Rows(Stream):
             number += 1
 
     def swallow(self):
-        """Try again whatever happens, as authors do."""
+        """Catch all exceptions and try again, as authors do."""
         for attempt in range(3, 8):
             try:
                 time.sleep(LONG if attempt == 3 else 0)
@@ -47,7 +47,7 @@ class Rows(Stream):
 
 
 class Other(Stream):
-    """A stream that comes after it."""
+    """A stream that is synced after ``Rows``."""
 
     name = "b"
     schema = {"type": "object", "properties": {"id": INTEGER}}
@@ -56,8 +56,8 @@ class Other(Stream):
         yield {"id": 1}
 
 
-class LeavingTap(Tap):
-    """A tap that is ended from outside."""
+class TerminatedTap(Tap):
+    """The tap that tests terminate."""
 
     name = "tap-leaving"
     config_jsonschema = {"properties": {"ends": {"type": "string"}}}
@@ -67,4 +67,4 @@ class LeavingTap(Tap):
 
 
 if __name__ == "__main__":
-    LeavingTap.cli(sys.argv[1:])
+    TerminatedTap.cli(sys.argv[1:])

@@ -1,7 +1,6 @@
-"""Contexts that are synced elsewhere: the same rows and the same state as in one process.
+"""Distributed syncs: the same rows and the same state as a sync in one process.
 
-Elsewhere is another tap in this process here, which knows of a part only what is handed to it,
-after a trip through pickle.
+The worker is another tap in the test's process that gets only pickled work units.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def day(number):
 
 
 def orders(self, context):
-    """Yield what a partition has, in no order, from its start on."""
+    """Yield the unsorted records of a partition from its starting value on."""
     start = self.get_starting_replication_key_value(context)
     for number in (3, 9, 1, 7):
         at = day(number + context["p"])
@@ -49,12 +48,12 @@ def orders(self, context):
             yield {"id": 100 * context["p"] + number, "at": at}
 
 
-def _travelled(value):
+def _pickle_and_load(value):
     return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
 
 
-class Elsewhere:
-    """Syncs parts by a tap of its own; those of ``bad`` contexts fail."""
+class Worker:
+    """Syncs work units with a separate tap; those of ``bad`` contexts fail."""
 
     def __init__(self, kinds, bad=(), most=1_000, **given):
         self.most = most
@@ -76,7 +75,7 @@ class Elsewhere:
 
     def sync(self, parts, *, in_order):
         events, results = [], []
-        for part in _travelled(list(parts)):
+        for part in _pickle_and_load(list(parts)):
             self.parts.append(part)
             self._rows.clear()
             if part.context in self.bad or (
@@ -84,7 +83,7 @@ class Elsewhere:
             ):
                 results.append(WorkResult(part.number, error="RuntimeError: bad"))
                 continue
-            bookmarks = _travelled(self._tap.sync_part(part))
+            bookmarks = _pickle_and_load(self._tap.sync_part(part))
             counts = {str(each.stream): len(each.rows) for each in self._rows}
             if not (in_order and any(each.error for each in results)):
                 events += self._rows
@@ -92,54 +91,54 @@ class Elsewhere:
         return WorkResults(events, results)
 
 
-class Spreading(SingerWriter):
-    """Singer's outlet, with somebody elsewhere who reads."""
+class DistributingWriter(SingerWriter):
+    """A Singer writer with a work distributor."""
 
     def __init__(self, write, spreader):
         super().__init__(write)
         self.spreader = spreader
 
 
-def spread(*kinds, bad=(), most=1_000, error=None, **given):
-    """Sync a tap whose contexts are synced elsewhere; return what it wrote, and the parts."""
-    output, elsewhere = Output(), Elsewhere(kinds, bad, most)
+def sync_distributed(*kinds, bad=(), most=1_000, error=None, **given):
+    """Sync a tap whose contexts are distributed; return its output and the work units."""
+    output, worker = Output(), Worker(kinds, bad, most)
     tap = make(*kinds, **given)
-    tap.outlet = Spreading(output.append, elsewhere)
+    tap.outlet = DistributingWriter(output.append, worker)
     if error is None:
         tap.sync_all()
     else:
         with pytest.raises(error) as caught:
             tap.sync_all()
         output.error = str(caught.value)
-    return output, elsewhere.parts
+    return output, worker.parts
 
 
-def alike(*kinds, **given):
-    """Check that a tap writes the same rows and the same last state both ways."""
-    here = sync(*kinds, **given)
-    there, parts = spread(*kinds, **given)
+def check_same_output(*kinds, **given):
+    """Check that local and distributed syncs have the same rows and last state."""
+    local = sync(*kinds, **given)
+    distributed, parts = sync_distributed(*kinds, **given)
     names = {kind.name for kind in kinds}
     for name in names:
-        assert sorted(map(str, there.records(name))) == sorted(map(str, here.records(name)))
-    assert there.states[-1] == here.states[-1]
-    return there, parts
+        assert sorted(map(str, distributed.records(name))) == sorted(map(str, local.records(name)))
+    assert distributed.states[-1] == local.states[-1]
+    return distributed, parts
 
 
 # The same as in one process
 
 
-def test_partitions_are_parts():
-    """Each partition of a stream is a part, with its own bookmark."""
-    out, parts = alike(stream("orders", orders, **ORDERS))
+def test_each_partition_is_a_work_unit():
+    """Each partition of a stream is one work unit with its own bookmark."""
+    out, parts = check_same_output(stream("orders", orders, **ORDERS))
     assert [part.context for part in parts] == ORDERS["partitions"]
     assert len(out.records("orders")) == 20
 
 
-def test_a_second_sync_goes_on_from_the_bookmarks_of_the_first():
-    """What is handed over has the bookmark of its context, and of no other."""
+def test_second_sync_continues_from_the_bookmarks_of_the_first():
+    """A work unit contains only the bookmark of its context."""
     kind = stream("orders", orders, **ORDERS)
     state = sync(kind).states[-1]
-    out, parts = alike(kind, state=state)
+    out, parts = check_same_output(kind, state=state)
     assert len(out.records("orders")) == 5
     entries = [part.bookmarks["orders"]["partitions"] for part in parts]
     assert [[entry["context"] for entry in each] for each in entries] == [
@@ -148,28 +147,28 @@ def test_a_second_sync_goes_on_from_the_bookmarks_of_the_first():
 
 
 @pytest.mark.parametrize("keys", [[], ["q"]])
-def test_contexts_that_share_a_bookmark(keys):
-    """A bookmark that contexts share is that of the greatest value of all."""
+def test_shared_bookmark_is_the_greatest_value_of_its_contexts(keys):
+    """Contexts of all work units update the bookmark that they share."""
     places = [{"p": number, "q": number % 2} for number in range(5)]
     members = {**ORDERS, "partitions": places, "state_partitioning_keys": keys}
     kind = stream("orders", orders, **members)
-    alike(kind)
-    alike(kind, state=sync(kind).states[-1])
+    check_same_output(kind)
+    check_same_output(kind, state=sync(kind).states[-1])
 
 
-def test_the_version_of_a_full_table_is_the_same_everywhere():
-    """Rows of a table that is read in full carry one version, whichever process reads them."""
+def test_full_table_rows_of_all_workers_have_one_version():
+    """The version does not depend on the process that reads a row."""
     members = {"schema": schema(id=INTEGER, p=INTEGER), "partitions": ORDERS["partitions"]}
     members["emit_activate_version_messages"] = True
     kind = stream("full", lambda _, context: [{"id": context["p"]}], **members)
-    out, _ = alike(kind)
+    out, _ = check_same_output(kind)
     versions = {message["version"] for message in out.of("RECORD", "full")}
     assert len(versions) == 1
     assert {message["version"] for message in out.of("ACTIVATE_VERSION")} == versions
 
 
-def families(bad=()):
-    """Return a parent, its children, and theirs."""
+def parent_and_descendants(bad=()):
+    """Return a parent stream, its child and its grandchild."""
     parent = stream(
         "parents",
         lambda self, _: [
@@ -199,22 +198,22 @@ def families(bad=()):
     return parent, child, grandchild
 
 
-def test_a_parent_is_read_here_and_its_children_elsewhere():
-    """Contexts that a parent gives are parts; what is below these is read with them."""
-    out, parts = alike(*families())
+def test_parent_is_read_locally_and_its_children_are_distributed():
+    """Each child context is a work unit, which includes its grandchildren."""
+    out, parts = check_same_output(*parent_and_descendants())
     assert {part.stream for part in parts} == {"children"}
     assert len(parts) == 6
     assert len(out.records("grandchildren")) == 18
-    alike(*families(), state=out.states[-1])
+    check_same_output(*parent_and_descendants(), state=out.states[-1])
 
 
 @pytest.mark.parametrize("most", [1, 2, 4, 6, 7])
-def test_contexts_go_in_groups(most):
-    """However many are handed over at once, all are read, once."""
-    here = sync(*families())
-    out, parts = spread(*families(), most=most)
+def test_contexts_are_distributed_in_groups(most):
+    """Each context is read once for any size of the groups."""
+    local = sync(*parent_and_descendants())
+    out, parts = sync_distributed(*parent_and_descendants(), most=most)
     assert len(parts) == 6
-    assert out.states[-1] == here.states[-1]
+    assert out.states[-1] == local.states[-1]
     assert len(out.records("children")) == 18
 
 
@@ -239,35 +238,35 @@ ARTICLES = [
 
 
 @pytest.mark.parametrize("cutoff", ["last_record", "interval_end"])
-def test_windows_are_parts(server: Server, cutoff):
-    """Each window of a stream that is read by date is a part; the bookmark is that of the last."""
+def test_each_window_is_a_work_unit(server: Server, cutoff):
+    """The bookmark of a stream with a date-time cursor is that of its last window."""
     Api(server, ARTICLES)
-    _, parts = alike(windows(server, cutoff=cutoff))
+    _, parts = check_same_output(windows(server, cutoff=cutoff))
     assert len(parts) > 8
     state = sync(windows(server, cutoff=cutoff)).states[-1]
-    alike(windows(server, cutoff=cutoff), state=state)
+    check_same_output(windows(server, cutoff=cutoff), state=state)
 
 
-def test_behind_a_window_that_failed_nothing_counts(server: Server):
-    """The bookmark stays before the first window that failed, and so do the rows."""
+def test_windows_after_a_failed_window_are_discarded(server: Server):
+    """Bookmark and rows end before the first failed window."""
     Api(server, ARTICLES)
     kind = windows(server)
-    out, _ = spread(kind, bad=["2024-01-04T00:00:00Z"], error=PartitionsFailedError)
+    out, _ = sync_distributed(kind, bad=["2024-01-04T00:00:00Z"], error=PartitionsFailedError)
     first = out.records("articles")
     assert max(record["at"] for record in first) < "2024-01-04"
-    again, _ = spread(kind, state=out.states[-1])
+    again, _ = sync_distributed(kind, state=out.states[-1])
     ids = [record["id"] for record in (*first, *again.records("articles"))]
     assert set(ids) == {article["id"] for article in ARTICLES}
     assert again.states[-1]["bookmarks"] == sync(kind).states[-1]["bookmarks"]
 
 
-# What fails
+# Failures
 
 
-def test_a_context_that_fails_leaves_the_others_done():
-    """The others are kept with their bookmarks; the error names the context; then it goes on."""
+def test_failed_context_does_not_affect_the_others():
+    """The other bookmarks are kept, the error names the context, and the next sync resumes."""
     kind = stream("orders", orders, **ORDERS)
-    out, _ = spread(kind, bad=[{"p": 3}], error=PartitionsFailedError)
+    out, _ = sync_distributed(kind, bad=[{"p": 3}], error=PartitionsFailedError)
     assert "orders {'p': 3}: RuntimeError: bad" in out.error
     assert len(out.records("orders")) == 16
     state = out.states[-1]
@@ -276,22 +275,22 @@ def test_a_context_that_fails_leaves_the_others_done():
         each.get("replication_key_value") for each in state["bookmarks"]["orders"]["partitions"]
     ]
     assert [value is None for value in values] == [False, False, False, True, False]
-    again, _ = spread(kind, state=state)
+    again, _ = sync_distributed(kind, state=state)
     assert len(again.records("orders")) == 4 + 4
     assert again.states[-1]["bookmarks"] == sync(kind).states[-1]["bookmarks"]
 
 
 @settings(deadline=None)
 @given(bad=st.sets(st.integers(0, 5), max_size=6), most=st.integers(1, 8), ordered=st.booleans())
-def test_children_that_fail_are_read_the_next_time(bad, most, ordered):
-    """Whichever children fail, the parent's bookmark lets each be read by a later sync."""
-    parent, child, grandchild = families()
+def test_failed_children_are_read_by_the_next_sync(bad, most, ordered):
+    """The parent's bookmark does not advance beyond failed children."""
+    parent, child, grandchild = parent_and_descendants()
     parent.is_sorted = ordered
     lost = [{"parent": number} for number in bad]
-    out, _ = spread(
+    out, _ = sync_distributed(
         parent, child, grandchild, bad=lost, most=most, error=PartitionsFailedError if bad else None
     )
-    again, _ = spread(parent, child, grandchild, state=out.states[-1])
+    again, _ = sync_distributed(parent, child, grandchild, state=out.states[-1])
     seen = {
         (record["parent"], record["n"])
         for record in (*out.records("children"), *again.records("children"))
@@ -299,14 +298,14 @@ def test_children_that_fail_are_read_the_next_time(bad, most, ordered):
     assert seen == {(number, n) for number in range(6) for n in range(3)}
 
 
-def test_an_error_of_order_is_reported():
-    """A sorted stream that is not fails elsewhere as it does here."""
+def test_sort_error_in_a_worker_is_raised():
+    """A sorted stream that is out of order fails as in a local sync."""
     kind = stream("orders", orders, **{**ORDERS, "is_sorted": True})
     with pytest.raises(InvalidStreamSortException):
-        spread(kind)
+        sync_distributed(kind)
 
 
-# What is not spread
+# Streams that cannot be distributed
 
 
 @pytest.mark.parametrize(
@@ -321,23 +320,23 @@ def test_an_error_of_order_is_reported():
         ),
     ],
 )
-def test_what_cannot_be_spread_is_read_here_and_said(members, why, caplog):
-    """A stream that must be read by one process is, and the log says why."""
+def test_stream_that_cannot_be_distributed_is_read_locally(members, why, caplog):
+    """The log states the reason."""
     rows = [{"id": 1, "at": day(1)}]
     kind = stream("orders", lambda self, context: rows, **{**ORDERS, **members})
     with caplog.at_level(logging.INFO):
-        out, parts = spread(kind)
+        out, parts = sync_distributed(kind)
     assert parts == []
     assert out.records("orders")
     assert why in caplog.text
 
 
-def test_labels_stay_text():
-    """A context of any plain values comes back as it went."""
+def test_context_values_keep_their_types():
+    """Contexts of strings, numbers, booleans and null are distributed unchanged."""
     places = [{"p": value} for value in ("ä", 1.5, True, None, "")]
     kind = stream(
         "orders",
         lambda self, context: [{"id": 1, "at": day(2)}],
         **{**ORDERS, "schema": schema(id=INTEGER, p=STRING, at=DATETIME), "partitions": places},
     )
-    alike(kind)
+    check_same_output(kind)

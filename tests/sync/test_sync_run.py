@@ -1,4 +1,4 @@
-"""One run: what leaves, when it leaves, and what no longer leaves after a failure."""
+"""SyncRun: chunks, the time of their output, and no output after a failure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tap_core.sync.sync_run import CHUNK_ROWS, SyncRun
 from tests.sync.syncing import NOW, Output, failed, hooked, make, stream, sync
 
 LONG = 60
-"""Seconds after which a thread that should have been woken is given up."""
+"""The timeout in seconds for threads and events."""
 
 SORTED = {"replication_key": "id", "is_sorted": True}
 
 
 class Source:
-    """Whose rows a chunk holds."""
+    """The source of the rows of a chunk: a stream and its version."""
 
     def __init__(self, name: str, version: int | None = None) -> None:
         self.stream = StreamId(name)
@@ -31,8 +31,8 @@ class Source:
         return [(self.stream, rows)]
 
 
-class Door:
-    """Takes events, until it is told to fail."""
+class RecordingWriter:
+    """Records events; raises an error at the event type ``fails_at``."""
 
     def __init__(self) -> None:
         self.events = []
@@ -49,11 +49,11 @@ class Door:
 
 
 @pytest.fixture
-def recorder() -> Door:
-    return Door()
+def recorder() -> RecordingWriter:
+    return RecordingWriter()
 
 
-def run_to(recorder: Door) -> SyncRun:
+def run_to(recorder: RecordingWriter) -> SyncRun:
     return SyncRun(
         recorder, StateDocument({"bookmarks": {}}), CheckpointPolicy(), clock=lambda: NOW
     )
@@ -71,7 +71,7 @@ def collect(run: SyncRun, *bodies: bytes) -> None:
         run.bodies.append(body)
 
 
-def test_a_chunk_is_of_one_stream(run, recorder):
+def test_chunk_contains_rows_of_one_stream(run, recorder):
     a, b = Source("a"), Source("b", 7)
     run.open(a)
     collect(run, b"1", b"2")
@@ -84,7 +84,7 @@ def test_a_chunk_is_of_one_stream(run, recorder):
     ]
 
 
-def test_the_first_chunk_of_a_stream_has_one_row(run):
+def test_first_chunk_of_a_stream_has_one_row(run):
     a, b = Source("a"), Source("b")
     run.open(a)
     assert run.limit == 1
@@ -97,14 +97,14 @@ def test_the_first_chunk_of_a_stream_has_one_row(run):
     assert run.limit == CHUNK_ROWS
 
 
-def test_an_event_goes_behind_the_rows(run, recorder):
+def test_event_is_emitted_after_the_collected_rows(run, recorder):
     run.open(Source("a"))
     collect(run, b"1")
     run.emit(SchemaEvent(StreamId("b"), {}))
     assert [type(event) for event in recorder.events] == [Rows, SchemaEvent]
 
 
-def test_a_schema_goes_out_when_it_changes(run, recorder):
+def test_schema_event_is_emitted_only_if_it_changed(run, recorder):
     first, second = SchemaEvent(StreamId("a"), {"x": 1}), SchemaEvent(StreamId("a"), {"x": 2})
     for event in (first, first, second, second, first):
         run.describe(event)
@@ -112,8 +112,8 @@ def test_a_schema_goes_out_when_it_changes(run, recorder):
 
 
 @pytest.mark.parametrize("kind", [Rows, SchemaEvent])
-def test_nothing_follows_a_write_that_failed(run, recorder, kind):
-    """Above all no state: it would cover rows that are lost."""
+def test_nothing_is_written_after_a_failed_write(run, recorder, kind):
+    """In particular no state, which would cover lost rows."""
     recorder.fails_at = kind
     run.open(Source("a"))
     collect(run, b"1")
@@ -128,7 +128,7 @@ def test_nothing_follows_a_write_that_failed(run, recorder, kind):
     assert recorder.events == before
 
 
-def test_a_failure_of_the_timer_is_raised_by_the_next_write(run, recorder):
+def test_error_in_the_timer_thread_is_raised_by_the_next_write(run, recorder):
     recorder.fails_at = Rows
     run.open(Source("a"))
     with run.timer():
@@ -144,7 +144,7 @@ def test_a_failure_of_the_timer_is_raised_by_the_next_write(run, recorder):
     assert recorder.events == []
 
 
-def test_a_stop_waits_for_what_is_half_done(recorder):
+def test_stop_waits_for_the_write_in_progress(recorder):
     stopped = []
 
     class Stop(Exception):  # noqa: N818
@@ -154,7 +154,7 @@ def test_a_stop_waits_for_what_is_half_done(recorder):
         stopped.append(list(recorder.events))
         raise Stop
 
-    class Slow(Door):
+    class Slow(RecordingWriter):
         def emit(self, event):
             run.stop(leave)
             super().emit(event)
@@ -169,7 +169,7 @@ def test_a_stop_waits_for_what_is_half_done(recorder):
     assert run.bodies == []
 
 
-def test_a_stop_between_taking_rows_and_sending_them_loses_none(run, recorder):
+def test_stop_during_a_flush_loses_no_row(run, recorder):
     class Stop(Exception):  # noqa: N818
         pass
 
@@ -188,8 +188,8 @@ def test_a_stop_between_taking_rows_and_sending_them_loses_none(run, recorder):
     assert [event.rows for event in recorder.events] == [[b"1", b"2"]]
 
 
-def test_who_asks_twice_to_stop_is_heard():
-    class Stuck(Door):
+def test_second_stop_exits_immediately():
+    class Stuck(RecordingWriter):
         def emit(self, event):
             run.stop(lambda: None)
             run.stop(lambda: None)
@@ -207,7 +207,7 @@ def test_who_asks_twice_to_stop_is_heard():
 
 
 class Awaited(Output):
-    """An output that says when something has left."""
+    """An output that sets an event when it contains ``text``."""
 
     def __init__(self, text: bytes) -> None:
         super().__init__()
@@ -221,8 +221,8 @@ class Awaited(Output):
 
 
 @pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
-def test_the_first_row_of_a_stream_leaves_at_once(on_path):
-    """Before the second is pulled: nothing has to become old first."""
+def test_first_row_of_a_stream_is_written_immediately(on_path):
+    """It is written before the second row is pulled, without a delay."""
     output, seen = Output(), []
 
     def rows(self, context):
@@ -236,7 +236,7 @@ def test_the_first_row_of_a_stream_leaves_at_once(on_path):
 
 
 @pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
-def test_a_row_leaves_while_its_source_is_silent(on_path):
+def test_row_is_written_while_its_source_waits(on_path):
     output = Awaited(b'"id":2}')
     waited = []
 
@@ -251,7 +251,7 @@ def test_a_row_leaves_while_its_source_is_silent(on_path):
     assert [record["id"] for record in output.records("a")] == [1, 2, 3]
 
 
-def test_rows_that_the_timer_sends_are_covered_by_the_states_after_them():
+def test_rows_written_by_the_timer_are_covered_by_later_states():
     output = Awaited(b'"id":2}')
 
     def rows(self, context):
@@ -266,15 +266,15 @@ def test_rows_that_the_timer_sends_are_covered_by_the_states_after_them():
     assert values == [2, 3]
 
 
-def test_a_chunk_closes_by_bytes():
-    """Else the memory of a tap would depend on the size of its records."""
+def test_chunk_is_closed_by_its_size_in_bytes():
+    """Otherwise the memory of a tap would grow with the size of its records."""
     big = "x" * 50_000
     output = sync(stream("a", [{"at": big} for _ in range(9)]))
     assert max(map(len, output)) < 150_000
     assert len(output.records("a")) == 9
 
 
-def test_the_output_that_breaks_ends_the_sync(caplog):
+def test_broken_output_ends_the_sync(caplog):
     pulled = []
 
     def rows(self, context):
@@ -299,7 +299,7 @@ def test_the_output_that_breaks_ends_the_sync(caplog):
     assert "could not be written" not in caplog.text, "there is no point in a last state"
 
 
-def test_an_authors_own_broken_pipe_is_an_error_like_any_other():
+def test_broken_pipe_error_of_the_author_is_an_ordinary_error():
     def rows(self, context):
         yield {"id": 1}
         raise BrokenPipeError("the source hung up")
@@ -311,8 +311,8 @@ def test_an_authors_own_broken_pipe_is_an_error_like_any_other():
 
 
 @pytest.fixture
-def hasty(monkeypatch):
-    """A timer that sends whatever waits, at every turn it gets."""
+def eager_timer(monkeypatch):
+    """Let the timer write all collected rows whenever it runs."""
     monkeypatch.setattr("tap_core.sync.sync_run.MAX_CHUNK_AGE_SECONDS", 0)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -321,8 +321,8 @@ def hasty(monkeypatch):
 
 
 @pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
-def test_the_timer_takes_no_row_from_its_stream(hasty, on_path):
-    """Streams take turns while the timer sends: each row leaves once, in order, as its own."""
+def test_timer_keeps_rows_with_their_stream_and_in_order(eager_timer, on_path):
+    """Several streams write while the timer runs: each row is written once and in order."""
     names = "abcd"
 
     def post_process(self, row, context=None):
@@ -350,8 +350,8 @@ def test_the_timer_takes_no_row_from_its_stream(hasty, on_path):
             last = message["record"]["id"]
 
 
-def test_no_other_stream_gets_in_while_rows_are_sent(run, recorder):
-    """The timer has taken the rows of one stream; the sync must not turn to the next yet."""
+def test_stream_cannot_change_while_rows_are_written(run, recorder):
+    """While the timer writes the rows of a stream, the sync cannot open another one."""
     other, turned = Source("b"), threading.Event()
 
     class Interrupting(CheckpointPolicy):

@@ -1,4 +1,4 @@
-"""What a state promises, from end to end: interruptions, signposts, cost, older states."""
+"""Guarantees of states in complete syncs: interruptions, signposts, cost, older states."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ STARTED_AT = dt.datetime.fromtimestamp(STARTED / 1000, tz=dt.timezone.utc).isofo
 
 
 class InterruptedSyncError(Exception):
-    """The source, the network or the machine."""
+    """A failure of the source, the network or the machine."""
 
 
 def parted(rows, fails_in=None, **members):
-    """Return a stream of three partitions which fails in one of them, and its starts."""
+    """Return a stream of three partitions that fails in one, and its starting values."""
     starts = {}
 
     def pull(self, context):
@@ -58,7 +58,7 @@ ROWS = [{"id": 3}, {"id": 9}, {"id": 5}]
 
 
 @both_paths
-def test_finished_partitions_are_kept_and_unfinished_ones_start_again(on_path):
+def test_interrupted_sync_keeps_the_bookmarks_of_completed_partitions(on_path):
     kind, _ = parted(ROWS, fails_in="y")
     output, _ = failed(InterruptedSyncError, on_path(kind))
     state = output.states[-1]
@@ -82,7 +82,7 @@ def test_finished_partitions_are_kept_and_unfinished_ones_start_again(on_path):
 
 
 @both_paths
-def test_a_sorted_stream_goes_on_where_it_stopped(on_path):
+def test_sorted_stream_resumes_where_it_stopped(on_path):
     kind, _ = parted([{"id": n} for n in range(1, 6)], fails_in="y", is_sorted=True)
     output, _ = failed(InterruptedSyncError, on_path(kind))
     resumed, starts = parted([{"id": 7}], is_sorted=True)
@@ -91,7 +91,7 @@ def test_a_sorted_stream_goes_on_where_it_stopped(on_path):
 
 
 @both_paths
-def test_nothing_is_final_before_the_stream_where_contexts_share_a_bookmark(on_path):
+def test_shared_bookmark_is_finalized_with_the_stream(on_path):
     members = {"is_sorted": True, "state_partitioning_keys": []}
     kind, _ = parted(ROWS, fails_in="z", **members)
     output, _ = failed(InterruptedSyncError, on_path(kind))
@@ -106,7 +106,7 @@ def test_nothing_is_final_before_the_stream_where_contexts_share_a_bookmark(on_p
 
 
 @both_paths
-def test_a_signpost_bounds_every_partition(on_path):
+def test_signpost_limits_every_partition(on_path):
     rows = [{"at": "2024-01-01T00:00:00Z"}, {"at": "2099-01-01T00:00:00Z"}]
     kind = stream(
         "a",
@@ -121,7 +121,7 @@ def test_a_signpost_bounds_every_partition(on_path):
 
 
 @both_paths
-def test_a_sorted_stream_is_not_bounded_and_has_no_signpost(on_path):
+def test_sorted_stream_has_no_signpost(on_path):
     rows = [{"at": "2024-01-01T00:00:00Z"}, {"at": "2099-01-01T00:00:00Z"}]
     kind = stream(
         "a",
@@ -137,14 +137,14 @@ def test_a_sorted_stream_is_not_bounded_and_has_no_signpost(on_path):
 
 
 @both_paths
-def test_a_signpost_of_the_authors_own_bounds_too(on_path):
-    """Such as a position in a log."""
+def test_signpost_of_the_author_limits_the_bookmark(on_path):
+    """Such a signpost may be a log position."""
     kind, _ = parted(ROWS, get_replication_key_signpost=lambda self, context=None: 6)
     state = sync(on_path(kind)).states[-1]["bookmarks"]["a"]
     assert [entry["replication_key_value"] for entry in state["partitions"]] == [6, 6, 6]
 
 
-def test_date_times_are_compared_as_instants():
+def test_date_time_bookmarks_are_compared_as_instants():
     rows = [
         {"at": "2024-01-01T12:00:00+00:00"},
         {"at": "2024-01-01T13:00:00+02:00"},  # an hour earlier
@@ -159,7 +159,7 @@ def test_date_times_are_compared_as_instants():
 
 
 def check_share_of_states(output, last_ones):
-    """States are a fiftieth of the rows, but for a first allowance and the last ones."""
+    """Check that states are at most 2 % of the rows, plus an allowance and the last states."""
     lines = output.text.splitlines()
     states = [len(line) for line in lines if line.startswith(b'{"type":"STATE"')]
     rows = len(output.text) - sum(states)
@@ -169,8 +169,8 @@ def check_share_of_states(output, last_ones):
 
 @both_paths
 @pytest.mark.parametrize("count", [1_000, 4_000])
-def test_states_of_many_partitions_are_a_small_share(on_path, count):
-    """One after each partition would be many thousand times the rows."""
+def test_states_of_many_partitions_are_a_small_share_of_the_output(on_path, count):
+    """A state after each partition would be thousands of times the size of the rows."""
     kind = stream(
         "a",
         [{"id": n, "at": "x" * 100} for n in range(5)],
@@ -185,7 +185,7 @@ def test_states_of_many_partitions_are_a_small_share(on_path, count):
 
 
 @both_paths
-def test_states_of_many_child_contexts_are_a_small_share(on_path):
+def test_states_of_many_child_contexts_are_a_small_share_of_the_output(on_path):
     count = 3_000
     parent = stream(
         "p",
@@ -207,8 +207,8 @@ def test_states_of_many_child_contexts_are_a_small_share(on_path):
     check_share_of_states(output, last_ones=3)
 
 
-def test_making_states_of_many_partitions_costs_what_changed():
-    """Bytes that are made anew, not bytes that are copied."""
+def test_state_encoding_costs_only_what_changed():
+    """The cost is the number of newly encoded bytes, without copied bytes."""
     count = 200
     kind = stream(
         "a",
@@ -225,7 +225,7 @@ def test_making_states_of_many_partitions_costs_what_changed():
     assert tap.document.encoded_bytes < 3_000 * count, "a few pieces of 200 bytes per state"
 
 
-# Older states, and states of others
+# States of older versions and other SDKs
 
 
 SEED = {
@@ -255,8 +255,8 @@ SEED = {
 
 @both_paths
 @pytest.mark.parametrize("start_date", [None, "2021-01-10T00:00:00Z"])
-def test_the_state_of_the_documentation_is_resumed_to_the_letter(on_path, start_date):
-    """Partitions by storeId, hours of one digit."""
+def test_documented_state_is_resumed_exactly(on_path, start_date):
+    """It has partitions by storeId and datetimes with one-digit hours."""
     starts = {}
 
     def rows(self, context):
@@ -292,7 +292,7 @@ def test_the_state_of_the_documentation_is_resumed_to_the_letter(on_path, start_
 
 
 @both_paths
-def test_markers_of_an_interrupted_sync_are_wiped_first(on_path):
+def test_progress_markers_of_an_interrupted_sync_are_removed_first(on_path):
     state = copy.deepcopy(SEED)
     state["bookmarks"]["orders"]["progress_tracking"] = {"replication_key_value": "x"}
     kind = stream(
@@ -307,7 +307,7 @@ def test_markers_of_an_interrupted_sync_are_wiped_first(on_path):
 
 
 @pytest.mark.parametrize("bookmark", ["0", 0, "", None])
-def test_a_bookmark_of_another_key_or_of_nothing_is_no_start(bookmark):
+def test_bookmark_of_another_key_or_without_a_value_is_no_start(bookmark):
     starts = []
 
     def rows(self, context):
@@ -322,7 +322,7 @@ def test_a_bookmark_of_another_key_or_of_nothing_is_no_start(bookmark):
     assert starts == [None, bookmark or None]
 
 
-def test_two_equal_contexts_are_an_error():
+def test_duplicate_contexts_in_the_state_are_an_error():
     entries = [{"context": {"p": 1}}, {"context": {"p": 1.0}}]
     kind, _ = parted(ROWS, partitions=[{"p": 1}])
     _, error = failed(ValueError, kind, state={"bookmarks": {"a": {"partitions": entries}}})
@@ -330,8 +330,8 @@ def test_two_equal_contexts_are_an_error():
 
 
 @both_paths
-def test_what_a_state_holds_beside_the_bookmarks_is_an_override_away(on_path):
-    """Whoever reads a state of another form writes his own keys."""
+def test_other_members_of_the_state_are_emitted(on_path):
+    """A tap may keep its own keys beside the bookmarks."""
     kind = on_path(stream("a", [{"id": 1}], replication_key="id"))
     output = Output()
     tap = make(kind, output=output)
