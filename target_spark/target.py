@@ -114,7 +114,7 @@ class TargetSpark(PluginBase):
         """Return the Singer command."""
         from tap_core.protocols.singer.cli import target_command
 
-        return target_command(cls, HELP)
+        return target_command(cls, cls.listen, HELP)
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:

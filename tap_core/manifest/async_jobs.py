@@ -84,8 +84,8 @@ def poll_sleep(run: SyncRun, seconds: float) -> None:
 
 
 def _check(run: SyncRun) -> None:
-    if run.leader is not None:
-        run.leader.check()
+    if run.stop_signal is not None:
+        run.stop_signal.check()
     if run.outbox.failure is not None:
         raise run.outbox.failure
 

@@ -159,6 +159,13 @@ class TypedRecordSerializer(RecordSerializer):
         """Return the encoded body of one record with values of any type."""
         return self._careful(record)
 
+    def body(self, record: Record) -> Any:
+        """Encode a record on the fast path, or with ``careful`` if that fails."""
+        try:
+            return self.encode(record)
+        except ENCODING_ERRORS:
+            return self._careful(record)
+
 
 def compile_serializer(
     *,

@@ -14,13 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
 from tap_core.redaction.row_values import are_rows_shown
 from tap_core.sinks.batch import BatchSink
-from tap_core.sinks.core import TargetProtocol
 from tap_core.sinks.datetime_parsing import date_fields
 from tap_core.sql.connector import SQLConnector
 from tap_core.sql.fully_qualified_name import FullyQualifiedName
@@ -34,6 +33,9 @@ from tap_core.sql.unstorable_values import (
     unstorable,
 )
 from tap_core.types import JsonSchema, Record
+
+if TYPE_CHECKING:
+    from tap_core.plugin_base import PluginBase
 
 __all__ = ["SQLSink"]
 
@@ -68,7 +70,7 @@ class SQLSink(BatchSink, Generic[_C]):
 
     def __init__(
         self,
-        target: TargetProtocol,
+        target: PluginBase,
         stream_name: str,
         schema: JsonSchema,
         key_properties: Sequence[str] | None,
@@ -79,7 +81,7 @@ class SQLSink(BatchSink, Generic[_C]):
         self._plan: _Plan | None = None
         super().__init__(target, stream_name, schema, key_properties)
 
-    def _shared_connector(self, target: TargetProtocol) -> _C:
+    def _shared_connector(self, target: PluginBase) -> _C:
         find = getattr(target, "_connector_for", None)
         if find is None:
             return self.connector_class(dict(target.config))

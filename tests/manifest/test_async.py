@@ -415,7 +415,7 @@ class TestTheEnd:
             failure = ConnectionError("nobody reads")
 
         class Alone:
-            leader = None
+            stop_signal = None
             outbox = Outbox
 
         begun = time.monotonic()
