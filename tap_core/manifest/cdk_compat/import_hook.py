@@ -1,4 +1,4 @@
-"""Loader of the Python files next to a manifest.
+"""Import of the Python files next to a manifest, such as ``components.py``.
 
 - The files of a folder form a package with a unique name, so that the connectors of one process do
   not share modules.
@@ -41,7 +41,7 @@ _STANDING_IN: Final[Mapping[str, ModuleType]] = {
     "isodate": isodate_stub,
     "requests_cache": requests_cache_stub,
 }
-"""Dependencies of airbyte-cdk, and their substitutes if they are not installed."""
+"""Modules that replace dependencies of airbyte-cdk if these are not installed, by name."""
 _PREFIX: Final = "components_of_"
 _OWN: Final = ("source_declarative_manifest", "components")
 _IMPORT: Final = builtins.__import__
@@ -50,7 +50,9 @@ _log: Final = logging.getLogger(__name__)
 
 
 def load_class(class_name: str, folder: Path) -> type:
-    """Return the class that a manifest in a folder names, such as ``source_x.components.Y``.
+    """Import and return the class that a manifest names, such as ``source_x.components.Y``.
+
+    ``folder`` is the manifest's folder.
 
     Raises:
         ManifestError: the class does not exist, or importing its file failed; the message contains
@@ -75,7 +77,7 @@ def load_class(class_name: str, folder: Path) -> type:
 
 
 def _whole(package: str, name: str, folder: Path) -> bool:
-    """Run the package's ``__init__.py``, and return True if the package then has the name."""
+    """Run the package's ``__init__.py`` and return True if the package then has the name."""
     try:
         _run_init(sys.modules[package])
     except Exception as error:
@@ -98,7 +100,7 @@ def _imported(name: str, class_name: str, folder: Path) -> ModuleType:
 
 
 def _failure(error: Exception, folder: Path) -> ManifestError:
-    """Return the error of an import as a ManifestError with file and line."""
+    """Return the ManifestError for a failed import, with file and line of the failing code."""
     own = str(folder.resolve())
     frames = [one for one in traceback.extract_tb(error.__traceback__) if own in one.filename]
     place = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
@@ -121,9 +123,9 @@ def _get_file(module: ModuleType) -> str:
 
 
 def _package(folder: Path, first: str) -> str:
-    """Return the module name of a folder's package, and register the package.
+    """Register the package of a folder, and return its module name, which is unique per folder.
 
-    ``first`` is the package name that its own imports use.
+    ``first`` is the name by which the connector's files import from their own package.
     """
     digest = hashlib.sha256(f"{folder}\0{first}".encode()).hexdigest()[:16]
     name = f"{_PREFIX}{digest}"
@@ -141,7 +143,7 @@ def _package(folder: Path, first: str) -> str:
 
 
 def _run_init(package: ModuleType) -> None:
-    """Run the ``__init__.py`` of a folder once; imports during the run see the partial module."""
+    """Run the ``__init__.py`` of a package once; imports during the run see the partial module."""
     if package.__dict__.get("IS_RUN"):
         return
     files = [Path(place, "__init__.py") for place in package.__path__]
@@ -157,7 +159,7 @@ def _run_init(package: ModuleType) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Import finder for the modules of the folder packages only."""
+    """Import finder (``sys.meta_path``) that finds only the modules of the folder packages."""
 
     def find_spec(
         self,
@@ -165,7 +167,7 @@ class _Finder(MetaPathFinder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return the spec of a module, or None if it is not in a folder package."""
+        """Return the import spec of a folder's module, or None for any other module."""
         if not fullname.startswith(_PREFIX):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
@@ -177,16 +179,16 @@ class _Finder(MetaPathFinder):
 
 
 def _log_custom_code(file: Path) -> None:
-    """Log path and SHA-256 of a connector's Python file before it runs."""
+    """Log path and SHA-256 of a connector's Python file; called before the file runs."""
     digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "unknown"
     _log.info("The manifest runs custom Python code: %s (SHA-256 %s).", file, digest)
 
 
 class _Loader(SourceFileLoader):
-    """Module loader that gives a file its own ``__import__`` function."""
+    """Module loader that replaces ``__import__`` for the code of one file."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the file with the replaced ``__import__``."""
+        """Execute the file with the replaced ``__import__`` among its builtins."""
         _log_custom_code(Path(self.path))
         package = sys.modules[module.__name__.partition(".")[0]]
         own = {**builtins.__dict__, "__import__": _Imports(package).bring}
@@ -195,7 +197,7 @@ class _Loader(SourceFileLoader):
 
 
 class _Imports:
-    """Import function of the files of one package."""
+    """Replacement of ``__import__`` for the files of one folder package."""
 
     def __init__(self, package: ModuleType) -> None:
         self._package = package.__name__
@@ -210,7 +212,7 @@ class _Imports:
         wanted: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """Return an imported module, with the signature of `__import__`."""
+        """Import a module and return it; takes the arguments of ``__import__``."""
         root = name.partition(".")[0]
         if level == 0 and root == _CDK:
             return self._face(name, wanted or ())
@@ -229,7 +231,7 @@ class _Imports:
         return _IMPORT(name, scope, local, wanted or (), level)
 
     def _get_root_name(self, root: str) -> str:
-        """Return the name of the top-level module that ``import root.inner`` binds."""
+        """Return the module name that ``import root`` binds."""
         return f"{self._package}.{root}" if root == "components" else self._package
 
     def _with_files(self) -> ModuleType:
@@ -239,7 +241,7 @@ class _Imports:
         return made
 
     def _data(self, package: str, resource: str) -> bytes | None:
-        """Return the content of a package's data file, or None if the file does not exist."""
+        """Return the content of a package's data file; None if the file does not exist."""
         root, *steps = package.split(".")
         if root not in self._roots:
             return pkgutil.get_data(package, resource)
@@ -247,19 +249,19 @@ class _Imports:
         return file.read_bytes() if file.is_file() else None
 
     def _is_missing(self, name: str) -> bool:
-        """Return True if the name is neither an attribute nor a submodule of the package."""
+        """Return True if a name is neither an attribute nor a submodule of the folder's package."""
         known = hasattr(sys.modules[self._package], name)
         return not known and find_spec(f"{self._package}.{name}") is None
 
     def _is_own(self, name: str) -> bool:
-        """Return True if the module is in the folder; ``components`` may be another package."""
+        """Return True if an absolute module name refers to a file of the folder."""
         return name.partition(".")[0] != "components" or (self._folder / "components.py").exists()
 
     def _face(self, name: str, wanted: Sequence[str]) -> ModuleType:
-        """Return a module with the requested airbyte-cdk names.
+        """Return a module with the imported airbyte-cdk names, defined in this package.
 
         Raises:
-            ImportError: no names are requested (``import airbyte_cdk…``).
+            ImportError: the import names nothing, as in ``import airbyte_cdk``.
         """
         if not wanted:
             raise ImportError(
@@ -277,7 +279,7 @@ class _Imports:
 
 
 def _stand_in(name: str, wanted: Sequence[str]) -> ModuleType:
-    """Return the substitute for an optional package or for a module of it."""
+    """Return the module that replaces an uninstalled package, or a submodule of it."""
     root = name.partition(".")[0]
     found = _STANDING_IN[root]
     made = ModuleType(name)
