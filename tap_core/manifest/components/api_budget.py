@@ -1,8 +1,8 @@
 """Rate limits of a source, shared by all of its streams (the manifest's HTTPAPIBudget).
 
-The first policy that matches a request counts it; a request that matches no policy is not
-counted. A slot is reserved under a lock, and the caller sleeps outside the lock. Rate limit
-headers of the API can only lower the allowance, never raise it.
+The first policy that matches a request counts it; a request that matches no policy is not counted.
+A slot is reserved under a lock, and the caller sleeps outside the lock. Rate limit headers of the
+API can only lower the allowance, never raise it.
 
 Source: Airbyte YAML reference, "HTTPAPIBudget".
 """
@@ -59,7 +59,11 @@ def _seconds(duration: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequestRegexMatcher:
-    """Matcher that selects the requests of a policy; each counts as `weight` requests."""
+    """Selector of the requests that a rate limit policy counts.
+
+    Every option that is set must match. A matching request counts as `weight` requests, 1 by
+    default.
+    """
 
     method: str | None = None
     url_base: str | None = None
@@ -102,7 +106,7 @@ def _has(found: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class UnlimitedCallRatePolicy:
-    """Policy without a limit for the requests that it matches."""
+    """Policy that leaves the requests it matches unlimited."""
 
     matchers: list[HttpRequestRegexMatcher]
 
@@ -126,7 +130,7 @@ class FixedWindowCallRatePolicy:
 
     @property
     def terms(self) -> RateLimits | None:
-        """Rate limits with a fixed window."""
+        """Limit as a value for the counters: `call_limit` per fixed window."""
         return RateLimits("fixed", ((self.call_limit, self._length),))
 
     @cached_property
@@ -166,7 +170,7 @@ class MovingWindowCallRatePolicy:
 
     @property
     def terms(self) -> RateLimits | None:
-        """Rate limits with a moving window per rate."""
+        """Limits as a value for the counters: one moving window per rate."""
         return RateLimits("moving", tuple((rate.limit, rate.seconds) for rate in self.rates))
 
 
@@ -185,7 +189,7 @@ _CallRatePolicy: TypeAlias = (
 
 @dataclass(frozen=True, kw_only=True)
 class HTTPAPIBudget:
-    """Rate limit policies of a source, shared by its streams and their threads."""
+    """Rate limit policies of a source (``api_budget``), shared by its streams and their threads."""
 
     policies: list[FixedWindowCallRatePolicy | MovingWindowCallRatePolicy | UnlimitedCallRatePolicy]
     ratelimit_reset_header: str = "ratelimit-reset"
@@ -195,10 +199,10 @@ class HTTPAPIBudget:
     def take(
         self, request: requests.PreparedRequest, counters: RateCounterStore | None = None
     ) -> float:
-        """Block until the request may be sent, and return the seconds waited.
+        """Reserve the request in the budget, sleep until it may be sent, return the seconds waited.
 
-        ``counters`` are shared counters of the job, passed where other processes send requests too;
-        without them, counters of this process are used.
+        ``counters`` are counters shared with other processes that send requests for the same job;
+        None uses counters of this process.
         """
         found = self._find_policy(request)
         waited = 0.0
@@ -217,7 +221,7 @@ class HTTPAPIBudget:
         response: requests.Response,
         counters: RateCounterStore | None = None,
     ) -> None:
-        """Lower the remaining allowance according to the rate limit headers of a response.
+        """Lower the remaining allowance as reported by the rate limit headers of a response.
 
         A response without a remaining count, but with one of `status_codes_for_ratelimit_hit`,
         means that no requests are left.
@@ -237,7 +241,10 @@ class HTTPAPIBudget:
         return InProcessCounters()
 
     def _find_policy(self, request: requests.PreparedRequest) -> tuple[str, RateLimits, int] | None:
-        """Return name, limits and weight of the request's policy, or None if it is unlimited."""
+        """Return name, limits and request weight of the first policy that matches a request.
+
+        None if no policy matches, or the policy is unlimited.
+        """
         for number, policy in enumerate(self.policies):
             weight = _weight(policy, request)
             if weight:
@@ -247,7 +254,7 @@ class HTTPAPIBudget:
 
 
 def _weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> int:
-    """Return the weight of the request under the policy, or 0 if the policy does not match it."""
+    """Return the weight of a request under a policy, or 0 if the policy does not match it."""
     if not policy.matchers:
         return 1
     for matcher in policy.matchers:
@@ -263,9 +270,9 @@ def _slept(seconds: float) -> float:
 
 
 def _seconds_until(number: int | None) -> float | None:
-    """Return the seconds until the reset; the header holds seconds or a Unix timestamp.
+    """Return the seconds until a quota is reset, from the number in the reset header.
 
-    Numbers above 366 days in seconds are read as Unix timestamps.
+    Numbers above 366 days in seconds are read as Unix timestamps; None stays None.
     """
     return number if number is None or number <= _LONGEST_DELAY else number - time.time()
 

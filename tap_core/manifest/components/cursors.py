@@ -1,8 +1,9 @@
-"""Cursors that are not based on datetimes: incrementing integers and custom Python classes.
+"""Cursors other than DatetimeBasedCursor: counters, and Python classes of the connector.
 
-A cursor starts from the stored state of a context, yields one slice after the other, and observes
-each record and the end of each slice. A custom cursor's state is what it returns after a slice;
-for other cursors the bookmark is the highest value of the cursor field.
+A cursor is read from the stored state of a context: it yields one slice after the other, and
+observes each record and the end of each slice. A custom cursor's state is the result of
+``get_stream_state()`` after a slice; for a counter the bookmark is the highest value of the cursor
+field.
 """
 
 from __future__ import annotations
@@ -42,21 +43,21 @@ _FORMATS: Final = ("datetime_format", "cursor_datetime_formats")
 
 @dataclass(frozen=True, slots=True)
 class _Numbers(ReplicationKeyComparator):
-    """Comparator of numbers; a record without a number does not move the bookmark."""
+    """Comparator of numeric cursor values; other values do not advance the bookmark."""
 
     stream: str = ""
 
     @property
     def is_declared(self) -> bool:
-        """True: values that are not numbers are skipped."""
+        """True: a value that is not a number is skipped instead of raising an error."""
         return True
 
     def is_usable(self, value: Any) -> bool:
-        """Return True if the value can be a bookmark."""
+        """Return True if a cursor value is a number, so that it can be a bookmark."""
         return not isinstance(value, bool) and parse_number(value) is not None
 
     def warn_unusable(self, value: Any) -> None:
-        """Log a warning about a value that cannot be a bookmark, once per stream."""
+        """Log a warning about a cursor value that is not a number, once per stream."""
         self.warn_once(
             "unusable",
             "Stream '%s': the cursor value of a record is %.80r, which is not a number. The record"
@@ -79,18 +80,21 @@ class IncrementingCountCursor:
     allow_catalog_defined_cursor_field: bool = False
 
     def order(self, stream: str, usual: ReplicationKeyComparator) -> ReplicationKeyComparator:  # noqa: ARG002  (as all cursors)
-        """Return the comparator of cursor values."""
+        """Return the comparator of bookmarks and cursor values of a stream."""
         return _Numbers(ValueKind.NUMBER, stream=stream)
 
     def reading(self, stream: DeclarativeStreamProtocol, kept: Mapping[str, Any]) -> CursorReader:  # noqa: ARG002  (as all cursors)
-        """Return a reader for a context; its stored state is a number under the cursor field."""
+        """Return the reader of one context, which starts at the stored value of the cursor field.
+
+        {} as the stored state starts at `start_value`.
+        """
         known = parse_number(kept.get(self.cursor_field))
         start = self.start_value if known is None else max(self.start_value, known)
         return _Counting(start, self.start_value_option)
 
 
 class _Counting:
-    """Cursor reader with a single slice, which starts at a number."""
+    """Cursor reader with one slice, from a start number upwards."""
 
     is_past = False
     state: Mapping[str, Any] = MappingProxyType({})
@@ -102,11 +106,11 @@ class _Counting:
         self._option = option
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the slice."""
+        """Yield the only slice: ``start``, and ``end`` as infinity."""
         yield self._slice
 
     def put(self, request: HTTPRequest, scope: TemplateScope, one: CdkStreamSlice) -> None:  # noqa: ARG002  (the Protocol's)
-        """Add the start value to a request if `start_value_option` is set."""
+        """Add the start number to a request if `start_value_option` is set."""
         if self._option is not None:
             self._option.put(request, one["start"])
 
@@ -115,7 +119,7 @@ class _Counting:
         return True
 
     def close(self, one: CdkStreamSlice) -> None:
-        """Return no state: the bookmark is the highest number."""
+        """Return None: the highest cursor value becomes the bookmark."""
 
 
 # Custom classes
@@ -123,32 +127,31 @@ class _Counting:
 
 @dataclass(frozen=True, slots=True)
 class _Silent(ReplicationKeyComparator):
-    """Comparator for custom cursors, which provide the state themselves."""
+    """Comparator for custom cursors, whose class provides the state."""
 
     @property
     def is_declared(self) -> bool:
-        """True: the values of all records are skipped."""
+        """True: the cursor values of all records are skipped without an error."""
         return True
 
     def is_usable(self, value: Any) -> bool:  # noqa: ARG002  (the base's)
-        """Return False: no value of a record becomes a bookmark."""
+        """Return False: no cursor value of a record becomes a bookmark."""
         return False
 
     def warn_unusable(self, value: Any) -> None:
-        """Log nothing: unusable values are expected here."""
+        """Log nothing: all cursor values are skipped on purpose."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CustomIncrementalSync(Custom):
-    """Cursor implemented by a Python class next to the manifest.
+    """Cursor implemented by a Python class of the connector.
 
-    Each slice of the partition routers has its own instance. The state is what
-    ``get_stream_state()`` returns after each slice of the cursor.
+    Each slice of the partition routers has its own instance of the class. The state is the result
+    of ``get_stream_state()`` after each slice of the cursor.
 
     Raises:
-        ManifestError: the class lacks a method of a cursor or a required field, or a datetime
-        format,
-            a duration, or a `step` without `cursor_granularity` is invalid.
+        ManifestError: the class lacks a cursor method, a required field is missing, or a datetime
+            format, a duration, or a `step` without `cursor_granularity` is invalid.
     """
 
     METHODS: ClassVar[tuple[str, ...]] = (
@@ -156,7 +159,7 @@ class CustomIncrementalSync(Custom):
     )
 
     def __post_init__(self) -> None:
-        """Reject a class or fields that could not run, before the first request."""
+        """Raise ManifestError for a class or fields with which no slice could be read."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         for name in self.METHODS:
@@ -186,7 +189,7 @@ class CustomIncrementalSync(Custom):
             raise ManifestError(f"{self.class_name} needs {', '.join(missing)}.")
 
     def _check_dates(self) -> None:
-        """Reject invalid datetime formats and durations."""
+        """Raise ManifestError for invalid datetime formats and durations."""
         given = self.fields
         if bool(given.get("step")) != bool(given.get("cursor_granularity")):
             raise ManifestError("step and cursor_granularity belong together: set both or neither.")
@@ -202,7 +205,10 @@ class CustomIncrementalSync(Custom):
             raise ManifestError(str(error)) from None
 
     def _more(self) -> Mapping[str, Any]:
-        """Return extra fields that are request options without a type, as airbyte-cdk objects."""
+        """Return the fields with request options as airbyte-cdk objects.
+
+        The builder leaves them as mappings, since they need no ``type`` in the manifest.
+        """
         return {
             name: CdkRequestOption(parameters=self.parameters, **one)
             for name, one in self.fields.items()
@@ -210,11 +216,11 @@ class CustomIncrementalSync(Custom):
         }
 
     def order(self, stream: str, usual: ReplicationKeyComparator) -> ReplicationKeyComparator:  # noqa: ARG002  (as all cursors)
-        """Return a comparator for which no record moves a bookmark; bookmarks compare as usual."""
+        """Return the comparator of bookmarks; cursor values of records never become bookmarks."""
         return _Silent(usual.kind)
 
     def reading(self, stream: DeclarativeStreamProtocol, kept: Mapping[str, Any]) -> CursorReader:
-        """Return a reader for a context, with a new instance initialized from the stored state."""
+        """Return the reader of one context: a new instance, initialized with the stored state."""
         self.owner.stream = stream
         made = self._made()
         made.set_initial_state(kept)
@@ -224,11 +230,11 @@ class CustomIncrementalSync(Custom):
 
 
 class _CustomCursorReader:
-    """Cursor reader that runs a custom cursor for one context."""
+    """Cursor reader for one context, run by an instance of the connector's class."""
 
     def __init__(self, cursor: Any, stream: str, *, is_feed: bool, filters: bool) -> None:
         self.is_past = False
-        """True if the last record of a data feed was older than the state."""
+        """True if a data feed has reached records older than the state: no further page is read."""
         self._cursor = cursor
         self._stream = stream
         self._is_feed = is_feed
@@ -236,10 +242,10 @@ class _CustomCursorReader:
         self._wants_last = _takes_record(cursor.close_slice)
         self._last: FaceRecord | None = None
         self.state: Mapping[str, Any] = {}
-        """State at the beginning of the current slice."""
+        """State at the beginning of the current slice, ``stream_state`` in templates."""
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the slices; the cursor yields the next slice after the previous one was closed."""
+        """Yield the slices; each is requested from the class after the previous one was closed."""
         for given in self._cursor.stream_slices():
             one = given
             if not isinstance(one, CdkStreamSlice):
@@ -251,7 +257,7 @@ class _CustomCursorReader:
             yield one
 
     def put(self, request: HTTPRequest, scope: TemplateScope, one: CdkStreamSlice) -> None:
-        """Add the cursor's request options for a slice to a request."""
+        """Add the class's request options for a slice to a request."""
         about = {
             "stream_state": self.state,
             "stream_slice": one,
@@ -260,7 +266,7 @@ class _CustomCursorReader:
         add_declared_fields(self._cursor, request, about)
 
     def takes(self, record: Record, one: CdkStreamSlice) -> bool:
-        """Pass a record to the cursor, and return True if the record is emitted."""
+        """Show a record to the class; return True if the record is to be emitted."""
         shown = FaceRecord(record, self._stream, one)
         if self._is_feed or self._filters:
             is_new = bool(self._cursor.should_be_synced(shown))
@@ -281,13 +287,13 @@ class _CustomCursorReader:
         return bool(is_later(self._last, shown))
 
     def close(self, one: CdkStreamSlice) -> Mapping[str, Any]:
-        """Close a slice and return the state to store."""
+        """Close a slice of which all records were emitted; return the state to store."""
         self._cursor.close_slice(one, *([self._last] if self._wants_last else []))
         return cast("Mapping[str, Any]", self._cursor.get_stream_state() or {})
 
 
 def _takes_record(close: Any) -> bool:
-    """Return True if `close_slice` also takes the latest record, as in older airbyte-cdk."""
+    """Return True if ``close_slice`` takes the slice's latest record too (older airbyte-cdk)."""
     kinds = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
     given = [one for one in inspect.signature(close).parameters.values() if one.kind in kinds]
     return len(given) > 1

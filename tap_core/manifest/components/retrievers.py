@@ -1,7 +1,7 @@
 """Retrievers: requester, paginator, record selector and partition routers of a stream.
 
-The stream runs a retriever. A custom retriever may read additional slices and change the records,
-but it never sends requests itself.
+The stream runs a retriever. A custom retriever may read additional slices and change records, but
+it never sends requests itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["CustomRetriever", "SimpleRetriever"]
 
 @dataclass(frozen=True, kw_only=True)
 class SimpleRetriever:
-    """Retriever that requests the pages of each slice in sequence."""
+    """Retriever that requests the pages of each slice one after the other."""
 
     requester: HttpRequester | CustomRequester
     record_selector: RecordSelector
@@ -45,7 +45,11 @@ class SimpleRetriever:
     ignore_stream_slicer_parameters_on_paginated_requests: bool = False
 
     def __post_init__(self) -> None:
-        """Reject unsupported page size reductions, and record limits with a record filter."""
+        """Raise ManifestError for combinations of options that cannot be run.
+
+        These are unsupported page size reductions, and record limits of a pagination reset with a
+        record filter.
+        """
         validate_reduction(self.page_size_reduction, self.requester, self.paginator)
         reset = self.pagination_reset
         if reset and reset.limit and self.record_selector.record_filter:
@@ -56,7 +60,7 @@ class SimpleRetriever:
 
     @property
     def routers(self) -> list[PartitionRouter]:
-        """Partition routers; a stream slice combines one slice of each router."""
+        """Partition routers of the stream; a slice combines one slice of each router."""
         found = self.partition_router
         if found is None:
             return []
@@ -65,7 +69,7 @@ class SimpleRetriever:
 
 @dataclass(frozen=True, kw_only=True)
 class CustomRetriever(Custom):
-    """Retriever implemented by ``read_records(records_schema, stream_slice)``.
+    """Retriever: a subclass of SimpleRetriever that overrides ``read_records``.
 
     Raises:
         ManifestError: the class sends requests or generates slices itself.
@@ -74,7 +78,7 @@ class CustomRetriever(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("read_records",)
 
     def __post_init__(self) -> None:
-        """Reject a class that is not a SimpleRetriever or reads pages or slices itself."""
+        """Raise ManifestError for a class that reads slices or pages itself."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         own = [one for one in _READS if getattr(cls, one, None) is not getattr(FaceRetriever, one)]
@@ -88,7 +92,7 @@ class CustomRetriever(Custom):
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """Retriever with the components that the stream uses, such as requester and paginator.
+        """SimpleRetriever with the components in the fields, such as requester and paginator.
 
         Raises:
             ManifestError: `requester` or `record_selector` is missing.
@@ -104,7 +108,7 @@ class CustomRetriever(Custom):
 
     @cached_property
     def _kind(self) -> Any:
-        """Subclass for reading one slice; its instances share the attributes of `instance`."""
+        """Subclass whose instances each read one slice; they share `instance`'s ``__dict__``."""
         cls = load_class(self.class_name, self.folder)
         members = {"__slots__": ("reads",), "__module__": cls.__module__}
         return type(cls.__name__, (cls,), members)
@@ -118,7 +122,11 @@ class CustomRetriever(Custom):
         schema: JsonSchema,
         pages: Callable[[Context | None], Iterable[Record]],
     ) -> Iterator[Record]:
-        """Yield the records of a slice; ``pages`` returns the records of any slice's pages."""
+        """Yield the records of a slice that the class's ``read_records`` returns.
+
+        ``pages`` requests the pages of any slice and returns their records; the class calls it
+        through ``super().read_records``.
+        """
         self.told(scope)
 
         def read(stream_slice: CdkStreamSlice | None) -> Iterator[FaceRecord]:
