@@ -348,7 +348,7 @@ class TestSeveral:
     ):
         path = manifest(tmp_path, reports(), tail=f"max_concurrent_async_job_count: {given}")
         tap = make_tap_class(path)(config={"url": "http://x"})
-        assert tap.job_limiter.most == 1
+        assert tap.shared.job_limiter.most == 1
         assert tap.streams["items"].max_parallel_partitions == 1
         assert ("one job at a time" in caplog.text) is ("{{" not in given)
 
