@@ -1,9 +1,10 @@
-"""Asynchronous jobs at an API: creation, polling, download, deletion and abortion.
+"""Asynchronous jobs of an API: create, poll, download the results, delete or abort.
 
-A job belongs to one stream slice and is handled by one thread. The number of attempts and what
-counts as one follow airbyte-cdk; the error handler of each request retries in addition. The
-number of running jobs is limited over all threads of a tap; a completed job whose result is
-still being downloaded does not count. Waiting ends as soon as the run ends.
+A job belongs to one stream slice and is handled by one thread. As in airbyte-cdk, a job that fails
+or times out is created again, up to three times in total; the error handler of each single request
+retries in addition. One limit on running jobs applies to all threads of a tap; a completed job
+whose result is still being downloaded does not count towards it. Waiting ends as soon as the run
+ends.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ if TYPE_CHECKING:
 __all__ = ["AsyncJobReader", "JobLimiter", "poll_sleep"]
 
 _TRIES: Final = 3
-"""Attempts to run a job before the slice fails."""
+"""Number of times that a job is created for a slice before the slice fails."""
 
 _LOOK_SECONDS: Final = 0.1
 _WAITS: Final = (0.5, 1.0, 2.0, 3.0)
 _USUAL_WAIT: Final = 5.0
-"""Seconds between two polling requests, after the first ones (`_WAITS`)."""
+"""Seconds between two polling requests, once the shorter `_WAITS` are used up."""
 
 
 class JobLimiter:
-    """Limit on the number of jobs that run at the same time."""
+    """Limit on the number of asynchronous jobs that run at the API at the same time."""
 
     def __init__(self, most: int) -> None:
         self.most: int = most
@@ -57,10 +58,10 @@ class JobLimiter:
 
     @contextmanager
     def one(self, check: Callable[[], object]) -> Iterator[None]:
-        """Hold one of the job slots for the duration of the block; wait until one is free.
+        """Hold one of the job slots for the duration of the block; block until a slot is free.
 
-        While the caller waits, ``check`` is called repeatedly; it may raise an error to end the
-        wait.
+        While the caller waits, ``check`` is called every 0.1 seconds; it may raise an error to end
+        the wait.
         """
         while not self._free.acquire(timeout=_LOOK_SECONDS):
             check()
@@ -92,29 +93,29 @@ def _check(run: SyncRun) -> None:
 
 @dataclass(slots=True)
 class _JobResponses:
-    """A job as interpolation sees it: the API's responses about it."""
+    """Responses about one job, as the templates of the following requests see them."""
 
     known: dict[str, Any]
     in_slice: dict[str, Any] = field(default_factory=dict)
-    """The same for older manifests, whose templates read the stream slice."""
+    """Responses that templates of older manifests find in ``stream_slice``, by variable name."""
     polled: requests.Response | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncJobReader:
-    """Reader of one stream slice through an asynchronous job."""
+    """Reader of the records of one stream slice through an asynchronous job (AsyncRetriever)."""
 
     stream: DeclarativeStreamProtocol
     retriever: AsyncRetriever
     scope: TemplateScope
-    """The interpolation scope of the slice."""
+    """Interpolation scope of the slice."""
     count: JobLimiter
     run: SyncRun
     place: str
-    """Stream and slice as text for messages, without secrets."""
+    """Stream and slice as text for messages; contains no secrets."""
 
     def records(self) -> Iterator[Record]:
-        """Run the slice's job and yield the records of its result.
+        """Create the slice's job, poll it until it ends, and yield the records of its result.
 
         Raises:
             FatalSyncError: the job has failed in all its attempts, or its status is not in
@@ -133,7 +134,11 @@ class AsyncJobReader:
     # Creation and polling
 
     def _done(self) -> _JobResponses | None:
-        """Return the completed job, or None if the API skipped it (no result)."""
+        """Run the job until it completes; return its responses, or None if the API skipped the job.
+
+        Raises:
+            FatalSyncError: all attempts ended with a failure or a timeout.
+        """
         for left in reversed(range(_TRIES)):
             job = self._created(is_last=not left)
             status: JobStatus = "failed" if job is None else self._followed(job)
@@ -146,7 +151,7 @@ class AsyncJobReader:
         raise self._failed(f"its job ended {_TRIES} times with status '{status}'")
 
     def _before_the_next(self, job: _JobResponses | None, status: JobStatus) -> None:
-        """Log the failed attempt and wait before the next one."""
+        """Log a warning about a failed or timed-out job and wait before it is created again."""
         wait = None
         if job is not None:
             message = "%s: its job ended with status '%s' and is created again."
@@ -156,7 +161,10 @@ class AsyncJobReader:
         poll_sleep(self.run, wait or _USUAL_WAIT)
 
     def _created(self, *, is_last: bool) -> _JobResponses | None:
-        """Create a job; return None if the creation failed and must be tried again."""
+        """Create a job and return its responses; None if the creation failed and may be repeated.
+
+        With ``is_last`` the failure is raised instead.
+        """
         try:
             response = self.stream.with_request_only(
                 self.retriever.creation, self.scope
@@ -221,7 +229,10 @@ class AsyncJobReader:
     # Download targets
 
     def _targets(self, job: _JobResponses) -> Iterable[Any]:
-        """Return the download URLs or ids of a finished job; one request is sent for each."""
+        """Return the download URLs or ids of a completed job; each is downloaded by one request.
+
+        Without a ``download_target_extractor`` there is a single, empty target.
+        """
         asked, response = self.retriever, cast("requests.Response", job.polled)
         extractor, said = asked.target_extractor, asked.targets
         if extractor is None:
@@ -238,7 +249,11 @@ class AsyncJobReader:
         more: Mapping[str, Any] | None = None,
         in_slice: Mapping[str, Any] | None = None,
     ) -> TemplateScope:
-        """Return the interpolation scope of the slice, extended by the job's responses."""
+        """Return the interpolation scope of the slice, extended by the job's responses.
+
+        ``more`` and ``in_slice`` are further variables; ``in_slice`` is used only for older
+        manifests, which find them in ``stream_slice``.
+        """
         known = {**job.known, **(more or {})}
         given = self.scope["stream_slice"]
         older = {**job.in_slice, **(in_slice or {})} if self.retriever.is_older else {}
@@ -248,7 +263,11 @@ class AsyncJobReader:
         return {**self.scope, **known, **slices}
 
     def _ask_kindly(self, retriever: SimpleRetriever | None, job: _JobResponses, done: str) -> None:
-        """Send an optional request (abortion, deletion); log its failure as a warning."""
+        """Send the abort or delete request of a job; log a failure of the request as a warning.
+
+        Without a retriever nothing is sent. ``done`` is the participle for the message, for example
+        "aborted".
+        """
         if retriever is None:
             return
         try:
@@ -270,7 +289,7 @@ def _decoder(retriever: SimpleRetriever) -> Decoder:
 def _build_template_context(
     response: requests.Response, retriever: SimpleRetriever
 ) -> dict[str, Any]:
-    """Return a response for interpolation: its JSON object plus ``headers`` and ``request``."""
+    """Return a response as a template variable: its JSON object, ``headers`` and ``request``."""
     document = next(_decoder(retriever).decode(response), None)
     known: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
     return {"headers": response.headers, "request": response.request, **known}
@@ -282,7 +301,7 @@ def _extract_values(
     retriever: SimpleRetriever,
     scope: TemplateScope,
 ) -> Iterator[Any]:
-    """Yield the values that an extractor finds in a response."""
+    """Decode a response and yield the values that an extractor finds in it."""
     decoder = _decoder(retriever)
     whole = getattr(extractor, "whole", None)
     documents = decoder.decode(response) if whole is None else whole(decoder)(response)

@@ -1,10 +1,10 @@
-"""Conversion of a manifest's tree into components, driven by the type hints of their classes.
+"""Builder of components from a manifest's tree, driven by the type hints of their classes.
 
-The builder is generic: it names no component. It checks each option against the field of the
-same name. A template that needs only the config is rendered at once, so a component gets plain
-values wherever nothing varies per request. Every error names file, line and keys. The same
-code builds a connector and lints a manifest: a linter collects the errors and skips parts that
-depend on a config it does not have.
+The builder names no component: it checks each option against the dataclass field of the same name.
+A template that uses only the config is rendered when the component is built, so a component holds
+plain values wherever nothing varies per request. Every error names file, line and path of keys. The
+same code builds a connector and lints a manifest: the linter collects the errors and skips parts
+that depend on a config that it does not have.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def build_component(
     parameters: Mapping[str, Any] | None = None,
     warn: Callable[[str], object] = _log.warning,
 ) -> Any:
-    """Build the component or value that a node of a manifest declares.
+    """Build the component or value that a node of a manifest declares, and return it.
 
     Args:
         manifest: The loaded manifest.
@@ -75,48 +75,53 @@ def build_component(
 
 @dataclass(frozen=True, slots=True)
 class _Spot:
-    """A position in the manifest, with the ``$parameters`` that are in force there."""
+    """Position in the manifest, with the ``$parameters`` that apply there."""
 
     path: str
     line: int
     parameters: Mapping[str, Any]
     sees: frozenset[str] = frozenset()
-    """Additional names that templates may use at this position."""
+    """Restricted template names that are available at this position, such as ``stream_state``."""
 
     def below(self, key: Any, line: int) -> _Spot:
-        """Return the position of a key or list item below this one."""
+        """Return the position of a key or list index below this one; line 0 keeps this line."""
         step = f"[{key}]" if isinstance(key, int) else f".{key}"
         path = f"{self.path}{step}".lstrip(".")
         return replace(self, path=path, line=line or self.line)
 
     def of(self, cls: Any, node: MappingNode) -> _Spot:
-        """Return this position with the extra template names that the component class offers."""
+        """Return this position with the restricted template names that a component class allows.
+
+        A class with a static method ``shows`` returns these names.
+        """
         shows = getattr(cls, "shows", None)
         return self if shows is None else replace(self, sees=frozenset(shows(node)))
 
 
 @dataclass(frozen=True)
 class Builder:
-    """Builder of the components of one manifest, with or without a config."""
+    """Builder of the components of one manifest; config None leaves config templates unrendered."""
 
     manifest: Manifest
     config: Mapping[str, Any] | None = None
     faults: list[ManifestProblem] | None = None
-    """List that collects the problems; None raises the first problem."""
+    """List to which problems are appended; None to raise the first error."""
     warn: Callable[[str], object] = _log.warning
-    """Called with each warning if problems are not collected."""
+    """Function called with each warning; unused if problems are collected in `faults`."""
     _scope: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Add the config to the scope of all templates."""
+        """Make the config available to all templates."""
         if self.config is not None:
             self._scope["config"] = self.config
 
     def made(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
-        """Build what a node declares, like `build_component`; return None if it has a problem.
+        """Build and return what a node declares; return None if the node has a problem.
+
+        See `build_component` for the arguments.
 
         Raises:
-            ManifestError: the node has a problem, and problems are not collected.
+            ManifestError: the node has a problem, and `faults` is None.
         """
         if node is None:
             return None
@@ -157,7 +162,7 @@ class Builder:
         return made(shape, node, spot)
 
     def _data(self, shape: FieldType, node: DataMapping, spot: _Spot) -> Any:
-        """Return a mapping that comes from a response or the config; it is never a component."""
+        """Return a mapping of response or config data as plain values, never as a component."""
         if shape.kind:
             return str(node) if shape.kind == "text" else to_plain(node)
         if shape.value is None:
@@ -167,7 +172,10 @@ class Builder:
         return {key: self._leaf(shape.value, one, spot.below(key, 0)) for key, one in node.items()}
 
     def _later(self, node: Any, spot: _Spot) -> Any:
-        """Return a component's node unbuilt; a linter builds it now to find its problems."""
+        """Return a component's node unbuilt, for an option whose user builds it later.
+
+        If problems are collected, the node is built now as well, to find its problems.
+        """
         if not isinstance(node, MappingNode):
             return self._wrong(spot, "a component must be a mapping with a `type`.")
         if self.faults is not None:
@@ -205,7 +213,7 @@ class Builder:
         return self._inner(shape, node, spot) if shape.kind else self._convert(shape, node, spot)
 
     def _inner(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
-        """Return a value in a mapping or list, where an empty text counts as None."""
+        """Return a value within a mapping or list; an empty rendered text becomes None there."""
         if isinstance(node, str):
             return self._varying(shape, node, spot, empty=None)
         return self._convert(shape, node, spot)
@@ -226,7 +234,10 @@ class Builder:
     # Templates
 
     def _varying(self, shape: FieldType, node: Any, spot: _Spot, *, empty: Any = "") -> Any:
-        """Return the value of an interpolated field: a plain value or a bound template."""
+        """Return the value of an interpolated field: a plain value, or a bound template to call.
+
+        ``empty`` is the value of an empty text.
+        """
         if not isinstance(node, str):
             return str(node) if shape.kind == "text" and not isinstance(node, MappingNode) else node
         if not has_template(node):  # Jinja drops one final newline too
@@ -247,7 +258,10 @@ class Builder:
     def _bound(
         self, text: str, spot: _Spot, kind: str, types: tuple[type, ...] = (), empty: Any = ""
     ) -> Any:
-        """Compile a template for its position; Jinja is imported at the first template."""
+        """Return the compiled template bound to its position, or UNKNOWN if it has a problem.
+
+        Jinja is imported when the first template is compiled.
+        """
         from tap_core.manifest.interpolation import (
             RESTRICTED_NAMES,
             STATE,
@@ -270,14 +284,18 @@ class Builder:
         return made
 
     def _waits(self, bound: Any, spot: _Spot) -> bool:
-        """Return True if a template uses config or parameters that are not known yet."""
+        """Return True if a template uses config or parameters whose values are not known yet."""
         names = bound.template.names
         if "parameters" in names and any(one is UNKNOWN for one in spot.parameters.values()):
             return True
         return self.config is None and "config" in names
 
     def _settled(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
-        """Return the plain value of a field whose template is rendered before any request."""
+        """Return the plain value of a field whose template is rendered before any request.
+
+        UNKNOWN if the config is missing or the value has a problem; a function from config to value
+        if the field accepts one.
+        """
         text = ""
         if isinstance(node, str) and has_template(node):
             text, node = node, self._rendered(shape, node, spot)
@@ -346,9 +364,10 @@ class Builder:
         return self._instance(cls, plan, values, spot)
 
     def _counting(self, cls: type, node: MappingNode) -> MappingNode:
-        """Return the node without the option keys that have no effect with this config.
+        """Return the node without option keys that have no effect with this config.
 
-        A component class with a ``counting`` method names the keys that have an effect.
+        A component class with a static method ``counting`` returns the keys that have an effect, by
+        option. SelectiveAuthenticator thus drops the authenticators that are not selected.
         """
         says = getattr(cls, "counting", None)
         if says is None or not self.config:
@@ -364,7 +383,11 @@ class Builder:
     def _shapes(
         kind: type, plan: ComponentPlan, node: MappingNode
     ) -> Iterable[tuple[str, FieldType]]:
-        """Return the option shapes; in some components one option sets another option's type."""
+        """Return the type of each option of a component class, by name.
+
+        A class with a static method ``literal_types`` restricts the literals of an option,
+        depending on the node's other options.
+        """
         says = getattr(kind, "literal_types", None)
         if says is None:
             return plan.shapes.items()
@@ -428,7 +451,7 @@ class Builder:
             self._wrong(at, message, is_error=is_error)
 
     def _custom(self, cls: type, plan: ComponentPlan, node: MappingNode, spot: _Spot) -> Any:
-        """Build the wrapper of a Python class from the connector's own code (``class_name``)."""
+        """Return the wrapper component of a Python class of the connector (``class_name``)."""
         name = node.get("class_name")
         if _has_unknown(node.values()):
             return UNKNOWN
@@ -442,7 +465,7 @@ class Builder:
         return self._instance(cls, plan, {"class_name": name, "fields": fields}, spot)
 
     def _free(self, node: Any, spot: _Spot) -> Any:
-        """Return an option of a custom class: components are built, other values stay unchanged."""
+        """Return an option of a custom class: components are built, other values unchanged."""
         if isinstance(node, list):
             lines = node.lines if isinstance(node, ListNode) else []
             return [
@@ -465,12 +488,12 @@ def _has_unknown(values: Iterable[Any]) -> bool:
 
 
 def _tells_data(bound: Any, spot: _Spot) -> bool:
-    """Return True if the template must stay unrendered to tell config values from manifest text."""
+    """Return True if a template must stay unrendered, to tell config data from its own text."""
     return "components_values" in spot.sees and "config" in bound.template.names
 
 
 def _names_code(node: MappingNode) -> bool:
-    """Return True if response or config data chooses which class of the connector's code runs."""
+    """Return True if the class to run (``class_name``) comes from response or config data."""
     kind = node.get(_TYPE)
     is_custom = isinstance(kind, DataText) and kind.startswith(_CUSTOM)
     return is_custom or isinstance(node.get("class_name"), DataText)
@@ -482,7 +505,7 @@ def _is_component(node: MappingNode) -> bool:
 
 
 def _fits(cls: type, expected: type) -> bool:
-    """Return True if a class satisfies the expected class or Protocol."""
+    """Return True if an option of the type ``expected`` accepts the component class ``cls``."""
     if not getattr(expected, "_is_protocol", False):
         return issubclass(cls, expected)
     if cls.__name__.startswith(_CUSTOM):

@@ -1,9 +1,9 @@
 """Interpolation: Jinja templates in a sandbox, compiled once, rendered to a value.
 
-Only this module and the sandbox use Jinja. A template's syntax and names are checked when it is
-compiled; every name must be one that Airbyte knows. A template of plain look-ups with text around
-them is rendered without Jinja, with the same result. The result is a text first; if that is a
-Python literal, the value is the literal (Airbyte's YAML reference, "Interpolation").
+Syntax and names of a template are checked when it is compiled; every name must be one that Airbyte
+knows. A template of plain look-ups with text around them is rendered without Jinja, with the same
+result. The result is a text; if the text is a Python literal, the value is the literal's (Airbyte's
+YAML reference, "Interpolation").
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ NAMES: Final = frozenset(
         *("creation_response", "polling_response", "download_target", "url"),
     }
 )
-"""All names that templates may use; each is available only in some positions."""
+"""Names of all variables that templates may use; each is available in some positions only."""
 
 STATE: Final = "stream_state"
-"""Name that is available only in streams with a custom cursor class."""
+"""Variable that is available only in streams with a custom cursor class."""
 
 RESTRICTED_NAMES: Final = frozenset({STATE, "components_values", "stream_template_config"})
-"""Names that are available only in components that declare them (``shows``)."""
+"""Variables that are available only in components whose ``shows`` returns them."""
 
 _log: Final = logging.getLogger(__name__)
 _SHOWN: Final = 500
-"""Maximum number of characters of a template that messages show."""
+"""Number of characters of a template that messages show."""
 _LONGEST: Final = 200_000
 """Maximum number of characters of a template."""
 
@@ -77,7 +77,7 @@ _Given = TypeVar("_Given")
 
 
 class Template:
-    """A compiled template text, independent of its position and parameters."""
+    """Compiled template, independent of its position and parameters."""
 
     __slots__ = ("_render", "changes", "names", "text")
 
@@ -93,9 +93,9 @@ class Template:
         tree, names = _parsed(text)
         self.text: str = text
         self.names: frozenset[str] = names
-        """The names that it uses, without functions."""
+        """Names of the variables that the template uses; functions are not included."""
         self.changes: bool = _changes(tree)
-        """True if its result changes at each rendering, such as the current time."""
+        """True if each rendering may give another result, for example with ``now_utc()``."""
         self._check_names()
         try:
             self._render: Callable[[Mapping[str, Any]], str] = _quick(
@@ -108,16 +108,16 @@ class Template:
 
     @property
     def is_fixed(self) -> bool:
-        """True if config and parameters alone decide the result."""
+        """True if config and parameters alone determine the result."""
         return not self.changes and self.names <= _FIXED
 
     @property
     def needs_scope(self) -> bool:
-        """True if the template uses a name that depends on a request."""
+        """True if the template uses a variable that depends on a request."""
         return not self.names <= _FIXED
 
     def render(self, scope: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-        """Return the rendered text; an undefined value renders as an empty text.
+        """Return the rendered text; an undefined variable renders as an empty text.
 
         ``given`` holds the names that do not depend on the scope: parameters and config.
 
@@ -129,7 +129,7 @@ class Template:
         return self._with(self._render, scope, given)
 
     def pieces(self, scope: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-        """Return the rendered parts: the template's own text as str, data as `DataText`.
+        """Return the rendered text in parts: the template's own text as str, data as `DataText`.
 
         Raises:
             Exception: see `render`.
@@ -165,7 +165,7 @@ class Template:
         raise ManifestError(f"the template {self.text!r} uses '{name}', which is not known here.")
 
     def why(self, error: Exception) -> str:
-        """Return the text of an error, or only its type if the text may show a secret or row."""
+        """Return an error's text; only its type if the text may show a secret or a row."""
         is_hidden = _CONFIG in self.names or not are_rows_shown()
         return type(error).__name__ if is_hidden else _format_error(error)
 
@@ -181,22 +181,22 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class BoundTemplate:
-    """A template bound to its position; calling it with a scope gives the field's value."""
+    """Template at its position in a manifest; calling it with a scope gives the field's value."""
 
     template: Template
     given: Mapping[str, Any] = field(hash=False, repr=False)
-    """``parameters``, and the config if it is known."""
+    """Variables that do not depend on the scope: ``parameters``, and ``config`` if known."""
     kind: str
-    """``text``, ``value`` or ``condition``."""
+    """Kind of the field: ``text``, ``value`` or ``condition``."""
     types: tuple[type, ...] = ()
-    """Allowed types of a literal; empty allows all."""
+    """Types that a literal may have; () allows all types."""
     empty: Any = ""
-    """Value of an empty rendered text."""
+    """Value of a rendered text that is empty."""
     place: str = field(default="", compare=False)
     """Position in the manifest, for messages."""
 
     def __call__(self, scope: Mapping[str, Any]) -> Any:
-        """Return the value in a scope.
+        """Render the template and return the field's value in a scope.
 
         A condition that compares incompatible types is true, as in airbyte-cdk.
 
@@ -221,7 +221,7 @@ class BoundTemplate:
         return parse_plain(text, self.kind, self.types, self.empty)
 
     def pieces(self, scope: Mapping[str, Any]) -> list[str]:
-        """Return the parts of the rendered text, with data as `DataText`.
+        """Return the rendered text in parts: the template's own text as str, data as `DataText`.
 
         Raises:
             ManifestError: the template fails, or accesses an attribute of an undefined value.
@@ -252,13 +252,13 @@ class BoundTemplate:
 
 @lru_cache(maxsize=1_024)
 def _warn(message: str) -> None:
-    """Log a warning, once for each message."""
+    """Log a warning, each text once per process."""
     _log.warning("%s", message)
 
 
 @lru_cache(maxsize=8_192)
 def compile_template(text: str) -> Template:
-    """Return the compiled template of a text; results are cached.
+    """Compile a template; the result is cached by its text.
 
     Raises:
         ManifestError: the syntax is wrong, or the template uses an unknown name.
@@ -267,7 +267,7 @@ def compile_template(text: str) -> Template:
 
 
 def find_config_keys(text: str) -> frozenset[str]:
-    """Return the config keys that a template looks up by a fixed name.
+    """Return the config keys that a template accesses by a literal name.
 
     The result is empty for a text that is not a valid template.
     """
@@ -279,7 +279,7 @@ def find_config_keys(text: str) -> frozenset[str]:
 
 
 def _settings_in(tree: nodes.Template) -> Iterator[str]:
-    """Yield the keys of config look-ups: ``config['a']``, ``config.a``, ``config.get('a')``."""
+    """Yield the keys in ``config['a']``, ``config.a`` and ``config.get('a')``."""
     for item in tree.find_all(nodes.Getitem):
         if _is_config(item.node) and isinstance(item.arg, nodes.Const):
             yield str(item.arg.value)
@@ -297,7 +297,11 @@ def _is_config(node: nodes.Node) -> bool:
 
 
 def _parsed(text: str) -> tuple[nodes.Template, frozenset[str]]:
-    """Return the syntax tree of a template and the names that it uses."""
+    """Parse a template; return its syntax tree and the names of its variables.
+
+    Raises:
+        ManifestError: the text is too long or not a valid template.
+    """
     if len(text) > _LONGEST:
         raise ManifestError(
             f"the template {_format_template(text)} has {len(text):,} characters;"
@@ -335,10 +339,10 @@ def _changes(tree: nodes.Template) -> bool:
 
 
 def _through_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that renders any template through Jinja.
+    """Return a function that renders a template through Jinja.
 
-    It builds the Jinja context from the needed names only: Jinja's own way takes five times as
-    long.
+    It builds the Jinja context from the needed names only, which takes a fifth of the time of
+    Jinja's own ``render``.
     """
     functions = {name.name for name in tree.find_all(nodes.Name)} & _JINJA.globals.keys()
     is_special = any(name.name == "self" for name in tree.find_all(nodes.Name))
@@ -353,12 +357,12 @@ def _through_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _mark_text(value: Any) -> str:
-    """Return a value as text, marked as the manifest's own text or as data."""
+    """Return a value as text, of the type OwnText or _DataOutput by its origin."""
     return str(value) if value.__class__ is OwnText else _DataOutput(decimals_to_floats(value))
 
 
 class _DataOutput(str):
-    """A piece of output that is data; it keeps this type when Jinja converts it to text."""
+    """Piece of output that is data; it keeps this type when Jinja converts it to text."""
 
     __slots__ = ()
 
@@ -367,12 +371,12 @@ class _DataOutput(str):
 
 
 _TELLING: Final = Sandbox(_mark_text)
-"""Environment whose output marks data, so that it differs from the manifest's text."""
+"""Environment whose output marks data, so that it can be told from the template's text."""
 
 
 @lru_cache(maxsize=1_024)
 def _in_pieces(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
-    """Return a function that renders a template to the parts of its text."""
+    """Return a function that renders a template to the parts of its text, marked as data or not."""
     root = _TELLING.compiled(_TELLING.parse(text)).root_render_func
 
     def render(scope: Mapping[str, Any]) -> list[str]:
@@ -389,7 +393,7 @@ def _in_pieces(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
 def _quick(
     tree: nodes.Template, names: frozenset[str]
 ) -> Callable[[Mapping[str, Any]], str] | None:
-    """Return a fast renderer for a template of plain look-ups; None for other templates."""
+    """Return a renderer without Jinja for a template of plain look-ups, else None."""
     if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
         return None
     parts: list[str | _Part] = []

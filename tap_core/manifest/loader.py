@@ -1,8 +1,7 @@
 """Loader of manifests: YAML (or JSON) with line numbers and resolved references.
 
-Only this module parses a manifest's YAML. Scalars are read as PyYAML reads them, except that
-dates stay text. References are resolved per top-level key, when a command needs that key: the
-spec is available without resolving the streams.
+Scalars are read as PyYAML reads them, except that dates stay text. References are resolved per
+top-level key, when a command needs that key: the spec is available without resolving the streams.
 """
 
 from __future__ import annotations
@@ -38,32 +37,32 @@ _TAG: Final = "tag:yaml.org,2002:"
 _TEXTS: Final = frozenset({f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value"})
 _WORDS: Final = frozenset({f"{_TAG}int", f"{_TAG}float", f"{_TAG}bool", f"{_TAG}null"})
 _NOT_BUILT: Final = frozenset({"definitions", "schemas", "metadata"})
-"""Parts of a manifest that are not built, but may be targets of references."""
+"""Top-level keys that are not built, but may be targets of references."""
 _TOO_DEEP: Final = "this is nested too deeply after its references are resolved: make it flatter."
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest as written (`raw`), and with references and defaults resolved (`tree`)."""
+    """Manifest as written (`raw`), and with references and defaults resolved (`tree`)."""
 
     name: str
-    """Its file name, for messages."""
+    """File name of the manifest, for messages."""
     folder: Path
-    """Its folder; relative file names in the manifest refer to it."""
+    """Folder of the manifest; relative file names in it refer to this folder."""
     raw: MappingNode
     twice: list[tuple[int, str]] = field(default_factory=list)
-    """Duplicate keys with their lines; the last one counts."""
+    """Duplicate keys, each with its line; the last value of a key counts."""
     faults: list[ManifestProblem] | None = None
-    """List that collects the problems; None raises the first problem."""
+    """List to which problems are appended; None to raise the first error."""
 
     @cached_property
     def references(self) -> References:
-        """The resolver of this manifest's references."""
+        """Resolver of the references of this manifest."""
         return References(self.raw, self.fault)
 
     @cached_property
     def tree(self) -> MappingNode:
-        """The whole manifest with references resolved and types and ``$parameters`` filled in.
+        """Whole manifest: references resolved, default types and ``$parameters`` filled in.
 
         Raises:
             ManifestError: a reference has no target, or refers back to itself.
@@ -83,12 +82,12 @@ class Manifest:
 
     @cached_property
     def parameter_names(self) -> frozenset[Any]:
-        """The names of all ``$parameters``."""
+        """Names of all ``$parameters`` in the manifest."""
         return frozenset(parameter_names(self.raw))
 
     @property
     def streams(self) -> list[MappingNode]:
-        """The streams that the manifest declares without a template.
+        """Nodes of the streams that the manifest declares without a template.
 
         Raises:
             ManifestError: ``streams`` is not a list of mappings, or is missing without
@@ -100,7 +99,7 @@ class Manifest:
 
     @property
     def dynamic_streams(self) -> list[MappingNode]:
-        """The stream templates of the manifest.
+        """Nodes of the dynamic streams; each has a stream template and a components resolver.
 
         Raises:
             ManifestError: ``dynamic_streams`` is not a list of mappings.
@@ -132,23 +131,23 @@ class Manifest:
         return None
 
     def fault(self, line: int, path: str, message: str) -> None:
-        """Report a problem: collect it, or raise it.
+        """Report a problem: append it to `faults`, or raise it.
 
         Raises:
-            ManifestError: problems are not collected.
+            ManifestError: `faults` is None.
         """
         if self.faults is None:
             raise ManifestError(message, place=self.place(line, path), line=line, path=path)
         self.faults.append(ManifestProblem(line, path, message))
 
     def place(self, line: int, path: str = "") -> str:
-        """Return a position as text for messages: file, line, and path of keys."""
+        """Return a position as text for messages, such as "manifest.yaml, line 3, streams[0]"."""
         parts = [self.name, *([f"line {line}"] if line else []), *([path] if path else [])]
         return ", ".join(parts)
 
 
 def read_manifest(source: Path | str) -> Manifest:
-    """Read a manifest from a file (Path) or from its text (str).
+    """Read a manifest from a file (a Path) or from its text (a str).
 
     Raises:
         ManifestError: the source cannot be read, is not YAML, or is not a mapping.
@@ -163,7 +162,7 @@ def read_manifest(source: Path | str) -> Manifest:
 
 
 def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the names of stream templates; unnamed ones get a name from their position."""
+    """Return the names of dynamic streams; ``dynamic_stream_<index>`` if one has no name."""
     return [
         str(one.get("name") or f"dynamic_stream_{place}")
         for place, one in enumerate(dynamic_streams)
@@ -171,7 +170,11 @@ def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str
 
 
 def parse_value(text: str) -> Any:
-    """Return a text parsed as YAML, or the text itself if it is not valid YAML."""
+    """Parse a text as YAML; return the text itself if it is not valid YAML.
+
+    Raises:
+        ManifestError: the YAML exceeds a size limit.
+    """
     try:
         return to_plain(_parse_document(text, []))
     except LimitExceededError as error:

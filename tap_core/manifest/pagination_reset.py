@@ -1,8 +1,8 @@
 """Limits on restarts of a slice's pagination (``pagination_reset``).
 
 A pagination that restarts unchanged may do so as often as a request may be tried. With
-``SPLIT_USING_CURSOR`` the pagination continues from the highest cursor value, as long as that
-value grows; the value itself is requested again, since more records may have it.
+``SPLIT_USING_CURSOR`` the pagination continues from the highest cursor value, as long as that value
+grows; the value itself is requested again, since more records may have it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ class RestartPagination(Exception):  # noqa: N818  (no failure)
     def __init__(self, error: SyncError) -> None:
         super().__init__(str(error))
         self.error = error
-        """The error to raise if a restart does not help."""
+        """Error to raise if a restart does not help."""
 
 
 class SplitWindow(RestartPagination):
-    """Signal that the current window must be read in two halves."""
+    """Signal that the current time window must be read in two halves."""
 
 
 class RestartLimiter:
-    """Restart state of one slice's pagination; ``most`` is the maximum number of starts.
+    """Counts the paginations of one slice, and computes the window of the next one.
+
+    ``most`` is the maximum number of paginations.
 
     Raises:
         ManifestError: the manifest sets ``limits`` without a DatetimeBasedCursor.
@@ -60,7 +62,7 @@ class RestartLimiter:
         self._highest: dt.datetime | None = None
 
     def watched(self, records: Iterable[Record]) -> Iterable[Record]:
-        """Return the records unchanged; note their highest cursor value if it is needed."""
+        """Yield the records unchanged; keep their highest cursor value if a restart needs it."""
         return records if self._cursor is None else self._watched(records, self._cursor)
 
     def _watched(self, records: Iterable[Record], cursor: DatetimeBasedCursor) -> Iterator[Record]:
@@ -75,7 +77,7 @@ class RestartLimiter:
             yield record
 
     def behind_page(self, size: int) -> None:
-        """Add the record count of a page.
+        """Add the number of records of a page; called before the next page is requested.
 
         Raises:
             RestartPagination: the record limit of one pagination is reached.
@@ -90,7 +92,7 @@ class RestartLimiter:
             )
 
     def window(self, asked: RestartPagination, current: TimeWindow | None) -> TimeWindow | None:
-        """Return the window with which the pagination restarts.
+        """Return the window with which the pagination restarts; None without windows.
 
         Raises:
             SyncError: a restart would not help.

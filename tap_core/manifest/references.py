@@ -1,8 +1,8 @@
 """Resolution of a manifest's references, such as ``#/definitions/…``.
 
 A reference is any text that begins with ``#/``. A mapping with ``$ref`` becomes the referenced
-mapping, overridden by its own keys. The target of several references is resolved once and shared.
-(Airbyte's YAML reference, "References".)
+mapping, overridden by its own keys. The target of several references is resolved once and shared
+(Airbyte's YAML reference, "References").
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["References"]
 
 _BEGIN: Final = "#/"
 _UNTOUCHED: Final = "config_overrides"
-"""Key that holds config values, whose texts are never references."""
+"""Key that holds config values, in which a text is never a reference."""
 
 
 class References:

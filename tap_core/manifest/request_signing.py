@@ -1,7 +1,7 @@
 """Functions that sign requests for a manifest's authenticators.
 
-They are classes of `tap_core.authenticators` with the field names and request options of a
-manifest. Signing a request twice adds the credential once. A token is fetched under a lock, once
+They extend classes of `tap_core.authenticators` by the field names and request options of a
+manifest. Signing a request twice adds the credential once. A token is requested under a lock, once
 for all threads, and is used until shortly before it expires.
 """
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 __all__ = ["CachedToken", "ExpiringToken", "InjectedCredential", "parse_expiry"]
 
 _USUAL_LIFETIME = 3600
-"""Assumed lifetime in seconds of an OAuth token if the server sends none."""
+"""Lifetime in seconds assumed for an OAuth token if the server sends none."""
 
 
 def parse_expiry(value: Any, form: str | None = None) -> datetime | None:
-    """Parse a token's expiry: in its format, as ISO 8601, or as seconds since 1970.
+    """Parse a token's expiry: with the format ``form``, as ISO 8601, or as seconds since 1970.
 
     Returns:
         An aware datetime, or None if the value is not a datetime.
@@ -55,10 +55,10 @@ def parse_expiry(value: Any, form: str | None = None) -> datetime | None:
 
 
 class InjectedCredential(APIAuthenticatorBase):
-    """Authenticator that puts a credential at the place of a request option."""
+    """Authenticator that puts a credential where a request option says."""
 
     def __init__(self, option: RequestOption, credential: Callable[[], str]) -> None:
-        """Set the request option and the function that returns the credential."""
+        """Create the authenticator; ``credential`` returns the current credential."""
         super().__init__()
         self._option = option
         self._credential = credential
@@ -75,7 +75,7 @@ class InjectedCredential(APIAuthenticatorBase):
 
 
 def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[str, Any] | None]:
-    """Return True if a body is JSON, and the body's fields, or None without fields."""
+    """Return True if a body is JSON, and the fields of the body (None if it has none)."""
     body = request.body or b""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
     kind = str(request.headers.get("Content-Type", ""))
@@ -103,10 +103,10 @@ def _write_body(request: requests.PreparedRequest, asked: HTTPRequest, *, is_jso
 
 
 class ExpiringToken:
-    """A token that is made or requested on demand and cached until shortly before it expires.
+    """Token that is signed or requested on demand and cached until shortly before it expires.
 
     ``get`` returns a new token and the datetime of its expiry, or None if the expiry is unknown.
-    After a 401 the stream renews the token if ``access_token`` still equals the refused one.
+    After a 401 the stream renews the token if ``access_token`` still equals the rejected one.
     """
 
     def __init__(self, get: Callable[[], tuple[str, datetime | None]]) -> None:
@@ -116,7 +116,7 @@ class ExpiringToken:
         self._updating = threading.RLock()
 
     def __call__(self) -> str:
-        """Return the token; get a new one if there is no valid one."""
+        """Return a valid token; get a new one if the current one expires soon."""
         if not self.is_good():
             with self._updating:
                 if not self.is_good():
@@ -140,19 +140,18 @@ class ExpiringToken:
 
 
 class CachedToken(OAuthAuthenticator):
-    """An OAuth token, requested with the field names that a manifest declares.
+    """OAuth token, requested with the field names that a manifest declares.
 
     Args:
-        endpoint: The token endpoint; None for a fixed token.
-        body: Returns the fields of the token request.
-        headers: The headers of the token request.
-        names: The names of the fields in the token response.
+        endpoint: URL of the token endpoint; None for a fixed token.
+        body: Function that returns the fields of the token request.
+        headers: Headers of the token request.
+        names: Names of the fields in the token response.
         in_query: True if the fields are sent in the query string instead of the body.
-        end_format: The datetime format of the expiry; None if the server sends a lifetime in
-        seconds.
-        known: The token of an earlier run with its expiry.
-        keep_in: The config paths of the token and its expiry, None to not store them.
-        client_secret: The client secret.
+        end_format: Datetime format of the expiry; None if the server sends a lifetime in seconds.
+        known: Token of an earlier run with its expiry; None without one.
+        keep_in: Config paths of the token and its expiry; None to not store them.
+        client_secret: The client secret, which messages hide.
     """
 
     def __init__(
@@ -198,7 +197,7 @@ class CachedToken(OAuthAuthenticator):
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """The fields of the token request."""
+        """Fields of the token request."""
         return self._body()
 
     def _token_request(self, payload: Any) -> TokenRequest:
@@ -225,7 +224,7 @@ class CachedToken(OAuthAuthenticator):
             listener(self._kept)
 
     def _kept(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a config with this token and its expiry, for the next run."""
+        """Return a copy of a config with this token and its expiry, for the next run."""
         token_path, end_path = self._keep_in or ((), ())
         ends_at = (self.last_refreshed or utc_now()) + timedelta(seconds=self.expires_in or 0)
         renewed = replace_path(settings, token_path, self.access_token)

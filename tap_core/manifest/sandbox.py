@@ -1,8 +1,8 @@
 """Jinja environment for templates: a sandbox with limits on time and memory.
 
 All operations that can make large results from small input are intercepted: operators, ``~``,
-calls, filters, loop iterations, and the joining of output. Each checks the template's running
-time and the size of its result. Filters that future Jinja versions add are bounded too.
+calls, filters, loop iterations, and the joining of output. Each checks the template's running time
+and the size of its result. Filters that future Jinja versions add are limited too.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _JOINED: Final = "joined text"
 """Names of internal filters; a template cannot contain them, as they have spaces."""
 
 _MOST_COUNT: Final = 100_000
-"""Maximum of a width, a precision or a number of parts."""
+"""Maximum of a width, a precision or a number of parts in a filter's arguments."""
 _MOST_IN_ALL: Final = 4
-"""Maximum size of all values that a rendering makes, in multiples of the maximum length."""
+"""Total size of the values that one rendering may make, in multiples of the length limit."""
 
 _HOLDERS: Final = (dict, list, tuple, set, frozenset)
 _ANY_NUMBER: Final = frozenset({"d", "default", "float", "int", "sum", "abs", "min", "max"})
@@ -44,7 +44,7 @@ _KEEPS_PARTS: Final = frozenset(
         *("reverse", "select", "selectattr", "slice", "sort", "unique"),
     }
 )
-"""Filters that pass on the items of a list or mapping; other filters may write them as text."""
+"""Filters that pass on the items of a container; other filters may write them as text."""
 _MOST_SCANNED: Final[Mapping[str, int]] = {
     "pprint": 100_000,
     "striptags": 1_000_000,
@@ -52,7 +52,7 @@ _MOST_SCANNED: Final[Mapping[str, int]] = {
     "wordwrap": 100_000,
     "xmlattr": 1_000_000,
 }
-"""Maximum input in characters of filters that scan their input more than once."""
+"""Maximum number of input characters of filters that scan their input more than once."""
 
 
 @cache
@@ -77,7 +77,10 @@ _present: Final = threading.local()
 
 @contextmanager
 def running() -> Iterator[_Run]:
-    """Apply one rendering's limits to everything that this thread renders in the block."""
+    """Apply the limits of one rendering to all that this thread renders in the block.
+
+    A nested block shares the limits of the outer one.
+    """
     outer = getattr(_present, "run", None)
     _present.run = run = _Run() if outer is None else outer
     try:
@@ -89,7 +92,7 @@ def running() -> Iterator[_Run]:
 def bounded(
     render: Callable[[Mapping[str, Any]], str],
 ) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that renders within the limits."""
+    """Return a function that renders like ``render``, within the limits of one rendering."""
 
     def run(scope: Mapping[str, Any]) -> str:
         with running():
@@ -99,7 +102,7 @@ def bounded(
 
 
 def _step() -> Bounds:
-    """Check the deadline of the current rendering; return the bounds for its results.
+    """Check the deadline of the current rendering; return the size limits for its results.
 
     Raises:
         LimitExceededError: the rendering takes too long.
@@ -114,7 +117,7 @@ def _step() -> Bounds:
 
 
 def _count_size(value: Any) -> Any:
-    """Return a value unchanged after adding its size to the rendering's total."""
+    """Add a value's size to the total of the rendering; return the value unchanged."""
     run: _Run | None = getattr(_present, "run", None)
     if run is not None and isinstance(value, (str, bytes, *_HOLDERS)):
         run.made += len(value)
@@ -124,7 +127,7 @@ def _count_size(value: Any) -> Any:
 
 
 def _join(parts: Iterable[str]) -> str:
-    """Return the joined output of a template."""
+    """Return the joined output of a template, after a check of its size."""
     items = list(parts)
     _step().check(sum(map(len, items)))
     text: str = _count_size("".join(items))
@@ -132,7 +135,7 @@ def _join(parts: Iterable[str]) -> str:
 
 
 class Sandbox(SandboxedEnvironment):
-    """The environment in which all templates are compiled."""
+    """Environment in which all templates are compiled."""
 
     intercepted_binops = frozenset({"+", "*", "%", "**"})
     concat = staticmethod(_join)
@@ -148,7 +151,7 @@ class Sandbox(SandboxedEnvironment):
             self.globals.pop(name)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Return True if a template may read an attribute.
+        """Return True if a template may read an attribute of an object.
 
         ``_partition`` is allowed because older manifests read it from slices.
         """
@@ -157,15 +160,15 @@ class Sandbox(SandboxedEnvironment):
     # Templates calculate with floats, not with Decimals.
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Return the result of ``obj[argument]``."""
+        """Return ``obj[argument]``, with a Decimal as a float."""
         return as_float(super().getitem(obj, argument))
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return the result of ``obj.attribute``."""
+        """Return ``obj.attribute``, with a Decimal as a float."""
         return as_float(super().getattr(obj, attribute))
 
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the result of a call in a template."""
+        """Call a function or method for a template and return its result, within the limits."""
         bounds = _step()
         if isinstance(obj, (BuiltinFunctionType, MethodType)) and self.is_safe_callable(obj):
             for name in ("_loop_vars", "_block_vars"):  # set by Jinja
@@ -174,7 +177,7 @@ class Sandbox(SandboxedEnvironment):
         return as_float(_count_size(super().call(context, obj, *args, **kwargs)))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Return a bounded replacement of ``str.format``; None if the value is another object."""
+        """Return ``str.format`` with a check of its result's size; None for another object."""
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
             return None
@@ -188,7 +191,7 @@ class Sandbox(SandboxedEnvironment):
         return format_text
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Return the result of a binary operator."""
+        """Return the result of a binary operator, within the limits."""
         bounds = _step()
         if operator == "+":
             return _count_size(bounds.add(left, right))
@@ -201,12 +204,12 @@ class Sandbox(SandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def compiled(self, tree: nodes.Template) -> Any:
-        """Compile a parsed template, with bounded loops and text concatenations."""
+        """Compile a parsed template whose loops and concatenations check the limits."""
         return self.from_string(_Bounding().visit(tree))
 
 
 class _Bounding(NodeTransformer):
-    """Syntax tree transformer that adds bounding filters to loops and replaces ``~``."""
+    """Syntax tree transformer that adds limit checks to loops and to ``~``."""
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802  Jinja's name
         """Wrap a loop's iterable in a filter that checks the limits at each iteration."""
@@ -215,7 +218,7 @@ class _Bounding(NodeTransformer):
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> Any:  # noqa: N802  Jinja's name
-        """Replace a concatenation (``~``) with a bounded join filter."""
+        """Replace a concatenation (``~``) by a filter that joins within the limits."""
         self.generic_visit(node)
         return _filtered(_JOINED, nodes.List(node.nodes, lineno=node.lineno))
 
@@ -238,7 +241,7 @@ def _joined(_context: Any, parts: list[Any]) -> str:
 
 
 def _check_output(value: Any) -> Any:
-    """Return a value that is about to be written as text, after a check of its size."""
+    """Check the size of a value that is about to be written as text; return the value."""
     if isinstance(value, _HOLDERS):
         bounds = _step()
         bounds.check(weight(value, bounds.most))
@@ -246,7 +249,7 @@ def _check_output(value: Any) -> Any:
 
 
 def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter that checks the limits on its input and its result."""
+    """Return a filter with a check of its input's and its result's size."""
     passed = getattr(getattr(function, "jinja_pass_arg", None), "name", "")
 
     @pass_context
@@ -298,7 +301,7 @@ def _estimate_join(value: Any, given: list[Any], bounds: Bounds) -> int:
 
 
 def _estimate_lines(value: Any, given: list[Any], _bounds: Bounds) -> int:
-    """Return the estimated size of a text that gets longer at each line or word."""
+    """Return the estimated size of a text to which each line or word adds characters."""
     text = str(value)
     more = sum(one if isinstance(one, int) else len(str(one)) for one in given)
     return len(text) + (text.count("\n") + text.count(" ") + text.count("\t") + 1) * more

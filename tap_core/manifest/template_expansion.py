@@ -1,9 +1,9 @@
 """Expansion of stream templates with a components resolver's values.
 
-The functions are pure and send no requests. The input is the template after references were
-resolved and ``$parameters`` handed down; both steps are repeated on the result, so components
-keep their ``$parameters`` in between. A linter expands as far as possible; values that it cannot
-know are `UNKNOWN`. (airbyte-cdk's component schema, ComponentMappingDefinition.)
+The input is the template after references were resolved and ``$parameters`` handed down; both steps
+are repeated on the result, so components keep their ``$parameters`` in between. A linter expands as
+far as possible; values that it cannot know are `UNKNOWN` (airbyte-cdk's component schema,
+ComponentMappingDefinition).
 """
 
 from __future__ import annotations
@@ -38,25 +38,24 @@ _TYPE: Final = "type"
 
 @dataclass(frozen=True)
 class StreamTemplate:
-    """A stream template with the components resolver that fills it."""
+    """Stream template with the components resolver that fills it."""
 
     node: MappingNode
-    """The template."""
+    """Node of the template."""
     resolver: HttpComponentsResolver | ConfigComponentsResolver | ParametrizedComponentsResolver
     lines: Sequence[int]
-    """The line of each mapping."""
+    """Line of each component mapping."""
     parents_win: bool = True
     """True if an inherited parameter overrides a component's own parameter."""
     known: Collection[str] | None = None
-    """Names whose values are known to the templates of mappings; None for all names."""
+    """Variables whose values are known to the templates of mappings; None for all of them."""
 
     def filled(self, scope: TemplateScope) -> MappingNode:
         """Return the stream that results from the component mappings in a scope.
 
         Raises:
-            ManifestError: a template of a mapping fails, or its path leads through a plain value;
-            the
-                error's ``line`` is the line of the mapping.
+            ManifestError: a template of a mapping fails, or its path leads through a scalar value;
+                ``line`` is the line of the mapping.
         """
         document: MappingNode = expand_parameters(self.node)
         seen = {**scope, "stream_template_config": split_template_text(to_plain(document))}
@@ -138,7 +137,7 @@ class StreamTemplate:
         steps: list[Any],
         line: int,
     ) -> None:
-        """Set a value at all places of a path; create the path if the mapping says so."""
+        """Set a value at all locations of a path; create the path if the mapping says so."""
         creates = mapping.create_or_update and self.resolver.CREATES and bool(value)
         if UNKNOWN in steps:
             _blur(document, steps, creates=creates)
@@ -152,7 +151,7 @@ class StreamTemplate:
 
 
 def get_lines(resolver: Mapping[str, Any]) -> list[int]:
-    """Return the line of each component mapping of a declared resolver."""
+    """Return the line of each component mapping in a resolver's node."""
     return [getattr(one, "line", 0) for one in resolver.get("components_mapping") or ()]
 
 
@@ -179,7 +178,7 @@ def _note(holder: Any, name: Any, line: int) -> None:
 
 
 def _blur(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
-    """Set everything that a partly unknown path may match to UNKNOWN, except types."""
+    """Set each value that a partly unknown path may match to UNKNOWN, except types."""
     for holder, name in make_locator(["*" if step is UNKNOWN else step for step in steps])(
         document
     ):

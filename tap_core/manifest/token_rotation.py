@@ -1,9 +1,9 @@
 """Rotation of several API tokens by their remaining quotas.
 
-The remaining quotas are requested once before the first request, and again after each wait for the
-next quota window. In between they are counted here and corrected by response headers. Counting
-happens under a lock, waiting outside of it. A token without quota tracking at the API is never
-waited for. Messages never contain tokens.
+The remaining quotas are requested before the first request, and again after each wait for the next
+quota window. In between they are counted here and corrected by response headers. Counting happens
+under a lock, waiting outside of it. A token without quota tracking at the API is never waited for.
+Messages never contain tokens.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _SKEW: Final = timedelta(seconds=60)
 
 @dataclass(slots=True)
 class _Left:
-    """A token's remaining requests of a quota, and the end of the quota's window.
+    """Remaining requests of a token under a quota, until the quota window ends.
 
-    If the API does not track the token's requests, nothing is counted.
+    Nothing is counted if the API does not track the token (`is_counted`).
     """
 
     remaining: int
@@ -56,7 +56,11 @@ class _Left:
     def update_quota(
         self, remaining: int | None, ends: datetime | None, limit: int | None, *, is_spent: bool
     ) -> None:
-        """Apply a response's quota: all values of a new window, only lower ones of this window."""
+        """Apply the quota of a response: all values of a new window, only lower ones of this one.
+
+        None stands for a value that the response does not contain; ``is_spent`` is True if its
+        status says that the quota is used up.
+        """
         is_newer = ends is not None and ends > self.ends
         if limit and (ends is None or ends >= self.ends):
             self.limit = limit
@@ -114,7 +118,11 @@ class TokenRotator:
     # Quota accounting
 
     def _taken(self, quota: TokenQuota) -> str:
-        """Take one request of a quota, waiting for it if necessary; return its token."""
+        """Take one request of a quota, waiting for it if necessary; return its token.
+
+        Raises:
+            SyncError: the wait would exceed ``max_wait_time``.
+        """
         end: float | None = None
         while True:
             with self._counting:
@@ -172,7 +180,7 @@ class TokenRotator:
         return (min(one.ends for one in self._of_all(quota)) - utc_now()).total_seconds()
 
     def _delay(self, quota: TokenQuota) -> float:
-        """Return the seconds to delay a request when all tokens are down to their reserve."""
+        """Return the seconds to delay a request: above 0 if all tokens are at their reserve."""
         declared, known = self._declared, self._of_all(quota)
         share, least = declared.budget_reserve_fraction, declared.budget_min_reserve
         if any(
@@ -231,7 +239,7 @@ class TokenRotator:
         return _Left(remaining, ends, int(found.get("limit_path", remaining)))
 
     def hear(self, request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Update the sender's quota by a response."""
+        """Update the quota of the token that sent a request by the response."""
         quota = self._find_quota(request)
         codes = quota.exhaustion_status_codes
         with self._counting:
@@ -247,7 +255,7 @@ class TokenRotator:
             left.update_quota(remaining, ends, limit, is_spent=is_spent)
 
     def has_other(self, request: requests.PreparedRequest) -> bool:
-        """Return True if a refused request can be sent at once with another token."""
+        """Return True if a rejected request can be sent at once with another token."""
         name, sender = self._find_quota(request).name, self._find_token(request)
         with self._counting:
             left = self._left.get(sender, {}).get(name)
@@ -257,7 +265,7 @@ class TokenRotator:
             return any(one.remaining > 0 for one in others)
 
     def _find_token(self, request: requests.PreparedRequest) -> str:
-        """Return the token of a signed request, or an empty text."""
+        """Return the token of a signed request, or "" if it has none."""
         value = request.headers.get(self._declared.header)
         return next((token for token in self._tokens if self._worded(token) == value), "")
 
