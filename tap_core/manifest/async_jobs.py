@@ -57,7 +57,7 @@ class JobLimiter:
         self._free: threading.Semaphore = threading.Semaphore(most)
 
     @contextmanager
-    def one(self, check: Callable[[], object]) -> Iterator[None]:
+    def hold_slot(self, check: Callable[[], object]) -> Iterator[None]:
         """Hold one of the job slots for the duration of the block; block until a slot is free.
 
         While the caller waits, ``check`` is called every 0.1 seconds; it may raise an error to end
@@ -109,7 +109,7 @@ class AsyncJobReader:
     retriever: AsyncRetriever
     scope: TemplateScope
     """Interpolation scope of the slice."""
-    count: JobLimiter
+    limiter: JobLimiter
     run: SyncRun
     place: str
     """Stream and slice as text for messages; contains no secrets."""
@@ -121,36 +121,36 @@ class AsyncJobReader:
             FatalSyncError: the job has failed in all its attempts, or its status is not in
                 ``status_mapping``.
         """
-        with self.count.one(lambda: _check(self.run)):
-            job = self._done()
+        with self.limiter.hold_slot(lambda: _check(self.run)):
+            job = self._run_job()
         if job is None:
             return
-        for target in self._targets(job):
+        for target in self._find_targets(job):
             scope = self._make_scope(job, {"download_target": target}, {"url": target})
             asked = self.stream.with_request_only(self.retriever.download, scope, into_file=True)
             yield from asked.request_records(None)
-        self._ask_kindly(self.retriever.deletion, job, "removed")
+        self._send_optional(self.retriever.deletion, job, "removed")
 
     # Creation and polling
 
-    def _done(self) -> _JobResponses | None:
+    def _run_job(self) -> _JobResponses | None:
         """Run the job until it completes; return its responses, or None if the API skipped the job.
 
         Raises:
             FatalSyncError: all attempts ended with a failure or a timeout.
         """
         for left in reversed(range(_TRIES)):
-            job = self._created(is_last=not left)
-            status: JobStatus = "failed" if job is None else self._followed(job)
+            job = self._create_job(is_last=not left)
+            status: JobStatus = "failed" if job is None else self._follow_job(job)
             if status == "completed":
                 return job
             if status == "skipped":
                 return None
             if left:
-                self._before_the_next(job, status)
-        raise self._failed(f"its job ended {_TRIES} times with status '{status}'")
+                self._wait_for_retry(job, status)
+        raise self._make_error(f"its job ended {_TRIES} times with status '{status}'")
 
-    def _before_the_next(self, job: _JobResponses | None, status: JobStatus) -> None:
+    def _wait_for_retry(self, job: _JobResponses | None, status: JobStatus) -> None:
         """Log a warning about a failed or timed-out job and wait before it is created again."""
         wait = None
         if job is not None:
@@ -160,7 +160,7 @@ class AsyncJobReader:
                 wait = self.retriever.failed_retry_wait_time_in_seconds
         poll_sleep(self.run, wait or _USUAL_WAIT)
 
-    def _created(self, *, is_last: bool) -> _JobResponses | None:
+    def _create_job(self, *, is_last: bool) -> _JobResponses | None:
         """Create a job and return its responses; None if the creation failed and may be repeated.
 
         With ``is_last`` the failure is raised instead.
@@ -177,32 +177,32 @@ class AsyncJobReader:
         except ANNOTATED_ERRORS as error:
             kind = getattr(error, "failure_type", None)
             if is_last or kind == "config_error":
-                raise self._failed(f"no job could be created: {error}", kind) from error
+                raise self._make_error(f"no job could be created: {error}", kind) from error
             message = "%s: no job could be created; trying again: %s"
             self.stream.log(message, self.place, error, level=logging.WARNING)
             return None
         context = _build_template_context(response, self.retriever.creation)
         return _JobResponses({"creation_response": context}, {"create_job_response": response})
 
-    def _followed(self, job: _JobResponses) -> JobStatus:
+    def _follow_job(self, job: _JobResponses) -> JobStatus:
         """Poll a job until it ends and return its status; abort it on a timeout or an error."""
         try:
-            status = self._polled(job)
+            status = self._poll_job(job)
         except BaseException:
             with fail_fast():
-                self._ask_kindly(self.retriever.abortion, job, "aborted")
+                self._send_optional(self.retriever.abortion, job, "aborted")
             raise
         if status == "timeout":
-            self._ask_kindly(self.retriever.abortion, job, "aborted")
+            self._send_optional(self.retriever.abortion, job, "aborted")
         return status
 
-    def _polled(self, job: _JobResponses) -> JobStatus:
-        until = time.monotonic() + self.retriever.seconds
+    def _poll_job(self, job: _JobResponses) -> JobStatus:
+        until = time.monotonic() + self.retriever.timeout_seconds
         for wait in chain(_WAITS, repeat(_USUAL_WAIT)):
             response = self.stream.with_request_only(
                 self.retriever.polling, self._make_scope(job)
             ).send_request()
-            status = self._status(response)
+            status = self._read_status(response)
             if status != "running":
                 job.polled = response
                 job.known["polling_response"] = _build_template_context(
@@ -215,20 +215,24 @@ class AsyncJobReader:
             poll_sleep(self.run, min(wait, left))
         return "timeout"
 
-    def _status(self, response: requests.Response) -> JobStatus:
+    def _read_status(self, response: requests.Response) -> JobStatus:
         asked = self.retriever
         found = _extract_values(asked.status_extractor, response, asked.polling, self.scope)
         word = next(found, None)
         if word is None:
-            raise self._failed("the polling response has no status at the path of status_extractor")
-        status = asked.status_mapping.meaning(str(word))
+            raise self._make_error(
+                "the polling response has no status at the path of status_extractor"
+            )
+        status = asked.status_mapping.get_status(str(word))
         if status is None:
-            raise self._failed(f"its job has the status '{word}', which is not in status_mapping")
+            raise self._make_error(
+                f"its job has the status '{word}', which is not in status_mapping"
+            )
         return status
 
     # Download targets
 
-    def _targets(self, job: _JobResponses) -> Iterable[Any]:
+    def _find_targets(self, job: _JobResponses) -> Iterable[Any]:
         """Return the download URLs or ids of a completed job; each is downloaded by one request.
 
         Without a ``download_target_extractor`` there is a single, empty target.
@@ -256,13 +260,15 @@ class AsyncJobReader:
         """
         known = {**job.known, **(more or {})}
         given = self.scope["stream_slice"]
-        older = {**job.in_slice, **(in_slice or {})} if self.retriever.is_older else {}
+        older = {**job.in_slice, **(in_slice or {})} if self.retriever.is_legacy else {}
         extras = {**getattr(given, "extra_fields", {}), **known}
         whole = PartitionSlice({**given, **older}, extra_fields=extras)
         slices = dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], whole)
         return {**self.scope, **known, **slices}
 
-    def _ask_kindly(self, retriever: SimpleRetriever | None, job: _JobResponses, done: str) -> None:
+    def _send_optional(
+        self, retriever: SimpleRetriever | None, job: _JobResponses, done: str
+    ) -> None:
         """Send the abort or delete request of a job; log a failure of the request as a warning.
 
         Without a retriever nothing is sent. ``done`` is the participle for the message, for example
@@ -276,7 +282,7 @@ class AsyncJobReader:
             message = "%s: its job could not be %s: %s"
             self.stream.log(message, self.place, done, error, level=logging.WARNING)
 
-    def _failed(self, what: str, kind: str | None = None) -> SyncError:
+    def _make_error(self, what: str, kind: str | None = None) -> SyncError:
         error = FatalSyncError(f"{self.place}: {what}.")
         error.failure_type = kind or "system_error"
         return error
@@ -303,7 +309,7 @@ def _extract_values(
 ) -> Iterator[Any]:
     """Decode a response and yield the values that an extractor finds in it."""
     decoder = _decoder(retriever)
-    whole = getattr(extractor, "whole", None)
+    whole = getattr(extractor, "replace_decoder", None)
     documents = decoder.decode(response) if whole is None else whole(decoder)(response)
     for document in documents:
         yield from extractor.extract(document, scope)

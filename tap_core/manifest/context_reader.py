@@ -45,8 +45,8 @@ __all__ = ["CursorSlice", "ManifestReader"]
 class CursorSlice(NamedTuple):
     """Slice of a custom or counting cursor that a copy of a stream reads, with its reader."""
 
-    reading: CursorReader
-    one: CdkStreamSlice
+    reader: CursorReader
+    cursor_slice: CdkStreamSlice
 
 
 class ManifestReader(WindowReader):
@@ -79,9 +79,14 @@ class ManifestReader(WindowReader):
         node = self._components.incremental_node.get("incremental_sync") or {}
         given = node.get(f"{name}_datetime")
         texts = given.values() if isinstance(given, Mapping) else [given]
-        named = {one for text in texts if isinstance(text, str) for one in find_config_keys(text)}
+        named = {
+            cursor_slice
+            for text in texts
+            if isinstance(text, str)
+            for cursor_slice in find_config_keys(text)
+        }
         if named:
-            settings = " and ".join(f"'{one}'" for one in sorted(named))
+            settings = " and ".join(f"'{cursor_slice}'" for cursor_slice in sorted(named))
             word = "setting" if len(named) == 1 else "settings"
             message = f"{message.rstrip('.')}. It comes from the {word} {settings}."
         return super().make_edge_error(message, name)
@@ -125,15 +130,15 @@ class ManifestReader(WindowReader):
         stream = self.stream
         stream._prepare_for_threads(1)  # shared by the copies
         declarative = cast("DeclarativeStreamProtocol", stream)
-        reading = cursor.reading(declarative, self._find_position(context))
-        for one in reading.slices():
+        reader = cursor.make_reader(declarative, self._find_position(context))
+        for cursor_slice in reader.slices():
             made = copy.copy(stream)
-            cast("ManifestReader", made._reader).current_slice = CursorSlice(reading, one)
+            cast("ManifestReader", made._reader).current_slice = CursorSlice(reader, cursor_slice)
             for record in made.request_records(context):
-                if reading.takes(record, one):
+                if reader.observe(record, cursor_slice):
                     yield record
             stream._sync_costs = made._sync_costs
-            kept = reading.close(one)
+            kept = reader.close(cursor_slice)
             if not stream._has_gap:
                 self._close_slice(context, kept)
             if self._is_trial:
@@ -145,16 +150,20 @@ class ManifestReader(WindowReader):
         partition = PartitionSlice(context or {}, extra_fields=more)
         if self.current_slice is None:
             return partition, {}
-        one = self.current_slice.one
+        cursor_slice = self.current_slice.cursor_slice
         whole = PartitionSlice(
-            {**one.partition, **partition}, extra_fields=one.extra_fields or more
+            {**cursor_slice.partition, **partition}, extra_fields=cursor_slice.extra_fields or more
         )
-        return whole, {name: value for name, value in one.items() if name not in one.partition}
+        return whole, {
+            name: value
+            for name, value in cursor_slice.items()
+            if name not in cursor_slice.partition
+        }
 
     @property
     def state_scope(self) -> Mapping[str, Any]:
         """State of a custom cursor for templates, as ``stream_state``; {} outside of a slice."""
-        return {} if self.current_slice is None else {STATE: self.current_slice.reading.state}
+        return {} if self.current_slice is None else {STATE: self.current_slice.reader.state}
 
     # State of a custom or counting cursor
 

@@ -53,9 +53,9 @@ def generate_streams(
     ):
         declared: DynamicDeclarativeStream
         declared = build_component(manifest, node, DynamicDeclarativeStream, shared.config)
-        for stream in _filled(tap, shared, declared, node, called):
+        for stream in _fill_template(tap, shared, declared, node, called):
             name: Any = stream.get("name")
-            if (wrong := _misnamed(stream, name)) is not None:
+            if (wrong := _find_name_problem(stream, name)) is not None:
                 place = manifest.place(node.line, node.path)
                 raise ManifestError(f"'{called}' of dynamic_streams {wrong}", place=place)
             if name in seen:
@@ -68,7 +68,7 @@ def generate_streams(
             yield called, stream
 
 
-def _filled(
+def _fill_template(
     tap: Any,
     shared: SharedResources,
     declared: DynamicDeclarativeStream,
@@ -84,16 +84,16 @@ def _filled(
     )
 
     def read(retriever: Mapping[str, Any]) -> Iterator[tuple[PartitionSlice, Record]]:
-        return _records(tap, shared, retriever, called)
+        return _read_records(tap, shared, retriever, called)
 
     is_of_api = isinstance(resolver, HttpComponentsResolver)
     origins = _find_origins(shared, node["stream_template"]) if is_of_api else None
     try:
         for scope in resolver.scopes(read):
-            made = template.filled({**scope, "config": shared.config})
+            made = template.fill({**scope, "config": shared.config})
             if origins is not None:
                 _check_token_endpoints(shared, made, origins)
-            for part in _parts(made):
+            for part in _iterate_nodes(made):
                 part.origins = origins
             yield made
     except ManifestError as error:
@@ -106,7 +106,7 @@ def _filled(
 def _find_origins(shared: SharedResources, template: MappingNode) -> frozenset[Origin]:
     """Return the origins of a template's URLs before a response fills the template."""
     keys = ("url_base", "url", _TOKEN_ENDPOINT)
-    found = (_find_origin(shared, part, key) for part in _parts(template) for key in keys)
+    found = (_find_origin(shared, part, key) for part in _iterate_nodes(template) for key in keys)
     return frozenset(origin for origin in found if origin is not None)
 
 
@@ -128,7 +128,7 @@ def _check_token_endpoints(
     Raises:
         ManifestError: the endpoint is at an origin that the template does not name.
     """
-    for part in _parts(stream):
+    for part in _iterate_nodes(stream):
         origin = _find_origin(shared, part, _TOKEN_ENDPOINT)
         if origin is not None and origin not in origins:
             raise ManifestError(
@@ -137,17 +137,17 @@ def _check_token_endpoints(
             )
 
 
-def _parts(part: Any) -> Iterator[MappingNode]:
+def _iterate_nodes(part: Any) -> Iterator[MappingNode]:
     """Yield a node and all mappings within it."""
     if isinstance(part, MappingNode):
         yield part
     below = part.values() if isinstance(part, Mapping) else part
     for one in below:
         if isinstance(one, (Mapping, list)):
-            yield from _parts(one)
+            yield from _iterate_nodes(one)
 
 
-def _records(
+def _read_records(
     tap: Any, shared: SharedResources, retriever: Mapping[str, Any], called: str
 ) -> Iterator[tuple[PartitionSlice, Record]]:
     """Yield the records that a components resolver's retriever reads, each with its slice.
@@ -171,7 +171,7 @@ def _records(
         ) from error
 
 
-def _misnamed(stream: MappingNode, name: Any) -> str | None:
+def _find_name_problem(stream: MappingNode, name: Any) -> str | None:
     """Return the problem with the name of a generated stream, or None if it is valid."""
     if not isinstance(name, str) or not name:
         return (

@@ -138,10 +138,12 @@ class ErrorHandler(Protocol):
     def max_seconds(self) -> float | None:
         """Maximum time in seconds for all attempts of a request; None for no limit."""
 
-    def judge(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution | None:
+    def interpret(
+        self, response: requests.Response, scope: TemplateScope
+    ) -> ResponseResolution | None:
         """Return the resolution for a response, or None to apply the default of its status."""
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return the seconds to wait after ``tries`` attempts; None for the default wait.
@@ -153,7 +155,7 @@ class ErrorHandler(Protocol):
 class BackoffStrategy(Protocol):
     """Rule for the wait before a request is sent again."""
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return the seconds to wait after ``tries`` attempts; None or 0 asks the next strategy.
@@ -204,13 +206,13 @@ class Page:
     response: requests.Response
     read: Callable[[], Any]
     """Function that returns the response's document, without changes made to its records."""
-    size: int
+    extracted_count: int
     """Number of extracted records, before any filter; counts for page and offset increments."""
-    kept: int
+    selected_count: int
     """Number of records that the record selector returned: ``last_page_size`` in templates."""
     last_record: Record | None
     """Last record that the record selector returned; None if it returned none."""
-    asked_for: int | None = None
+    reduced_size: int | None = None
     """Page size that was requested, if it was reduced below the manifest's; else None."""
 
     @property
@@ -230,14 +232,14 @@ class PaginationStrategy(Protocol):
     def requested_size(self) -> int | None:
         """The page size to request, or None if the manifest sets none."""
 
-    def token_after(self, page: Page, token: Any, scope: TemplateScope) -> Any:
+    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:
         """Return the token of the page after the one read with ``token``; None at the end."""
 
 
 class Paginator(Protocol):
     """A paginator of a manifest."""
 
-    def walk(self, scope: TemplateScope) -> PageCursor:
+    def start_pagination(self, scope: TemplateScope) -> PageCursor:
         """Return a new page cursor, which starts at the first page."""
 
 
@@ -272,7 +274,7 @@ class Transformation(Protocol):
 class PartitionRouter(Protocol):
     """Source of the slices of a stream."""
 
-    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterable[Context]:
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterable[Context]:
         """Yield the contexts of the slices, lazily.
 
         The keys of a context are the partition fields, and ``parent_slice`` if the parent has
@@ -309,13 +311,13 @@ class CursorReader(Protocol):
     def slices(self) -> Iterable[CdkStreamSlice]:
         """Yield the slices, each after the previous slice was closed."""
 
-    def put(self, request: HTTPRequest, scope: TemplateScope, one: CdkStreamSlice) -> None:
+    def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:
         """Add the slice's values to a request."""
 
-    def takes(self, record: Record, one: CdkStreamSlice) -> bool:
+    def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:
         """Observe a record of a slice; return True if the record is to be sent."""
 
-    def close(self, one: CdkStreamSlice) -> Mapping[str, Any] | None:
+    def close(self, stream_slice: CdkStreamSlice) -> Mapping[str, Any] | None:
         """Close a slice that was sent; return the state to store.
 
         None means that the highest value of the cursor field is stored.

@@ -57,7 +57,7 @@ STATE: Final = "stream_state"
 """Variable that is available only in streams with a custom cursor class."""
 
 RESTRICTED_NAMES: Final = frozenset({STATE, "components_values", "stream_template_config"})
-"""Variables that are available only in components whose ``shows`` returns them."""
+"""Variables that are available only in components whose ``get_restricted_names`` returns them."""
 
 _log: Final = logging.getLogger(__name__)
 _SHOWN: Final = 500
@@ -79,7 +79,7 @@ _Given = TypeVar("_Given")
 class Template:
     """Compiled template, independent of its position and parameters."""
 
-    __slots__ = ("_render", "changes", "names", "text")
+    __slots__ = ("_render", "is_volatile", "names", "text")
 
     def __eq__(self, other: object) -> bool:
         """Return True if the other template has the same text."""
@@ -90,17 +90,17 @@ class Template:
         return hash(self.text)
 
     def __init__(self, text: str) -> None:
-        tree, names = _parsed(text)
+        tree, names = _parse(text)
         self.text: str = text
         self.names: frozenset[str] = names
         """Names of the variables that the template uses; functions are not included."""
-        self.changes: bool = _changes(tree)
+        self.is_volatile: bool = _is_volatile(tree)
         """True if each rendering may give another result, for example with ``now_utc()``."""
         self._check_names()
         try:
-            self._render: Callable[[Mapping[str, Any]], str] = _quick(
+            self._render: Callable[[Mapping[str, Any]], str] = _compile_fast(
                 tree, self.names
-            ) or _through_jinja(tree)
+            ) or _compile_jinja(tree)
         except (RecursionError, SyntaxError, MemoryError, TemplateError) as error:
             raise ManifestError(
                 f"the template {_format_template(text)} cannot be compiled: {_format_error(error)}."
@@ -109,7 +109,7 @@ class Template:
     @property
     def is_fixed(self) -> bool:
         """True if config and parameters alone determine the result."""
-        return not self.changes and self.names <= _FIXED
+        return not self.is_volatile and self.names <= _FIXED
 
     @property
     def needs_scope(self) -> bool:
@@ -126,17 +126,17 @@ class Template:
             TypeError: the template combines values of incompatible types.
             ManifestError: the template uses a name that is unavailable here, or fails.
         """
-        return self._with(self._render, scope, given)
+        return self._render_with(self._render, scope, given)
 
-    def pieces(self, scope: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    def render_parts(self, scope: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
         """Return the rendered text in parts: the template's own text as str, data as `DataText`.
 
         Raises:
             Exception: see `render`.
         """
-        return self._with(_in_pieces(self.text), scope, given)
+        return self._render_with(_compile_parts(self.text), scope, given)
 
-    def _with(
+    def _render_with(
         self,
         render: Callable[[Mapping[str, Any]], _Given],
         scope: Mapping[str, Any],
@@ -144,7 +144,7 @@ class Template:
     ) -> _Given:
         missing = [name for name in self.names if name not in scope]
         if missing:
-            scope = {**scope, **{name: self._other(name, scope, given) for name in missing}}
+            scope = {**scope, **{name: self._find_variable(name, scope, given) for name in missing}}
         try:
             return render(scope)
         except (UndefinedError, TypeError):
@@ -154,9 +154,11 @@ class Template:
                 f"the template {_format_template(self.text)} fails: {error}"
             ) from None
         except Exception as error:  # noqa: BLE001  (a function of a template may raise any error)
-            raise ManifestError(f"the template {self.text!r} fails: {self.why(error)}") from None
+            raise ManifestError(
+                f"the template {self.text!r} fails: {self.describe_error(error)}"
+            ) from None
 
-    def _other(self, name: str, scope: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    def _find_variable(self, name: str, scope: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
         if name in given:
             return given[name]
         other = _ALIASES.get(name)
@@ -164,7 +166,7 @@ class Template:
             return scope[other]
         raise ManifestError(f"the template {self.text!r} uses '{name}', which is not known here.")
 
-    def why(self, error: Exception) -> str:
+    def describe_error(self, error: Exception) -> str:
         """Return an error's text; only its type if the text may show a secret or a row."""
         is_hidden = _CONFIG in self.names or not are_rows_shown()
         return type(error).__name__ if is_hidden else _format_error(error)
@@ -210,43 +212,43 @@ class BoundTemplate:
                 return False
             if self.empty is None:
                 return None
-            raise self._undefined(error) from None
+            raise self._make_undefined_error(error) from None
         except TypeError as error:
             if self.kind == "condition":
-                _warn(f"{self.place}: {self._mistyped(error)}")
+                _warn(f"{self.place}: {self._describe_type_error(error)}")
                 return True
-            raise self._failed(self._mistyped(error)) from None
+            raise self._make_error(self._describe_type_error(error)) from None
         except ManifestError as error:
-            raise self._failed(error.message) from None
+            raise self._make_error(error.message) from None
         return parse_plain(text, self.kind, self.types, self.empty)
 
-    def pieces(self, scope: Mapping[str, Any]) -> list[str]:
+    def render_parts(self, scope: Mapping[str, Any]) -> list[str]:
         """Return the rendered text in parts: the template's own text as str, data as `DataText`.
 
         Raises:
             ManifestError: the template fails, or accesses an attribute of an undefined value.
         """
         try:
-            return self.template.pieces(scope, self.given)
+            return self.template.render_parts(scope, self.given)
         except UndefinedError as error:
             if self.empty is None:
                 return []
-            raise self._undefined(error) from None
+            raise self._make_undefined_error(error) from None
         except TypeError as error:
-            raise self._failed(self._mistyped(error)) from None
+            raise self._make_error(self._describe_type_error(error)) from None
         except ManifestError as error:
-            raise self._failed(error.message) from None
+            raise self._make_error(error.message) from None
 
-    def _undefined(self, error: UndefinedError) -> ManifestError:
-        return self._failed(
+    def _make_undefined_error(self, error: UndefinedError) -> ManifestError:
+        return self._make_error(
             f"the template {self.template.text!r} accesses a part of an undefined value:"
             f" {error.message}."
         )
 
-    def _mistyped(self, error: TypeError) -> str:
-        return f"the template {self.template.text!r} fails: {self.template.why(error)}"
+    def _describe_type_error(self, error: TypeError) -> str:
+        return f"the template {self.template.text!r} fails: {self.template.describe_error(error)}"
 
-    def _failed(self, message: str) -> ManifestError:
+    def _make_error(self, message: str) -> ManifestError:
         return ManifestError(message, place=self.place)
 
 
@@ -272,13 +274,13 @@ def find_config_keys(text: str) -> frozenset[str]:
     The result is empty for a text that is not a valid template.
     """
     try:
-        tree, names = _parsed(text)
+        tree, names = _parse(text)
     except ManifestError:
         return frozenset()
-    return frozenset(_settings_in(tree)) if _CONFIG in names else frozenset()
+    return frozenset(_find_config_keys(tree)) if _CONFIG in names else frozenset()
 
 
-def _settings_in(tree: nodes.Template) -> Iterator[str]:
+def _find_config_keys(tree: nodes.Template) -> Iterator[str]:
     """Yield the keys in ``config['a']``, ``config.a`` and ``config.get('a')``."""
     for item in tree.find_all(nodes.Getitem):
         if _is_config(item.node) and isinstance(item.arg, nodes.Const):
@@ -296,7 +298,7 @@ def _is_config(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Name) and node.name == _CONFIG
 
 
-def _parsed(text: str) -> tuple[nodes.Template, frozenset[str]]:
+def _parse(text: str) -> tuple[nodes.Template, frozenset[str]]:
     """Parse a template; return its syntax tree and the names of its variables.
 
     Raises:
@@ -333,12 +335,12 @@ def _format_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _changes(tree: nodes.Template) -> bool:
+def _is_volatile(tree: nodes.Template) -> bool:
     calls = any(name.name in NON_DETERMINISTIC for name in tree.find_all(nodes.Name))
     return calls or any(one.name == "random" for one in tree.find_all(nodes.Filter))
 
 
-def _through_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
+def _compile_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
     """Return a function that renders a template through Jinja.
 
     It builds the Jinja context from the needed names only, which takes a fifth of the time of
@@ -370,18 +372,18 @@ class _DataOutput(str):
         return self
 
 
-_TELLING: Final = Sandbox(_mark_text)
+_MARKING: Final = Sandbox(_mark_text)
 """Environment whose output marks data, so that it can be told from the template's text."""
 
 
 @lru_cache(maxsize=1_024)
-def _in_pieces(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
+def _compile_parts(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
     """Return a function that renders a template to the parts of its text, marked as data or not."""
-    root = _TELLING.compiled(_TELLING.parse(text)).root_render_func
+    root = _MARKING.compiled(_MARKING.parse(text)).root_render_func
 
     def render(scope: Mapping[str, Any]) -> list[str]:
         with running():
-            made = list(root(Context(_TELLING, {**_TELLING.globals, **scope}, None, {})))
+            made = list(root(Context(_MARKING, {**_MARKING.globals, **scope}, None, {})))
             return [DataText(one) if one.__class__ is _DataOutput else one for one in made]
 
     return render
@@ -390,7 +392,7 @@ def _in_pieces(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
 # Fast path: look-ups with text around them
 
 
-def _quick(
+def _compile_fast(
     tree: nodes.Template, names: frozenset[str]
 ) -> Callable[[Mapping[str, Any]], str] | None:
     """Return a renderer without Jinja for a template of plain look-ups, else None."""

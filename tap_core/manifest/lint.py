@@ -67,7 +67,7 @@ def find_problems(source: Path | str) -> list[Problem]:
     name = str(source) if isinstance(source, Path) else "manifest"
     try:
         manifest = read_manifest(source)
-        found = list(_faults(manifest))
+        found = list(_iterate_problems(manifest))
     except ManifestError as error:
         found = [ManifestProblem(error.line, error.path, error.message)]
     seen: dict[tuple[int, str], Problem] = {}
@@ -78,15 +78,15 @@ def find_problems(source: Path | str) -> list[Problem]:
     return sorted(seen.values(), key=lambda problem: problem.line)
 
 
-def _faults(manifest: Manifest) -> Iterator[ManifestProblem]:
+def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
     found: list[ManifestProblem] = []
     checked = replace(manifest, faults=found)
-    Builder(checked, None, found).made(checked.tree, DeclarativeSource)
+    Builder(checked, None, found).build(checked.tree, DeclarativeSource)
     told = list(_of_streams(checked, found))
     yield from [*found, *told]
     if not any(fault.is_error for fault in [*found, *told]):
         yield from misleading_names(manifest)
-    for line, key in manifest.twice:
+    for line, key in manifest.duplicate_keys:
         message = f"the key '{key}' occurs twice: the last one counts."
         yield ManifestProblem(line, key, message, is_error=False)
 
@@ -153,15 +153,15 @@ def _of_template(
         scopes = list(resolver.scopes())
     for scope in scopes:
         try:
-            stream = template.filled(scope)
+            stream = template.fill(scope)
         except ManifestError as error:
             found.append(
                 ManifestProblem(error.line, f"{node.path}.components_resolver", error.message)
             )
             return
-        Builder(manifest, None, found).made(stream, DeclarativeStream | StateDelegatingStream)
+        Builder(manifest, None, found).build(stream, DeclarativeStream | StateDelegatingStream)
         yield _get_stream_name(stream, found), stream
-    found.extend(_idle(template, node))
+    found.extend(_warn_of_unused_mappings(template, node))
 
 
 def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | None:
@@ -174,7 +174,7 @@ def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | N
         return None
     faults: list[ManifestProblem] = []
     kinds = HttpComponentsResolver | ConfigComponentsResolver | ParametrizedComponentsResolver
-    resolver = Builder(replace(manifest, faults=faults), None, faults).made(given, kinds)
+    resolver = Builder(replace(manifest, faults=faults), None, faults).build(given, kinds)
     if resolver is None:
         return None
     known = {"parameters", "stream_template_config"}
@@ -199,10 +199,12 @@ def _get_stream_name(stream: MappingNode, found: list[ManifestProblem]) -> str |
     return name
 
 
-def _idle(template: StreamTemplate, node: MappingNode) -> Iterator[ManifestProblem]:
+def _warn_of_unused_mappings(
+    template: StreamTemplate, node: MappingNode
+) -> Iterator[ManifestProblem]:
     """Yield a warning for each component mapping whose path matches nothing."""
     given = node["components_resolver"]["components_mapping"]
-    for number in replace(template, known={"parameters"}).idle():
+    for number in replace(template, known={"parameters"}).find_unused_mappings():
         ending = "; `create_or_update: true` creates it" if template.resolver.CREATES else ""
         message = f"this mapping changes nothing: the template has nothing at its path{ending}."
         one = given[number]

@@ -50,7 +50,7 @@ class Manifest:
     folder: Path
     """Folder of the manifest; relative file names in it refer to this folder."""
     raw: MappingNode
-    twice: list[tuple[int, str]] = field(default_factory=list)
+    duplicate_keys: list[tuple[int, str]] = field(default_factory=list)
     """Duplicate keys, each with its line; the last value of a key counts."""
     faults: list[ManifestProblem] | None = None
     """List to which problems are appended; None to raise the first error."""
@@ -68,7 +68,7 @@ class Manifest:
             ManifestError: a reference has no target, or refers back to itself.
         """
         root = MappingNode(
-            {key: self.part(key) for key in self.raw if key != "$ref"},
+            {key: self.get_part(key) for key in self.raw if key != "$ref"},
             line=self.raw.line,
             lines=self.raw.lines,
         )
@@ -95,7 +95,7 @@ class Manifest:
         """
         if not self.raw.get("streams") and self.raw.get("dynamic_streams"):
             return []
-        return self._listed("streams")
+        return self._get_list("streams")
 
     @property
     def dynamic_streams(self) -> list[MappingNode]:
@@ -104,9 +104,9 @@ class Manifest:
         Raises:
             ManifestError: ``dynamic_streams`` is not a list of mappings.
         """
-        return self._listed("dynamic_streams") if self.raw.get("dynamic_streams") else []
+        return self._get_list("dynamic_streams") if self.raw.get("dynamic_streams") else []
 
-    def _listed(self, key: str) -> list[MappingNode]:
+    def _get_list(self, key: str) -> list[MappingNode]:
         found = self.tree.get(key)
         if isinstance(found, list) and found and all(isinstance(one, MappingNode) for one in found):
             return cast(list[MappingNode], found)
@@ -114,7 +114,7 @@ class Manifest:
         self.fault(line, key, "a manifest needs a list of streams.")
         return []
 
-    def part(self, key: str) -> Any:
+    def get_part(self, key: str) -> Any:
         """Return the value of a top-level key with references resolved; None if it is missing.
 
         Raises:
@@ -122,7 +122,7 @@ class Manifest:
         """
         line = self.raw.lines.get(key, 0)
         try:
-            found = self.references.resolved(self.raw.get(key), line)
+            found = self.references.resolve(self.raw.get(key), line)
             if not is_larger(found, YAML_NODES.whole):
                 return found
             self.fault(line, key, str(too_many_nodes()))
@@ -184,9 +184,9 @@ def parse_value(text: str) -> Any:
 
 
 def _parse_manifest(text: str, name: str, folder: Path) -> Manifest:
-    twice: list[tuple[int, str]] = []
+    duplicate_keys: list[tuple[int, str]] = []
     try:
-        made = _parse_document(text, twice)
+        made = _parse_document(text, duplicate_keys)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 0
@@ -199,21 +199,21 @@ def _parse_manifest(text: str, name: str, folder: Path) -> Manifest:
         raise ManifestError(str(error), place=name) from None
     if not isinstance(made, MappingNode):
         raise ManifestError("a manifest must be a mapping with `streams` and `check`.", place=name)
-    return Manifest(name, folder, made, twice)
+    return Manifest(name, folder, made, duplicate_keys)
 
 
-def _parse_document(text: str, twice: list[tuple[int, str]]) -> Any:
+def _parse_document(text: str, duplicate_keys: list[tuple[int, str]]) -> Any:
     try:
-        document = _composed(text)
+        document = _compose(text)
     except yaml.YAMLError:
         if not text.lstrip().startswith("{"):
             raise
         # JSON with tabs is not valid YAML; parsing it as JSON loses the line numbers.
-        document = _composed(json.dumps(json.loads(text)))
-    return None if document is None else _Reader(twice).made(document)
+        document = _compose(json.dumps(json.loads(text)))
+    return None if document is None else _Reader(duplicate_keys).convert(document)
 
 
-def _composed(text: str) -> yaml.Node | None:
+def _compose(text: str) -> yaml.Node | None:
     check_text(text)
     loader = _LOADER(text)
     try:
@@ -228,12 +228,12 @@ def _composed(text: str) -> yaml.Node | None:
 class _Reader:
     """Converter of YAML nodes to manifest nodes; an anchor used twice gives one object."""
 
-    def __init__(self, twice: list[tuple[int, str]]) -> None:
+    def __init__(self, duplicate_keys: list[tuple[int, str]]) -> None:
         self._words = yaml.constructor.SafeConstructor()
         self._known: dict[int, Any] = {}
-        self._twice = twice
+        self._duplicate_keys = duplicate_keys
 
-    def made(self, node: yaml.Node) -> Any:
+    def convert(self, node: yaml.Node) -> Any:
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
         found = self._known.get(id(node))
@@ -254,7 +254,7 @@ class _Reader:
     def _list(self, node: yaml.Node) -> ListNode:
         items = cast(yaml.SequenceNode, node).value
         lines = [item.start_mark.line + 1 for item in items]
-        return ListNode([self.made(item) for item in items], lines=lines)
+        return ListNode([self.convert(item) for item in items], lines=lines)
 
     def _mapping(self, node: yaml.MappingNode) -> MappingNode:
         self._record_duplicate_keys(node.value)
@@ -263,7 +263,7 @@ class _Reader:
         result = MappingNode(line=node.start_mark.line + 1)
         for key_node, value_node in node.value:
             key = self._key(key_node)
-            result[key] = self.made(value_node)
+            result[key] = self.convert(value_node)
             result.lines[key] = key_node.start_mark.line + 1
         return result
 
@@ -273,7 +273,7 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 continue
             if key.value in seen and key.value != "<<":
-                self._twice.append((key.start_mark.line + 1, key.value))
+                self._duplicate_keys.append((key.start_mark.line + 1, key.value))
             seen.add(key.value)
 
     def _key(self, node: yaml.Node) -> Any:

@@ -29,7 +29,7 @@ __all__ = ["PageLoop", "PageToken"]
 class PageToken:
     """Page to request: the page cursor, and the scope of the request's templates."""
 
-    walk: PageCursor
+    cursor: PageCursor
     scope: TemplateScope
 
 
@@ -46,39 +46,39 @@ class PageLoop:
     """Pages of one slice: parses each response and moves to the next page.
 
     Args:
-        walk: Page cursor of the slice.
+        cursor: Page cursor of the slice.
         scope: Interpolation scope of the slice.
         decode: Function that yields the documents of a response.
         select: Function that yields the records of documents.
         is_pristine: True if processing the records never changes the documents.
         documents: Function that yields the documents to select records from, if not ``decode``.
-        behind: Function called with each page's record count before the paginator moves on.
-        sizes: Current page size, if the manifest declares a reduction.
+        on_page_read: Function called with each page's record count before the paginator moves on.
+        page_sizes: Current page size, if the manifest declares a reduction.
         admits: Function that returns True for a record to keep, if the client filters records.
     """
 
     def __init__(
         self,
-        walk: PageCursor,
+        cursor: PageCursor,
         scope: TemplateScope,
         decode: Callable[[requests.Response], Iterator[Any]],
         select: Callable[[Iterable[Any], TemplateScope, Callable[[], None]], Iterator[Record]],
         *,
         is_pristine: bool,
         documents: Callable[[requests.Response], Iterator[Any]] | None = None,
-        behind: Callable[[int], None] | None = None,
-        sizes: PageSizeState | None = None,
+        on_page_read: Callable[[int], None] | None = None,
+        page_sizes: PageSizeState | None = None,
         admits: Callable[[Record], bool] | None = None,
     ) -> None:
         self.finished: bool = False
-        self._walk = walk
+        self._walk = cursor
         self._scope = scope
         self._decode = decode
         self._documents = documents or decode
         self._select = select
         self._is_pristine = is_pristine
-        self._behind = behind
-        self._sizes = sizes
+        self._on_page_read = on_page_read
+        self._page_sizes = page_sizes
         self._admits = admits
         self._comes_again: bool = False
         self._first: Any = None
@@ -95,10 +95,10 @@ class PageLoop:
         Raises:
             SyncError: the page size cannot be reduced further.
         """
-        if self._sizes is None:
+        if self._page_sizes is None:
             raise error
-        time.sleep(self._sizes.reduced(error))
-        self._walk.resize(self._sizes.size)
+        time.sleep(self._page_sizes.reduce(error))
+        self._walk.resize(self._page_sizes.size)
         self._comes_again = True
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
@@ -146,12 +146,12 @@ class PageLoop:
         if self.finished or is_refused:
             return
         counts = self._counts
-        if self._behind is not None:
-            self._behind(counts.kept)
-        read, sizes = partial(self._read, response), self._sizes
-        asked_for = None if sizes is None else sizes.size
-        page = Page(response, read, counts.size, counts.kept, counts.last, asked_for)
-        if sizes is not None:
-            sizes.succeeded()
-            self._walk.resize(sizes.size)
+        if self._on_page_read is not None:
+            self._on_page_read(counts.kept)
+        read, page_sizes = partial(self._read, response), self._page_sizes
+        reduced_size = None if page_sizes is None else page_sizes.size
+        page = Page(response, read, counts.size, counts.kept, counts.last, reduced_size)
+        if page_sizes is not None:
+            page_sizes.record_success()
+            self._walk.resize(page_sizes.size)
         self.finished = not self._walk.advance(page, self._scope)

@@ -61,11 +61,13 @@ class RestartLimiter:
         self._read = 0
         self._highest: dt.datetime | None = None
 
-    def watched(self, records: Iterable[Record]) -> Iterable[Record]:
+    def track_records(self, records: Iterable[Record]) -> Iterable[Record]:
         """Yield the records unchanged; keep their highest cursor value if a restart needs it."""
-        return records if self._cursor is None else self._watched(records, self._cursor)
+        return records if self._cursor is None else self._track_records(records, self._cursor)
 
-    def _watched(self, records: Iterable[Record], cursor: DatetimeBasedCursor) -> Iterator[Record]:
+    def _track_records(
+        self, records: Iterable[Record], cursor: DatetimeBasedCursor
+    ) -> Iterator[Record]:
         for record in records:
             try:
                 found = cursor.read(record.get(cursor.cursor_field))
@@ -76,7 +78,7 @@ class RestartLimiter:
                     self._highest = found
             yield record
 
-    def behind_page(self, size: int) -> None:
+    def count_page(self, size: int) -> None:
         """Add the number of records of a page; called before the next page is requested.
 
         Raises:
@@ -91,7 +93,9 @@ class RestartLimiter:
                 )
             )
 
-    def window(self, asked: RestartPagination, current: TimeWindow | None) -> TimeWindow | None:
+    def next_window(
+        self, restart: RestartPagination, current: TimeWindow | None
+    ) -> TimeWindow | None:
         """Return the window with which the pagination restarts; None without windows.
 
         Raises:
@@ -101,9 +105,9 @@ class RestartLimiter:
         self._begun += 1
         if self._cursor is None or current is None:
             if self._begun > self._most:
-                raise asked.error from None
+                raise restart.error from None
             return current
         start = min(self._highest or current.start, current.end)
         if start <= current.start:
-            raise asked.error from None
+            raise restart.error from None
         return replace(current, start=start, start_time=self._cursor.format.write(start))

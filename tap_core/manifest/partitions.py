@@ -62,4 +62,4 @@ def cartesian_product(parts: Sequence[Callable[[], Iterable[Context]]]) -> Itera
     rest = PartitionCache(cartesian_product(others))
     for context in first():
         for more in rest:
-            yield PartitionSlice(more).joined(context)
+            yield PartitionSlice(more).merge(context)

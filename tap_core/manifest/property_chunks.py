@@ -40,8 +40,8 @@ class PropertyChunkReader(PageLoop):
     @property
     def current_value(self) -> PageToken:
         """Page to request next, with the chunk of properties in its scope."""
-        turn = super().current_value
-        return PageToken(turn.walk, inject_properties(turn.scope, self._chunks[self._place]))
+        token = super().current_value
+        return PageToken(token.cursor, inject_properties(token.scope, self._chunks[self._place]))
 
     @property
     def _is_last(self) -> bool:

@@ -117,13 +117,13 @@ class ExpiringToken:
 
     def __call__(self) -> str:
         """Return a valid token; get a new one if the current one expires soon."""
-        if not self.is_good():
+        if not self.is_valid():
             with self._updating:
-                if not self.is_good():
+                if not self.is_valid():
                     self.update_access_token()
         return self.access_token or ""
 
-    def is_good(self) -> bool:
+    def is_valid(self) -> bool:
         """Return True if there is a token that does not expire soon."""
         until = self._good_until
         return self.access_token is not None and (until is None or utc_now() < until)
@@ -178,21 +178,21 @@ class CachedToken(OAuthAuthenticator):
         self._in_query = in_query
         self._end_format = end_format
         self._keep_in = keep_in
-        self._is_given = endpoint is None and known is not None
+        self._is_fixed = endpoint is None and known is not None
         if known is not None:
-            self._begin_with(*known)
+            self._restore_token(*known)
 
-    def _begin_with(self, token: str, ends_at: datetime | None) -> None:
+    def _restore_token(self, token: str, ends_at: datetime | None) -> None:
         now = utc_now()
         lifetime = 0.0 if ends_at is None else (ends_at - now).total_seconds()
-        if token and (lifetime > 0 or self._is_given):
+        if token and (lifetime > 0 or self._is_fixed):
             self.access_token = token
-            self.expires_in = None if self._is_given else int(lifetime)
+            self.expires_in = None if self._is_fixed else int(lifetime)
             self.last_refreshed = now
 
     def update_access_token(self) -> None:
         """Request a new token; do nothing for a fixed token."""
-        if not self._is_given:
+        if not self._is_fixed:
             super().update_access_token()
 
     @property
@@ -221,9 +221,9 @@ class CachedToken(OAuthAuthenticator):
         super()._keep(token)
         listener = getattr(self._tap, "config_listener", None)
         if self._keep_in is not None and callable(listener):
-            listener(self._kept)
+            listener(self._store_token)
 
-    def _kept(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def _store_token(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a config with this token and its expiry, for the next run."""
         token_path, end_path = self._keep_in or ((), ())
         ends_at = (self.last_refreshed or utc_now()) + timedelta(seconds=self.expires_in or 0)

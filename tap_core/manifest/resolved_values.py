@@ -59,7 +59,7 @@ def split_template_text(value: Any) -> Any:
 
 
 def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bool) -> Any:
-    pieces = bound.pieces(scope)
+    pieces = bound.render_parts(scope)
     own = "".join(one for one in pieces if not isinstance(one, DataText))
     has_data = any(one and isinstance(one, DataText) for one in pieces)
     if has_data and (has_template(own) or (reads_yaml and own.strip())):

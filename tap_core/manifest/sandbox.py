@@ -26,7 +26,7 @@ from tap_core.manifest.macros import FILTERS, MACROS
 
 __all__ = ["Sandbox", "bounded", "running"]
 
-_EACH: Final = "each round"
+_COUNTED: Final = "each round"
 _JOINED: Final = "joined text"
 """Names of internal filters; a template cannot contain them, as they have spaces."""
 
@@ -72,7 +72,7 @@ class _Run:
         self.made = 0
 
 
-_present: Final = threading.local()
+_current: Final = threading.local()
 
 
 @contextmanager
@@ -81,12 +81,12 @@ def running() -> Iterator[_Run]:
 
     A nested block shares the limits of the outer one.
     """
-    outer = getattr(_present, "run", None)
-    _present.run = run = _Run() if outer is None else outer
+    outer = getattr(_current, "run", None)
+    _current.run = run = _Run() if outer is None else outer
     try:
         yield run
     finally:
-        _present.run = outer
+        _current.run = outer
 
 
 def bounded(
@@ -101,13 +101,13 @@ def bounded(
     return run
 
 
-def _step() -> Bounds:
+def _check_deadline() -> Bounds:
     """Check the deadline of the current rendering; return the size limits for its results.
 
     Raises:
         LimitExceededError: the rendering takes too long.
     """
-    run: _Run = getattr(_present, "run", None) or _Run()
+    run: _Run = getattr(_current, "run", None) or _Run()
     if time.monotonic() > run.deadline:
         raise LimitExceededError(
             f"A template takes longer than {TEMPLATE_SECONDS.value:g} seconds: simplify it, or"
@@ -118,7 +118,7 @@ def _step() -> Bounds:
 
 def _count_size(value: Any) -> Any:
     """Add a value's size to the total of the rendering; return the value unchanged."""
-    run: _Run | None = getattr(_present, "run", None)
+    run: _Run | None = getattr(_current, "run", None)
     if run is not None and isinstance(value, (str, bytes, *_HOLDERS)):
         run.made += len(value)
         if run.made > _MOST_IN_ALL * run.bounds.most:
@@ -129,7 +129,7 @@ def _count_size(value: Any) -> Any:
 def _join(parts: Iterable[str]) -> str:
     """Return the joined output of a template, after a check of its size."""
     items = list(parts)
-    _step().check(sum(map(len, items)))
+    _check_deadline().check(sum(map(len, items)))
     text: str = _count_size("".join(items))
     return text
 
@@ -144,7 +144,7 @@ class Sandbox(SandboxedEnvironment):
         super().__init__(finalize=lambda value: finalize(_check_output(value)))
         self.filters.update(FILTERS)
         self.filters = {name: _bounded_filter(name, one) for name, one in self.filters.items()}
-        self.filters[_EACH] = _iterate_counted
+        self.filters[_COUNTED] = _iterate_counted
         self.filters[_JOINED] = _joined
         self.globals.update(MACROS)
         for name in ("range", "lipsum"):
@@ -169,7 +169,7 @@ class Sandbox(SandboxedEnvironment):
 
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
         """Call a function or method for a template and return its result, within the limits."""
-        bounds = _step()
+        bounds = _check_deadline()
         if isinstance(obj, (BuiltinFunctionType, MethodType)) and self.is_safe_callable(obj):
             for name in ("_loop_vars", "_block_vars"):  # set by Jinja
                 kwargs.pop(name, None)
@@ -185,14 +185,14 @@ class Sandbox(SandboxedEnvironment):
         fill = wrapped
 
         def format_text(*args: Any, **kwargs: Any) -> str:
-            _step().check_format(text, args, kwargs)
+            _check_deadline().check_format(text, args, kwargs)
             return fill(*args, **kwargs)
 
         return format_text
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Return the result of a binary operator, within the limits."""
-        bounds = _step()
+        bounds = _check_deadline()
         if operator == "+":
             return _count_size(bounds.add(left, right))
         if operator == "*":
@@ -214,7 +214,7 @@ class _Bounding(NodeTransformer):
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802  Jinja's name
         """Wrap a loop's iterable in a filter that checks the limits at each iteration."""
         self.generic_visit(node)
-        node.iter = _filtered(_EACH, node.iter)
+        node.iter = _filtered(_COUNTED, node.iter)
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> Any:  # noqa: N802  Jinja's name
@@ -231,7 +231,7 @@ def _filtered(name: str, node: Any) -> Any:
 @pass_context
 def _iterate_counted(_context: Any, items: Iterable[Any]) -> Iterator[Any]:
     for one in items:
-        _step()
+        _check_deadline()
         yield one
 
 
@@ -243,7 +243,7 @@ def _joined(_context: Any, parts: list[Any]) -> str:
 def _check_output(value: Any) -> Any:
     """Check the size of a value that is about to be written as text; return the value."""
     if isinstance(value, _HOLDERS):
-        bounds = _step()
+        bounds = _check_deadline()
         bounds.check(weight(value, bounds.most))
     return value
 
@@ -255,7 +255,7 @@ def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., An
     @pass_context
     @wraps(function)
     def run(context: Any, value: Any = "", *args: Any, **kwargs: Any) -> Any:
-        bounds = _step()
+        bounds = _check_deadline()
         _check_filter(bounds, name, value, [*args, *kwargs.values()])
         first = {"context": context, "environment": context.environment}.get(
             passed, context.eval_ctx
@@ -265,8 +265,8 @@ def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., An
     return run
 
 
-def _check_filter(bounds: Bounds, name: str, value: Any, given: list[Any]) -> None:
-    numbers = [abs(one) for one in given if isinstance(one, int)]
+def _check_filter(bounds: Bounds, name: str, value: Any, arguments: list[Any]) -> None:
+    numbers = [abs(one) for one in arguments if isinstance(one, int)]
     if name not in _ANY_NUMBER and name != "format" and max((0, *numbers)) > _MOST_COUNT:
         raise LimitExceededError(
             f"A number in the filter '{name}' is higher than {_MOST_COUNT:,}: make it lower."
@@ -280,43 +280,45 @@ def _check_filter(bounds: Bounds, name: str, value: Any, given: list[Any]) -> No
         )
     estimate = _ESTIMATES.get(name)
     if estimate is not None:
-        bounds.check(estimate(value, given, bounds))
+        bounds.check(estimate(value, arguments, bounds))
 
 
-def _estimate_format(value: Any, given: list[Any], bounds: Bounds) -> int:
-    mapping = given[-1] if given and isinstance(given[-1], Mapping) else None
-    bounds.check_percent(str(value), mapping if mapping is not None else tuple(given))
+def _estimate_format(value: Any, arguments: list[Any], bounds: Bounds) -> int:
+    mapping = arguments[-1] if arguments and isinstance(arguments[-1], Mapping) else None
+    bounds.check_percent(str(value), mapping if mapping is not None else tuple(arguments))
     return 0
 
 
-def _estimate_replace(value: Any, given: list[Any], _bounds: Bounds) -> int:
-    text, (old, new) = str(value), [str(one) for one in (*given, "", "")][:2]
+def _estimate_replace(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
+    text, (old, new) = str(value), [str(one) for one in (*arguments, "", "")][:2]
     return len(text) + text.count(old) * max(0, len(new) - len(old))
 
 
-def _estimate_join(value: Any, given: list[Any], bounds: Bounds) -> int:
-    between = max((1, *(len(one) for one in given if isinstance(one, str))))
+def _estimate_join(value: Any, arguments: list[Any], bounds: Bounds) -> int:
+    between = max((1, *(len(one) for one in arguments if isinstance(one, str))))
     count = len(value) if hasattr(value, "__len__") else 0
     return count * between + (weight(value, bounds.most) if isinstance(value, _HOLDERS) else 0)
 
 
-def _estimate_lines(value: Any, given: list[Any], _bounds: Bounds) -> int:
+def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
     """Return the estimated size of a text to which each line or word adds characters."""
     text = str(value)
-    more = sum(one if isinstance(one, int) else len(str(one)) for one in given)
+    more = sum(one if isinstance(one, int) else len(str(one)) for one in arguments)
     return len(text) + (text.count("\n") + text.count(" ") + text.count("\t") + 1) * more
 
 
-def _estimate_wrapped(value: Any, given: list[Any], _bounds: Bounds) -> int:
-    return len(str(value)) * max((1, *(len(one) for one in given if isinstance(one, str))))
+def _estimate_wrapped(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
+    return len(str(value)) * max((1, *(len(one) for one in arguments if isinstance(one, str))))
 
 
-def _estimate_json(value: Any, given: list[Any], bounds: Bounds) -> int:
-    return weight(value, bounds.most) * max((1, *(one for one in given if isinstance(one, int))))
+def _estimate_json(value: Any, arguments: list[Any], bounds: Bounds) -> int:
+    return weight(value, bounds.most) * max(
+        (1, *(one for one in arguments if isinstance(one, int)))
+    )
 
 
-def _estimate_sum(value: Any, given: list[Any], bounds: Bounds) -> int:
-    is_of_lists = any(isinstance(one, (list, tuple, str)) for one in given)
+def _estimate_sum(value: Any, arguments: list[Any], bounds: Bounds) -> int:
+    is_of_lists = any(isinstance(one, (list, tuple, str)) for one in arguments)
     size = weight(value, bounds.most) if isinstance(value, _HOLDERS) else 1
     return size * len(value) if is_of_lists and hasattr(value, "__len__") else 0
 

@@ -81,7 +81,7 @@ class SharedResources:
         """Limit on asynchronous jobs that run at the API at the same time, over all streams."""
         from tap_core.manifest.async_jobs import JobLimiter
 
-        node = self.manifest.part("max_concurrent_async_job_count")
+        node = self.manifest.get_part("max_concurrent_async_job_count")
         given = build_component(self.manifest, node, int | str | None, self.config)
         try:
             most = 1 if given in {None, ""} else int(given)

@@ -24,7 +24,7 @@ def config_jsonschema(manifest: Manifest) -> JsonSchema:
     Raises:
         ManifestError: a reference in the spec has no target.
     """
-    spec = manifest.part("spec")
+    spec = manifest.get_part("spec")
     declared = spec.get("connection_specification") if isinstance(spec, MappingNode) else None
     if not isinstance(declared, MappingNode):
         return {"type": "object", "properties": {}, "additionalProperties": True}
@@ -46,7 +46,7 @@ def changelog_url(manifest: Manifest) -> str | None:
 
 
 def _address(manifest: Manifest, *names: str) -> str | None:
-    spec = manifest.part("spec")
+    spec = manifest.get_part("spec")
     if not isinstance(spec, MappingNode):
         return None
     found = next(filter(None, map(spec.get, names)), None)
@@ -58,7 +58,7 @@ def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
 
     Source: Airbyte's declarative component schema, Spec and AuthFlow.
     """
-    spec = manifest.part("spec")
+    spec = manifest.get_part("spec")
     declared = spec.get("advanced_auth") if isinstance(spec, MappingNode) else None
     found: dict[str, Any] | None = to_plain(declared) if isinstance(declared, MappingNode) else None
     return found

@@ -85,12 +85,12 @@ def from_cdk_state(
         partition_field: The only key of the stream's slices; None if there are several or none.
         keeps_global: True to keep the global cursor, at which new slices begin.
     """
-    if _is_ours(state) or not state:
+    if _is_own_format(state) or not state:
         return dict(state)
     if cursor_field is None or any(key in state for key in _NOTHING):
         return {}
     if isinstance(state.get("states"), Sequence):
-        found = _of_partitions(state, cursor_field, _bookmark)
+        found = _translate_partitions(state, cursor_field, _bookmark)
         if keeps_global and "partitions" in found:
             found |= _global_cursor(state, cursor_field)
         return found
@@ -100,7 +100,7 @@ def from_cdk_state(
         entries = [
             {"partition": {partition_field: key}, "cursor": value} for key, value in state.items()
         ]
-        return _of_partitions({"states": entries}, cursor_field, _bookmark)
+        return _translate_partitions({"states": entries}, cursor_field, _bookmark)
     return dict(state)
 
 
@@ -111,12 +111,12 @@ def translate_custom_state(
 
     ``by_slices`` is True if partition routers make the stream's slices, each with its own cursor.
     """
-    if _is_ours(state) or not state:
+    if _is_own_format(state) or not state:
         return dict(state)
     if any(key in state for key in _NOTHING):
         return {}
     if by_slices and isinstance(state.get("states"), Sequence):
-        return _of_partitions(state, cursor_field, to_state_entry)
+        return _translate_partitions(state, cursor_field, to_state_entry)
     return to_state_entry(state, cursor_field)
 
 
@@ -155,7 +155,7 @@ def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[
 
 def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Convert a stream's state to airbyte-cdk's format; return a state in another one unchanged."""
-    if not _is_ours(state):
+    if not _is_own_format(state):
         return state
     if "partitions" not in state:
         return to_cursor_state(state, str(state.get("replication_key")))
@@ -167,7 +167,7 @@ def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"use_global_cursor": False, "states": states}
 
 
-def _is_ours(state: Mapping[str, Any]) -> bool:
+def _is_own_format(state: Mapping[str, Any]) -> bool:
     """Return True if a state is in this SDK's format."""
     return bool(_OURS.intersection(state))
 
@@ -208,7 +208,7 @@ def parse_context(partition: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_partitions(
+def _translate_partitions(
     state: Mapping[str, Any],
     cursor_field: str,
     read: Callable[[Any, str], Mapping[str, Any]],

@@ -215,7 +215,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     def _order(self) -> ReplicationKeyComparator:
         cursor, usual = self._components.other_cursor, super()._order()
-        return usual if cursor is None else cursor.order(self.name, usual)
+        return usual if cursor is None else cursor.make_comparator(self.name, usual)
 
     def get_replication_key_signpost(self, context: Context | None = None) -> Any | None:
         """Return the greatest possible bookmark of this sync; None for custom and count cursors."""
@@ -299,7 +299,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         """Contexts of the slices, which the partition routers yield lazily; None without any."""
         me = cast(DeclarativeStreamProtocol, self)
         found = self._slices.find_contexts(
-            [partial(router.contexts, me) for router in self.retriever.routers]
+            [partial(router.generate_contexts, me) for router in self.retriever.routers]
         )
         return cast("list[dict[str, Any]] | None", found)  # callers only iterate
 
@@ -393,7 +393,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     def _has_ended(self) -> bool:
         """True if a data feed has reached records emitted earlier: no further page is read."""
         current = self._reader.current_slice
-        return super()._has_ended if current is None else current.reading.is_past
+        return super()._has_ended if current is None else current.reader.is_past
 
     @property
     def _has_gap(self) -> bool:
@@ -413,7 +413,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         partition, fields = self._reader.find_partition(context)
         if cursor is not None and window is not None:
             fields = cursor.fields(window)
-        whole = partition.joined(fields)
+        whole = partition.merge(fields)
         return {
             **self._reader.state_scope,
             "config": self.config,
@@ -445,12 +445,12 @@ class ManifestStream(_HTTPStream[PageToken]):
         while True:
             self._scope = self._make_scope(context)
             try:
-                yield from restarts.watched(super().request_records(context))
+                yield from restarts.track_records(super().request_records(context))
             except SplitWindow as asked:
                 yield from self._read_halves(context, asked.error)
                 return
             except RestartPagination as asked:
-                self.stream_interval = restarts.window(asked, self.stream_interval)
+                self.stream_interval = restarts.next_window(asked, self.stream_interval)
                 self.log("The pages of a slice are read again from the first one: %s", asked.error)
             else:
                 return
@@ -464,7 +464,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         splitting, cursor = self.retriever.request_window_splitting, self.incremental_sync
         if splitting is None or cursor is None or self.stream_interval is None:
             raise error
-        for window in splitting.halves(cursor, self.stream_interval, error):
+        for window in splitting.split(cursor, self.stream_interval, error):
             self.log("A window is read in halves: %s to %s", window.start_time, window.end_time)
             self.stream_interval = window
             yield from self.request_records(context)
@@ -488,7 +488,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         ``scope`` is the interpolation scope; ``into_file`` is True if responses may be large.
         """
         made = self._copy_with_retriever(retriever)
-        selection = retriever.record_selector.selection()
+        selection = retriever.record_selector.make_selection()
         vars(made).update(_request_scope=scope, _selection=selection, _stores_responses=into_file)
         return made
 
@@ -528,26 +528,26 @@ class ManifestStream(_HTTPStream[PageToken]):
         """Return a new page loop for the current slice."""
         scope, declared = self._scope, self._components.declared
         selector = self.retriever.record_selector
-        walk = self.retriever.paginator.walk(scope)
-        whole = getattr(selector.extractor, "whole", None)
+        cursor = self.retriever.paginator.start_pagination(scope)
+        whole = getattr(selector.extractor, "replace_decoder", None)
         changed = declared.transformations or selector.schema_normalization != "None"
         pristine = not changed and self._request_scope is None
         made: Callable[..., PageLoop] = PageLoop
         properties = self.retriever.requester.properties
         if properties is not None:
             made = partial(
-                PropertyChunkReader, chunks=properties.chunks(self), merging=properties.merging
+                PropertyChunkReader, chunks=properties.make_chunks(self), merging=properties.merging
             )
         reduction = self.retriever.page_size_reduction
         self._page_loop = made(
-            walk,
+            cursor,
             scope,
             self._components.decoder.decode,
             partial(self._selection, failed=self._on_failure),
             is_pristine=pristine and whole is None,
             documents=whole and whole(self._components.decoder),
-            behind=self._restarts.behind_page,
-            sizes=reduction and PageSizeState(reduction, walk.size),
+            on_page_read=self._restarts.count_page,
+            page_sizes=reduction and PageSizeState(reduction, cursor.size),
             admits=self._admits,
         )
         return self._page_loop
@@ -572,10 +572,10 @@ class ManifestStream(_HTTPStream[PageToken]):
         The requester builds it; paginator, partition routers and cursor add to it, in this order.
         """
         assert page.next_page_token is not None  # noqa: S101 - `Pages` gives one
-        turn, retriever = page.next_page_token, self.retriever
-        scope = self._scope = turn.scope
+        token, retriever = page.next_page_token, self.retriever
+        scope = self._scope = token.scope
         request = retriever.requester.request(scope)
-        turn.walk.put(request, scope)
+        token.cursor.put(request, scope)
         later = bool(scope["next_page_token"])
         if later and retriever.ignore_stream_slicer_parameters_on_paginated_requests:
             return finalize_request(request)
@@ -590,7 +590,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         if current is None:
             super()._add_window_options(request)
         else:
-            current.reading.put(request, scope, current.one)
+            current.reader.put(request, scope, current.cursor_slice)
 
     def _add_window_options(self, asked: HTTPRequest) -> None:
         """Do nothing: `_add_slice_options` has added the window already."""
@@ -611,7 +611,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     def _make_selection(self) -> RecordSelection:
         """Return the record selector's function from documents to records."""
         cursor = self.incremental_sync
-        return self.retriever.record_selector.selection(
+        return self.retriever.record_selector.make_selection(
             self._components.declared.transformations,
             lambda: self.schema,
             transform_first=cursor is not None and cursor.is_client_side_incremental,
@@ -699,7 +699,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         if budget is not None:
             budget.update(asked, response, counters)
         if isinstance(self._signer, TokenRotator):
-            self._signer.hear(asked, response)
+            self._signer.update_quotas(asked, response)
         return response
 
     def _has_other_token(self, response: requests.Response) -> bool:
@@ -707,7 +707,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         if not isinstance(self._signer, TokenRotator):
             return False
         is_limited = self._resolve_response(response).action is ResponseAction.RATE_LIMITED
-        return is_limited and self._signer.has_other(response.request)
+        return is_limited and self._signer.has_other_token(response.request)
 
     def _find_embedded_page(self, context: Context | None) -> requests.Response | None:
         """Return the first page of a slice if the parent's record contains it, else None.
@@ -730,9 +730,9 @@ class ManifestStream(_HTTPStream[PageToken]):
         }
 
     def _resolve_response(self, response: requests.Response) -> ResponseResolution:
-        return self._components.error_handler.judge(response, self._scope) or default_resolution(
-            response
-        )
+        return self._components.error_handler.interpret(
+            response, self._scope
+        ) or default_resolution(response)
 
     @property
     def _is_cached(self) -> bool:
@@ -761,9 +761,9 @@ class ManifestStream(_HTTPStream[PageToken]):
         response = self._exchange(request, context, lambda asked: asked, route, follows=False)
         if (redirect := describe_redirect(response)) is not None:
             raise redirect
-        verdict = self._resolve_response(response)
-        if verdict.action is ResponseAction.REDUCE_PAGE_SIZE:  # the request is not for a page
-            raise self._error(verdict, response)
+        resolution = self._resolve_response(response)
+        if resolution.action is ResponseAction.REDUCE_PAGE_SIZE:  # the request is not for a page
+            raise self._error(resolution, response)
         self.validate_response(response)
         return response
 
@@ -775,33 +775,33 @@ class ManifestStream(_HTTPStream[PageToken]):
         Raises:
             RetriableAPIError, FatalAPIError: the action treats the response as an error.
         """
-        verdict = self._resolve_response(response)
-        if verdict.action is ResponseAction.SUCCESS:
+        resolution = self._resolve_response(response)
+        if resolution.action is ResponseAction.SUCCESS:
             return
-        if verdict.action is ResponseAction.IGNORE:
-            self.log("%s", verdict.message or f"Status {response.status_code} is ignored.")
+        if resolution.action is ResponseAction.IGNORE:
+            self.log("%s", resolution.message or f"Status {response.status_code} is ignored.")
             return
-        if verdict.action is ResponseAction.REFRESH_TOKEN_THEN_RETRY:
+        if resolution.action is ResponseAction.REFRESH_TOKEN_THEN_RETRY:
             refresh_token_after_401(self.authenticator, response)
-        error = self._error(verdict, response)
-        if verdict.action is ResponseAction.REDUCE_PAGE_SIZE:
+        error = self._error(resolution, response)
+        if resolution.action is ResponseAction.REDUCE_PAGE_SIZE:
             self._page_loop.reduce(error)
             return
-        raise _INTERRUPTS[verdict.action](error) if verdict.action in _INTERRUPTS else error
+        raise _INTERRUPTS[resolution.action](error) if resolution.action in _INTERRUPTS else error
 
-    def _error(self, verdict: ResponseResolution, response: requests.Response) -> SyncError:
+    def _error(self, resolution: ResponseResolution, response: requests.Response) -> SyncError:
         message = self.response_error_message(response)
-        if verdict.message:
+        if resolution.message:
             secrets = self._secrets() | collect_sent_secrets(response.request)
-            message = f"{secrets.hide(verdict.message)} ({message})"
+            message = f"{secrets.hide(resolution.message)} ({message})"
         again = {
             ResponseAction.RETRY,
             ResponseAction.RATE_LIMITED,
             ResponseAction.REFRESH_TOKEN_THEN_RETRY,
         }
-        kind = RetriableAPIError if verdict.action in again else FatalAPIError
+        kind = RetriableAPIError if resolution.action in again else FatalAPIError
         error: SyncError = kind(message, response=response)
-        error.failure_type = verdict.failure_type
+        error.failure_type = resolution.failure_type
         return error
 
     def backoff_max_tries(self) -> int:
@@ -820,7 +820,7 @@ class ManifestStream(_HTTPStream[PageToken]):
             if limit is not None and time.monotonic() - begun >= limit:
                 return
             response = getattr(error, "response", None)
-            told = self._components.error_handler.wait(response, tries, self._scope)
+            told = self._components.error_handler.compute_wait(response, tries, self._scope)
             error = yield random_jitter(2.0 ** (tries - 1)) if told is None else told
 
     def _check_body(self, response: requests.Response) -> None:
@@ -829,7 +829,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         If the extractor reads the response itself, the body need not be JSON: then only its length
         is checked.
         """
-        if hasattr(self.retriever.record_selector.extractor, "whole"):
+        if hasattr(self.retriever.record_selector.extractor, "replace_decoder"):
             if not self._stores_responses:
                 check_content_length(response)
             return
@@ -877,5 +877,5 @@ class ManifestStream(_HTTPStream[PageToken]):
         """Return the origins found so far, including the current requester's own origin."""
         routers = None if self._request_scope is not None else self.retriever.routers
         scope = make_trusted_scope(self._scope, self.config, self.name, routers)
-        base = self.retriever.requester.home(scope)
+        base = self.retriever.requester.find_base_url(scope)
         return add_base_origin(self._known_origins, base, self._components.node)

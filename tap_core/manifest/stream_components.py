@@ -113,7 +113,7 @@ class StreamComponents:
     @property
     def has_custom_cursor(self) -> bool:
         """True if the cursor is a class of the connector, with a state format of its own class."""
-        return bool(DeclarativeStream.shows(self.incremental_node))
+        return bool(DeclarativeStream.get_restricted_names(self.incremental_node))
 
     @property
     def has_global_cursor(self) -> bool:
@@ -240,7 +240,7 @@ class StreamComponents:
         state, is_migrated = to_cdk_state(kept) if migrations else kept, False
         for migration in migrations:
             if isinstance(migration, CustomStateMigration):
-                migration.of(self.incremental_node)
+                migration.set_stream(self.incremental_node)
             if state and migration.should_migrate(state):
                 state, is_migrated = migration.migrate(state), True
         return state if is_migrated else kept

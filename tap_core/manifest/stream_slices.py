@@ -62,7 +62,7 @@ class StreamSlices:
                 coming = self._iterate_distinct(coming)
             entries = self._stream.state_manager.get_state_partitions() or ()
             self._known_before = frozenset(
-                freeze_context(one["context"]) for one in entries if "context" in one
+                freeze_context(entry["context"]) for entry in entries if "context" in entry
             )
             self._run, self._contexts, self._parents = run, PartitionCache(coming), {}
             self._begun = time.monotonic()
@@ -153,9 +153,9 @@ class StreamSlices:
         """Store the latest bookmark of the slices as the global cursor; return True if stored."""
         manager, key = self._stream.state_manager, self._stream.replication_key
         values = [
-            one["replication_key_value"]
-            for one in manager.get_state_partitions() or ()
-            if one.get("replication_key") == key and "replication_key_value" in one
+            entry["replication_key_value"]
+            for entry in manager.get_state_partitions() or ()
+            if entry.get("replication_key") == key and "replication_key_value" in entry
         ]
         if not values or self._begun is None:
             return False

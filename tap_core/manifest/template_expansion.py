@@ -50,7 +50,7 @@ class StreamTemplate:
     known: Collection[str] | None = None
     """Variables whose values are known to the templates of mappings; None for all of them."""
 
-    def filled(self, scope: TemplateScope) -> MappingNode:
+    def fill(self, scope: TemplateScope) -> MappingNode:
         """Return the stream that results from the component mappings in a scope.
 
         Raises:
@@ -68,7 +68,7 @@ class StreamTemplate:
             whole, self.node.path, "DeclarativeStream", {}, parents_win=self.parents_win
         )
 
-    def idle(self) -> list[int]:
+    def find_unused_mappings(self) -> list[int]:
         """Return the indices of the mappings that can never change anything in the template."""
         document, found = expand_parameters(self.node), []
         mappings = self.resolver.components_mapping
@@ -106,10 +106,10 @@ class StreamTemplate:
         condition = True if mapping.condition is None else self._value(mapping.condition, scope)
         if not condition:
             return
-        value = UNKNOWN if condition is UNKNOWN else self._mapped(mapping, scope)
+        value = UNKNOWN if condition is UNKNOWN else self._evaluate_mapping(mapping, scope)
         self._put(document, mapping, value, self._steps(mapping, scope), line)
 
-    def _mapped(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> Any:
+    def _evaluate_mapping(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> Any:
         """Return the value of a mapping; values from responses and the config are data."""
         reads_yaml = not self.resolver.keeps_text(mapping)
         brings_data = self.resolver.BRINGS_DATA or "config" in find_template_names(mapping.value)
@@ -140,12 +140,12 @@ class StreamTemplate:
         """Set a value at all locations of a path; create the path if the mapping says so."""
         creates = mapping.create_or_update and self.resolver.CREATES and bool(value)
         if UNKNOWN in steps:
-            _blur(document, steps, creates=creates)
+            _mark_unknown(document, steps, creates=creates)
             return
         found = make_locator(steps)(document)
         for holder, name in found:
             holder[name] = copy.deepcopy(value)
-            _note(holder, name, line)
+            _set_line(holder, name, line)
         if creates and not found and not _is_unknown_at(document, steps):
             _create(document, steps, value, line)
 
@@ -163,13 +163,13 @@ def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> N
     holder: Any = document
     for step in steps:
         if isinstance(holder, MappingNode) and step not in holder.lines:
-            _note(holder, step, line)
+            _set_line(holder, step, line)
         holder = holder[int(step)] if isinstance(holder, list) else holder[step]
         if not isinstance(holder, (dict, list)):
             return
 
 
-def _note(holder: Any, name: Any, line: int) -> None:
+def _set_line(holder: Any, name: Any, line: int) -> None:
     """Set the line of a changed value."""
     if isinstance(holder, MappingNode):
         holder.lines[name] = line
@@ -177,7 +177,7 @@ def _note(holder: Any, name: Any, line: int) -> None:
         holder.lines[int(name)] = line
 
 
-def _blur(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
+def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
     """Set each value that a partly unknown path may match to UNKNOWN, except types."""
     for holder, name in make_locator(["*" if step is UNKNOWN else step for step in steps])(
         document

@@ -54,9 +54,9 @@ def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
         return {name: adapt(one, owner, config) for name, one in value.items()}
     if is_list(value):
         return [adapt(one, owner, config) for one in value]
-    for fits, shown in _SHOWN:
-        if fits(value):
-            return shown(value, owner, config)
+    for is_match, make_adapter in _ADAPTERS:
+        if is_match(value):
+            return make_adapter(value, owner, config)
     return value
 
 
@@ -72,7 +72,7 @@ def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
     )
 
 
-def _option(option: request_options.RequestOption) -> CdkRequestOption:
+def _adapt_option(option: request_options.RequestOption) -> CdkRequestOption:
     return CdkRequestOption(
         inject_into=RequestOptionType(option.inject_into),
         field_name=option.field_name,
@@ -81,7 +81,7 @@ def _option(option: request_options.RequestOption) -> CdkRequestOption:
     )
 
 
-def _bounded(given: cursor.MinMaxDatetime) -> CdkMinMaxDatetime:
+def _adapt_min_max(given: cursor.MinMaxDatetime) -> CdkMinMaxDatetime:
     return CdkMinMaxDatetime(
         datetime=given.datetime,
         parameters={},
@@ -91,7 +91,7 @@ def _bounded(given: cursor.MinMaxDatetime) -> CdkMinMaxDatetime:
     )
 
 
-def _parent(
+def _adapt_parent(
     parent: partition_routers.ParentStreamConfig, owner: StreamOwner, config: Mapping[str, Any]
 ) -> CdkParentStreamConfig:
     return CdkParentStreamConfig(
@@ -101,13 +101,13 @@ def _parent(
         config=config,
         parameters={},
         extra_fields=parent.extra_fields,
-        request_option=parent.request_option and _option(parent.request_option),
+        request_option=parent.request_option and _adapt_option(parent.request_option),
         incremental_dependency=parent.incremental_dependency,
         lazy_read_pointer=parent.lazy_read_pointer,
     )
 
 
-def _added(one: transformations.AddedFieldDefinition) -> CdkAddedFieldDefinition:
+def _adapt_added_field(one: transformations.AddedFieldDefinition) -> CdkAddedFieldDefinition:
     value = one.value.template.text if isinstance(one.value, BoundTemplate) else one.value
     return CdkAddedFieldDefinition(one.path, value, one.value_type, {})
 
@@ -134,7 +134,7 @@ class _Backoff(CdkBackoffStrategy):
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
         """Return the seconds to wait after ``attempt_count`` attempts, or None for the default."""
         answer = None if isinstance(response_or_exception, Exception) else response_or_exception
-        found = self._inner.wait(answer, attempt_count, {"config": self._config})
+        found = self._inner.compute_wait(answer, attempt_count, {"config": self._config})
         return cast("float | None", found)
 
 
@@ -151,7 +151,7 @@ class _Handler(_Backoff):
 
     def interpret_response(self, response_or_exception: Any) -> Any:
         """Return the wrapped error handler's decision on a response as airbyte-cdk's type."""
-        return to_resolution(self._inner.judge(response_or_exception, {"config": self._config}))
+        return to_resolution(self._inner.interpret(response_or_exception, {"config": self._config}))
 
 
 class _Signer(AuthBase):
@@ -168,20 +168,22 @@ class _Signer(AuthBase):
         return cast("requests.PreparedRequest", signed)
 
 
-_SHOWN: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, StreamOwner, Any], Any]], ...]] = (
+_ADAPTERS: Final[
+    tuple[tuple[Callable[[Any], bool], Callable[[Any, StreamOwner, Any], Any]], ...]
+] = (
     (lambda one: hasattr(one, "instance"), lambda one, owner, config: one.instance),  # noqa: ARG005
-    (lambda one: isinstance(one, partition_routers.ParentStreamConfig), _parent),
+    (lambda one: isinstance(one, partition_routers.ParentStreamConfig), _adapt_parent),
     (
         lambda one: isinstance(one, transformations.AddedFieldDefinition),
-        lambda one, owner, config: _added(one),  # noqa: ARG005
+        lambda one, owner, config: _adapt_added_field(one),  # noqa: ARG005
     ),
     (
         lambda one: isinstance(one, request_options.RequestOption),
-        lambda one, owner, config: _option(one),  # noqa: ARG005
+        lambda one, owner, config: _adapt_option(one),  # noqa: ARG005
     ),
     (
         lambda one: isinstance(one, cursor.MinMaxDatetime),
-        lambda one, owner, config: _bounded(one),  # noqa: ARG005
+        lambda one, owner, config: _adapt_min_max(one),  # noqa: ARG005
     ),
     (
         lambda one: isinstance(one, our_errors.HttpResponseFilter),
@@ -189,7 +191,7 @@ _SHOWN: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, StreamOwner, Any
     ),
     (lambda one: hasattr(one, "extract"), lambda one, owner, config: _Extractor(one)),  # noqa: ARG005
     (lambda one: hasattr(one, "auth"), _Signer),
-    (lambda one: hasattr(one, "judge"), lambda one, owner, config: _Handler(one, config)),  # noqa: ARG005
-    (lambda one: hasattr(one, "wait"), lambda one, owner, config: _Backoff(one, config)),  # noqa: ARG005
+    (lambda one: hasattr(one, "interpret"), lambda one, owner, config: _Handler(one, config)),  # noqa: ARG005
+    (lambda one: hasattr(one, "compute_wait"), lambda one, owner, config: _Backoff(one, config)),  # noqa: ARG005
 )
 """Pairs of a test for a component and a factory of its adapter; the first match is used."""

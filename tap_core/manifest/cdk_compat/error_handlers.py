@@ -35,12 +35,12 @@ SUCCESS_RESOLUTION = CdkErrorResolution(CdkResponseAction.SUCCESS)
 _RETRIES = 5
 
 
-def to_resolution(verdict: ResponseResolution) -> CdkErrorResolution:
+def to_resolution(resolution: ResponseResolution) -> CdkErrorResolution:
     """Convert this package's resolution of a response to airbyte-cdk's ErrorResolution."""
     return CdkErrorResolution(
-        CdkResponseAction(verdict.action.value),
-        FailureType(verdict.failure_type) if verdict.failure_type else None,
-        verdict.message,
+        CdkResponseAction(resolution.action.value),
+        FailureType(resolution.failure_type) if resolution.failure_type else None,
+        resolution.message,
     )
 
 
@@ -86,7 +86,7 @@ class CdkExponentialBackoffStrategy(CdkBackoffStrategy):
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
         """Return the seconds to wait after ``attempt_count`` attempts."""
-        return self._strategy.wait(response_or_exception, attempt_count, {})
+        return self._strategy.compute_wait(response_or_exception, attempt_count, {})
 
 
 @dataclass
@@ -107,7 +107,7 @@ class CdkConstantBackoffStrategy(CdkBackoffStrategy):
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
         """Return the seconds to wait, the same after each attempt except for the jitter."""
-        return self._strategy.wait(response_or_exception, attempt_count, {})
+        return self._strategy.compute_wait(response_or_exception, attempt_count, {})
 
 
 class CdkHttpResponseFilter:
@@ -124,8 +124,8 @@ class CdkHttpResponseFilter:
         """
         if not isinstance(response_or_exception, requests.Response):
             return None
-        verdict = self.inner.verdict(response_or_exception, {"config": self.config})
-        return None if verdict is None else to_resolution(verdict)
+        resolution = self.inner.find_resolution(response_or_exception, {"config": self.config})
+        return None if resolution is None else to_resolution(resolution)
 
 
 class DefaultHttpResponseFilter:

@@ -160,7 +160,7 @@ class CdkAddedFieldDefinition:
     parameters: InitVar[Mapping[str, Any]]
 
     @classmethod
-    def of(cls, given: Any) -> CdkAddedFieldDefinition:
+    def create(cls, given: Any) -> CdkAddedFieldDefinition:
         """Return an instance for a mapping of the manifest; return an instance unchanged."""
         if not is_dict(given):
             return cast("CdkAddedFieldDefinition", given)
@@ -192,7 +192,7 @@ class CdkAddFields(RecordTransformation):
         """Turn the condition and the fields' values into template objects."""
         self._filter_interpolator = InterpolatedBoolean(self.condition, parameters=parameters)
         for given in self.fields:
-            one = CdkAddedFieldDefinition.of(given)
+            one = CdkAddedFieldDefinition.create(given)
             value = InterpolatedString.create(one.value, parameters=parameters)
             parsed = ParsedFieldDefinition(one.path, value, one.value_type, parameters)
             self._parsed_fields.append(parsed)
@@ -255,10 +255,10 @@ class TypeTransformer:
         if TransformConfig.DefaultSchemaNormalization in self._config:
             make_normalizer(cast(dict[str, Any], schema))(record)
         if self._custom_normalizer is not None:
-            _descend(record, schema, self._custom_normalizer)
+            _convert_nested(record, schema, self._custom_normalizer)
 
 
-def _descend(
+def _convert_nested(
     value: Any, schema: Mapping[str, Any], convert: Callable[[Any, dict[str, Any]], Any]
 ) -> None:
     """Convert the values within an object or list in place, at all levels, parents first."""
@@ -267,8 +267,8 @@ def _descend(
         for name, one in properties.items():
             if name in value:
                 value[name] = convert(value[name], one)
-                _descend(value[name], one, convert)
+                _convert_nested(value[name], one, convert)
     elif is_list(value) and is_dict(items := schema.get("items")):
         for place, one in enumerate(value):
             value[place] = convert(one, items)
-            _descend(value[place], items, convert)
+            _convert_nested(value[place], items, convert)

@@ -91,7 +91,7 @@ class HttpRequestRegexMatcher:
             return False
         if self._path and not self._path.search(parts.path.rstrip("/")):
             return False
-        return _has(dict(parse_qsl(parts.query)), self.params) and _has(
+        return _contains(dict(parse_qsl(parts.query)), self.params) and _contains(
             request.headers or {}, self.headers
         )
 
@@ -100,7 +100,7 @@ class HttpRequestRegexMatcher:
         return compile_pattern(self.url_path_pattern) if self.url_path_pattern else None
 
 
-def _has(found: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
+def _contains(found: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
     return all(str(found.get(name)) == str(value) for name, value in wanted.items())
 
 
@@ -111,7 +111,7 @@ class UnlimitedCallRatePolicy:
     matchers: list[HttpRequestRegexMatcher]
 
     @property
-    def terms(self) -> RateLimits | None:
+    def limits(self) -> RateLimits | None:
         """None: the policy has no limit."""
         return None
 
@@ -125,11 +125,11 @@ class FixedWindowCallRatePolicy:
     matchers: list[HttpRequestRegexMatcher]
 
     def __post_init__(self) -> None:
-        _refuse_heavy(self.matchers, self.call_limit)
+        _check_weights(self.matchers, self.call_limit)
         _ = self._length
 
     @property
-    def terms(self) -> RateLimits | None:
+    def limits(self) -> RateLimits | None:
         """Limit as a value for the counters: `call_limit` per fixed window."""
         return RateLimits("fixed", ((self.call_limit, self._length),))
 
@@ -166,15 +166,15 @@ class MovingWindowCallRatePolicy:
     def __post_init__(self) -> None:
         if not self.rates:
             raise ManifestError("A MovingWindowCallRatePolicy needs at least one of `rates`.")
-        _refuse_heavy(self.matchers, min(rate.limit for rate in self.rates))
+        _check_weights(self.matchers, min(rate.limit for rate in self.rates))
 
     @property
-    def terms(self) -> RateLimits | None:
+    def limits(self) -> RateLimits | None:
         """Limits as a value for the counters: one moving window per rate."""
         return RateLimits("moving", tuple((rate.limit, rate.seconds) for rate in self.rates))
 
 
-def _refuse_heavy(matchers: list[HttpRequestRegexMatcher], limit: int) -> None:
+def _check_weights(matchers: list[HttpRequestRegexMatcher], limit: int) -> None:
     for matcher in matchers:
         if (matcher.weight or 1) > limit:
             raise ManifestError(
@@ -207,12 +207,12 @@ class HTTPAPIBudget:
         found = self._find_policy(request)
         waited = 0.0
         if found is not None:
-            name, terms, weight = found
-            place = (counters or self._own).ask(name, terms, weight)
-            while not place.is_taken:
-                waited += _slept(place.wait)
-                place = (counters or self._own).ask(name, terms, weight)
-            waited += _slept(place.wait)
+            name, limits, weight = found
+            slot = (counters or self._own).ask(name, limits, weight)
+            while not slot.is_taken:
+                waited += _sleep(slot.wait)
+                slot = (counters or self._own).ask(name, limits, weight)
+            waited += _sleep(slot.wait)
         return waited
 
     def update(
@@ -229,10 +229,10 @@ class HTTPAPIBudget:
         found = self._find_policy(request)
         if found is not None:
             headers = response.headers
-            left = _whole(headers.get(self.ratelimit_remaining_header))
+            left = _parse_count(headers.get(self.ratelimit_remaining_header))
             if left is None and response.status_code in self.status_codes_for_ratelimit_hit:
                 left = 0
-            seconds = _seconds_until(_whole(headers.get(self.ratelimit_reset_header)))
+            seconds = _seconds_until(_parse_count(headers.get(self.ratelimit_reset_header)))
             if left is not None or seconds is not None:
                 (counters or self._own).lower(found[0], found[1], left, seconds)
 
@@ -246,14 +246,14 @@ class HTTPAPIBudget:
         None if no policy matches, or the policy is unlimited.
         """
         for number, policy in enumerate(self.policies):
-            weight = _weight(policy, request)
+            weight = _get_weight(policy, request)
             if weight:
-                terms = policy.terms
-                return None if terms is None else (f"policy {number}", terms, weight)
+                limits = policy.limits
+                return None if limits is None else (f"policy {number}", limits, weight)
         return None
 
 
-def _weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> int:
+def _get_weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> int:
     """Return the weight of a request under a policy, or 0 if the policy does not match it."""
     if not policy.matchers:
         return 1
@@ -263,7 +263,7 @@ def _weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> int:
     return 0
 
 
-def _slept(seconds: float) -> float:
+def _sleep(seconds: float) -> float:
     if seconds > 0:
         time.sleep(seconds)
     return seconds
@@ -277,7 +277,7 @@ def _seconds_until(number: int | None) -> float | None:
     return number if number is None or number <= _LONGEST_DELAY else number - time.time()
 
 
-def _whole(text: str | None) -> int | None:
+def _parse_count(text: str | None) -> int | None:
     try:
         return int(text) if text else None
     except ValueError:

@@ -53,7 +53,7 @@ class AsyncJobStatusMap:
             if words.count(word) > 1:
                 raise ManifestError(f"The status '{word}' is listed twice: list it once.")
 
-    def meaning(self, word: str) -> JobStatus | None:
+    def get_status(self, word: str) -> JobStatus | None:
         """Return the job status for a status value of the API, or None for an unlisted value."""
         kinds = [kind for kind in get_args(JobStatus) if word in getattr(self, kind)]
         return cast("JobStatus", kinds[0]) if kinds else None
@@ -129,12 +129,12 @@ class AsyncRetriever:
         return self.download_target_extractor or self.urls_extractor
 
     @property
-    def is_older(self) -> bool:
+    def is_legacy(self) -> bool:
         """True if the manifest uses `urls_extractor`, whose templates read ``stream_slice``."""
         return self.urls_extractor is not None
 
     @property
-    def seconds(self) -> float:
+    def timeout_seconds(self) -> float:
         """Timeout of a job in seconds."""
         return 60.0 * (self.polling_job_timeout or _MINUTES)
 
@@ -147,12 +147,12 @@ class AsyncRetriever:
     @cached_property
     def creation(self) -> SimpleRetriever:
         """Retriever for the request that creates a job."""
-        return self._one(self.creation_requester)
+        return self._make_retriever(self.creation_requester)
 
     @cached_property
     def polling(self) -> SimpleRetriever:
         """Retriever for the requests that poll a job's status."""
-        return self._one(self.polling_requester)
+        return self._make_retriever(self.polling_requester)
 
     @cached_property
     def targets(self) -> SimpleRetriever | None:
@@ -161,22 +161,22 @@ class AsyncRetriever:
         None if the last polling response lists them.
         """
         asked = self._target_requester
-        return None if asked is None else self._one(asked)
+        return None if asked is None else self._make_retriever(asked)
 
     @cached_property
     def abortion(self) -> SimpleRetriever | None:
         """Retriever for the request that aborts a job; None if the manifest declares none."""
-        return self._unread(self.abort_requester)
+        return self._make_unparsed(self.abort_requester)
 
     @cached_property
     def deletion(self) -> SimpleRetriever | None:
         """Retriever for the request that deletes a job after its results were read, or None."""
-        return self._unread(self.delete_requester)
+        return self._make_unparsed(self.delete_requester)
 
     @cached_property
     def download(self) -> SimpleRetriever:
         """Retriever that downloads the results of a job, page by page."""
-        usual = ResponseToFileExtractor() if self.is_older else DpathExtractor(field_path=[])
+        usual = ResponseToFileExtractor() if self.is_legacy else DpathExtractor(field_path=[])
         return SimpleRetriever(
             requester=self.download_requester,
             record_selector=RecordSelector(extractor=self.download_extractor or usual),
@@ -184,7 +184,7 @@ class AsyncRetriever:
             decoder=self.download_decoder,
         )
 
-    def _one(self, requester: HttpRequester | CustomRequester) -> SimpleRetriever:
+    def _make_retriever(self, requester: HttpRequester | CustomRequester) -> SimpleRetriever:
         return SimpleRetriever(
             requester=requester,
             record_selector=RecordSelector(extractor=_PassThroughExtractor()),
@@ -192,7 +192,7 @@ class AsyncRetriever:
         )
 
     @staticmethod
-    def _unread(requester: HttpRequester | CustomRequester | None) -> SimpleRetriever | None:
+    def _make_unparsed(requester: HttpRequester | CustomRequester | None) -> SimpleRetriever | None:
         """Return a retriever that ignores the body of its response; None without a requester."""
         if requester is None:
             return None

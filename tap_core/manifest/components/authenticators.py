@@ -140,7 +140,9 @@ class SelectiveAuthenticator:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
-    def counting(options: Mapping[str, Any], config: Mapping[str, Any]) -> Mapping[str, list[str]]:
+    def get_used_keys(
+        options: Mapping[str, Any], config: Mapping[str, Any]
+    ) -> Mapping[str, list[str]]:
         """Return the options' keys that have an effect: the name of the selected authenticator.
 
         {} if the config selects none of them; then all are built. The builder calls it before it
@@ -231,12 +233,12 @@ class JwtAuthenticator:
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
         """Return the function that adds the JWT to a request; it signs a new one before expiry."""
-        token, prefix = ExpiringToken(self.signed), self.header_prefix
+        token, prefix = ExpiringToken(self.sign), self.header_prefix
         return InjectedCredential(
             self.request_option, (lambda: f"{prefix} {token()}") if prefix else token
         )
 
-    def signed(self) -> tuple[str, datetime]:
+    def sign(self) -> tuple[str, datetime]:
         """Sign a new JWT and return it with the time of its expiry.
 
         Raises:
@@ -406,7 +408,7 @@ class OAuthAuthenticator:
         if self.use_profile_assertion and self.profile_assertion is not None:
             return {
                 self.grant_type_name: _JWT_GRANT,
-                "assertion": self.profile_assertion.signed()[0],
+                "assertion": self.profile_assertion.sign()[0],
             }
         usual = self._usual_body()
         return {**usual, **_filled(self.refresh_request_body), **usual}  # in the default order
@@ -578,7 +580,7 @@ class LegacySessionTokenAuthenticator:
 
     def _token(self, stream: DeclarativeStreamProtocol) -> str:
         requester: HttpRequester = cast(Any, stream).retriever.requester
-        base = requester.base({"config": stream.config})
+        base = requester.get_base_url({"config": stream.config})
         if self.session_token and self._is_good(stream, base):
             return self.session_token
         if not (self.username and self.password):

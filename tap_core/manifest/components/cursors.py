@@ -22,7 +22,7 @@ from tap_core.incremental.request_options import RequestOption
 from tap_core.manifest.cdk_compat.cursors import CdkDatetimeBasedCursor, DeclarativeCursor
 from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
-from tap_core.manifest.cdk_compat.models import Record as FaceRecord
+from tap_core.manifest.cdk_compat.models import Record as CdkRecord
 from tap_core.manifest.cdk_compat.requesters import CdkRequestOption
 from tap_core.manifest.cdk_compat.type_guards import is_dict
 from tap_core.manifest.components.custom import Custom, add_declared_fields
@@ -79,11 +79,19 @@ class IncrementingCountCursor:
     start_value_option: RequestOption | None = None
     allow_catalog_defined_cursor_field: bool = False
 
-    def order(self, stream: str, usual: ReplicationKeyComparator) -> ReplicationKeyComparator:  # noqa: ARG002  (as all cursors)
+    def make_comparator(
+        self,
+        stream: str,
+        usual: ReplicationKeyComparator,  # noqa: ARG002
+    ) -> ReplicationKeyComparator:
         """Return the comparator of bookmarks and cursor values of a stream."""
         return _Numbers(ValueKind.NUMBER, stream=stream)
 
-    def reading(self, stream: DeclarativeStreamProtocol, kept: Mapping[str, Any]) -> CursorReader:  # noqa: ARG002  (as all cursors)
+    def make_reader(
+        self,
+        stream: DeclarativeStreamProtocol,  # noqa: ARG002  (as all cursors)
+        kept: Mapping[str, Any],
+    ) -> CursorReader:
         """Return the reader of one context, which starts at the stored value of the cursor field.
 
         {} as the stored state starts at `start_value`.
@@ -109,16 +117,16 @@ class _Counting:
         """Yield the only slice: ``start``, and ``end`` as infinity."""
         yield self._slice
 
-    def put(self, request: HTTPRequest, scope: TemplateScope, one: CdkStreamSlice) -> None:  # noqa: ARG002  (the Protocol's)
+    def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:  # noqa: ARG002  (the Protocol's)
         """Add the start number to a request if `start_value_option` is set."""
         if self._option is not None:
-            self._option.put(request, one["start"])
+            self._option.put(request, stream_slice["start"])
 
-    def takes(self, record: Record, one: CdkStreamSlice) -> bool:  # noqa: ARG002
+    def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:  # noqa: ARG002
         """Return True: every record is emitted."""
         return True
 
-    def close(self, one: CdkStreamSlice) -> None:
+    def close(self, stream_slice: CdkStreamSlice) -> None:
         """Return None: the highest cursor value becomes the bookmark."""
 
 
@@ -178,11 +186,11 @@ class CustomIncrementalSync(Custom):
     def _check_fields(self, cls: Any) -> None:
         known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
         needed = [
-            one.name
-            for one in known
-            if one.init
-            and one.default is dataclasses.MISSING
-            and one.default_factory is dataclasses.MISSING
+            option.name
+            for option in known
+            if option.init
+            and option.default is dataclasses.MISSING
+            and option.default_factory is dataclasses.MISSING
         ]
         missing = [name for name in ("cursor_field", *needed) if name not in self.fields]
         if missing := sorted(set(missing) - _FILLED):
@@ -204,25 +212,31 @@ class CustomIncrementalSync(Custom):
         except ValueError as error:
             raise ManifestError(str(error)) from None
 
-    def _more(self) -> Mapping[str, Any]:
+    def _get_extra_fields(self) -> Mapping[str, Any]:
         """Return the fields with request options as airbyte-cdk objects.
 
         The builder leaves them as mappings, since they need no ``type`` in the manifest.
         """
         return {
-            name: CdkRequestOption(parameters=self.parameters, **one)
-            for name, one in self.fields.items()
-            if is_dict(one) and "inject_into" in one
+            name: CdkRequestOption(parameters=self.parameters, **option)
+            for name, option in self.fields.items()
+            if is_dict(option) and "inject_into" in option
         }
 
-    def order(self, stream: str, usual: ReplicationKeyComparator) -> ReplicationKeyComparator:  # noqa: ARG002  (as all cursors)
+    def make_comparator(
+        self,
+        stream: str,  # noqa: ARG002  (as all cursors)
+        usual: ReplicationKeyComparator,
+    ) -> ReplicationKeyComparator:
         """Return the comparator of bookmarks; cursor values of records never become bookmarks."""
         return _Silent(usual.kind)
 
-    def reading(self, stream: DeclarativeStreamProtocol, kept: Mapping[str, Any]) -> CursorReader:
+    def make_reader(
+        self, stream: DeclarativeStreamProtocol, kept: Mapping[str, Any]
+    ) -> CursorReader:
         """Return the reader of one context: a new instance, initialized with the stored state."""
         self.owner.stream = stream
-        made = self._made()
+        made = self._instantiate()
         made.set_initial_state(kept)
         is_feed = bool(self.fields.get("is_data_feed"))
         filters = bool(self.fields.get("is_client_side_incremental"))
@@ -240,34 +254,34 @@ class _CustomCursorReader:
         self._is_feed = is_feed
         self._filters = filters
         self._wants_last = _takes_record(cursor.close_slice)
-        self._last: FaceRecord | None = None
+        self._last: CdkRecord | None = None
         self.state: Mapping[str, Any] = {}
         """State at the beginning of the current slice, ``stream_state`` in templates."""
 
     def slices(self) -> Iterator[CdkStreamSlice]:
         """Yield the slices; each is requested from the class after the previous one was closed."""
         for given in self._cursor.stream_slices():
-            one = given
-            if not isinstance(one, CdkStreamSlice):
-                one = CdkStreamSlice(partition={}, cursor_slice=dict(given or {}))
+            stream_slice = given
+            if not isinstance(stream_slice, CdkStreamSlice):
+                stream_slice = CdkStreamSlice(partition={}, cursor_slice=dict(given or {}))
             self._last, self.is_past = None, False
             select = getattr(self._cursor, "select_state", None)
-            known = select(one) if callable(select) else self._cursor.get_stream_state()
+            known = select(stream_slice) if callable(select) else self._cursor.get_stream_state()
             self.state = dict(known or {})
-            yield one
+            yield stream_slice
 
-    def put(self, request: HTTPRequest, scope: TemplateScope, one: CdkStreamSlice) -> None:
+    def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:
         """Add the class's request options for a slice to a request."""
         about = {
             "stream_state": self.state,
-            "stream_slice": one,
+            "stream_slice": stream_slice,
             "next_page_token": scope.get("next_page_token"),
         }
         add_declared_fields(self._cursor, request, about)
 
-    def takes(self, record: Record, one: CdkStreamSlice) -> bool:
+    def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:
         """Show a record to the class; return True if the record is to be emitted."""
-        shown = FaceRecord(record, self._stream, one)
+        shown = CdkRecord(record, self._stream, stream_slice)
         if self._is_feed or self._filters:
             is_new = bool(self._cursor.should_be_synced(shown))
             self.is_past = self._is_feed and not is_new
@@ -275,20 +289,20 @@ class _CustomCursorReader:
                 return False
         observe = getattr(self._cursor, "observe", None)
         if observe is not None:
-            observe(one, shown)
+            observe(stream_slice, shown)
         if self._wants_last and not self._is_before_last(shown):
             self._last = shown
         return True
 
-    def _is_before_last(self, shown: FaceRecord) -> bool:
+    def _is_before_last(self, shown: CdkRecord) -> bool:
         is_later = getattr(self._cursor, "is_greater_than_or_equal", None)
         if self._last is None or is_later is None:
             return False
         return bool(is_later(self._last, shown))
 
-    def close(self, one: CdkStreamSlice) -> Mapping[str, Any]:
+    def close(self, stream_slice: CdkStreamSlice) -> Mapping[str, Any]:
         """Close a slice of which all records were emitted; return the state to store."""
-        self._cursor.close_slice(one, *([self._last] if self._wants_last else []))
+        self._cursor.close_slice(stream_slice, *([self._last] if self._wants_last else []))
         return cast("Mapping[str, Any]", self._cursor.get_stream_state() or {})
 
 

@@ -19,12 +19,12 @@ import requests
 
 from tap_core.http.request import Auth, HTTPRequest
 from tap_core.manifest.cdk_compat.adapters import adapt, to_stream_slice
-from tap_core.manifest.cdk_compat.error_handlers import CdkBackoffStrategy as FaceBackoff
+from tap_core.manifest.cdk_compat.error_handlers import CdkBackoffStrategy as CdkBackoffStrategy
 from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
-from tap_core.manifest.cdk_compat.models import Record as FaceRecord
+from tap_core.manifest.cdk_compat.models import Record as CdkRecord
 from tap_core.manifest.cdk_compat.partition_routers import StreamOwner
-from tap_core.manifest.cdk_compat.requesters import CdkHttpRequester as FaceRequester
+from tap_core.manifest.cdk_compat.requesters import CdkHttpRequester as CdkHttpRequester
 from tap_core.manifest.cdk_compat.state_migrations import CdkState
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_mapping
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler
@@ -110,7 +110,7 @@ class Custom:
         """
         with _turn:
             known = self.__dict__.get("instance")
-            return self._made() if known is None else known
+            return self._instantiate() if known is None else known
 
     @cached_property
     def owner(self) -> StreamOwner:
@@ -121,7 +121,7 @@ class Custom:
     def _streams(self) -> list[str]:
         return []
 
-    def told(self, scope: TemplateScope) -> None:
+    def remember_stream(self, scope: TemplateScope) -> None:
         """Keep the ``stream_name`` of a scope for the constructor's field ``name``."""
         if not self._streams and (name := scope.get("stream_name")):
             self._streams.append(str(name))
@@ -131,17 +131,17 @@ class Custom:
         """Name of the stream; the parameter ``name``, or "", before a scope was seen."""
         return self._streams[0] if self._streams else str(self.parameters.get("name", ""))
 
-    def _more(self) -> Mapping[str, Any]:
+    def _get_extra_fields(self) -> Mapping[str, Any]:
         """Return constructor fields that do not come from the manifest, by name."""
         return {}
 
-    def _made(self) -> Any:
+    def _instantiate(self) -> Any:
         cls = load_class(self.class_name, self.folder)
         given = {
             **cast("dict[str, Any]", adapt(self.fields, self.owner, self.config)),
             "config": self.config,
             "parameters": dict(self.parameters),
-            **self._more(),
+            **self._get_extra_fields(),
         }
         names = {name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())}
         try:
@@ -184,7 +184,7 @@ class CustomRecordExtractor(Custom):
     def _known(self) -> dict[str, Any]:
         return {}
 
-    def whole(self, decoder: Decoder) -> Any:
+    def replace_decoder(self, decoder: Decoder) -> Any:
         """Return a function that yields the response itself, to be used in place of the decoder.
 
         The class decodes responses itself; it receives ``decoder`` in its field of that name.
@@ -192,7 +192,7 @@ class CustomRecordExtractor(Custom):
         self._known["decoder"] = decoder
         return _undecoded
 
-    def _more(self) -> Mapping[str, Any]:
+    def _get_extra_fields(self) -> Mapping[str, Any]:
         return self._known
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
@@ -277,11 +277,11 @@ class CustomStateMigration(Custom):
     def _known(self) -> dict[str, Any]:
         return {}
 
-    def of(self, stream: Mapping[str, Any]) -> None:
+    def set_stream(self, stream: Mapping[str, Any]) -> None:
         """Set the manifest's declaration of the stream, for the field ``declarative_stream``."""
         self._known["declarative_stream"] = CdkState(stream)
 
-    def _more(self) -> Mapping[str, Any]:
+    def _get_extra_fields(self) -> Mapping[str, Any]:
         return self._known
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
@@ -342,7 +342,9 @@ class CustomErrorHandler(Custom):
         seconds = getattr(self.instance, "max_time", None)
         return None if seconds is None else float(seconds)
 
-    def judge(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution | None:
+    def interpret(
+        self, response: requests.Response, scope: TemplateScope
+    ) -> ResponseResolution | None:
         """Return the class's resolution for a response, or None if it returns no action."""
         found = self.instance.interpret_response(response)
         if found is None or found.response_action is None:
@@ -354,7 +356,7 @@ class CustomErrorHandler(Custom):
             None if kind is None else _get_enum_text(kind),
         )
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return the seconds to wait after ``tries`` attempts, or None for the default wait."""
@@ -370,10 +372,10 @@ class CustomBackoffStrategy(Custom):
         """Raise ManifestError for a class without ``backoff_time`` or the older ``backoff``."""
         super().__post_init__()
         cls: Any = load_class(self.class_name, self.folder)
-        if cls.backoff_time is FaceBackoff.backoff_time and not hasattr(cls, "backoff"):
+        if cls.backoff_time is CdkBackoffStrategy.backoff_time and not hasattr(cls, "backoff"):
             raise ManifestError(f"{self.class_name} must override backoff_time().")
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return the seconds to wait after ``tries`` attempts, or None for the default wait."""
@@ -405,7 +407,7 @@ class CustomPaginationStrategy(Custom):
                 " airbyte-cdk 6: use last_page_size, last_record and last_page_token_value."
             )
 
-    def _more(self) -> Mapping[str, Any]:
+    def _get_extra_fields(self) -> Mapping[str, Any]:
         return {"stream_name": str(self.parameters.get("name", ""))}
 
     @property
@@ -428,18 +430,18 @@ class CustomPaginationStrategy(Custom):
         cls: Any = load_class(self.class_name, self.folder)
         return "page_size_override" in inspect.signature(cls.next_page_token).parameters
 
-    def token_after(self, page: Page, token: Any, scope: TemplateScope) -> Any:
+    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:
         """Return the token of the page after ``page``; None if ``page`` was the last one."""
         given = {
             "response": page.response,
-            "last_page_size": page.kept,
-            "last_record": page.last_record and FaceRecord(page.last_record),
+            "last_page_size": page.selected_count,
+            "last_record": page.last_record and CdkRecord(page.last_record),
             "last_page_token_value": token,
         }
         if "stream_slice" in self._takes:
             given["stream_slice"] = to_stream_slice(scope)
-        if page.asked_for is not None:
-            given["page_size_override"] = page.asked_for
+        if page.reduced_size is not None:
+            given["page_size_override"] = page.reduced_size
         return self.instance.next_page_token(**given)
 
 
@@ -456,7 +458,7 @@ class CustomRequester(Custom):
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         own = [name for name in _SENDS if hasattr(cls, name)]
-        if not issubclass(cls, FaceRequester) or own:
+        if not issubclass(cls, CdkHttpRequester) or own:
             what = f"overrides {own[0]}" if own else "is not an HttpRequester"
             raise ManifestError(
                 f"{self.class_name} {what}: this SDK sends the requests. Describe them"
@@ -464,7 +466,7 @@ class CustomRequester(Custom):
                 " get_request_body_json, and retries with an error handler."
             )
 
-    def _more(self) -> Mapping[str, Any]:
+    def _get_extra_fields(self) -> Mapping[str, Any]:
         more: dict[str, Any] = {"name": self._name}
         params: Any = self.fields.get("request_parameters")
         for name in find_property_parameters(
@@ -508,7 +510,7 @@ class CustomRequester(Custom):
         """Limits of a response, as in `HttpRequester.limits`."""
         return tuple(map(self.fields.get, ANSWER_LIMITS))
 
-    def home(self, scope: TemplateScope) -> str:
+    def find_base_url(self, scope: TemplateScope) -> str:
         """Return the base URL; an empty string if it cannot be evaluated without a response."""
         try:
             return str(self.instance.get_url_base(**_make_request_arguments(scope)))
@@ -517,7 +519,7 @@ class CustomRequester(Custom):
 
     def request(self, scope: TemplateScope) -> RequestSpec:
         """Return the request for a scope; paginator, partition router and cursor add to it."""
-        self.told(scope)
+        self.remember_stream(scope)
         asked, about = self.instance, _make_request_arguments(scope)
         base = str(asked.get_url_base(**about))
         document = asked.get_request_body_json(**about) or None
@@ -539,7 +541,7 @@ class CustomPartitionRouter(Custom):
 
     METHODS: ClassVar[tuple[str, ...]] = ("stream_slices",)
 
-    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
         """Yield a context for each slice of the class."""
         self.owner.stream = stream
         for one in self.instance.stream_slices():

@@ -55,7 +55,7 @@ class DeclarativeStream:
         validate_splitting(retriever, self.incremental_sync)
 
     @staticmethod
-    def shows(node: Mapping[str, Any]) -> Collection[str]:
+    def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:
         """Return the restricted names that templates in this stream may use: ``stream_state``.
 
         It is available with a custom cursor only, since no other state has a format that a

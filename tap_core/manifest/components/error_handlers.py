@@ -148,7 +148,7 @@ class HttpResponseFilter:
                 stacklevel=3,
             )
 
-    def verdict(
+    def find_resolution(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
         """Return the filter's resolution for a response, or None if it does not match."""
@@ -204,15 +204,15 @@ class DefaultErrorHandler:
         """Maximum time for all attempts of a request: 600 seconds."""
         return _LONGEST
 
-    def judge(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
+    def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
         """Return the resolution for a response; by default a status below 400 is a success."""
         for each in self.response_filters or ():
-            verdict = each.verdict(response, scope)
-            if verdict is not None:
-                return verdict
+            resolution = each.find_resolution(response, scope)
+            if resolution is not None:
+                return resolution
         return default_resolution(response)
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return the seconds to wait from the first backoff strategy that gives any.
@@ -220,7 +220,7 @@ class DefaultErrorHandler:
         None, for the default wait, if no strategy gives any.
         """
         for strategy in self.backoff_strategies or ():
-            if seconds := strategy.wait(response, tries, scope):
+            if seconds := strategy.compute_wait(response, tries, scope):
                 return seconds
         return None
 
@@ -251,7 +251,7 @@ class CompositeErrorHandler:
         """Maximum time in seconds for all attempts of a request: the highest of the handlers."""
         return max((each.max_seconds or 0.0 for each in self.error_handlers), default=None)
 
-    def judge(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
+    def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
         """Return the first handler's resolution that is neither FAIL nor RATE_LIMITED.
 
         Without such a resolution, return the first handler's; a RATE_LIMITED of a later handler
@@ -259,17 +259,17 @@ class CompositeErrorHandler:
         """
         usual = kept = default_resolution(response)
         for handler in self.error_handlers:
-            verdict = handler.judge(response, scope)
-            if verdict is None:
+            resolution = handler.interpret(response, scope)
+            if resolution is None:
                 continue
-            if verdict.action in _DECIDES:
-                return verdict
-            is_limited = verdict.action is ResponseAction.RATE_LIMITED
+            if resolution.action in _DECIDES:
+                return resolution
+            is_limited = resolution.action is ResponseAction.RATE_LIMITED
             if kept is usual or (kept.action is ResponseAction.FAIL and is_limited):
-                kept = verdict
+                kept = resolution
         return kept
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return the seconds to wait from the first backoff strategy of any handler.
@@ -277,7 +277,7 @@ class CompositeErrorHandler:
         None, for the default wait, if no strategy gives any.
         """
         for handler in self.error_handlers:
-            if seconds := handler.wait(response, tries, scope):
+            if seconds := handler.compute_wait(response, tries, scope):
                 return seconds
         return None
 
@@ -292,7 +292,7 @@ class ConstantBackoffStrategy:
     backoff_time_in_seconds: float
     jitter_range_in_seconds: float | None = None
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return `backoff_time_in_seconds`, plus a random 0 to 2 times the jitter range."""
@@ -306,7 +306,7 @@ class ExponentialBackoffStrategy:
     factor: float = 5
     jitter_range_in_seconds: float | None = None
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return `factor` times 2 to the power of ``tries``, plus a random jitter.
@@ -349,7 +349,7 @@ class _FromHeader:
 class WaitTimeFromHeader(_FromHeader):
     """Backoff strategy that waits the number of seconds in a response header."""
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return the seconds in the header, or None if there is no such header.
@@ -369,7 +369,7 @@ class WaitUntilTimeFromHeader(_FromHeader):
 
     min_wait: float | None = None
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return the seconds until the time in the header, at least `min_wait`.
@@ -396,7 +396,7 @@ class WaitTimeFromResponse:
     wait_time_in_seconds: InterpolatedValue
     max_waiting_time_in_seconds: float | None = None
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return the seconds to wait, or None unless the template gives a positive number.

@@ -46,7 +46,7 @@ class ResponseToFileExtractor(BoundedReader):
 
     preserve_na_values: bool = False
 
-    def whole(self, decoder: Decoder) -> Callable[[requests.Response], Iterator[Any]]:  # noqa: ARG002
+    def replace_decoder(self, decoder: Decoder) -> Callable[[requests.Response], Iterator[Any]]:  # noqa: ARG002
         """Return a function that yields the response itself, to be used in place of the decoder.
 
         The extractor reads the body of the response, row by row.

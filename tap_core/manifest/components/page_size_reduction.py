@@ -68,7 +68,7 @@ class PageSizeState:
         self.size: int | None = None
         """Number of records to request per page; None for the size in the manifest."""
 
-    def reduced(self, error: SyncError) -> float:
+    def reduce(self, error: SyncError) -> float:
         """Reduce the page size; return the seconds to wait before the next attempt.
 
         Raises:
@@ -99,7 +99,7 @@ class PageSizeState:
         made.failure_type = "transient_error"
         return made
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """Reset the counters after a page was read, and the size if `reset_policy` says so."""
         self._reductions = self._repeats = 0
         if self._declared.reset_policy == "AFTER_SUCCESSFUL_PAGE":

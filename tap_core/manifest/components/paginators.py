@@ -56,9 +56,9 @@ class PageIncrement:
         """Number of records to request per page; None if the manifest sets none."""
         return self.page_size
 
-    def token_after(self, page: Page, token: Any, scope: TemplateScope) -> int | None:  # noqa: ARG002  (as all strategies)
+    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:  # noqa: ARG002  (as all strategies)
         """Return the number of the next page, or None if ``page`` was the last one."""
-        if _is_last(page.size, self.page_size):
+        if _is_last(page.extracted_count, self.page_size):
             return None
         return 1 + (self.start_from_page if token is None else int(token))
 
@@ -84,14 +84,14 @@ class OffsetIncrement:
         """Number of records to request per page; None if unset or a template over the response."""
         return None if callable(self.page_size) else _number(self.page_size)
 
-    def token_after(self, page: Page, token: Any, scope: TemplateScope) -> int | None:
+    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:
         """Return the offset of the next page, or None if ``page`` was the last one."""
         size = self.page_size
         if callable(size):
             size = size({**scope, "response": page.document})
-        if _is_last(page.size, page.asked_for or _number(size)):
+        if _is_last(page.extracted_count, page.reduced_size or _number(size)):
             return None
-        return page.size + (0 if token is None else int(token))
+        return page.extracted_count + (0 if token is None else int(token))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,15 +116,15 @@ class CursorPagination:
         """Number of records to request per page; None if the manifest sets none."""
         return self.page_size
 
-    def token_after(self, page: Page, token: Any, scope: TemplateScope) -> Any:  # noqa: ARG002  (as all strategies)
+    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:  # noqa: ARG002  (as all strategies)
         """Return the token of the next page, or None if ``page`` was the last one."""
         seen = {
             **scope,
             "response": page.document,
             "headers": {**page.response.headers, "link": page.response.links},
             "last_record": page.last_record,
-            "last_page_size": page.kept,
-            "page_size": page.asked_for or self.page_size,
+            "last_page_size": page.selected_count,
+            "page_size": page.reduced_size or self.page_size,
         }
         if self.stop_condition is not None and resolve(self.stop_condition, seen):
             return None
@@ -153,7 +153,7 @@ class DefaultPaginator:
                 " of the pagination strategy."
             )
 
-    def walk(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
+    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
         """Start the pagination of a slice: return a page cursor at the first page."""
         return _Steps(self)
 
@@ -189,7 +189,7 @@ class _Steps:
 
     def advance(self, page: Page, scope: TemplateScope) -> bool:
         """Move to the page after ``page``; return False if ``page`` was the last one."""
-        self._token = self._strategy.token_after(page, self._token, scope) or None
+        self._token = self._strategy.get_next_token(page, self._token, scope) or None
         return self._token is not None
 
     def reset(self) -> None:
@@ -205,7 +205,7 @@ class _Steps:
 class NoPagination:
     """Paginator for an API that returns all records of a slice in one response."""
 
-    def walk(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
+    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
         """Start the pagination of a slice: return a page cursor at its only page."""
         return _OnePage()
 
@@ -233,8 +233,8 @@ class _OnePage:
         """Do nothing: the request has no page size."""
 
 
-def _is_last(size: int, asked_for: int | None) -> bool:
-    return size == 0 or bool(asked_for and size < asked_for)
+def _is_last(size: int, reduced_size: int | None) -> bool:
+    return size == 0 or bool(reduced_size and size < reduced_size)
 
 
 def _number(size: Any) -> int | None:

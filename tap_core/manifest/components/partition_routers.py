@@ -79,7 +79,7 @@ class PartitionSlice(dict[str, Any]):
         """The slice itself, for templates of older manifests: ``stream_slice._partition``."""
         return self
 
-    def joined(self, other: Mapping[str, Any]) -> PartitionSlice:
+    def merge(self, other: Mapping[str, Any]) -> PartitionSlice:
         """Return the union of two slices; where both have a key, this slice's value wins."""
         more: Mapping[str, Any] = getattr(other, "extra_fields", {})
         return PartitionSlice({**other, **self}, extra_fields={**more, **self.extra_fields})
@@ -95,7 +95,7 @@ class ListPartitionRouter:
     config: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""
 
-    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:  # noqa: ARG002  the Protocol's
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:  # noqa: ARG002  the Protocol's
         """Yield the context ``{cursor_field: value}`` for each value.
 
         Raises:
@@ -140,7 +140,7 @@ class ParentStreamConfig:
     def _records(self) -> Callable[[Any], Any]:
         return make_getter(self.lazy_read_pointer)
 
-    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
         """Yield a context for each parent record; records without the parent key are skipped."""
         parent = stream.parent(self.stream)
         if not self.incremental_dependency:
@@ -193,10 +193,10 @@ class SubstreamPartitionRouter:
         if not self.parent_stream_configs:
             raise ManifestError("parent_stream_configs is empty: name at least one parent stream.")
 
-    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
         """Yield a context for each record of each parent stream."""
         for parent in self.parent_stream_configs:
-            yield from parent.contexts(stream)
+            yield from parent.generate_contexts(stream)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
         """Add the parent key of the slice to a request if there is a request option for it."""
@@ -220,7 +220,7 @@ class GroupingPartitionRouter:
         if self.group_size < 1:
             raise ManifestError(f"group_size is {self.group_size}, and must be at least 1.")
 
-    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
         """Yield a context per `group_size` slices, and one for the remaining slices.
 
         With `deduplicate`, slices with an equal value count once.
@@ -230,7 +230,7 @@ class GroupingPartitionRouter:
         """
         batch: list[Context] = []
         seen: set[str] = set()
-        for context in self.underlying_partition_router.contexts(stream):
+        for context in self.underlying_partition_router.generate_contexts(stream):
             key = _only_value(context)
             if self.deduplicate:
                 if key in seen:
@@ -253,10 +253,10 @@ class UnionPartitionRouter:
 
     partition_routers: list[PartitionRouter]
 
-    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
         """Yield the contexts of each router, in order."""
         for router in self.partition_routers:
-            yield from router.contexts(stream)
+            yield from router.generate_contexts(stream)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
         """Add the request options of each router to a request."""

@@ -53,7 +53,7 @@ class PropertiesFromEndpoint:
     def _known(self) -> list[list[str]]:
         return []
 
-    def names(self, stream: DeclarativeStreamProtocol) -> list[str]:
+    def read_names(self, stream: DeclarativeStreamProtocol) -> list[str]:
         """Request the endpoint and return the property names of its records.
 
         Records without a name are skipped.
@@ -96,7 +96,7 @@ class PropertyChunking:
         """Strategy to merge the chunks of a record; by the field ``id`` unless declared."""
         return self.record_merge_strategy or _BY_ID
 
-    def chunks(
+    def make_chunks(
         self, names: Sequence[str], always: Sequence[str], chosen: Iterable[str] | None
     ) -> Iterator[list[str]]:
         """Yield the property names of each request.
@@ -127,7 +127,7 @@ class JsonSchemaPropertySelector:
 
     transformations: list[Transformation] = field(default_factory=list)
 
-    def chosen(self, stream: DeclarativeStreamProtocol) -> frozenset[str]:
+    def select_names(self, stream: DeclarativeStreamProtocol) -> frozenset[str]:
         """Return the API's names of the stream's selected top-level properties."""
         known: Mapping[str, Any] = stream.schema.get("properties") or {}
         mask = stream.mask
@@ -153,14 +153,14 @@ class QueryProperties:
         """Strategy to merge the chunks of a record; None without chunking."""
         return None if self.property_chunking is None else self.property_chunking.merging
 
-    def chunks(self, stream: DeclarativeStreamProtocol) -> list[list[str]]:
+    def make_chunks(self, stream: DeclarativeStreamProtocol) -> list[list[str]]:
         """Return the property names for each of the requests that one page takes."""
         given, always = self.property_list, self.always_include_properties
-        names = given.names(stream) if isinstance(given, PropertiesFromEndpoint) else given
+        names = given.read_names(stream) if isinstance(given, PropertiesFromEndpoint) else given
         select = self.property_selector
-        chosen = None if select is None else select.chosen(stream)
+        chosen = None if select is None else select.select_names(stream)
         if self.property_chunking is not None:
-            return list(self.property_chunking.chunks(names, always, chosen))
+            return list(self.property_chunking.make_chunks(names, always, chosen))
         return [[*always, *(one for one in names if chosen is None or one in chosen)]]
 
 

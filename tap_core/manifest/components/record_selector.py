@@ -1,8 +1,8 @@
 """Record selector: extracts, filters, transforms and normalizes the records of a response.
 
-The steps are composed once per stream (`RecordSelector.selection`), so that steps which a manifest
-does not declare have no cost per record. Records are changed in place, since no other code holds
-them. The stream passes its transformations.
+The steps are composed once per stream (`RecordSelector.make_selection`), so that steps which a
+manifest does not declare have no cost per record. Records are changed in place, since no other code
+holds them. The stream passes its transformations.
 """
 
 from __future__ import annotations
@@ -137,11 +137,11 @@ class RecordExpander:
             return
         parent = cast(Record, parent)
         items = [one for found in self._lists(parent) if isinstance(found, list) for one in found]
-        yield from (self._told(parent, item) for item in items)
+        yield from (self._add_parent_fields(parent, item) for item in items)
         if not items and self.on_no_records == "emit_parent":
             yield parent
 
-    def _told(self, parent: Record, item: Any) -> Any:
+    def _add_parent_fields(self, parent: Record, item: Any) -> Any:
         """Return a list element as a record, with the fields of its parent that are declared."""
         if not (self.merge_parent or self.parent_fields or self.remain_original_record):
             return item
@@ -225,7 +225,7 @@ class _Steps:
     after: _Changes = field(default_factory=list)
     normalized: Callable[[Record], None] | None = None
 
-    def applied(self, record: Record, scope: TemplateScope) -> bool:
+    def apply(self, record: Record, scope: TemplateScope) -> bool:
         """Change a record in place; return True if the filter keeps it."""
         for change in self.before:
             change(record, scope)
@@ -249,7 +249,7 @@ class RecordSelector:
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
 
-    def selection(
+    def make_selection(
         self,
         transformations: Sequence[Transformation] = (),
         schema: Callable[[], JsonSchema] = dict,
@@ -271,11 +271,11 @@ class RecordSelector:
             before=changes if is_first else nothing,
             keeps=self.record_filter.keeps if self.record_filter else None,
             after=nothing if is_first else changes,
-            normalized=self._normalizing(schema),
+            normalized=self._make_normalization(schema),
         )
         extract = self.extractor.extract
         if steps == _Steps():
-            return _extraction(extract)
+            return _make_extraction(extract)
 
         def select(
             documents: Iterable[Any],
@@ -284,19 +284,21 @@ class RecordSelector:
             failed: OnFailure | None = None,
         ) -> Iterator[Record]:
             seen = dict(scope)
-            stays = steps.applied if failed is None else _noting(steps.applied, failed)
+            is_kept = steps.apply if failed is None else _skip_failures(steps.apply, failed)
             for document in documents:
                 for record in extract(document, scope):
                     if not isinstance(record, dict):
                         _check_object(record)
                     extracted()
                     seen["record"] = record
-                    if stays(record, seen):
+                    if is_kept(record, seen):
                         yield record
 
         return select
 
-    def _normalizing(self, schema: Callable[[], JsonSchema]) -> Callable[[Record], None] | None:
+    def _make_normalization(
+        self, schema: Callable[[], JsonSchema]
+    ) -> Callable[[Record], None] | None:
         """Return the function that normalizes a record in place; None without normalization."""
         asked = self.schema_normalization
         if asked == "None":
@@ -307,8 +309,8 @@ class RecordSelector:
         return lambda record: asked.transform(record, known)
 
 
-def _noting(
-    applied: Callable[[Record, TemplateScope], bool], failed: OnFailure
+def _skip_failures(
+    apply: Callable[[Record, TemplateScope], bool], failed: OnFailure
 ) -> Callable[[Record, TemplateScope], bool]:
     """Return the steps as a function that skips a record on which a template fails.
 
@@ -319,7 +321,7 @@ def _noting(
     def tried(record: Record, scope: TemplateScope) -> bool:
         number = next(numbers)
         try:
-            return applied(record, scope)
+            return apply(record, scope)
         except ManifestError as error:
             failed(record, error, number)
             return False
@@ -327,7 +329,7 @@ def _noting(
     return tried
 
 
-def _extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> RecordSelection:
+def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> RecordSelection:
     """Return a selection that only extracts: no step is applied to a record."""
 
     def select(

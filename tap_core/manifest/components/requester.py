@@ -205,7 +205,7 @@ class HttpRequester:
 
     def request(self, scope: TemplateScope) -> RequestSpec:
         """Return the request for a scope; paginator, partition router and cursor add to it."""
-        base = self.base(scope)
+        base = self.get_base_url(scope)
         data, as_json = (None, None) if self._body is None else self._body.content(scope)
         return RequestSpec(
             url=_joined(base, str(resolve(self.path or "", scope)).lstrip("/")),
@@ -217,14 +217,14 @@ class HttpRequester:
             base=base,
         )
 
-    def home(self, scope: TemplateScope) -> str:
+    def find_base_url(self, scope: TemplateScope) -> str:
         """Return the base URL; an empty string if it cannot be evaluated without a response."""
         try:
-            return self.base(scope)
+            return self.get_base_url(scope)
         except Exception:  # noqa: BLE001  (a template may raise any error without a response)
             return ""
 
-    def base(self, scope: TemplateScope) -> str:
+    def get_base_url(self, scope: TemplateScope) -> str:
         """Return the evaluated URL that the path is joined to: ``url_base``, else ``url``."""
         base = str(resolve(self.url_base or "", scope))
         return base or str(resolve(self.url or "", scope))

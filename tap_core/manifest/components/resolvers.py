@@ -59,7 +59,7 @@ class ComponentMappingDefinition:
             )
 
     @staticmethod
-    def shows(node: Mapping[str, Any]) -> Collection[str]:  # noqa: ARG004  the same for all
+    def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:  # noqa: ARG004  the same for all
         """Return the restricted names that templates of this component may use."""
         return ("components_values", "stream_template_config")
 

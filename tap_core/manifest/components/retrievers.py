@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Final
 from tap_core.manifest.cdk_compat.adapters import to_stream_slice
 from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
-from tap_core.manifest.cdk_compat.models import Record as FaceRecord
-from tap_core.manifest.cdk_compat.retrievers import CdkSimpleRetriever as FaceRetriever
+from tap_core.manifest.cdk_compat.models import Record as CdkRecord
+from tap_core.manifest.cdk_compat.retrievers import CdkSimpleRetriever as CdkSimpleRetriever
 from tap_core.manifest.components.custom import Custom, CustomRequester, to_context
 from tap_core.manifest.components.page_size_reduction import PageSizeReduction, validate_reduction
 from tap_core.manifest.components.pagination_reset import PaginationReset
@@ -81,8 +81,10 @@ class CustomRetriever(Custom):
         """Raise ManifestError for a class that reads slices or pages itself."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
-        own = [one for one in _READS if getattr(cls, one, None) is not getattr(FaceRetriever, one)]
-        if not issubclass(cls, FaceRetriever) or own:
+        own = [
+            one for one in _READS if getattr(cls, one, None) is not getattr(CdkSimpleRetriever, one)
+        ]
+        if not issubclass(cls, CdkSimpleRetriever) or own:
             what = f"overrides {own[0]}" if own else "is not a SimpleRetriever"
             raise ManifestError(
                 f"{self.class_name} {what}: the stream reads slices and pages. A retriever"
@@ -113,7 +115,7 @@ class CustomRetriever(Custom):
         members = {"__slots__": ("reads",), "__module__": cls.__module__}
         return type(cls.__name__, (cls,), members)
 
-    def _more(self) -> Mapping[str, Any]:
+    def _get_extra_fields(self) -> Mapping[str, Any]:
         return {"name": self._name}
 
     def records(
@@ -127,12 +129,12 @@ class CustomRetriever(Custom):
         ``pages`` requests the pages of any slice and returns their records; the class calls it
         through ``super().read_records``.
         """
-        self.told(scope)
+        self.remember_stream(scope)
 
-        def read(stream_slice: CdkStreamSlice | None) -> Iterator[FaceRecord]:
+        def read(stream_slice: CdkStreamSlice | None) -> Iterator[CdkRecord]:
             asked = stream_slice or CdkStreamSlice(partition={}, cursor_slice={})
             for record in pages(to_context(asked.partition) or None):
-                yield FaceRecord(record, self.instance.name, asked)
+                yield CdkRecord(record, self.instance.name, asked)
 
         reading = object.__new__(self._kind)
         reading.__dict__ = self.instance.__dict__  # all slices share the attributes

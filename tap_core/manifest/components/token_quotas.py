@@ -54,7 +54,7 @@ class TokenQuota:
         return any(one.matches(request) for one in self.matchers)
 
     @cached_property
-    def found(self) -> dict[str, Callable[[Any], Any]]:
+    def getters(self) -> dict[str, Callable[[Any], Any]]:
         """Functions that get the quota's numbers from the endpoint's document, by option name."""
         paths = {"remaining_path": self.remaining_path, "reset_path": self.reset_path}
         if self.limit_path:

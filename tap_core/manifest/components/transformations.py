@@ -182,7 +182,7 @@ class KeyTransformation:
     prefix: str | None = None
     suffix: str | None = None
 
-    def renamed(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def rename(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of the fields whose names have the prefix and the suffix."""
         before, after = self.prefix or "", self.suffix or ""
         return {f"{before}{name}{after}": value for name, value in fields.items()}
@@ -218,7 +218,7 @@ class DpathFlattenFields:
         if not isinstance(found, dict):
             return
         fields = cast(dict[str, Any], found)
-        lifted = self.key_transformation.renamed(fields) if self.key_transformation else fields
+        lifted = self.key_transformation.rename(fields) if self.key_transformation else fields
         if self.replace_record and lifted:
             _replace(record, dict(lifted))
         elif not lifted.keys() & record.keys():

@@ -52,7 +52,7 @@ class RequestWindowSplitting:
         except ValueError as error:
             raise ManifestError(str(error)) from None
 
-    def halves(
+    def split(
         self, cursor: DatetimeBasedCursor, window: TimeWindow, error: SyncError
     ) -> Sequence[TimeWindow]:
         """Split a window in two; return both halves, in order of time.
