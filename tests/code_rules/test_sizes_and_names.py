@@ -29,11 +29,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 FILE_LINES = 1000
 FUNCTION_LINES = 50
 MEDIAN_FUNCTION_LINES = 10
-FACE_IMPORTS = 15
+INIT_IMPORTS = 15
 IGNORES_PER_THOUSAND_LINES = 1
 SHAPELESS_NAMES = {"utils", "util", "common", "misc"}
 
-# Paths such as `helpers._util` and `singerlib.utils` are singer_sdk's; compatibility paths may have them.
+# Compatibility paths have the names of singer_sdk, such as `helpers._util` and `singerlib.utils`.
 at_compatibility_paths = [
     m for m in MODULES if any(fits(m.name, path) for path in COMPATIBILITY_PATHS)
 ]
@@ -143,7 +143,7 @@ def test_the_annex_only_shows() -> None:
             f"{here(module)}:{n.lineno}" for n in module.tree.body if not is_import_statement(n)
         ]
         imports = [n for n in module.tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
-        if len(imports) > FACE_IMPORTS:
+        if len(imports) > INIT_IMPORTS:
             wrong.append(f"{here(module)}: {len(imports)} imports")
     nothing(wrong)
 
