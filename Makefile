@@ -2,7 +2,7 @@
 #
 #   make demo      set everything up and run the main job: a tap into Spark tables, twice
 #   make test      set everything up and pass the tests
-#   make check     everything that must hold: format, lint, types, walls, gates, all tests
+#   make check     everything that must hold: format, lint, types, code rules, all tests
 #   make thorough  the tests that take long, which make test leaves out
 #   make coverage  the tests again, with the branches that they leave out
 #   make bench     set everything up and run the benchmarks beside other tools
@@ -44,7 +44,7 @@ BENCH_PEERS := singer_sdk airbyte_cdk dlt tap_postgres fivetran_sdk
 # The same examples of a property in every run, so that a run says something of the code alone.
 TEST := $(PY) -m pytest --hypothesis-profile=ci $(PYTEST_ARGS)
 
-.PHONY: help demo test thorough check lint types walls coverage bench peers lock audit setup clean
+.PHONY: help demo test thorough check lint types rules coverage bench peers lock audit setup clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -94,8 +94,8 @@ types: setup
 	$(BIN)/mypy
 	$(BIN)/basedpyright --pythonpath $(PY)
 
-walls: setup
-	$(PY) -m pytest tests/walls
+rules: setup
+	$(PY) -m pytest tests/code_rules
 
 coverage: setup
 	$(PY) -m tests.peers $(TEST_PEERS)

@@ -1,1 +1,1 @@
-"""A test client of Fivetran's interface, for authors of connectors and destinations."""
+"""Test client of Fivetran's interface, for authors of connectors and destinations."""

@@ -1,4 +1,4 @@
-"""Batch files as Fivetran writes them: CSV, compressed, each encrypted with its own key.
+"""Batch files as Fivetran writes them: CSV, compressed, each encrypted with a separate key.
 
 Files are written as streams, and no plaintext is stored. Cells are strings or one of two marks
 (null, unmodified). As in Fivetran's writer, a cell is quoted if CSV requires it or if it is longer
@@ -28,7 +28,7 @@ _KEY_BYTES: Final = 32
 
 
 class Sentinel:
-    """A cell that is not a string."""
+    """Cell that is not a string: `NULL` or `UNMODIFIED`."""
 
 
 NULL: Final = Sentinel()
@@ -37,13 +37,24 @@ Cell: TypeAlias = "str | Sentinel"
 
 
 class _Sink(Protocol):
+    """Writable stream of bytes."""
+
     def write(self, data: bytes, /) -> Any: ...
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class BatchFileSet:
-    """The files of one call, written to a folder and passed in the request with their keys."""
+    """Files of one call: they are written to a folder and passed in the request with their keys.
+
+    Attributes:
+        folder: Folder for the files.
+        compression: Compression of the files.
+        encryption: Encryption of the files.
+        null: Text of a null cell.
+        unmodified: Text of a cell that an update does not change.
+        keys: Encryption keys by path.
+    """
 
     folder: Path
     compression: Compression = Compression.ZSTD
@@ -53,7 +64,7 @@ class BatchFileSet:
     keys: dict[str, bytes] = field(default_factory=dict)
 
     def write(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-        """Write a file and return its path."""
+        """Write a file with a header and rows, and return its path."""
         with self.open(name) as file:
             file.write(line(header, self))
             for row in rows:
@@ -78,7 +89,7 @@ class BatchFileSet:
 
 
 class BatchFile:
-    """A file open for writing that compresses and encrypts its content."""
+    """File open for writing that compresses and encrypts its content."""
 
     def __init__(self, path: Path, key: bytes | None, compression: Compression) -> None:
         file = path.open("wb")
@@ -89,7 +100,7 @@ class BatchFile:
             self._layers.append(_compressed(self._layers[-1], compression))
 
     def write(self, plain: bytes) -> None:
-        """Write plain content."""
+        """Write content, which is compressed and encrypted."""
         self._layers[-1].write(plain)
 
     def close(self) -> None:
@@ -115,6 +126,7 @@ def line(row: Sequence[Cell], files: BatchFileSet) -> bytes:
 
 
 def _cell(cell: Cell, files: BatchFileSet) -> str:
+    """Return a cell as CSV."""
     if cell is NULL:
         return files.null
     text = files.unmodified if isinstance(cell, Sentinel) else cell
@@ -136,11 +148,11 @@ class _Encrypting(io.RawIOBase):
         self._encryptor = Cipher(algorithms.AES(key), modes.CBC(vector)).encryptor()
 
     def writable(self) -> bool:
-        """Return True."""
+        """Return True, as a writable stream must."""
         return True
 
     def write(self, plain: Any, /) -> int:
-        """Encrypt and write plain content."""
+        """Encrypt and write content; return the number of its bytes."""
         self._file.write(self._encryptor.update(self._padder.update(bytes(plain))))
         return len(plain)
 
@@ -153,6 +165,7 @@ class _Encrypting(io.RawIOBase):
 
 
 def _compressed(sink: _Sink, compression: Compression) -> _Sink:
+    """Return a stream that compresses to another stream."""
     import pyarrow as pa
 
     stream: _Sink = pa.CompressedOutputStream(sink, compression.name.lower())

@@ -1,4 +1,4 @@
-"""The command `tap-core fivetran-test`: test a connector or a destination as Fivetran calls it.
+"""Command `tap-core fivetran-test`: test a connector or a destination as Fivetran calls it.
 
 Exit codes: 0 if no rule is broken, 1 if one is broken or the test cannot continue, 2 if the server
 cannot be started or the arguments are invalid.
@@ -83,6 +83,11 @@ def _ends_in_order(servers: Servers) -> Iterator[None]:
 
 
 def _document(path: Path | None) -> dict[str, Any]:
+    """Return the JSON object in a file, or an empty dict without a path.
+
+    Raises:
+        NotStartedError: The file does not hold a JSON object.
+    """
     if path is None:
         return {}
     found = load_json(path.read_bytes())
@@ -96,6 +101,7 @@ def _print_line(text: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = argparse.ArgumentParser(
         prog="tap-core fivetran-test",
         usage="tap-core fivetran-test [OPTION ...] -- COMMAND [ARGUMENT ...]",

@@ -32,7 +32,7 @@ _OPTIONS: Final = (
 
 @dataclass
 class RefusedError(Exception):
-    """A call that ended with an error status; ``is_task`` is True if the status carries a Task."""
+    """A call ended with an error status; ``is_task`` is True if the status carries a Task."""
 
     rpc: str
     code: str
@@ -44,7 +44,7 @@ class RefusedError(Exception):
 
 
 class Stream:
-    """The responses of one streaming call, which can be cancelled.
+    """Responses of one streaming call, which can be cancelled.
 
     Raises:
         RefusedError: During iteration, if the call ends with a status other than OK.
@@ -66,7 +66,13 @@ class Stream:
 
 
 class Client:
-    """A client of one service at an address; a call may take at most ``seconds``."""
+    """Client of one service.
+
+    Args:
+        address: ``host:port`` of the server.
+        service: Name of the service.
+        seconds: Time limit of a call.
+    """
 
     def __init__(self, address: str, service: str, seconds: float = 3600) -> None:
         self._channel: Any = grpc.insecure_channel(address, options=_OPTIONS)
@@ -96,6 +102,7 @@ class Client:
         self._channel.close()
 
     def _method(self, rpc: str) -> tuple[str, Any, Any]:
+        """Return the path of an rpc, and its encoder of requests and decoder of responses."""
         answer = getattr(proto_messages, proto_messages.rpcs(self._service)[rpc].response)
         return f"/{PACKAGE}.{self._service}/{rpc}", _serialized, answer.FromString
 

@@ -1,4 +1,4 @@
-"""Checks that connectors and destinations share: the form, the connection tests and error texts.
+"""Checks for connectors and destinations: the form, the connection tests and error texts.
 
 Faults are recorded in a `Findings` object.
 """
@@ -75,7 +75,7 @@ def run_test(
 
 
 def run_unknown_test(client: Client, findings: Findings, configuration: Mapping[str, str]) -> None:
-    """Run a test that does not exist; it should fail with a regular response."""
+    """Run a connection test that does not exist; it should fail with a regular response."""
     if run_test(client, findings, _NO_TEST, configuration) is None:
         findings.missed(7, "a test that does not exist succeeds")
 
@@ -93,7 +93,7 @@ def check_refusal(refusal: RefusedError, findings: Findings) -> None:
 
 
 def check_text(what: str, text: str, findings: Findings) -> None:
-    """Check the text of an error against the rules on errors."""
+    """Check the text of an error against the rules on errors; ``what`` names the error."""
     if not text:
         findings.broke(4, f"{what} is empty")
     if len(text.encode()) >= TEXT_LIMIT:

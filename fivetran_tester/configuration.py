@@ -51,6 +51,7 @@ def collect_secrets(configuration: Mapping[str, str], form: Any) -> list[str]:
 def _flat(
     settings: Mapping[str, Any], names: AbstractSet[str], prefix: str = ""
 ) -> Iterator[tuple[str, str]]:
+    """Yield the field names and values of settings."""
     for key, value in settings.items():
         name = prefix + key
         parts = dict(_flat(value, names, f"{name}.")) if isinstance(value, Mapping) else {}

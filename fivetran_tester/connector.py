@@ -41,11 +41,19 @@ from tap_core.protocols.fivetran import proto_messages
 __all__ = ["FIRST_STATE", "ConnectorTester"]
 
 FIRST_STATE: Final = "{}"
-"""The state of a first sync."""
+"""State of a first sync."""
 
 
 class ConnectorTester:
-    """Tester of one connector; ``state`` is the state of the first Update."""
+    """Tester of one connector.
+
+    Args:
+        servers: Source of the connector's servers.
+        settings: Settings of the connector.
+        say: Prints a line.
+        state: State of the first Update.
+        resumes: Number of earlier checkpoints from which an Update is resumed.
+    """
 
     def __init__(
         self,
@@ -87,6 +95,7 @@ class ConnectorTester:
     # Form, tests, schema
 
     def _form(self, client: Client) -> None:
+        """Read and check the configuration form, and build the configuration from it."""
         form = self._call_rpc(
             client, "ConfigurationForm", proto_messages.ConfigurationFormRequest()
         )
@@ -99,6 +108,7 @@ class ConnectorTester:
         self.named_tests = [(test.name, test.label) for test in form.tests]
 
     def _tests(self, client: Client) -> None:
+        """Run the connection tests of the form."""
         failed = []
         for name, label in self.named_tests:
             fault = run_test(client, self.findings, name, self.configuration)
@@ -117,6 +127,7 @@ class ConnectorTester:
             check_refusal(refusal, self.findings)
 
     def _schema(self, client: Client) -> None:
+        """Call Schema twice, and check and store the tables."""
         request = proto_messages.SchemaRequest(configuration=self.configuration)
         told = [self._call_rpc(client, "Schema", request) for _ in range(2)]
         pairs = [list(iterate_tables(one)) for one in told]
@@ -138,6 +149,7 @@ class ConnectorTester:
     # Update, and Update again
 
     def _update(self, client: Client) -> UpdateReader:
+        """Run the first Update, of all tables."""
         moments = ClockRange(self.resumes)
         whole = self._reading(select_all(self.tables), moments=moments)
         self._read(client, self.state, whole)
@@ -147,12 +159,14 @@ class ConnectorTester:
         return whole
 
     def _again(self, client: Client, whole: UpdateReader) -> None:
+        """Run an Update from the last state; the rows must be the same afterwards."""
         again = self._after(whole, whole.model.copy())
         self._read(client, whole.state or self.state, again)
         self._compare(whole, again, "an Update from the last state")
         self._told("Update from the last state", again)
 
     def _resume(self, whole: UpdateReader) -> None:
+        """Run Updates from earlier checkpoints; the rows must be the same afterwards."""
         for number, state, model in whole.moments.chosen():
             with self.servers.open() as server:
                 rest = self._after(whole, model)
@@ -182,6 +196,7 @@ class ConnectorTester:
     # Selection
 
     def _select(self, whole: UpdateReader) -> None:
+        """Run Updates of some tables and columns only."""
         choice = select_all(self.tables)
         first, left_out = next(iter(self.tables)), None
         if len(self.tables) > 1:
@@ -200,6 +215,7 @@ class ConnectorTester:
             self._selected(server.client, only, "new ones excluded")
 
     def _selected(self, client: Client, choice: TableSelection, words: str) -> UpdateReader:
+        """Run an Update of a selection."""
         part = self._reading(choice)
         self._read(client, self.state, part)
         if part.state is None:
@@ -222,6 +238,7 @@ class ConnectorTester:
     def _reading(
         self, choice: TableSelection, model: Model | None = None, moments: ClockRange | None = None
     ) -> UpdateReader:
+        """Return a reader for an Update of the tables that Schema has listed."""
         return UpdateReader(self.findings, self.tables, choice, model, moments)
 
     def _after(self, whole: UpdateReader, model: Model) -> UpdateReader:
@@ -229,6 +246,7 @@ class ConnectorTester:
         return UpdateReader(self.findings, whole.tables, whole.choice, model)
 
     def _request(self, state: str, reading: UpdateReader) -> Any:
+        """Return the request of an Update."""
         return proto_messages.UpdateRequest(
             configuration=self.configuration,
             selection=build_selection(reading.tables, reading.choice),
@@ -236,6 +254,11 @@ class ConnectorTester:
         )
 
     def _read(self, client: Client, state: str, reading: UpdateReader) -> None:
+        """Run an Update to its end.
+
+        Raises:
+            StoppedError: The Update failed.
+        """
         with self._reported_refusals():
             reading.read(client.stream("Update", self._request(state, reading)))
         reading.end()
@@ -252,11 +275,13 @@ class ConnectorTester:
             stream.cancel()
 
     def _call_rpc(self, client: Client, rpc: str, request: Any) -> Any:
+        """Make a unary call; a failed call stops the test."""
         with self._reported_refusals():
             return client.call(rpc, request)
 
     @contextmanager
     def _reported_refusals(self) -> Iterator[None]:
+        """Context manager that records a failed call as a finding and stops the test."""
         try:
             yield
         except RefusedError as refusal:
@@ -272,4 +297,5 @@ class ConnectorTester:
 
 
 def _not_keys(table: KnownTable) -> list[str]:
+    """Return the names of the columns that are not keys."""
     return [column.name for column in table.columns.values() if not column.is_key]

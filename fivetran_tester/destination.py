@@ -1,7 +1,8 @@
 """Test of a destination: form, tests, tables, batches of every kind, truncation and history.
 
 The interface has no rpc that reads rows, so a destination is judged by its responses and by
-DescribeTable; users can inspect the tables. No rpc removes tables, so they remain, in schemas whose
+DescribeTable; users can inspect the tables. No rpc removes tables, so they remain, in schemas
+whose
 names start with ``fivetran_test_``. Files are written to a temporary folder, encrypted unless a
 step tests other forms.
 """
@@ -58,7 +59,13 @@ _SIDE_BY_SIDE: Final = 3
 
 
 class DestinationTester:
-    """Tester of one destination."""
+    """Tester of one destination.
+
+    Args:
+        servers: Source of the destination's servers.
+        settings: Settings of the destination.
+        say: Prints a line.
+    """
 
     def __init__(
         self, servers: Servers, settings: Mapping[str, Any], say: Callable[[str], None]
@@ -96,6 +103,7 @@ class DestinationTester:
     # Form, tests, capabilities
 
     def _form(self) -> None:
+        """Read and check the form and the capabilities, and build the configuration."""
         form = self._call_rpc("ConfigurationForm", proto_messages.ConfigurationFormRequest())
         for line in form_lines(form):
             self.say(line)
@@ -108,6 +116,7 @@ class DestinationTester:
             self.findings.broke(30, "the destination does not take CSV")
 
     def _tests(self) -> None:
+        """Run the connection tests of the form."""
         failed = False
         for name, label in self.named_tests:
             fault = run_test(self.client, self.findings, name, self.configuration)
@@ -120,6 +129,7 @@ class DestinationTester:
     # Tables
 
     def _make(self) -> None:
+        """Check DescribeTable and CreateTable, also with concurrent calls."""
         if not self._described("types").not_found:
             self.findings.broke(31, "a missing table is not reported as not_found")
         self._succeeds("CreateTable", 32, "a table", self._table("types", TYPES))
@@ -136,7 +146,13 @@ class DestinationTester:
         self.say(f"Tables are created in {self.schema}")
 
     def _is_described(self, name: str, sample: Sample, rule: int = 31) -> None:
-        """Compare a table with its description; ``rule`` is the rule that a difference breaks."""
+        """Compare a table with its description.
+
+        Args:
+            name: Name of the table.
+            sample: The expected table.
+            rule: Number of the rule that a difference breaks.
+        """
         told = self._described(name)
         if told.WhichOneof("response") != "table":
             self.findings.broke(rule, f"the table {name} exists but is not described")
@@ -154,6 +170,7 @@ class DestinationTester:
     # Batches
 
     def _write(self) -> None:
+        """Check WriteBatch with all forms of files and kinds of changes."""
         for compression, encryption, must in _WAYS:
             files = BatchFileSet(self.folder, compression, encryption)
             how = f"{compression.name}, {encryption.name}"
@@ -189,7 +206,7 @@ class DestinationTester:
         ]
 
     def _update(self, files: BatchFileSet) -> str:
-        """Write an update file that changes two system columns; one of its two rows is unknown."""
+        """Write an update file for two system columns; one of its two rows is unknown."""
         kept: dict[str, Cell] = dict.fromkeys(TYPES.names, UNMODIFIED)
         changed = {DELETED: "true", SYNCED: "2024-01-09T00:00:00Z"}
         rows = [{**kept, **changed, "id": one, "region": "north"} for one in ("1", "99")]
@@ -219,6 +236,7 @@ class DestinationTester:
     # Changes of tables
 
     def _alter(self) -> None:
+        """Check AlterTable with added, changed and missing columns and other keys."""
         more = KnownColumn("one_more", DataType.STRING, is_key=False)
         wider = KnownColumn("a_int", DataType.LONG, is_key=False)
         sample = TYPES.changed(one_more=more, a_int=wider)
@@ -235,13 +253,16 @@ class DestinationTester:
         self.say("Tables are changed")
 
     def _alters(self, what: str, sample: Sample) -> None:
+        """Change a table and check its description afterwards."""
         self._succeeds("AlterTable", 33, what, self._alteration(sample))
         self._is_described("types", sample, 33)
 
     def _alteration(self, sample: Sample) -> Any:
+        """Return an AlterTableRequest."""
         return self._table("types", sample, kind=proto_messages.AlterTableRequest)
 
     def _truncate(self) -> None:
+        """Check Truncate of a missing table, softly and of all rows."""
         plain = self._truncation("types")
         self._succeeds("Truncate", 34, "a table that is not there", self._truncation("nowhere"))
         soft = self._truncation("types")
@@ -250,6 +271,7 @@ class DestinationTester:
         self._succeeds("Truncate", 34, "a table", plain)
 
     def _truncation(self, name: str) -> Any:
+        """Return a TruncateRequest."""
         request = proto_messages.TruncateRequest(
             configuration=self.configuration,
             schema_name=self.schema,
@@ -263,6 +285,7 @@ class DestinationTester:
     # History, migration
 
     def _keep_history(self) -> None:
+        """Check WriteHistoryBatch."""
         request = self._table("history", HISTORY)
         self._succeeds("CreateTable", 32, "a table that keeps its history", request)
         files = BatchFileSet(self.folder)
@@ -282,6 +305,7 @@ class DestinationTester:
         self._migrate()
 
     def _migrate(self) -> None:
+        """Check that Migrate succeeds or reports that it is not supported."""
         request = proto_messages.MigrateRequest(configuration=self.configuration)
         request.details.schema = self.schema
         request.details.table = "history"
@@ -293,6 +317,7 @@ class DestinationTester:
     # Calls
 
     def _described(self, name: str) -> Any:
+        """Return the response of DescribeTable."""
         request = proto_messages.DescribeTableRequest(
             configuration=self.configuration, schema_name=self.schema, table_name=name
         )
@@ -316,6 +341,7 @@ class DestinationTester:
         update: Iterable[str] = (),
         delete: Iterable[str] = (),
     ) -> Any:
+        """Return a WriteBatchRequest."""
         return proto_messages.WriteBatchRequest(
             configuration=self.configuration,
             schema_name=self.schema,
@@ -328,6 +354,7 @@ class DestinationTester:
         )
 
     def _call_rpc(self, rpc: str, request: Any) -> Any:
+        """Make a call and return the response; a failed call stops the test."""
         try:
             return self.client.call(rpc, request)
         except RefusedError as refusal:
@@ -352,16 +379,19 @@ class DestinationTester:
         return None if kind is not None and getattr(answer, kind) else "it says nothing"
 
     def _succeeds(self, rpc: str, rule: int, what: str, request: Any, *, must: bool = True) -> None:
+        """Make a call that must (or, if ``must`` is False, should) succeed."""
         if fault := self._fault(rpc, request):
             found = self.findings.broke if must else self.findings.missed
             found(rule, f"{rpc} of {what} fails: {fault}")
 
     def _fails(self, rpc: str, rule: int, what: str, request: Any) -> None:
+        """Make a call that must fail."""
         if self._fault(rpc, request) is None:
             self.findings.broke(rule, f"{rpc} of {what} succeeds")
 
 
 def _cells(row: Mapping[str, Cell], names: Sequence[str]) -> list[Cell]:
+    """Return the cells of a row for these columns; missing values are null."""
     return [row.get(name, NULL) for name in names]
 
 

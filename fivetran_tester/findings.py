@@ -14,7 +14,7 @@ __all__ = ["Finding", "Findings"]
 
 
 class Finding(NamedTuple):
-    """A rule and its violation; ``must`` is False for a recommendation."""
+    """Rule and its violation; ``must`` is False for a recommendation."""
 
     rule: int
     what: str
@@ -22,13 +22,13 @@ class Finding(NamedTuple):
 
 
 class Findings:
-    """The findings of a test so far."""
+    """Findings of a test so far; true if a rule is broken."""
 
     def __init__(self) -> None:
         self._found: Counter[Finding] = Counter()
 
     def broke(self, rule: int, what: str) -> None:
-        """Record a broken rule."""
+        """Record a broken rule; ``what`` describes the violation."""
         self._found[Finding(rule, what)] += 1
 
     def missed(self, rule: int, what: str) -> None:
@@ -37,7 +37,7 @@ class Findings:
 
     @property
     def rules(self) -> set[int]:
-        """The numbers of the broken rules."""
+        """Numbers of the broken rules."""
         return {finding.rule for finding in self._found if finding.must}
 
     def __bool__(self) -> bool:

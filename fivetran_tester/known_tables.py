@@ -1,4 +1,4 @@
-"""The tables that a connector has reported, and the customer's selection of them.
+"""Tables that a connector has reported, and the customer's selection of them.
 
 A table is identified by its schema, which may be None, and its name.
 """
@@ -28,12 +28,12 @@ __all__ = [
 ]
 
 Name: TypeAlias = "tuple[str | None, str]"
-"""A table's schema (None if the source has no schemas) and name."""
+"""Schema of a table (None if the source has no schemas) and its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownColumn:
-    """One column; ``digits`` are the precision and scale of a DECIMAL."""
+    """Column of a table; ``digits`` are the precision and scale of a DECIMAL."""
 
     name: str
     type: DataType
@@ -42,7 +42,7 @@ class KnownColumn:
 
     @property
     def type_name(self) -> str:
-        """The name of the column's type, with precision and scale."""
+        """Name of the column's type, with precision and scale."""
         return (
             f"{self.type.name}({self.digits[0]},{self.digits[1]})"
             if self.digits
@@ -52,20 +52,20 @@ class KnownColumn:
 
 @dataclass(frozen=True, slots=True)
 class KnownTable:
-    """One table; ``repeated`` holds the column names that were reported twice."""
+    """Columns of a table by name; ``repeated`` are the column names that were reported twice."""
 
     columns: Mapping[str, KnownColumn]
     repeated: tuple[str, ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The names of the key columns."""
+        """Names of the key columns."""
         return tuple(column.name for column in self.columns.values() if column.is_key)
 
 
 @dataclass(frozen=True, slots=True)
 class TableSelection:
-    """The selected columns by table; ``takes_new`` is True if new columns are selected too."""
+    """Selected columns by table; ``takes_new`` is True if new columns are selected too."""
 
     columns: Mapping[Name, AbstractSet[str]]
     takes_new: bool = True
@@ -123,11 +123,12 @@ def build_selection(tables: Mapping[Name, KnownTable], choice: TableSelection) -
 
 
 def format_name(name: Name) -> str:
-    """Return a table's name as ``schema.table``."""
+    """Return the name of a table as ``schema.table``."""
     return ".".join(part for part in name if part is not None)
 
 
 def _table_selection(name: Name, table: KnownTable, choice: TableSelection) -> Any:
+    """Return the TableSelection message of one table."""
     chosen = choice.columns.get(name)
     columns = {
         column: column in chosen
@@ -143,7 +144,7 @@ def _table_selection(name: Name, table: KnownTable, choice: TableSelection) -> A
 
 
 def parse_column(told: Any) -> KnownColumn:
-    """Return the column of a Column message."""
+    """Return the column in a Column message."""
     digits = None
     if told.HasField("params") and told.params.WhichOneof("params") == "decimal":
         digits = (told.params.decimal.precision, told.params.decimal.scale)
@@ -156,6 +157,7 @@ def to_message(name: str, columns: Iterable[KnownColumn]) -> Any:
 
 
 def _to_proto_column(column: KnownColumn) -> Any:
+    """Return a column as a Column message."""
     told = proto_messages.Column(name=column.name, type=int(column.type), primary_key=column.is_key)
     if column.digits:
         told.params.decimal.precision, told.params.decimal.scale = column.digits
@@ -163,6 +165,7 @@ def _to_proto_column(column: KnownColumn) -> Any:
 
 
 def _table(told: Any) -> KnownTable:
+    """Return the table in a Table message."""
     names = [column.name for column in told.columns]
     twice = tuple(sorted({name for name in names if names.count(name) > 1}))
     return KnownTable({column.name: parse_column(column) for column in told.columns}, twice)

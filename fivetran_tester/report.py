@@ -27,7 +27,7 @@ def format_count(count: int, what: str) -> str:
 
 
 def form_lines(form: Any) -> Iterator[str]:
-    """Yield a form as lines of text."""
+    """Yield a configuration form as lines of text."""
     yield "The form (* must be given)"
     yield from _aligned(_fields(form.fields, "  "))
     if form.tests:
@@ -48,6 +48,7 @@ def format_reading(reading: UpdateReader) -> Iterator[str]:
 
 
 def _columns(name: Name, table: KnownTable, reading: UpdateReader) -> Iterator[Sequence[str]]:
+    """Yield the cells of a line for each selected column of a table."""
     chosen = reading.choice.columns[name]
     for column in table.columns.values():
         if column.name in chosen or column.is_key:
@@ -57,6 +58,7 @@ def _columns(name: Name, table: KnownTable, reading: UpdateReader) -> Iterator[S
 
 
 def _fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:
+    """Yield the cells of the lines for form fields."""
     for field in fields:
         if field.WhichOneof("type") == "conditional_fields":
             condition = field.conditional_fields.condition
@@ -71,6 +73,7 @@ def _fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:
 
 
 def _condition(condition: Any) -> str:
+    """Return the condition of conditional fields as text."""
     kind = condition.WhichOneof("visible_when")
     if kind == "bool_value":
         return "on" if condition.bool_value else "off"
@@ -78,6 +81,7 @@ def _condition(condition: Any) -> str:
 
 
 def _kind(field: Any) -> str:
+    """Return the type of a form field as text."""
     kind = field.WhichOneof("type")
     if kind == "text_field":
         return _TEXTS[TextField(field.text_field)]

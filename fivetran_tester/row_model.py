@@ -22,7 +22,7 @@ _NONE: Final = bytes(_WIDTH)
 
 
 class TableRows:
-    """The rows of one table."""
+    """Rows of one table: checksums of all values by a digest of the key."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self.keys = tuple(keys)
@@ -50,7 +50,7 @@ class TableRows:
             self.rows[identity] = self._changed(self.rows[identity], encoded)
 
     def differences(self, other: TableRows) -> Iterator[str]:
-        """Yield the differences of another table with the same name, as counts and column names."""
+        """Yield the differences of another table of the same name, as counts and column names."""
         missing, more = self.rows.keys() - other.rows.keys(), other.rows.keys() - self.rows.keys()
         if missing:
             yield f"{len(missing):,} rows are missing"
@@ -70,18 +70,21 @@ class TableRows:
             yield f"values differ in {', '.join(changed)}"
 
     def _cell(self, name: str, row: bytes) -> bytes:
+        """Return the checksum of a column's value in a row; zeros for a missing value."""
         place = self.places.get(name)
         if place is None:
             return _NONE
         return row[place : place + _WIDTH] or _NONE
 
     def _identity(self, encoded: Mapping[str, bytes]) -> bytes:
+        """Return the digest of a record's key, or of all its values without a key."""
         names = self.keys or sorted(encoded)
         parts = [encoded.get(name, b"") for name in names]
         whole = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         return hashlib.blake2b(whole, digest_size=16).digest()
 
     def _changed(self, row: bytes, encoded: Mapping[str, bytes]) -> bytes:
+        """Return a row with some of its values replaced."""
         for name in encoded:
             if name not in self.places:
                 self.places[name] = len(self.places) * _WIDTH
@@ -93,7 +96,7 @@ class TableRows:
 
 
 class Model:
-    """The tables of a destination."""
+    """Tables of a destination and their rows."""
 
     def __init__(self) -> None:
         self.tables: dict[Name, TableRows] = {}
@@ -128,7 +131,7 @@ class Model:
 
 
 class ClockRange:
-    """A sample of a run's checkpoints, each with a copy of the model at that time.
+    """Sample of a run's checkpoints, each with a copy of the model at that time.
 
     At most ``most`` checkpoints, spread over the run, are chosen.
     """

@@ -17,7 +17,7 @@ from tap_core.protocols.fivetran.enums import DataType
 __all__ = ["DELETED", "HISTORY", "KEYLESS", "MARKER", "SYNCED", "TYPES", "Sample"]
 
 MARKER: Final = "seen-by-nobody-4711"
-"""A value that must not appear in any log or error."""
+"""Value that must not appear in any log or error."""
 
 SYNCED: Final = "_fivetran_synced"
 DELETED: Final = "_fivetran_deleted"
@@ -45,19 +45,19 @@ _CELLS: Final[Mapping[DataType, tuple[str, str]]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """The columns and the rows of a sample table."""
+    """Columns and rows of a sample table."""
 
     columns: tuple[KnownColumn, ...]
     rows: tuple[Mapping[str, Cell], ...]
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns."""
+        """Names of the columns."""
         return [column.name for column in self.columns]
 
     @property
     def keys(self) -> list[str]:
-        """The names of the key columns."""
+        """Names of the key columns."""
         return [column.name for column in self.columns if column.is_key]
 
     def changed(self, **columns: KnownColumn | None) -> Sample:
@@ -93,13 +93,13 @@ TYPES: Final = Sample(
         {**dict.fromkeys(_row(0), NULL), "id": "3", "region": "south", SYNCED: _SYNCED_AT},
     ),
 )
-"""A table with a composite key and a column of every type."""
+"""Table with a composite key and a column of every type."""
 
 KEYLESS: Final = Sample(
     (_column("_fivetran_id", DataType.STRING, key=True), *_VALUES, *_SYSTEM),
     (_row(0, _fivetran_id="b7l0"), _row(1, _fivetran_id="c9x1")),
 )
-"""A table without a source key; Fivetran adds ``_fivetran_id``."""
+"""Table without a source key; Fivetran adds ``_fivetran_id``."""
 
 HISTORY: Final = Sample(
     (
@@ -121,4 +121,4 @@ HISTORY: Final = Sample(
         },
     ),
 )
-"""A history table, whose rows have a start and an end time."""
+"""History table, whose rows have a start and an end time."""

@@ -1,4 +1,4 @@
-"""The servers of one test: fresh processes, or one server that already runs elsewhere.
+"""Servers of one test: fresh processes, or one server that already runs elsewhere.
 
 Each server is closed by its context manager; a server that has crashed before breaks a rule. For a
 server with only an address, there is no log to check and no process to end.
@@ -29,7 +29,11 @@ _ORIGINS: Final = {
 
 
 class RemoteServer:
-    """A server that the tester did not start."""
+    """Server that the tester did not start.
+
+    Raises:
+        NotStartedError: No server listens at the address.
+    """
 
     def __init__(self, address: str, service: str, seconds: float) -> None:
         host, _, port = address.rpartition(":")
@@ -43,7 +47,16 @@ Server: TypeAlias = "ServerProcess | RemoteServer"
 
 @dataclass
 class Servers:
-    """Source of servers: a command to start or an address, and the time limit of a call."""
+    """Source of servers for a test.
+
+    Attributes:
+        service: Name of the service.
+        findings: Findings of the test.
+        command: Command that starts a server, without the port.
+        address: ``host:port`` of a running server, instead of a command.
+        seconds: Time limit of a call.
+        secrets: Values that the log must not show.
+    """
 
     service: str
     findings: Findings
@@ -60,7 +73,7 @@ class Servers:
 
     @contextmanager
     def open(self) -> Iterator[Server]:
-        """Provide a server and end it after the block.
+        """Context manager that yields a server and ends it after the block.
 
         Raises:
             NotStartedError: The server does not start.
@@ -91,6 +104,7 @@ class Servers:
             program.leave()
 
     def _end(self, program: ServerProcess) -> None:
+        """End a server, and record a crash or a wrong exit code."""
         if program.was_killed:
             return
         if not program.is_alive:

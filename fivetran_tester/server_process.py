@@ -1,8 +1,10 @@
-"""A server as a child process: start, end, and checks of its log.
+"""Server as a child process: start, end, and checks of its log.
 
-An environment variable makes the server listen on the loopback addresses of IPv4 and IPv6; a server
+An environment variable makes the server listen on the loopback addresses of IPv4 and IPv6; a
+server
 that ignores the variable listens on its default. Each line of its standard output is checked
-against the rules of the log at once, and the last lines are kept for error messages. Standard error
+against the rules of the log at once, and the last lines are kept for error messages. Standard
+error
 is that of the tester. Every process started here is also ended here.
 """
 
@@ -36,11 +38,17 @@ _SHORTEST_SECRET: Final = 4
 
 
 class NotStartedError(Exception):
-    """A server that does not start or does not listen."""
+    """The server does not start, or does not listen."""
 
 
 class Log:
-    """The log of a server, checked against the rules of a log."""
+    """Log of a server, whose lines are checked against the rules of a log.
+
+    Args:
+        findings: Findings of the test.
+        origin: Expected ``message-origin`` of each line.
+        secrets: Values that no line must contain.
+    """
 
     def __init__(self, findings: Findings, origin: str, secrets: Iterable[str] = ()) -> None:
         self._findings = findings
@@ -56,6 +64,7 @@ class Log:
             self._findings.broke(rule, what)
 
     def _faults(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield the number and the description of each rule that a line breaks."""
         if any(secret in text for secret in self._secrets):
             yield 3, "a line of the log shows a secret of the configuration"
         try:
@@ -75,7 +84,17 @@ class Log:
 
 
 class ServerProcess:
-    """A server in a child process; a call may take at most ``seconds``."""
+    """Server in a child process.
+
+    Args:
+        command: Command that starts the server, without the port.
+        log: Log that checks the lines of its standard output.
+        service: Name of the service.
+        seconds: Time limit of a call.
+
+    Raises:
+        NotStartedError: The command cannot be started.
+    """
 
     def __init__(self, command: Sequence[str], log: Log, service: str, seconds: float) -> None:
         port = _free_port()
@@ -133,7 +152,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """The process ID."""
+        """Process ID."""
         return self._process.pid
 
     def await_start(self) -> None:
@@ -156,9 +175,11 @@ class ServerProcess:
         raise NotStartedError(f"it does not listen after {_START_SECONDS} seconds{self._said()}")
 
     def _said(self) -> str:
+        """Return the last lines of the log, for messages."""
         return "".join(f"\n  {line}" for line in self.log.last)
 
     def _listen(self) -> None:
+        """Check the lines of standard output until it is closed."""
         assert self._process.stdout is not None  # noqa: S101  (it is a pipe)
         with self._process.stdout as lines:
             for line in lines:
@@ -166,7 +187,7 @@ class ServerProcess:
 
 
 def answers(host: str, port: int) -> bool:
-    """Return True if a server listens on the port of a host."""
+    """Return True if a server listens on a port of a host."""
     try:
         with socket.create_connection((host, port), timeout=2):
             return True
@@ -175,6 +196,7 @@ def answers(host: str, port: int) -> bool:
 
 
 def _free_port() -> int:
+    """Return a free port of the loopback address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

@@ -36,7 +36,15 @@ _OF_SYSTEMS: Final = ("_fivetran_", "_sdc_", "_airbyte_")
 
 
 class UpdateReader:
-    """Reader of one Update; records are applied to ``model``, the rows of the destination."""
+    """Reader of the messages of one Update.
+
+    Args:
+        findings: Findings of the test.
+        tables: Tables that Schema has listed.
+        choice: Selected tables and columns.
+        model: Rows of the destination before the Update; the records are applied to it.
+        moments: Sample of the checkpoints.
+    """
 
     def __init__(
         self,
@@ -61,12 +69,12 @@ class UpdateReader:
         self._checked = time.monotonic()
 
     def read(self, answers: Iterable[Any]) -> None:
-        """Process all messages."""
+        """Process all messages of an Update."""
         for answer in answers:
             self.take(answer)
 
     def take(self, answer: Any) -> None:
-        """Process one message."""
+        """Process one message of an Update."""
         kind = answer.WhichOneof("operation")
         if self.task is not None:
             self.findings.broke(4, "a message follows a task, which ends a sync")
@@ -93,6 +101,7 @@ class UpdateReader:
     # Messages
 
     def _records(self, records: Any) -> None:
+        """Check the records of one message and apply them to the model."""
         if len(records) > _MOST_RECORDS:
             self.findings.broke(12, f"more than {_MOST_RECORDS} records in one message")
         for record in records:
@@ -101,6 +110,7 @@ class UpdateReader:
                 self.findings.broke(rule, what)
 
     def _record(self, record: Any) -> Iterator[tuple[int, str]]:
+        """Apply a record to the model; yield the number and description of each broken rule."""
         name = (record.schema_name if record.HasField("schema_name") else None, record.table_name)
         table = self.tables.get(name)
         if table is None:
@@ -120,12 +130,14 @@ class UpdateReader:
         self.model.apply(name, table.keys, record.type, record.data)
 
     def _truncation(self, name: Name, record: Any) -> Iterator[tuple[int, str]]:
+        """Yield the number and description of each rule that a truncation breaks."""
         if record.data:
             yield 14, f"a truncate of {format_name(name)} has data"
         if name in self._upserted:
             self.findings.missed(14, f"a truncate of {format_name(name)} comes after its records")
 
     def _data(self, name: Name, table: KnownTable, record: Any) -> Iterator[tuple[int, str]]:
+        """Yield the number and description of each rule that a record's values break."""
         told, data = format_name(name), record.data
         chosen = self.choice.columns.get(name, frozenset(table.columns))
         for column in table.keys:
@@ -142,12 +154,14 @@ class UpdateReader:
                 yield from self._value(name, table.columns[column], value)
 
     def _value(self, name: Name, column: KnownColumn, value: Any) -> Iterator[tuple[int, str]]:
+        """Yield the rule that a value breaks; keep a valid value as an example."""
         if fault := find_fault(column, value):
             yield 13, f"a value of {format_name(name)}.{column.name} {fault}"
         elif self.examples.get((name, column.name), "null") == "null":
             self.examples[name, column.name] = format_value(column, value)
 
     def _change(self, told: Any) -> None:
+        """Check and store the tables of a SchemaChange."""
         changed = parse_tables(told)
         columns = dict(self.choice.columns)
         for name, table in changed.items():
@@ -171,6 +185,7 @@ class UpdateReader:
             self.findings.broke(10, "a table or a column has no name")
 
     def _checkpoint(self, state: str) -> None:
+        """Check the state of a checkpoint and store it."""
         try:
             document = json.loads(state)
         except ValueError:
@@ -183,5 +198,6 @@ class UpdateReader:
         self.moments.add(state, self.model)
 
     def _failed(self, text: str) -> None:
+        """Check the text of a task, which ends the sync."""
         check_text("a task", text, self.findings)
         self.task = text

@@ -1,6 +1,7 @@
 """Checks of values against their column types, and their display.
 
-Faults name the kind and type but never the value. Strings are shortened, and hidden if the column's
+Faults name the kind and type but never the value. Strings are shortened, and hidden if the
+column's
 name marks them as secret.
 """
 
@@ -20,7 +21,7 @@ __all__ = ["find_fault", "format_value"]
 
 _PLAIN: Final = re.compile(r"[+-]?0*(\d*)(?:\.(\d*?)0*)?")
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799
-"""The first and the last second of the years 1 to 9999."""
+"""First and last second of the years 1 to 9999, counted from 1970."""
 _DAY: Final = 86_400
 _SHORT: Final = 1 << 15
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -41,7 +42,7 @@ def find_fault(column: KnownColumn, value: Any) -> str | None:
 
 
 def format_value(column: KnownColumn, value: Any) -> str:
-    """Return a value for display."""
+    """Return a value as text, shortened; a secret value is not shown."""
     kind = value.WhichOneof("inner")
     if kind in {None, "null"}:
         return "null"

@@ -133,7 +133,7 @@ class InlineMapper(PluginBase, abc.ABC):
         """Return the Singer CLI command."""
         from tap_core.protocols.singer.cli import mapper_command
 
-        return mapper_command(cls)
+        return mapper_command(cls, cls.listen)
 
     @final
     def listen(self, file_input: Any | None = None) -> int:

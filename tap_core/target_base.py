@@ -166,7 +166,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         """Return the Singer CLI command."""
         from tap_core.protocols.singer.cli import target_command
 
-        return target_command(cls)
+        return target_command(cls, cls.listen)
 
     # Input
 

@@ -64,7 +64,7 @@ _SAID_IN_WORDS: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 
 
 class TargetSpark(PluginBase):
-    """Loads a Singer stream into tables through Apache Spark."""
+    """Target that loads Singer streams into tables through Apache Spark."""
 
     name = "target-spark"
     package_name = "tap-core-sdk"
@@ -83,7 +83,7 @@ class TargetSpark(PluginBase):
         parse_env_config: bool = False,
         validate_config: bool = True,
     ) -> None:
-        """Validate the settings.
+        """Read and validate the settings.
 
         Raises:
             ConfigValidationError: The settings are invalid; the error lists all faults.
@@ -111,10 +111,10 @@ class TargetSpark(PluginBase):
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the Singer command."""
+        """Return the command that loads Singer messages."""
         from tap_core.protocols.singer.cli import target_command
 
-        return target_command(cls, HELP)
+        return target_command(cls, cls.listen, HELP)
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
@@ -136,7 +136,7 @@ class TargetSpark(PluginBase):
         return cls.get_singer_command()
 
     def setup_mapper(self) -> None:
-        """Create the mapper if stream maps or flattening are configured."""
+        """Create the stream mapper if stream maps or flattening are configured."""
         if self.config.get("stream_maps") or self.config.get("flattening_enabled"):
             super().setup_mapper()
 
@@ -155,7 +155,11 @@ class TargetSpark(PluginBase):
         return 1 if self.load(source, conversation) else 0
 
     def load(self, source: BinaryIO, conversation: ProtocolBinding) -> list[BaseException]:
-        """Load all messages from ``source``; return the errors."""
+        """Read a protocol's messages from ``source`` until it ends, and load them into tables.
+
+        Returns:
+            The errors that occurred; empty on success.
+        """
         return self.work(conversation, partial(self._process_events, source, conversation))
 
     def work(
@@ -165,10 +169,17 @@ class TargetSpark(PluginBase):
         *,
         patient: bool = False,
     ) -> list[BaseException]:
-        """Run a load in which ``feed`` passes events to the loader; return the errors.
+        """Run a load whose events come from the function ``feed``.
 
-        The report contains the same errors. With ``patient`` a local Spark retries failed tasks
-        too, which helps tasks that read a source.
+        The report contains the same errors as the result.
+
+        Args:
+            conversation: The protocol's parts.
+            feed: Passes events to the loader of the session that it gets.
+            patient: True to let a local Spark retry failed tasks, for tasks that read a source.
+
+        Returns:
+            The errors that occurred; empty on success.
         """
         report = Report(self.config_args)
         faults: list[BaseException] = []
@@ -201,10 +212,10 @@ class TargetSpark(PluginBase):
         *,
         patient: bool,
     ) -> Iterator[LoadSession]:
-        """Yield the objects of a run, and close them in the right order."""
-        job, home = settings.get_job_name(self.config), settings.get_location(self.config)
+        """Context manager: create the objects of a run, and close them in the right order."""
+        job, location = settings.get_job_name(self.config), settings.get_location(self.config)
         former = settings.former_jobs(self.config)
-        started = monotonic_run_start(home, (job, *former), self.initialized_at)
+        started = monotonic_run_start(location, (job, *former), self.initialized_at)
         run = RunInfo(job, uuid.uuid4().hex, started, former=former)
         options = conversation.options
         report.add_facts(job=run.job, run=run.id, started=run.started, format=options.format)
@@ -214,9 +225,13 @@ class TargetSpark(PluginBase):
             folder = stack.enter_context(
                 contextlib.closing(open_spool_folder(self.config.get("staging"), "rows that wait"))
             )
-            place = None if options.dry_run else home
-            asked = settings.spark_settings(self.config, str(folder.path.absolute()))
-            engine = LeasedSpark(asked.with_task_retries() if patient else asked, place, run)
+            lock_location = None if options.dry_run else location
+            spark_settings = settings.spark_settings(self.config, str(folder.path.absolute()))
+            engine = LeasedSpark(
+                spark_settings.with_task_retries() if patient else spark_settings,
+                lock_location,
+                run,
+            )
             self._engine = stack.enter_context(contextlib.closing(engine))
             stack.callback(_record_spark, engine, report)
             commits = partial(_commits, engine, options, run, folder, self._stopping)
@@ -273,7 +288,10 @@ class TargetSpark(PluginBase):
     def make_event_mapper(
         self, renamed: Callable[[StreamId, StreamId], None] = lambda _old, _new: None
     ) -> Callable[[Iterable[Event]], Iterator[Event]]:
-        """Return the function that applies stream maps and flattening to events, if configured."""
+        """Return a function that applies the configured stream maps and flattening to events.
+
+        ``renamed`` is called with the old and the new name of each stream that is renamed.
+        """
         if self._mapper is None:
             return iter
         from target_spark.loader.stream_maps import StreamMapper
@@ -288,7 +306,7 @@ class TargetSpark(PluginBase):
     # Signals
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Register ``leave``, which the first signal calls to interrupt the main thread."""
+        """Register a function that the first signal calls to interrupt the main thread."""
         self._leave = leave
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
@@ -311,7 +329,7 @@ class TargetSpark(PluginBase):
     # The report
 
     def _report_outcome(self, report: Report, faults: Sequence[BaseException]) -> None:
-        """Log the errors and write the report, as text and as JSON."""
+        """Log the errors, print the summary, and write the report file."""
         hide = make_redactor(self.config)
         for fault in faults:
             self._log(fault, hide)
@@ -325,11 +343,11 @@ class TargetSpark(PluginBase):
 
     def _log(self, fault: BaseException, hide: Callable[[str], str]) -> None:
         """Log an error without secrets, with a traceback if its message is not sufficient."""
-        words = hide(str(fault)) or type(fault).__name__
+        message = hide(str(fault)) or type(fault).__name__
         if isinstance(fault, _SAID_IN_WORDS):
-            self.logger.error("%s", words)
+            self.logger.error("%s", message)
             return
-        self.logger.error("%s", words, exc_info=fault)
+        self.logger.error("%s", message, exc_info=fault)
 
     def _save(self, report: Report) -> None:
         path = self._config.get("report")
@@ -352,7 +370,7 @@ def _commits(
     folder: SpoolFolder,
     stopping: threading.Event,
 ) -> BatchWriter:
-    """Return the batch writer, which loads Spark's libraries."""
+    """Create the batch writer, after importing Spark's libraries."""
     load_libraries()
     from target_spark.loader.batch_writer import BatchWriter
 

@@ -44,10 +44,13 @@ class SingletonMeta(type):
 
 
 class APIAuthenticatorBase(AuthBase):
-    """Callable that puts ``auth_headers`` and ``auth_params`` on a request and returns it.
+    """Base class of authenticators: callables that add credentials to a request.
 
-    Extra arguments are ignored, so that subclasses may pass on all of theirs. Passing a stream
-    (``stream=`` or the first argument) to supply settings is deprecated.
+    ``auth_headers`` and ``auth_params`` are put on the request. Extra arguments are ignored, so
+    that
+    subclasses may pass on all of theirs. Passing a stream (``stream=`` or the first argument) to
+    supply
+    settings is deprecated.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -67,7 +70,7 @@ class APIAuthenticatorBase(AuthBase):
             self.attach(stream)
 
     def attach(self, stream: Any) -> None:
-        """Record the tap and the stream that this authenticator works for.
+        """Record the tap and the stream that use this authenticator.
 
         The stream calls this before it uses the authenticator. All authenticators of a tap share
         its replaced refresh tokens, and new tokens are written back to the tap's configuration.
@@ -78,7 +81,7 @@ class APIAuthenticatorBase(AuthBase):
 
     @property
     def tap_name(self) -> str:
-        """The tap's name (deprecated)."""
+        """Name of the tap (deprecated)."""
         deprecated("The `tap_name` property", "the stream's")
         return self._tap_name
 
@@ -88,12 +91,19 @@ class APIAuthenticatorBase(AuthBase):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The stream's settings, read-only and with the latest refresh token (deprecated)."""
+        """Settings of the stream, read-only and with the latest refresh token (deprecated)."""
         deprecated("The `config` property", "the constructor's arguments")
         return MappingProxyType(self._config)
 
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Put the headers and parameters on a request and return it; subclasses may override."""
+        """Put the headers and query parameters on a request; subclasses may override it.
+
+        Args:
+            request: The request to change.
+
+        Returns:
+            The same request.
+        """
         request.headers.update(self.auth_headers)
         if request.url:
             request.url = _with_parameters(request.url, self.auth_params)
@@ -111,7 +121,7 @@ class APIAuthenticatorBase(AuthBase):
 
 
 def adds_no_credentials(authenticator: Any) -> bool:
-    """Return True if the authenticator does not change requests."""
+    """Return True if an authenticator does not change requests."""
     kind = type(authenticator)
     return (
         isinstance(authenticator, APIAuthenticatorBase)
@@ -122,9 +132,12 @@ def adds_no_credentials(authenticator: Any) -> bool:
 
 
 def deprecated(what: str, instead: str, *, calls: int = 1) -> None:
-    """Emit a deprecation warning that names the replacement ``instead``.
+    """Emit a deprecation warning.
 
-    ``calls`` is the number of frames between this function and the code to blame.
+    Args:
+        what: Name of the deprecated member.
+        instead: Its replacement.
+        calls: Number of frames between this function and the code to blame.
     """
     warnings.warn(
         f"{what} will be removed: use {instead}.",
@@ -142,7 +155,7 @@ def _stream_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _with_parameters(url: str, parameters: Mapping[str, Any]) -> str:
-    """Set query parameters of a URL; all other parameters keep their exact text."""
+    """Return a URL with query parameters set; all other parameters keep their exact text."""
     if not parameters:
         return url
     parts = urlsplit(url)

@@ -13,11 +13,15 @@ __all__ = ["load_private_key", "sign_jwt"]
 
 
 def load_private_key(pem: str, passphrase: str | None = None) -> Any:
-    r"""Return the private key in PEM text; ``\n`` escapes on a single line are accepted.
+    r"""Return the private key in PEM text.
+
+    Args:
+        pem: The PEM text; ``\n`` escapes on a single line are accepted.
+        passphrase: Passphrase of an encrypted key.
 
     Raises:
         RuntimeError: PyJWT or cryptography is not installed.
-        ValueError: the text is not a private key, or the passphrase is wrong.
+        ValueError: The text is not a private key, or the passphrase is wrong.
     """
     try:
         import jwt  # noqa: F401  (the key will be used for signing)
@@ -34,7 +38,13 @@ def sign_jwt(
     algorithm: str,
     headers: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return a signed token with these claims.
+    """Return a signed token.
+
+    Args:
+        claims: Claims of the token.
+        key: Private key from `load_private_key`.
+        algorithm: Signature algorithm, such as ``RS256``.
+        headers: Further headers of the token.
 
     Raises:
         RuntimeError: PyJWT or cryptography is not installed.
@@ -47,6 +57,7 @@ def sign_jwt(
 
 
 def _not_installed() -> RuntimeError:
+    """Return the error for a missing signing package."""
     return RuntimeError(
         "Signing a token with a private key needs the packages PyJWT and cryptography: "
         "pip install 'pyjwt[crypto]'."

@@ -47,16 +47,23 @@ _UTC = timezone.utc
 
 
 def refresh_margin_seconds(lifetime: float) -> float:
-    """Return the seconds before expiry at which a token is refreshed: 60, or 10 % if less."""
+    """Return the seconds before expiry at which a token is refreshed.
+
+    They are 60, or 10 % of the lifetime if that is less.
+    """
     return min(_LONGEST_MARGIN, lifetime * _SHARE_OF_LIFETIME)
 
 
 class OAuthAuthenticator(APIAuthenticatorBase):
     """Authenticator that requests an access token by a POST of `oauth_request_body`.
 
-    Subclasses define that property. The state is in ``access_token``, ``refresh_token`` (the
-    latest; None until the server replaces one), ``last_refreshed`` and ``expires_in`` (seconds;
-    None for no expiry).
+    Subclasses define that property.
+
+    Attributes:
+        access_token: Current access token, or None before the first request.
+        refresh_token: Latest refresh token that the server sent, or None.
+        last_refreshed: Time of the last token request, or None.
+        expires_in: Lifetime of the access token in seconds; None if it does not expire.
     """
 
     patience: RetryPolicy = RetryPolicy()
@@ -78,8 +85,15 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     ) -> None:
         """Create the authenticator for a token endpoint.
 
-        ``default_expiration`` is the token lifetime in seconds if a response has no ``expires_in``.
-        ``client_id`` and ``client_secret`` default to those in the stream's settings.
+        Args:
+            args: Arguments of `APIAuthenticatorBase`.
+            auth_endpoint: URL of the token endpoint.
+            oauth_scopes: Scopes to request; None for the server's default.
+            default_expiration: Token lifetime in seconds if a response has no ``expires_in``.
+            oauth_headers: Headers of the token request.
+            client_id: OAuth client ID; by default the stream's setting of that name.
+            client_secret: OAuth client secret; by default the stream's setting of that name.
+            kwargs: Arguments of `APIAuthenticatorBase`.
         """
         super().__init__(*args, **kwargs)
         self._client_id: str | None = client_id or self._config.get("client_id")
@@ -103,8 +117,14 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Put a valid access token on a request; request a new token if needed.
 
+        Args:
+            request: The request to change.
+
+        Returns:
+            The same request.
+
         Raises:
-            AccessTokenError: no token could be obtained.
+            AccessTokenError: No token could be obtained.
         """
         if not self.is_token_valid():
             with self._updating:
@@ -117,10 +137,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     @property
     def auth_endpoint(self) -> str:
-        """The URL of the token endpoint.
+        """URL of the token endpoint.
 
         Raises:
-            ValueError: no endpoint was set.
+            ValueError: No endpoint was set.
         """
         if not self._auth_endpoint:
             raise ValueError("Authorization endpoint not set: give `auth_endpoint`.")
@@ -128,17 +148,17 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     @property
     def oauth_scopes(self) -> str | None:
-        """The scopes to request; None for the server's default."""
+        """Scopes to request; None for the server's default."""
         return self._oauth_scopes
 
     @property
     def oauth_request_payload(self) -> dict[str, Any]:
-        """The form data of the token request: `oauth_request_body`, or a signed assertion."""
+        """Form data of the token request: `oauth_request_body`, or a signed assertion."""
         return self.oauth_request_body
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """The parameters of the token request, which depend on the grant type.
+        """Parameters of the token request, which depend on the grant type; subclasses define them.
 
         >>> class Login(OAuthAuthenticator):
         ...     @property
@@ -155,18 +175,18 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     @property
     def client_id(self) -> str | None:
-        """The OAuth client ID."""
+        """OAuth client ID, or None."""
         return self._client_id
 
     @property
     def client_secret(self) -> str | None:
-        """The OAuth client secret."""
+        """OAuth client secret, or None."""
         return self._client_secret
 
     # Token state
 
     def is_token_valid(self) -> bool:
-        """Return True if there is a token that does not expire soon."""
+        """Return True if there is an access token that does not expire soon."""
         if self.last_refreshed is None:
             return False
         if not self.expires_in:
@@ -181,7 +201,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         """Request a new token, unless another thread did so while this one waited.
 
         Raises:
-            AccessTokenError: no token could be obtained.
+            AccessTokenError: No token could be obtained.
         """
         known = self._updates
         with self._updating:
@@ -190,6 +210,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
                 self._updates += 1
 
     def _update(self) -> None:
+        """Request a new token with the latest refresh token, and store the result."""
         self.logger.info("Requesting new access token")
         tokens = get_refresh_tokens(self._tap, self._own_refresh_tokens)
         self._config = tokens.renewed(self._config)
@@ -206,6 +227,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         self._keep(token)
 
     def _asked(self, payload: Any) -> TokenResponse:
+        """Send a token request and return the tokens of its response."""
         known = {"secret": [self.client_secret, self.access_token, self.refresh_token]}
         self._hidden = (
             collect_payload_secrets(payload)
@@ -222,12 +244,13 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         return parse_token_response(outcome, request.place, self._hidden, self.token_names)
 
     def _token_request(self, payload: Any) -> TokenRequest:
-        """Return the token request that carries a payload."""
+        """Return the token request for a payload."""
         return TokenRequest(self.auth_endpoint, self._oauth_headers, payload, self._hidden)
 
     def _keep_refresh_token(
         self, tokens: RefreshTokens, used: str | None, token: str | None
     ) -> None:
+        """Store a refresh token that the server sent, in place of the used one."""
         if token is None:
             return
         self.refresh_token = token
@@ -251,13 +274,17 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         self.last_refreshed = token.sent_at
 
     def _lifetime(self, token: TokenResponse) -> int | None:
-        """Return the token's lifetime in seconds, or None if the response does not say."""
+        """Return the token's lifetime in seconds, or None if the response does not state it."""
         return _seconds(token.expires_in)
 
     def handle_error(self, *, content: str, status_code: int | None) -> None:
-        """Log an error response; ``content`` is its body, which may contain secrets.
+        """Log an error response of the token endpoint.
 
         Override it to inspect the response; `AccessTokenError` is raised afterwards in any case.
+
+        Args:
+            content: Body of the response, which may contain secrets.
+            status_code: HTTP status.
         """
         said = [word for word in parse_oauth_error(content, self._hidden) if word]
         self.logger.error(
@@ -289,7 +316,15 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
         private_key_passphrase: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Take the key as PEM text; key and passphrase default to the stream's settings."""
+        """Create the authenticator.
+
+        Args:
+            args: Arguments of `OAuthAuthenticator`.
+            private_key: Private key as PEM text; by default the stream's setting of that name.
+            private_key_passphrase: Passphrase of the key; by default the stream's setting of that
+                name.
+            kwargs: Arguments of `OAuthAuthenticator`.
+        """
         super().__init__(*args, **kwargs)
         self._private_key: str | None = private_key or self._config.get("private_key")
         self._private_key_passphrase: str | None = private_key_passphrase or self._config.get(
@@ -298,17 +333,17 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
 
     @property
     def private_key(self) -> str | None:
-        """The private key as PEM text."""
+        """Private key as PEM text, or None."""
         return self._private_key
 
     @property
     def private_key_passphrase(self) -> str | None:
-        """The passphrase of the key, or None if the key is not encrypted."""
+        """Passphrase of the private key, or None if the key is not encrypted."""
         return self._private_key_passphrase
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """The claims of the assertion, valid for one hour."""
+        """Claims of the assertion, valid for one hour."""
         now = utc_now()
         return {
             "iss": self.client_id,
@@ -320,11 +355,11 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
 
     @property
     def oauth_request_payload(self) -> dict[str, Any]:
-        """The form data of the token request, with the signed assertion.
+        """Form data of the token request, with the signed assertion.
 
         Raises:
             RuntimeError: PyJWT or cryptography is not installed.
-            ValueError: there is no private key, or it cannot be read.
+            ValueError: There is no private key, or it cannot be read.
         """
         if not self.private_key:
             raise ValueError("There is no private_key to sign the assertion with.")

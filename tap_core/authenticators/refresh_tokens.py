@@ -45,10 +45,11 @@ class RefreshTokens:
         self._next[used] = token
 
     def renewed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return settings in which used refresh tokens are replaced by their latest replacement."""
+        """Return a copy of settings in which used refresh tokens are replaced by the latest."""
         return {name: self._renewed(name, value) for name, value in settings.items()}
 
     def _renewed(self, name: str, value: Any) -> Any:
+        """Return a setting with its used refresh tokens replaced."""
         if isinstance(value, Mapping):
             return self.renewed(value)
         if isinstance(value, str) and is_refresh_token_name(name):
@@ -99,11 +100,11 @@ def get_refresh_tokens(tap: Any, otherwise: RefreshTokens) -> RefreshTokens:
 
 
 def get_refresh_token(payload: Any, name: str = "refresh_token") -> str | None:
-    """Return the refresh token in a request's payload, or None."""
+    """Return the refresh token in a request's payload, or None if it has none."""
     token = payload.get(name) if isinstance(payload, Mapping) else None
     return token if isinstance(token, str) and token else None
 
 
 def apply_latest_token(payload: Any, token: str, name: str = "refresh_token") -> dict[str, Any]:
-    """Return a request's payload with this refresh token."""
+    """Return a copy of a request's payload with another refresh token."""
     return {**payload, name: token}

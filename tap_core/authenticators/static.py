@@ -23,12 +23,18 @@ __all__ = [
 
 
 class SimpleAuthenticator(APIAuthenticatorBase):
-    """Authenticator that sets arbitrary headers; the other classes are more specific."""
+    """Authenticator that sends constant headers; the other classes are more specific."""
 
     def __init__(
         self, *args: Any, auth_headers: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
-        """Take the headers; without headers, requests are not changed."""
+        """Create an authenticator.
+
+        Args:
+            args: Arguments of `APIAuthenticatorBase`.
+            auth_headers: Headers to send; without them requests are not changed.
+            kwargs: Arguments of `APIAuthenticatorBase`.
+        """
         super().__init__(*args, **kwargs)
         self.auth_headers.update(auth_headers or {})
 
@@ -44,10 +50,17 @@ class APIKeyAuthenticator(APIAuthenticatorBase):
         location: Literal["header", "params"] = "header",
         **kwargs: Any,
     ) -> None:
-        """Take the name (``key``), the API key (``value``) and its location in a request.
+        """Create an authenticator.
+
+        Args:
+            args: Arguments of `APIAuthenticatorBase`.
+            key: Name of the header or query parameter.
+            value: The API key.
+            location: ``header`` or ``params``.
+            kwargs: Arguments of `APIAuthenticatorBase`.
 
         Raises:
-            ValueError: the location is neither ``header`` nor ``params``.
+            ValueError: The location is neither ``header`` nor ``params``.
         """
         super().__init__(*args, **kwargs)
         if location == "header":
@@ -61,7 +74,7 @@ class APIKeyAuthenticator(APIAuthenticatorBase):
     def create_for_stream(
         cls, stream: Any, key: str, value: str, location: Literal["header", "params"]
     ) -> Self:
-        """Create an authenticator for a stream (deprecated)."""
+        """Return an authenticator for a stream (deprecated: use the constructor)."""
         _deprecated_for_stream(cls)
         return cls(stream=stream, key=key, value=value, location=location)
 
@@ -70,32 +83,46 @@ class BearerTokenAuthenticator(APIAuthenticatorBase):
     """Authenticator that sends ``Authorization: Bearer …`` (RFC 6750, section 2.1)."""
 
     def __init__(self, *args: Any, token: str, **kwargs: Any) -> None:
-        """Take the token."""
+        """Create an authenticator.
+
+        Args:
+            args: Arguments of `APIAuthenticatorBase`.
+            token: The bearer token.
+            kwargs: Arguments of `APIAuthenticatorBase`.
+        """
         super().__init__(*args, **kwargs)
         self.auth_headers["Authorization"] = f"Bearer {token}"
 
     @classmethod
     def create_for_stream(cls, stream: Any, token: str) -> Self:
-        """Create an authenticator for a stream (deprecated)."""
+        """Return an authenticator for a stream (deprecated: use the constructor)."""
         _deprecated_for_stream(cls)
         return cls(stream=stream, token=token)
 
 
 class BasicAuthenticator(APIAuthenticatorBase):
-    """Authenticator that sends a user name and password: ``Authorization: Basic …`` (RFC 7617)."""
+    """Authenticator that sends user name and password: ``Authorization: Basic …`` (RFC 7617)."""
 
     def __init__(self, *args: Any, username: str, password: str, **kwargs: Any) -> None:
-        """Take user name and password, which are encoded as UTF-8."""
+        """Create an authenticator.
+
+        Args:
+            args: Arguments of `APIAuthenticatorBase`.
+            username: User name; encoded as UTF-8.
+            password: Password; encoded as UTF-8.
+            kwargs: Arguments of `APIAuthenticatorBase`.
+        """
         super().__init__(*args, **kwargs)
         credentials = base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
         self.auth_headers["Authorization"] = f"Basic {credentials}"
 
     @classmethod
     def create_for_stream(cls, stream: Any, username: str, password: str) -> Self:
-        """Create an authenticator for a stream (deprecated)."""
+        """Return an authenticator for a stream (deprecated: use the constructor)."""
         _deprecated_for_stream(cls)
         return cls(stream=stream, username=username, password=password)
 
 
 def _deprecated_for_stream(kind: type[APIAuthenticatorBase]) -> None:
+    """Emit the deprecation warning of ``create_for_stream``."""
     deprecated("The `create_for_stream` method", f"{kind.__name__}(…)", calls=2)

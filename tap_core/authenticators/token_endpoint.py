@@ -64,8 +64,10 @@ _FAILURES = (
 class AccessTokenError(FatalAPIError, RuntimeError):
     """No access token could be obtained.
 
-    ``status`` is the HTTP status, None without a response. ``error`` and ``description`` are
-    OAuth's error fields, None if missing.
+    Attributes:
+        status: HTTP status, or None without a response.
+        error: Field ``error`` of OAuth's response, or None.
+        description: Field ``error_description`` of OAuth's response, or None.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class AccessTokenError(FatalAPIError, RuntimeError):
         error: str | None = None,
         description: str | None = None,
     ) -> None:
-        """Store the message and its parts."""
+        """Store the message, the status and OAuth's error fields."""
         super().__init__(message)
         self.status = status
         self.error = error
@@ -84,15 +86,19 @@ class AccessTokenError(FatalAPIError, RuntimeError):
 
 
 _LONGEST_WAIT: Final = 60.0
-"""Seconds; with the default number of tries, a server may be unavailable for five minutes."""
+"""Maximum seconds between two tries; a server may then be unavailable for five minutes."""
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Timeout in seconds, number of tries and sleep function for a token endpoint.
+    """Timeout, number of tries and sleep function for requests to a token endpoint.
 
-    ``max_response_seconds`` is the time from the first byte of a response to its last, over all
-    tries together.
+    Attributes:
+        timeout: Seconds to wait for a connection and for data.
+        tries: Maximum number of requests.
+        sleep: Function that waits a number of seconds.
+        max_response_seconds: Seconds from the first byte of a response to its last, over all tries
+            together.
     """
 
     timeout: float = 60.0
@@ -103,7 +109,10 @@ class RetryPolicy:
 
 @dataclass(frozen=True)
 class TokenResponse:
-    """Tokens from an endpoint; ``expires_in`` is unparsed, ``sent_at`` is the request's time."""
+    """Tokens from an endpoint.
+
+    ``expires_in`` is the unparsed lifetime, ``sent_at`` the time of the request.
+    """
 
     sent_at: datetime
     access_token: str = field(repr=False)
@@ -113,7 +122,7 @@ class TokenResponse:
 
 @dataclass(frozen=True)
 class TokenFieldNames:
-    """Names of the fields in a token response; ``deep`` also searches nested objects and arrays."""
+    """Names of the fields in a token response; ``deep`` also searches nested values."""
 
     access_token: str = "access_token"  # noqa: S105  (names, no secrets)
     refresh_token: str = "refresh_token"  # noqa: S105
@@ -149,7 +158,7 @@ class RequestOutcome:
 
     @property
     def status(self) -> int | None:
-        """The HTTP status, or None without a response."""
+        """HTTP status, or None without a response."""
         return None if self.response is None else self.response.status_code
 
     @property
@@ -173,7 +182,7 @@ def _reason(error: BaseException | None) -> str:
 
 @dataclass(frozen=True)
 class TokenRequest:
-    """A request for a token: URL, headers and form data."""
+    """Request for a token: URL, headers and form data."""
 
     url: str
     headers: Mapping[str, Any] = field(repr=False)
@@ -182,7 +191,7 @@ class TokenRequest:
 
     @property
     def place(self) -> str:
-        """The URL for messages, without user info, query, fragment and secrets."""
+        """URL for messages, without user info, query, fragment and secrets."""
         return self.secrets.hide(redact_url(self.url).partition("?")[0])
 
     def send(
@@ -194,7 +203,11 @@ class TokenRequest:
     ) -> RequestOutcome:
         """Send the request, retry temporary failures, and return the last outcome.
 
-        ``stream`` is the name, for the log, of the stream that needs the token.
+        Args:
+            session: HTTP session.
+            patience: Timeout and number of tries.
+            logger: Logger for retries.
+            stream: Name of the stream that needs the token, for the log.
         """
         tries, most = 1, limit_tries(patience.tries)
         timeout = limit_timeout(patience.timeout)
@@ -221,6 +234,7 @@ class TokenRequest:
         return outcome
 
     def _try(self, session: requests.Session, timeout: float, deadline: Deadline) -> RequestOutcome:
+        """Send the request once."""
         sent_at = utc_now()
         try:
             response = ask_token_endpoint(
@@ -244,6 +258,7 @@ def collect_payload_secrets(payload: Any) -> Secrets:
 
 
 def _pairs(payload: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of a payload: a mapping or an encoded form."""
     if isinstance(payload, Mapping):
         yield from payload.items()
     elif isinstance(payload, (str, bytes)):
@@ -252,7 +267,10 @@ def _pairs(payload: Any) -> Iterator[tuple[str, Any]]:
 
 
 def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | None, str | None]:
-    """Return OAuth's ``error`` and ``error_description`` from a body, with secrets hidden."""
+    """Return OAuth's ``error`` and ``error_description`` from a body, with secrets hidden.
+
+    Each is None if it is missing.
+    """
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
@@ -264,6 +282,7 @@ def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | Non
 
 
 def _format_description(value: Any, secrets: Secrets) -> str | None:
+    """Return a text on one line, without secrets and of limited length; None for other values."""
     if not isinstance(value, str) or not value.strip():
         return None
     text = " ".join(secrets.hide(value).split())
@@ -273,10 +292,16 @@ def _format_description(value: Any, secrets: Secrets) -> str | None:
 def parse_token_response(
     outcome: RequestOutcome, place: str, secrets: Secrets, names: TokenFieldNames | None = None
 ) -> TokenResponse:
-    """Return the token of an outcome; ``place`` is the endpoint's name in messages.
+    """Return the tokens of a request's outcome.
+
+    Args:
+        outcome: Outcome of the request.
+        place: Name of the endpoint in messages.
+        secrets: Values that messages must not show.
+        names: Names of the fields in the response; by default OAuth's.
 
     Raises:
-        AccessTokenError: the outcome has no token.
+        AccessTokenError: The outcome has no token.
     """
     response = outcome.response
     if response is None:
@@ -303,6 +328,7 @@ def parse_token_response(
 
 
 def _document(response: requests.Response) -> dict[str, Any] | None:
+    """Return the JSON object in a response, or None if there is none."""
     try:
         document = response.json()
     except (ValueError, RecursionError):
@@ -313,6 +339,7 @@ def _document(response: requests.Response) -> dict[str, Any] | None:
 def _refusal(
     outcome: RequestOutcome, place: str, reason: str, secrets: Secrets
 ) -> AccessTokenError:
+    """Return the error for an outcome without a token."""
     content = b"" if outcome.response is None else outcome.response.content
     error, description = parse_oauth_error(content, secrets)
     words = ": ".join(word for word in (error, description) if word)

@@ -20,16 +20,26 @@ from pathlib import Path
 __all__ = ["is_refresh_token_name", "replace_token", "write_refresh_token"]
 
 _ANYBODY_WRITES = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
-"""Write permission of any user. A file without it is read-only by intent, even for root, who could
-write it."""
+"""Write permission of any user.
+
+A file without it is read-only by intent, even for root, who could write it.
+"""
 
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _MEMBER = re.compile(rf"(?P<name>{_TEXT})(?P<colon>\s*:\s*)(?P<value>{_TEXT})|{_TEXT}")
-"""A JSON string, or a string member with its name; scanning matches each string as a whole."""
+"""Pattern of a JSON string, or of a member with its name and a string value.
+
+Scanning with it matches each string as a whole.
+"""
 
 
 def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | None:
     """Replace a used refresh token in a configuration file.
+
+    Args:
+        path: Path of the configuration file.
+        used: Refresh tokens that this run has used.
+        token: The new refresh token.
 
     Returns:
         The reason for which the token was not stored permanently, or None on success.
@@ -52,6 +62,7 @@ def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | 
 
 
 def _refused(file: Path) -> str | None:
+    """Return the reason for which a file must not be written, or None."""
     if not stat.S_ISREG(file.stat().st_mode):
         return "is not a regular file"
     if not file.stat().st_mode & _ANYBODY_WRITES or not os.access(file, os.W_OK):
@@ -75,7 +86,7 @@ def replace_token(text: str, used: Collection[str], token: str) -> str:
     """Return a JSON text in which used refresh tokens are replaced; all else is unchanged.
 
     Raises:
-        ValueError: the text is not JSON.
+        ValueError: The text is not JSON.
     """
 
     def member(match: re.Match[str]) -> str:
@@ -88,10 +99,12 @@ def replace_token(text: str, used: Collection[str], token: str) -> str:
 
 
 def _decode_text(text: str) -> str:
+    """Return the string in a JSON text."""
     return str(json.loads(text))
 
 
 def _replace(file: Path, content: bytes) -> None:
+    """Replace the content of a file atomically, with the same permissions and owner."""
     about = file.stat()
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
@@ -111,7 +124,7 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Flush a directory to disk so that the rename is durable, where the system supports it."""
+    """Flush a directory to disk so that a rename is durable, where the system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

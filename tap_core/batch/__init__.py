@@ -1,4 +1,4 @@
-"""Batch files: encodings, storage, writing and reading."""
+"""Batch files of BATCH messages: encodings, storage, writing and reading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["BaseBatcher", "Batcher", "JSONLinesBatcher", "lazy_chunked_generator
 
 
 def __getattr__(name: str) -> Any:
-    """Import the batchers on first access."""
+    """Return a batcher class, imported on first access."""
     if name in {"Batcher", "JSONLinesBatcher"}:
         from tap_core.batch import batchers
 

@@ -28,7 +28,7 @@ def lazy_chunked_generator(iterable: Iterable[_Item], chunk_size: int) -> Iterat
 
 
 class BaseBatcher(abc.ABC):
-    """Writer of one stream's records to batch files."""
+    """Base class of writers of one stream's records to batch files."""
 
     def __init__(self, tap_name: str, stream_name: str, batch_config: BatchConfig) -> None:
         self.tap_name = tap_name
@@ -37,4 +37,4 @@ class BaseBatcher(abc.ABC):
 
     @abc.abstractmethod
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
-        """Yield the file addresses of each batch."""
+        """Yield the manifest of each batch: a list of the URLs of its files."""

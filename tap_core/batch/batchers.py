@@ -27,10 +27,10 @@ class _FileBatcher(BaseBatcher):
     format: str
 
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
-        """Write files of at most ``batch_size`` records each and yield their addresses.
+        """Write files of at most ``batch_size`` records each, and yield the URL of each file.
 
         Raises:
-            BatchFileError: a file cannot be written.
+            BatchFileError: A file cannot be written.
         """
         config = self.batch_config
         kind = get_format(BaseBatchFileEncoding(self.format, config.encoding.compression))
@@ -60,13 +60,13 @@ _BUILT_IN: Final[dict[str, type[BaseBatcher]]] = {
 
 
 class Batcher(BaseBatcher):
-    """Batcher that writes the format of the settings."""
+    """Batcher that writes the format in the setting ``batch_config``."""
 
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
-        """Yield the file addresses of each batch.
+        """Yield the manifest of each batch: a list of the URLs of its files.
 
         Raises:
-            ValueError: the format is not supported.
+            ValueError: The format is not supported.
         """
         kind = self.get_batcher(self.batch_config.encoding.format)
         batcher = kind(self.tap_name, self.stream_name, self.batch_config)
@@ -77,12 +77,17 @@ class Batcher(BaseBatcher):
         """Return the batcher class of a format.
 
         Raises:
-            ValueError: the format is not supported.
+            ValueError: The format is not supported.
         """
         return _BUILT_IN.get(name) or _installed(name)
 
 
 def _installed(name: str) -> type[BaseBatcher]:
+    """Return the batcher class that an installed package provides for a format.
+
+    Raises:
+        ValueError: No package provides the format.
+    """
     from importlib.metadata import entry_points
 
     for group in BATCH_ENCODERS:

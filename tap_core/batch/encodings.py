@@ -1,8 +1,7 @@
 """Encoding and storage of batch files: the setting ``batch_config`` as objects.
 
-Names, fields and dictionary forms are those of singer_sdk (version 0.54). The error for an
+Names, fields and dict forms are those of singer_sdk (version 0.54). The error for an
 incomplete setting is one sentence that names the missing part.
-
 Source: "Batch Messages" in the documentation of the Meltano Singer SDK.
 """
 
@@ -29,11 +28,11 @@ __all__ = [
 ]
 
 DEFAULT_BATCH_SIZE = 10000
-"""The default number of rows per file."""
+"""Default number of rows per file."""
 
 
 class BatchFileFormat(str, Enum):
-    """The built-in formats of batch files."""
+    """Built-in formats of batch files."""
 
     JSONL = "jsonl"
     PARQUET = "parquet"
@@ -41,17 +40,17 @@ class BatchFileFormat(str, Enum):
 
 @dataclass
 class BaseBatchFileEncoding:
-    """Format of batch files and their compression (``gzip``, ``none``)."""
+    """Format of batch files and their compression, such as ``gzip``; None for no compression."""
 
     format: str
     compression: str | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Create an encoding from a message or from the settings.
+        """Return the encoding in a BATCH message or in the settings.
 
         Raises:
-            ConfigurationError: the format is missing, or a key or value is invalid.
+            ConfigurationError: The format is missing, or a key or value is invalid.
         """
         _check("the encoding of a batch", data, cls, required=("format",))
         for name, value in data.items():
@@ -62,7 +61,7 @@ class BaseBatchFileEncoding:
 
 @dataclass
 class JSONLinesEncoding(BaseBatchFileEncoding):
-    """Deprecated: `BaseBatchFileEncoding` with ``format="jsonl"``."""
+    """Deprecated: use `BaseBatchFileEncoding` with ``format="jsonl"``."""
 
     format: str = "jsonl"
 
@@ -73,7 +72,7 @@ class JSONLinesEncoding(BaseBatchFileEncoding):
 
 @dataclass
 class ParquetEncoding(BaseBatchFileEncoding):
-    """Deprecated: `BaseBatchFileEncoding` with ``format="parquet"``."""
+    """Deprecated: use `BaseBatchFileEncoding` with ``format="parquet"``."""
 
     format: str = "parquet"
 
@@ -92,17 +91,23 @@ def _deprecated(name: str, kind: str) -> None:
 
 @dataclass
 class BatchConfig:
-    """The setting ``batch_config``; its parts may be passed as dictionaries."""
+    """The setting ``batch_config``; encoding and storage may be passed as dicts.
+
+    Attributes:
+        encoding: Format and compression of the files.
+        storage: Folder for the files.
+        batch_size: Maximum number of rows per file.
+    """
 
     encoding: BaseBatchFileEncoding
     storage: StorageTarget
     batch_size: int = DEFAULT_BATCH_SIZE
 
     def __post_init__(self) -> None:
-        """Convert dictionaries to objects.
+        """Convert dicts to objects, and check the batch size.
 
         Raises:
-            ConfigurationError: a part is incomplete.
+            ConfigurationError: A part is incomplete, or the batch size is less than 1.
         """
         if isinstance(self.encoding, Mapping):
             self.encoding = BaseBatchFileEncoding.from_dict(self.encoding)
@@ -115,20 +120,21 @@ class BatchConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BatchConfig:
-        """Create the configuration from the settings.
+        """Return the configuration in the setting ``batch_config``.
 
         Raises:
-            ConfigurationError: a key is missing or unknown.
+            ConfigurationError: A key is missing or unknown.
         """
         _check("batch_config", data, cls, required=("encoding", "storage"))
         return cls(**data)
 
     def asdict(self) -> dict[str, Any]:
-        """Return the configuration as a dictionary, as in the settings."""
+        """Return the configuration as a dict, as in the settings."""
         return asdict(self)
 
 
 def _check(what: str, data: Mapping[str, Any], kind: Any, required: tuple[str, ...]) -> None:
+    """Raise ConfigurationError for missing or unknown keys; ``what`` names the data."""
     missing = [name for name in required if not data.get(name)]
     if missing:
         raise ConfigurationError(f"{what} lacks {' and '.join(map(repr, missing))}.")

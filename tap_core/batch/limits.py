@@ -17,10 +17,10 @@ FILES_SETTING: Final = "batch_max_files"
 _ADVICE: Final = f"raise the setting {FILES_SETTING}, or let the tap name fewer in one message"
 _LINE: Final = Bound(64 * MIB, f"the setting {LINE_SETTING}")
 _FILES: Final = 5_000
-"""The default maximum; Spark needs about 50 seconds for 5,000 files, even if they are small."""
+"""Default maximum number of files; Spark needs about 50 seconds for 5,000 small files."""
 
 _ADDRESS_BYTES: Final = 4096
-"""The maximum length of a path on Linux; object store addresses are shorter."""
+"""Maximum length of a path on Linux, in bytes; object store URLs are shorter."""
 
 _decode: Final = msgspec.json.Decoder(list[str]).decode
 
@@ -29,8 +29,10 @@ _decode: Final = msgspec.json.Decoder(list[str]).decode
 class FileLimits:
     """Limits of one target on batch files.
 
-    ``line`` is the maximum length of a line (or Parquet cell), ``schemes`` the allowed URL
-    schemes, ``files`` the maximum number of files per message.
+    Attributes:
+        line: Maximum length of a line or a Parquet cell, in bytes.
+        schemes: Allowed URL schemes.
+        files: Maximum number of files per message.
     """
 
     line: Bound = _LINE
@@ -39,17 +41,17 @@ class FileLimits:
 
     @classmethod
     def from_config(cls, config: Any) -> FileLimits:
-        """Read the limits from a target's settings."""
+        """Return the limits in a target's settings."""
         most = config.get(LINE_SETTING) or _LINE.most
         files = config.get(FILES_SETTING) or _FILES
         return cls(Bound(int(most), _LINE.setting), get_allowed_schemes(config), int(files))
 
     def read_manifest(self, text: msgspec.Raw) -> list[str]:
-        """Decode a message's manifest and return its file addresses.
+        """Return the file URLs in the manifest of a BATCH message.
 
         Raises:
-            TooLargeError: the manifest has too many files or too many bytes.
-            msgspec.MsgspecError: the manifest is not a list of strings.
+            InputTooLargeError: The manifest has too many files or too many bytes.
+            msgspec.MsgspecError: The manifest is not a list of strings.
         """
         size = memoryview(text).nbytes
         if size > max(MIB, self.files * _ADDRESS_BYTES):
@@ -62,10 +64,10 @@ class FileLimits:
         return paths
 
     def check_manifest(self, count: int) -> None:
-        """Check the number of files of a message.
+        """Check the number of files of a BATCH message.
 
         Raises:
-            TooLargeError: the message names too many files.
+            InputTooLargeError: The message names too many files.
         """
         if count > self.files:
             raise InputTooLargeError(

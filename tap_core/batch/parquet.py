@@ -3,9 +3,8 @@
 A column has the type of its schema, the same in every file: text (date-times too, unchanged
 from RECORD messages), 64-bit integers, doubles, booleans, and structs and lists of these. If
 a file has values that this type cannot hold exactly, numbers are written as decimals and
-other values as JSON text in a marked column; so are columns without a single declared type.
-Parquet has no absent values: readers treat a null that the schema does not allow as absent.
-
+other values as JSON text in a marked column. A column without a single declared type is also JSON
+text. Parquet has no absent values: readers treat a null that the schema does not allow as absent.
 Source: the Apache Parquet format, "Logical Types"; column metadata is Arrow's.
 """
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["JSON_COLUMN_MARKER", "ParquetEncoder", "check_copies", "read_parquet"]
 
 JSON_COLUMN_MARKER: Final = {b"tap_core": b"json"}
-"""Metadata that marks a column of JSON text."""
+"""Arrow metadata that marks a column of JSON text."""
 
 _ROWS_AT_ONCE: Final = 1_000
 _INDEXES_AT_ONCE: Final = 1 << 16
@@ -45,7 +44,7 @@ _BUFFER: Final = 1 << 20
 
 
 def _number(text: str) -> float | Decimal:
-    """Parse a fraction as a double if that is exact, else as a decimal."""
+    """Return a fraction as a double if that is exact, else as a decimal."""
     double = float(text)
     if repr(double) == text:
         return double
@@ -65,7 +64,13 @@ class ParquetEncoder:
     """Encoder that collects the rows of one file and writes them at the end."""
 
     def __init__(self, file: IO[bytes], schema: JsonSchema, compression: str | None) -> None:
-        """Write to an open file; the default compression is Snappy, as in pyarrow."""
+        """Create an encoder.
+
+        Args:
+            file: Open file to write to.
+            schema: JSON Schema of the rows.
+            compression: Compression of the file; by default Snappy, as in pyarrow.
+        """
         self._file = file
         self._schema = schema
         self._compression = compression or "snappy"
@@ -84,6 +89,7 @@ class ParquetEncoder:
 
 
 def _table(rows: list[Record], schema: JsonSchema) -> pa.Table:
+    """Return an Arrow table of rows; undeclared properties are the last columns."""
     import pyarrow as pa
 
     declared = schema.get("properties")
@@ -106,7 +112,7 @@ def _as_json(value: Any) -> str | None:
 
 
 def _guess(values: list[Any]) -> pa.DataType | None:
-    """Return the Arrow type of values without a declared type."""
+    """Return the Arrow type of values without a declared type, or None if they differ."""
     names = {"str": "string", "int": "integer", "bool": "boolean", "float": "number"}
     found = {type(value).__name__ for value in values if value is not None}
     kinds = [names.get(name, "number" if name == "Decimal" else "") for name in found]
@@ -135,6 +141,7 @@ def _to_arrow_type(schema: Any) -> pa.DataType | None:
 
 
 def _to_arrow_struct(schema: JsonSchema) -> pa.DataType | None:
+    """Return the Arrow type of an object schema, or None if not all properties are known."""
     import pyarrow as pa
 
     if schema.get("additionalProperties") or schema.get("patternProperties"):
@@ -146,7 +153,7 @@ def _to_arrow_struct(schema: JsonSchema) -> pa.DataType | None:
 
 
 def _kinds(schema: Any) -> set[str]:
-    """Return the JSON types of a schema without null; an empty set if it names no types."""
+    """Return the JSON types of a schema without null; an empty set if it declares none."""
     if not isinstance(schema, dict):
         return set()
     named = schema.get("type")
@@ -157,7 +164,7 @@ def _kinds(schema: Any) -> set[str]:
 
 
 def _kinds_or_null(schema: Any) -> set[str] | None:
-    """Return the types of one option: empty for null, None if it names no types."""
+    """Return the types of one option: empty for null, None if it declares no type."""
     is_null = isinstance(schema, dict) and schema.get("type") == "null"
     return _kinds(schema) or (set() if is_null else None)
 
@@ -180,6 +187,7 @@ def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
 
 
 def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array | None:
+    """Return an Arrow array of values, or None if they do not fit the type."""
     import pyarrow as pa
 
     try:
@@ -199,11 +207,12 @@ def _python_types(kind: pa.DataType) -> set[type]:
 
 
 def _all_hold(read: list[Any], given: list[Any]) -> bool:
+    """Return True if all read values equal the original ones."""
     return len(read) == len(given) and all(map(_holds, read, given))
 
 
 def _holds(read: Any, given: Any) -> bool:
-    """Return True if the read value equals the original; an absent value may be read as null."""
+    """Return True if a read value equals the original; an absent value may be read as null."""
     if isinstance(given, dict):
         return given.keys() <= read.keys() and all(
             _holds(read[name], given[name]) for name in given
@@ -223,7 +232,7 @@ def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record
     become integers, doubles become decimals of their shortest text.
 
     Raises:
-        TooLargeError: a column would unpack to more than ``bound`` allows.
+        InputTooLargeError: A column would unpack to more than ``bound`` allows.
     """
     from pyarrow import parquet
 
@@ -257,6 +266,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def _reader(field: pa.Field) -> Callable[[Any], Any] | None:
+    """Return the conversion of a column's values, or None if they stay as they are."""
     import pyarrow as pa
 
     if JSON_COLUMN_MARKER.items() <= (field.metadata or {}).items():
@@ -268,6 +278,7 @@ def _reader(field: pa.Field) -> Callable[[Any], Any] | None:
 
 
 def _without_doubles(value: Any) -> Any:
+    """Return a value with doubles converted to decimals of their shortest text."""
     if isinstance(value, float):
         return Decimal(repr(value))
     if isinstance(value, list):
@@ -287,7 +298,7 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
     copy it: it reads the dictionaries, and the indexes into dictionaries with long texts.
 
     Raises:
-        TooLargeError: the limit is exceeded, or a column would unpack to more than ``bound``
+        InputTooLargeError: The limit is exceeded, or a column would unpack to more than ``bound``
             allows.
     """
     from pyarrow import parquet
@@ -308,7 +319,7 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
 
 
 def _at_most(source: Any, path: str) -> int:
-    """Return an upper bound on the bytes of a column's texts, assuming maximum length for each."""
+    """Return an upper bound of a column's bytes: as if all texts had the longest one's length."""
     import pyarrow.compute as pc
 
     total = 0
@@ -322,6 +333,7 @@ def _at_most(source: Any, path: str) -> int:
 
 
 def _num_values(group: Any, path: str) -> int:
+    """Return the number of values of a column in a row group."""
     columns = map(group.column, range(group.num_columns))
     return sum(column.num_values for column in columns if column.path_in_schema == path)
 

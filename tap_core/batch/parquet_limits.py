@@ -2,7 +2,6 @@
 
 A page may unpack to a thousand times its size, and a run of indexes may repeat a dictionary
 value any number of times. The checks compare the file's metadata with its size.
-
 Source: the Apache Parquet format, "Column chunks" and "Dictionary encoding".
 """
 
@@ -22,7 +21,7 @@ __all__ = [
 ]
 
 _RATIO: Final = 100
-"""The compression ratio above which a column is treated as malicious."""
+"""Compression ratio above which a column is treated as malicious."""
 
 _VALUE_BYTES: Final = 8
 _TEXTS: Final = "BYTE_ARRAY"
@@ -30,14 +29,18 @@ _LONG: Final = "FIXED_LEN_BYTE_ARRAY"
 _SMALL_DICTIONARY: Final = 1 << 20
 _MEMORY_FACTOR: Final = 7
 _COPIES: Final = 64
-"""The factor on the bound for data that is copied but not held in memory."""
+"""Factor on the bound for data that is copied but not held in memory."""
 
 
 def check_parquet(metadata: Any, bound: Bound) -> None:
     """Check that no column of a file unpacks to a disproportionate size.
 
+    Args:
+        metadata: Metadata of the file (pyarrow).
+        bound: Maximum size of a cell, and the setting that raises it.
+
     Raises:
-        TooLargeError: a column does.
+        InputTooLargeError: A column is too large when unpacked.
     """
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
@@ -55,7 +58,10 @@ def check_parquet(metadata: Any, bound: Bound) -> None:
 
 
 def get_batch_rows(metadata: Any, usual: int) -> int:
-    """Return the number of rows to decode together: 1 if a long value may be repeated."""
+    """Return the number of rows to decode together: 1 if a long value may be repeated.
+
+    ``usual`` is the number for all other files.
+    """
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     columns = (group.column(n) for group in groups for n in range(group.num_columns))
     return 1 if any(map(_repeats_long_values, columns)) else usual
@@ -105,7 +111,7 @@ def _is_text(column: Any) -> bool:
 
 
 def _dictionary_size(column: Any) -> int:
-    """Return the compressed size of a column's dictionary; 0 without a dictionary."""
+    """Return the compressed size of a column's dictionary in bytes; 0 without a dictionary."""
     if not column.has_dictionary_page or not column.dictionary_page_offset:
         return 0
     return max(0, int(column.data_page_offset - column.dictionary_page_offset))

@@ -1,7 +1,6 @@
 """Limit on the page size of Parquet files, because readers unpack each page as a whole.
 
 The footer contains the sizes of columns, but not of pages, which only page headers contain.
-
 Source: the Apache Parquet format, "Data Pages" and "PageHeader"; Apache Thrift, "Compact
 protocol".
 """
@@ -17,12 +16,12 @@ from tap_core.parsing.varints import read_varint
 __all__ = ["check_pages"]
 
 _PAGE: Final = 32
-"""The factor on the bound per page: 128 MiB for `target-spark`. Some writers use 100 MB pages."""
+"""Factor on the bound per page: 128 MiB for `target-spark`. Some writers use 100 MB pages."""
 
 _MAX_PAGE_BYTES: Final = 512 * MIB
 
 _PAGES: Final = 1_000_000
-"""The maximum number of pages per file; reading their headers takes about 20 seconds."""
+"""Maximum number of pages per file; reading their headers takes about 20 seconds."""
 
 _UNCOMPRESSED, _COMPRESSED = 2, 3
 """Fields of a page header: the page's size in bytes, uncompressed and compressed."""
@@ -36,11 +35,11 @@ _DOUBLE: Final = 7
 _BYTES: Final = 8
 _LISTS: Final = frozenset({9, 10})
 _STRUCT: Final = 12
-"""Type codes of Thrift's compact protocol; a page header contains no maps."""
+"""Type code of a struct in Thrift's compact protocol; a page header contains no maps."""
 
 _LONG_LIST: Final = 15
 _DEPTH: Final = 8
-"""The maximum nesting depth; statistics are the third level of a page header."""
+"""Maximum nesting depth; statistics are the third level of a page header."""
 
 _HEADER_BYTES: Final = 1 << 12
 _LONGEST_HEADER: Final = 1 << 22
@@ -51,11 +50,15 @@ def check_pages(
 ) -> None:
     """Check that no page of a file unpacks to more than a multiple of the bound.
 
-    If ``trusts_footer`` is true, columns that are small according to the footer are skipped.
+    Args:
+        file: The open file.
+        metadata: Metadata of the file (pyarrow).
+        bound: Maximum size of a cell, and the setting that raises it.
+        trusts_footer: True to skip columns that are small according to the footer.
 
     Raises:
-        TooLargeError: a page is too large, or the file has too many pages.
-        ValueError: a page header cannot be parsed.
+        InputTooLargeError: A page is too large, or the file has too many pages.
+        ValueError: A page header cannot be parsed.
     """
     most, count = min(_PAGE * bound.most, max(_MAX_PAGE_BYTES, 8 * bound.most)), 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
@@ -90,7 +93,7 @@ def _page_sizes(file: IO[bytes], column: Any) -> Iterator[int]:
 
 
 def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, dict[int, int]]:
-    """Return the length of a page header and the two sizes in it."""
+    """Return the length of a page header and the page's sizes by field number, in bytes."""
     length = _HEADER_BYTES
     while True:
         file.seek(at)
@@ -134,6 +137,7 @@ class _Header:
                 self._skip(kind, depth)
 
     def _skip(self, kind: int, depth: int, *, in_list: bool = False) -> None:
+        """Skip a value of a type."""
         if kind == _STRUCT:
             self.skip_struct(depth + 1)
         elif kind in _LISTS:
@@ -147,20 +151,24 @@ class _Header:
             raise IndexError
 
     def _skip_list(self, depth: int) -> None:
+        """Skip a list."""
         head = self._byte()
         count, kind = head >> 4, head & 15
         for _ in range(self._number() if count == _LONG_LIST else count):
             self._skip(kind, depth, in_list=True)
 
     def _byte(self) -> int:
+        """Return the next byte."""
         self.at += 1
         return self._data[self.at - 1]
 
     def _number(self) -> int:
+        """Return the next unsigned integer."""
         number, self.at = read_varint(self._data, self.at)
         return number
 
     def _signed(self) -> int:
+        """Return the next signed integer (zigzag encoding)."""
         number = self._number()
         return (number >> 1) ^ -(number & 1)
 

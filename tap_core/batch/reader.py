@@ -2,7 +2,7 @@
 
 Memory is bounded regardless of the file size, because lines have a maximum length and only
 regular files are opened. JSON fractions become `Decimal`. Every fault of a file, from its
-address to its last byte, raises a `BatchFileError` that names the file and the stream.
+URL to its last byte, raises a `BatchFileError` that names the file and the stream.
 """
 
 from __future__ import annotations
@@ -43,14 +43,20 @@ def read_rows(
     storage: StorageTarget | None = None,
     limits: FileLimits | None = None,
 ) -> Iterator[Record]:
-    """Yield the records of a file.
+    """Yield the records of a batch file.
 
-    The file is searched in ``storage``, if set: by its whole address if that is inside the
-    storage, else by its name. The default of ``limits`` is `FileLimits()`.
+    Args:
+        address: URL of the file.
+        encoding: Format and compression of the file.
+        stream: Name of the stream, for error messages.
+        storage: Folder in which the file is searched: by its whole URL if that is inside the
+            folder,
+            else by its name. Without it the URL is opened.
+        limits: Limits on the file; by default `FileLimits()`.
 
     Raises:
-        BatchFileError: the file cannot be read completely.
-        NotImplementedError: the format or compression is not supported.
+        BatchFileError: The file cannot be read completely.
+        NotImplementedError: The format or compression is not supported.
     """
     _refuse_unknown(encoding)
     reads = _lines if encoding.format == BatchFileFormat.JSONL else _parquet
@@ -70,8 +76,8 @@ def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> Non
     Nothing is decoded; for JSON Lines the check reads all bytes once.
 
     Raises:
-        ValueError: a limit is exceeded or the compression is corrupt; the message explains it.
-        OSError: the file cannot be opened, or the storage fails.
+        ValueError: A limit is exceeded or the compression is corrupt; the message explains it.
+        OSError: The file cannot be opened, or the storage fails.
     """
     try:
         with ExitStack() as stack:
@@ -89,6 +95,7 @@ def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> Non
 
 
 def _refuse_unknown(encoding: BaseBatchFileEncoding) -> None:
+    """Raise UnsupportedBatchEncodingError for an unknown format or compression."""
     kinds = {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
     if encoding.format not in kinds:
         raise UnsupportedBatchEncodingError(f"Unsupported batch encoding format: {encoding.format}")
@@ -118,7 +125,11 @@ def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO
 
 
 def _resolve_address(storage: StorageTarget, address: str) -> str:
-    """Return the address of a file in a storage, always below the storage's folder."""
+    """Return the URL of a file in a storage, which is always below the storage's folder.
+
+    Raises:
+        ValueError: The URL does not end in the name of a file.
+    """
     if address.startswith((f"{storage.root.rstrip('/')}/", storage.get_url(""))):
         path = to_local_path(address)
         if ".." not in (address.split("/") if path is None else path.parts):
@@ -130,7 +141,7 @@ def _resolve_address(storage: StorageTarget, address: str) -> str:
 
 
 def _below(storage: StorageTarget, name: str) -> str:
-    """Return the address of a file in a storage; the name is URL-encoded."""
+    """Return the URL of a file in a storage; the name is URL-encoded."""
     root = storage.root if "://" in storage.root else storage.get_url("")
     return f"{root.rstrip('/')}/{name}"
 
@@ -142,6 +153,7 @@ def _lines(file: IO[bytes], bound: Bound) -> Iterator[Record]:
 
 
 def _record(line: bytes, number: int) -> Record:
+    """Return the record in a line of JSON; raise ValueError for any other line."""
     try:
         found = _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidOperation):
@@ -170,7 +182,7 @@ def _parquet(file: IO[bytes], bound: Bound) -> Iterator[Record]:
 
 
 def _complaint(address: str, stream: str, error: Exception) -> BatchFileError:
-    """Return the error for a file, with a readable reason."""
+    """Return the error for a file that cannot be read, with the reason."""
     return BatchFileError(
         f"Stream '{stream}': batch file {redact_url(address, with_query=False)} cannot be read:"
         f" {_reason(error)}"
@@ -178,7 +190,7 @@ def _complaint(address: str, stream: str, error: Exception) -> BatchFileError:
 
 
 def _reason(error: Exception) -> str:
-    """Return a readable reason why a file cannot be read."""
+    """Return the reason for which a file cannot be read, as text."""
     reason = str(error)
     if isinstance(error, FileNotFoundError):
         reason = "it does not exist"

@@ -3,7 +3,7 @@
 Local paths, plain or as ``file:`` URLs, are opened by Python directly, so fsspec is imported
 only for remote storage. ``params`` are keyword arguments of fsspec's file system; they may
 contain secrets and appear in no message. Relative paths are relative to the working
-directory, also after ``file://``, as in singer_sdk; addresses in manifests are absolute.
+directory, also after ``file://``, as in singer_sdk; URLs in manifests are absolute.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ _LOCAL = ("file", "local")
 
 @dataclass
 class StorageTarget:
-    """Storage location; ``root`` is a folder or a URL."""
+    """Folder for batch files.
+
+    Attributes:
+        root: Path or URL of the folder.
+        prefix: Prefix of the file names, or None.
+        params: Keyword arguments of fsspec's file system.
+    """
 
     root: str
     prefix: str | None = None
@@ -38,7 +44,7 @@ class StorageTarget:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StorageTarget:
-        """Create a storage from the settings.
+        """Return the storage in the setting ``batch_config.storage``.
 
         Raises:
             ConfigurationError: ``root`` is missing, or a key is unknown.
@@ -55,22 +61,22 @@ class StorageTarget:
         return cls(data["root"], data.get("prefix"), dict(data.get("params") or {}))
 
     def asdict(self) -> dict[str, Any]:
-        """Return the storage as a dictionary, as in the settings."""
+        """Return the storage as a dict, as in the settings."""
         return asdict(self)
 
     @staticmethod
     def split_url(url: str) -> tuple[str, str]:
-        """Return the folder and the file name of an address."""
+        """Return the folder and the file name of a URL."""
         head, _, tail = url.rpartition("/")
         return head, tail
 
     @classmethod
     def from_url(cls, url: str) -> StorageTarget:
-        """Create a storage from a folder's URL; its query is dropped."""
+        """Return a storage for the URL of a folder; the query of the URL is dropped."""
         return cls(root=urlsplit(url)._replace(query="").geturl())
 
     def get_url(self, filename: str) -> str:
-        """Return the absolute address of a file in this storage."""
+        """Return the absolute URL of a file in this storage."""
         folder = to_local_path(self.root)
         if folder is not None:
             return (folder.resolve() / filename).as_uri()
@@ -78,14 +84,14 @@ class StorageTarget:
 
     @contextmanager
     def _fs(self) -> Iterator[AbstractFileSystem]:
-        """Yield the file system of this storage, after its folder is created."""
+        """Yield the file system of this storage; its folder is created first."""
         system, folder = self._system(self.root)
         system.makedirs(folder, exist_ok=True)
         yield system
 
     @contextmanager
     def open(self, filename: str, mode: str = "rb") -> Iterator[IO[Any]]:
-        """Open a file of this storage; writing creates its folder."""
+        """Context manager for an open file of this storage; writing creates the folder."""
         with self.file(filename, mode) as file:
             yield file
 
@@ -97,7 +103,7 @@ class StorageTarget:
         return self.at(str(folder / filename), mode)
 
     def at(self, address: str, mode: str = "rb") -> IO[Any]:
-        """Open a file by its address, with the parameters of this storage."""
+        """Open the file at a URL or path, with the parameters of this storage."""
         makes_folder = "r" not in mode
         path = to_local_path(address)
         if path is not None:
@@ -111,7 +117,7 @@ class StorageTarget:
         return cast(IO[Any], system.open(place, mode))
 
     def remove(self, filename: str) -> None:
-        """Remove a file and ignore errors."""
+        """Remove a file of this storage; errors are ignored."""
         folder = to_local_path(self.root)
         with suppress(Exception):
             if folder is not None:
@@ -121,6 +127,7 @@ class StorageTarget:
                 system.rm_file(place)
 
     def _system(self, address: str) -> tuple[AbstractFileSystem, str]:
+        """Return the file system for a URL, and the path in it."""
         from fsspec.core import url_to_fs
 
         system, place = url_to_fs(address, **self.params)
@@ -128,7 +135,7 @@ class StorageTarget:
 
 
 def to_local_path(address: str) -> Path | None:
-    """Return the path of a plain path or a ``file:`` URL, else None."""
+    """Return the path for a plain path or a ``file:`` URL, or None for any other URL."""
     scheme, found, path = address.partition("://")
     if not found:
         return Path(address)

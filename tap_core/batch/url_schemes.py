@@ -22,7 +22,7 @@ SCHEMES: Final = frozenset(
         *("gcs", "gs", "memory", "oci", "s3", "s3a", "s3n"),
     }
 )
-"""Schemes of object stores, whose addresses contain a bucket or container, not a host."""
+"""Schemes of object stores, whose URLs contain a bucket or container, not a host."""
 
 SCHEMES_SETTING: Final = "batch_schemes"
 
@@ -35,18 +35,21 @@ _AZURE_HOST: Final = re.compile(
 
 
 def get_allowed_schemes(config: Any) -> frozenset[str]:
-    """Return the allowed schemes: the default ones and those of ``batch_schemes``."""
+    """Return the allowed schemes: the default ones and those of the setting ``batch_schemes``."""
     given: Iterable[Any] = config.get(SCHEMES_SETTING) or ()
     return SCHEMES | {str(each).lower().removesuffix("://") for each in given}
 
 
 def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[str] = ()) -> None:
-    """Check that a target may open an address.
+    """Check that a target may open a URL from a BATCH message.
 
-    Addresses on the same host or bucket as one of ``roots``, which settings name, are allowed.
+    Args:
+        address: The URL or path of the file.
+        schemes: Allowed URL schemes.
+        roots: Locations from the target's settings; URLs with the same host or bucket are allowed.
 
     Raises:
-        ValueError: the address is not allowed.
+        ValueError: The URL is not allowed.
     """
     if to_local_path(address) is not None:
         return
@@ -67,7 +70,7 @@ def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[
 
 
 def _origin(address: str) -> tuple[str, str]:
-    """Return scheme and host of an address; ``s3a`` and ``s3n`` (used by Spark) equal ``s3``."""
+    """Return scheme and host of a URL; ``s3a`` and ``s3n`` (used by Spark) equal ``s3``."""
     parts = urlsplit(address)
     scheme = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}.get(parts.scheme, parts.scheme)
     return scheme, parts.netloc

@@ -1,7 +1,7 @@
 """Writer of encoded rows to batch files.
 
 A row is the JSON body of a RECORD message, so a JSON Lines file costs little more than the
-messages. The address of a file is returned only after the file is closed and complete; an
+messages. The URL of a file is returned only after the file is closed and complete; an
 incomplete file is removed if possible.
 """
 
@@ -37,31 +37,31 @@ __all__ = [
 ]
 
 _LEVEL: Final = 1
-"""The gzip level: twice as fast as the default 6, with files that are an eighth larger."""
+"""Level of gzip: twice as fast as the default 6, with files that are an eighth larger."""
 
 _GZIP: Final = 31
-"""The ``wbits`` value with which zlib writes a gzip header and trailer."""
+"""Value of ``wbits`` with which zlib writes a gzip header and trailer."""
 
 _encode: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=str).encode
 _NO_NAME: Final = re.compile(r"[\\/\0]")
 
 
 def encode_row(record: Record) -> bytes:
-    """Encode a record as one line without its line break; unknown types become text."""
+    """Return a record as one line of JSON without its line break; unknown types become text."""
     body: bytes = encode_record(record, _encode)
     return body
 
 
 @dataclass(frozen=True)
 class EncodedFormat:
-    """A format with its compression: the file name suffix and the encoder."""
+    """Format of batch files with its compression: the suffix of file names and the encoder."""
 
     ending: str
     rows: Callable[[IO[bytes], JsonSchema], _Lines | _PackedLines | ParquetEncoder]
 
 
 def is_builtin_encoding(encoding: BaseBatchFileEncoding) -> bool:
-    """Return True if the format is built in."""
+    """Return True if the format is JSON Lines or Parquet."""
     return encoding.format in {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
 
 
@@ -69,7 +69,7 @@ def get_format(encoding: BaseBatchFileEncoding) -> EncodedFormat:
     """Return the suffix and encoder of a built-in format.
 
     Raises:
-        ConfigurationError: the format does not support the compression.
+        ConfigurationError: The format does not support the compression.
     """
     compression = encoding.compression
     if encoding.format == BatchFileFormat.PARQUET:
@@ -99,6 +99,7 @@ class _Lines:
         self._write = file.write
 
     def write(self, bodies: Sequence[bytes]) -> None:
+        """Write encoded rows."""
         self._write(b"\n".join(bodies) + b"\n")
 
     def finish(self) -> None:
@@ -113,9 +114,11 @@ class _PackedLines:
         self._packer = zlib.compressobj(_LEVEL, wbits=_GZIP)
 
     def write(self, bodies: Sequence[bytes]) -> None:
+        """Write encoded rows."""
         self._write(self._packer.compress(b"\n".join(bodies) + b"\n"))
 
     def finish(self) -> None:
+        """Write the rest of the compressed data."""
         self._write(self._packer.flush())
 
 
@@ -134,7 +137,7 @@ class FileNamer:
 
 
 class BatchFileWriter:
-    """Writer of one batch file."""
+    """Writer of one batch file; ``count`` is the number of rows written."""
 
     def __init__(
         self, config: BatchConfig, kind: EncodedFormat, names: FileNamer, schema: JsonSchema
@@ -142,7 +145,7 @@ class BatchFileWriter:
         """Open the next file.
 
         Raises:
-            BatchFileError: the file cannot be created.
+            BatchFileError: The file cannot be created.
         """
         self.count = 0
         self._storage = config.storage
@@ -154,22 +157,23 @@ class BatchFileWriter:
         """Write encoded rows.
 
         Raises:
-            BatchFileError: writing failed; the file was removed.
+            BatchFileError: Writing failed; the file was removed.
         """
         self._try(lambda: self._rows.write(bodies))
         self.count += len(bodies)
 
     def close(self) -> str:
-        """Complete the file and return its address.
+        """Complete the file and return its URL.
 
         Raises:
-            BatchFileError: closing failed; the file was removed.
+            BatchFileError: Closing failed; the file was removed.
         """
         self._try(self._rows.finish)
         self._try(self._file.close)
         return self._storage.get_url(self._name)
 
     def _try(self, step: Callable[[], Any]) -> Any:
+        """Run a step; if it fails, remove the file and raise BatchFileError."""
         try:
             return step()
         except Exception as error:
@@ -178,6 +182,7 @@ class BatchFileWriter:
             raise BatchFileError(f"Batch file {address} cannot be written: {error}") from error
 
     def _discard(self) -> None:
+        """Close and remove the file; errors are ignored."""
         if self.__dict__.get("_file") is not None:
             with suppress(Exception):
                 self._file.close()

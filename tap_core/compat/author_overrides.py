@@ -2,7 +2,8 @@
 """Types of properties that authors may override with a plain value or a `ClassVar`.
 
 mypy allows a plain value in place of a property. pyright does so only if the nearest base class
-assigns a descriptor instead of declaring a property. A class therefore inherits such properties and
+assigns a descriptor instead of declaring a property. A class therefore inherits such properties
+and
 assigns descriptors under ``if TYPE_CHECKING and not MYPY:``, which only pyright reads: only mypy
 treats a name ``MYPY`` as true. The classes here are empty at run time.
 """
@@ -20,11 +21,11 @@ __all__ = [
 
 _T = TypeVar("_T")
 MYPY: Literal[False] = False
-"""False when a program runs and for every type checker but one."""
+"""False at run time and for every type checker except mypy."""
 
 
 class AuthorProperty(Generic[_T]):
-    """Type of a property that pyright lets authors replace by a plain value; for type checkers."""
+    """Property that pyright lets authors replace by a plain value; for type checkers only."""
 
     def __get__(self, instance: Any, owner: Any = None, /) -> _T:
         """Return the value of the property."""

@@ -14,7 +14,10 @@ _T = TypeVar("_T")
 
 
 class classproperty(Generic[_T]):  # noqa: N801  singer_sdk's name, used as a decorator
-    """Descriptor that computes an attribute from the class, on access by class or instance."""
+    """Decorator of a read-only property that is computed from the class.
+
+    It can be read on the class and on its instances.
+    """
 
     def __init__(self, fget: Callable[[Any], _T]) -> None:
         self.fget = fget

@@ -19,10 +19,17 @@ __all__ = ["deprecated_import"]
 def deprecated_import(
     name: str, *, old: str, known: Collection[str], new: str, now: str = "tap_core.sql"
 ) -> Any:
-    """Return ``name`` of module ``old`` from module ``new``; warn that it moved to ``now``.
+    """Return a name that moved from its new module, with a deprecation warning.
+
+    Args:
+        name: The name.
+        old: Module from which it was imported.
+        known: Names that moved from that module.
+        new: Module that defines it.
+        now: Module that the warning recommends.
 
     Raises:
-        AttributeError: the name is not among the ``known`` names.
+        AttributeError: The name is not among the ``known`` names.
     """
     if name not in known:
         raise AttributeError(f"module {old!r} has no attribute {name!r}")

@@ -23,7 +23,7 @@ _OURS = "tap_core"
 
 
 class _Alias(MetaPathFinder, Loader):
-    """Finder and loader of modules below `ALIAS`."""
+    """Finder and loader of modules below ``singer_sdk``."""
 
     def find_spec(
         self,
@@ -31,7 +31,7 @@ class _Alias(MetaPathFinder, Loader):
         path: Sequence[str] | None = None,  # noqa: ARG002  (import's own signature)
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
-        """Return a spec for any module below the alias that tap_core has.
+        """Return a spec for a module below ``singer_sdk`` that tap_core has; None for others.
 
         Raises:
             ModuleNotFoundError: tap_core has no such module.
@@ -61,7 +61,7 @@ def install_import_alias() -> None:
     """Make ``singer_sdk`` an alias of ``tap_core`` for the rest of the process.
 
     Raises:
-        RuntimeError: the real singer_sdk was imported before.
+        RuntimeError: The real singer_sdk was imported before.
     """
     if any(isinstance(finder, _Alias) for finder in sys.meta_path):
         return
@@ -71,4 +71,5 @@ def install_import_alias() -> None:
 
 
 def _ours(name: str) -> str:
+    """Return the name of the tap_core module for a singer_sdk module."""
     return _OURS + name.removeprefix(SINGER_SDK)

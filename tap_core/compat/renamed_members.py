@@ -16,25 +16,25 @@ class RenamedMember:
     """Descriptor of an old name, which refers to the member ``new_name`` of the same class."""
 
     def __init__(self, new_name: str) -> None:
-        """Refer to ``new_name``."""
+        """Create a descriptor that refers to ``new_name``."""
         self.new_name = new_name
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Store the old name."""
+        """Store the old name, to which the descriptor is assigned."""
         self.name = name
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        """Return the member with the new name."""
+        """Return the member with the new name, with a warning."""
         self.warn(owner, stacklevel=3)
         return getattr(owner if instance is None else instance, self.new_name)
 
     def __set__(self, instance: Any, value: Any) -> None:
-        """Set the member with the new name."""
+        """Set the member with the new name, with a warning."""
         self.warn(type(instance), stacklevel=3)
         setattr(instance, self.new_name, value)
 
     def warn(self, owner: type, *, stacklevel: int) -> None:
-        """Warn that a class uses the old name."""
+        """Emit a DeprecationWarning that a class uses the old name."""
         warnings.warn(
             f"`{owner.__name__}.{self.name}` is deprecated: use `{self.new_name}`.",
             DeprecationWarning,

@@ -20,7 +20,7 @@ from tap_core.types import StrPath
 __all__ = ["MAX_BYTES", "read_dotenv"]
 
 MAX_BYTES = 1024 * 1024
-"""The largest ``.env`` file that is read; a longer one is skipped."""
+"""Maximum size of a ``.env`` file in bytes; a larger one is skipped."""
 
 _NAME = ".env"
 _ROOT_MARKS = (".git", "meltano.yml")
@@ -29,11 +29,16 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
-    """Return the variables of a ``.env`` file whose names begin with the prefix.
+    """Return the variables of a ``.env`` file whose names begin with a prefix.
 
-    Without a path, the first usable file is read; without any file the result is empty. An
-    unusable file is skipped with a warning. ``${NAME}`` in a value is replaced by a variable of the
-    environment or of the file.
+    ``${NAME}`` in a value is replaced by a variable of the environment or of the file. An unusable
+    file is skipped with a warning.
+
+    Args:
+        prefix: Prefix of the variable names, such as ``TAP_X_``.
+        path: Path of the file. By default the first usable file is read; without any file the
+            result
+            is empty.
     """
     for file in [Path(path)] if path else _candidates():
         text = _read_file(file)
@@ -52,6 +57,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _is_project_root(folder: Path) -> bool:
+    """Return True if a folder contains ``.git`` or ``meltano.yml``."""
     return any(os.access(folder / mark, os.F_OK) for mark in _ROOT_MARKS)
 
 
@@ -80,7 +86,7 @@ def _read_trusted(file: Path) -> str | None:
     """Return the text of a file, or None for a folder, such as a Python environment.
 
     Raises:
-        UntrustedPathError: another user controls it, or it is too long or not a regular file.
+        UntrustedPathError: Another user controls the file, it is too long, or not a regular file.
     """
     status = file.lstat()
     if stat.S_ISDIR(status.st_mode):
@@ -100,6 +106,7 @@ def _read_trusted(file: Path) -> str | None:
 
 
 def _variables(text: str, prefix: str) -> dict[str, str]:
+    """Return the variables in the text of a ``.env`` file whose names begin with a prefix."""
     from dotenv.main import DotEnv
 
     # As in load_dotenv, a variable of the environment wins over one of the file.

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 ENV = "ENV"
-"""Given in place of a file, it asks for the settings of the environment."""
+"""Value of ``--config`` that requests settings from the environment instead of a file."""
 
 TRUTHY = ("true", "1", "yes", "on")
 FALSY = ("false", "0", "no", "off", "")
@@ -57,10 +57,13 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 @dataclass
 class ConfigInput:
-    """Merged files of the ``--config`` options, and whether the environment was requested.
+    """Configuration from the ``--config`` options.
 
-    ``file`` is the file's path if all settings came from a single file, otherwise None. ``args``
-    are the original option values.
+    Attributes:
+        config: Settings in the files, merged.
+        parse_env: True if settings from the environment were requested.
+        file: Path of the file if all settings came from a single file, otherwise None.
+        args: Values of the options.
     """
 
     config: dict[str, Any] = field(default_factory=dict)
@@ -73,7 +76,7 @@ class ConfigInput:
         """Read the files in their order; ``ENV`` among them requests the environment.
 
         Raises:
-            ConfigFileError: one or more files cannot be read; the message names each.
+            ConfigFileError: One or more files cannot be read; the message names each.
         """
         files = [path for path in args if path != ENV]
         only = Path(files[0]).absolute() if len(args) == len(files) == 1 else None
@@ -82,10 +85,10 @@ class ConfigInput:
 
 
 def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
-    """Merge JSON files; later files replace top-level settings of earlier ones.
+    """Return the merged settings of JSON files; later files replace top-level settings.
 
     Raises:
-        ConfigFileError: one or more files are missing, not JSON or not a JSON object;
+        ConfigFileError: One or more files are missing, not JSON or not a JSON object;
             ``errors`` has a sentence for each.
     """
     merged: dict[str, Any] = {}
@@ -101,6 +104,7 @@ def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a configuration file; raise ConfigFileError for other files."""
     try:
         found = load_json(read_at_most(path, DOCUMENT_BYTES).decode("utf-8-sig"))
     except FileNotFoundError:
@@ -123,6 +127,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _kind(value: Any) -> str:
+    """Return the JSON type of a value with its article, for messages."""
     kinds = {list: "an array", str: "a text", bool: "a boolean", type(None): "null"}
     return kinds.get(type(value), "a number")
 
@@ -132,7 +137,7 @@ def _kind(value: Any) -> str:
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
-    """Settings read from variables, and error messages by setting for invalid variables."""
+    """Settings from environment variables, and error messages by setting for invalid variables."""
 
     values: dict[str, Any]
     faults: dict[str, str]
@@ -148,10 +153,15 @@ def read_environment(
     prefix: str,
     dotenv_path: StrPath | None = None,
 ) -> EnvironmentConfig:
-    """Return the schema's settings from environment variables, converted to their types.
+    """Return the settings in environment variables, converted to the types of the schema.
 
-    A ``.env`` file, located by :func:`tap_core.config.dotenv_file.read_dotenv` unless a path is
-    passed, supplies variables with the prefix that are not set. ``os.environ`` is not changed.
+    ``os.environ`` is not changed.
+
+    Args:
+        config_schema: JSON Schema of the settings.
+        prefix: Prefix of the variable names, such as ``TAP_X_``.
+        dotenv_path: Path of a ``.env`` file for variables that are not set; by default the file is
+            located by :func:`tap_core.config.dotenv_file.read_dotenv`.
     """
     variables = {**read_dotenv(prefix, dotenv_path), **os.environ}
     values: dict[str, Any] = {}
@@ -176,10 +186,10 @@ def parse_environment_config(
     prefix: str,
     dotenv_path: StrPath | None = None,
 ) -> dict[str, Any]:
-    """Return the settings of :func:`read_environment`; an invalid value is an error.
+    """Return the settings in environment variables, like :func:`read_environment`.
 
     Raises:
-        ConfigValidationError: one or more variables do not match their settings.
+        ConfigValidationError: One or more variables do not match their settings.
     """
     environment = read_environment(config_schema, prefix, dotenv_path)
     if environment.faults:
@@ -189,10 +199,10 @@ def parse_environment_config(
 
 
 def coerce_text(text: str, schema: JsonSchema) -> Any:
-    """Convert the text of a variable to the first type of the setting that it matches.
+    """Return the text of a variable converted to the first type of the setting that it matches.
 
     Raises:
-        ValueError: it matches no type; the message states the expected types.
+        ValueError: It matches no type; the message states the expected types.
     """
     types = get_json_types(schema)
     needed: list[str] = []
@@ -210,7 +220,7 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
 
 
 def get_json_types(schema: Mapping[str, Any]) -> set[str]:
-    """Return all JSON types that a schema allows, including its alternatives."""
+    """Return all JSON types that a schema allows, including those of its alternatives."""
     own = schema.get("type", ())
     types = {own} if isinstance(own, str) else set(own)
     for keyword in ("anyOf", "oneOf", "allOf"):
@@ -252,6 +262,7 @@ def _boolean(text: str, _schema: JsonSchema) -> bool:
 
 
 def _array(text: str, schema: JsonSchema) -> list[Any]:
+    """Return the array in a JSON text, or in ``x,y,z`` for arrays of text (deprecated)."""
     try:
         found = load_json(text)
     except json.JSONDecodeError:
@@ -267,6 +278,7 @@ def _array(text: str, schema: JsonSchema) -> list[Any]:
 
 
 def _holds_texts(schema: JsonSchema) -> bool:
+    """Return True if the items of an array may be text."""
     items = schema.get("items")
     return isinstance(items, dict) and "string" in get_json_types(items)
 
@@ -294,7 +306,7 @@ _READERS: dict[str, Callable[[str, JsonSchema], Any]] = {
 
 
 def deep_copy_config(value: Any) -> Any:
-    """Copy the objects and arrays of a JSON-like value; other values are shared."""
+    """Return a copy of the objects and arrays of a JSON-like value; other values are shared."""
     if isinstance(value, Mapping):
         return {key: deep_copy_config(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -320,6 +332,7 @@ def fill_defaults(config: Any, schema: JsonSchema) -> None:
 
 
 def _fill_one(config: dict[str, Any], name: str, schema: JsonSchema) -> None:
+    """Set the default of one setting, and the defaults inside its value."""
     if "default" in schema:
         config.setdefault(name, deep_copy_config(schema["default"]))
     if name in config:
@@ -330,7 +343,7 @@ def merge_missing_config_jsonschema(
     source_jsonschema: JsonSchema,
     target_jsonschema: JsonSchema,
 ) -> None:
-    """Add the source's settings that the target lacks to the target schema, in place."""
+    """Add the settings that only the source schema declares to the target schema, in place."""
     settings = target_jsonschema.setdefault("properties", {})
     for name, schema in source_jsonschema.get("properties", {}).items():
         settings.setdefault(name, deep_copy_config(schema))

@@ -1,4 +1,4 @@
-"""Suggestions for misspelled names in messages."""
+"""Suggestions for misspelled names, for messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ __all__ = ["find_similar", "suggest"]
 
 
 def find_similar(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that resembles a misspelled one, ignoring case and hyphens."""
+    """Return the known name that resembles a misspelled one, or None.
+
+    Case is ignored, and hyphens equal underscores.
+    """
     from difflib import get_close_matches  # only a misspelled name needs it
 
     by_form = {_comparable(each): each for each in known}
@@ -17,10 +20,11 @@ def find_similar(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return a "did you mean" question for a misspelled name; empty without a suggestion."""
+    """Return the sentence `` Is 'x' meant?`` for a misspelled name, or an empty text."""
     similar = find_similar(name, known)
     return "" if similar is None else f" Is {similar!r} meant?"
 
 
 def _comparable(name: str) -> str:
+    """Return a name in lower case with underscores instead of hyphens."""
     return name.lower().replace("-", "_")

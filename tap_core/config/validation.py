@@ -1,7 +1,8 @@
 """Validation of a configuration against its schema, and the error messages.
 
-- Every fault is reported in one sentence that begins with the setting's path (``a.b[0]: …``), or
-  without a path if it concerns the whole configuration.
+- Every fault is reported in one sentence that ends with the setting's path (``in
+  config['a'][0]``),
+  or has no path if it concerns the whole configuration.
 - No sentence contains the value of a secret setting, a value that may hold one, or a long value.
 - ``jsonschema`` is imported only if the simple rules below cannot prove validity, to start faster.
 """
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 _Fault: TypeAlias = Any
-"""A ``jsonschema.ValidationError``, named without loading that library."""
+"""A ``jsonschema.ValidationError``; the alias avoids the import of that library."""
 
 
 def validate_config(
@@ -41,7 +42,10 @@ def validate_config(
 ) -> list[str]:
     """Return a message for every fault of a configuration, in the order of the settings.
 
-    ``skip`` names settings whose faults are already reported; they do not count as missing.
+    Args:
+        config: The configuration.
+        schema: JSON Schema of the settings.
+        skip: Settings whose faults are already reported; they do not count as missing.
     """
     skipped = set(skip)
     checked = {**config, **dict.fromkeys(skipped)}
@@ -61,7 +65,7 @@ def checked_changes(
     """Return the changes that differ from a configuration.
 
     Raises:
-        ConfigurationError: a setting is not declared, or the new configuration has a fault.
+        ConfigurationError: A setting is not declared, or the new configuration has a fault.
     """
     changed = {
         name: value
@@ -85,7 +89,7 @@ def _with_floats(value: Any) -> Any:
 
 
 def setting_path(parts: Iterable[str | int]) -> str:
-    """Return a path as ``a.b[0]``."""
+    """Return the path of a setting as text, such as ``a.b[0]``."""
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     return path.removeprefix(".")
 
@@ -94,6 +98,7 @@ def setting_path(parts: Iterable[str | int]) -> str:
 
 
 def _sentence(error: _Fault, schema: JsonSchema) -> str:
+    """Return the message for a fault, without secret values."""
     place = "".join(f"[{part!r}]" for part in error.absolute_path)
     hidden = _shows_secret(error, schema)
     message = _without_value(error) if hidden else error.message
@@ -101,6 +106,7 @@ def _sentence(error: _Fault, schema: JsonSchema) -> str:
 
 
 def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
+    """Return True if jsonschema's message for a fault might show a secret."""
     if error.validator in {"required", "additionalProperties", "dependentRequired"}:
         return False  # these name settings, and show no value
     if isinstance(error.schema, Mapping) and is_secret("", error.schema):
@@ -120,6 +126,7 @@ def _is_structured_text(error: _Fault) -> bool:
 
 
 def _secret_path(path: list[str | int], schema: JsonSchema) -> bool:
+    """Return True if a setting on the path to a value is secret."""
     return any(
         is_secret(str(part), _schema_at(path[: depth + 1], schema))
         for depth, part in enumerate(path)
@@ -137,6 +144,7 @@ def _schema_at(path: list[str | int], schema: JsonSchema) -> JsonSchema:
 
 
 def _holds_secret(value: Any, schema: JsonSchema) -> bool:
+    """Return True if an object or array contains a secret setting."""
     if isinstance(value, Mapping):
         return any(
             is_secret(str(key), _schema_at([key], schema))
@@ -149,6 +157,7 @@ def _holds_secret(value: Any, schema: JsonSchema) -> bool:
 
 
 def _without_value(error: _Fault) -> str:
+    """Return the message for a fault that does not show the value."""
     if error.validator in {"type", "enum", "format", "pattern"}:
         return f"the value (not shown) does not fit {error.validator} {error.validator_value!r}"
     return f"the value (not shown) does not fit the rule '{error.validator}'"
@@ -248,9 +257,9 @@ _UNDERSTOOD = _SIMPLE_RULES.keys() | _WITHOUT_EFFECT
 def suggest_misspelled_settings(
     config: Mapping[str, Any], schema: JsonSchema
 ) -> Iterator[tuple[str, str]]:
-    """Yield pairs of an unknown setting and the similar known setting that was probably meant.
+    """Yield the paths of an unknown setting and of the known setting that was probably meant.
 
-    Both are paths. Where a schema describes additional settings, no setting counts as unknown.
+    Where a schema describes additional settings, no setting counts as unknown.
     """
     yield from _near_misses(config, schema, ())
 
@@ -258,6 +267,7 @@ def suggest_misspelled_settings(
 def _near_misses(
     config: Any, schema: JsonSchema, path: tuple[str | int, ...]
 ) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of `suggest_misspelled_settings` for the settings below a path."""
     known = schema.get("properties", {})
     free = isinstance(schema.get("additionalProperties"), dict)
     if isinstance(config, Mapping) and known and not free:

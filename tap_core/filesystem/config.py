@@ -3,7 +3,6 @@
 Names, titles and defaults are those of singer_sdk (version 0.54), because existing
 configurations use them. The settings under a protocol's name are keyword arguments of
 fsspec's file system for that protocol.
-
 Source: fsspec, "API Reference", section "Built-in Implementations".
 """
 
@@ -17,7 +16,7 @@ from tap_core.types import JsonSchema
 __all__ = ["BASE_CONFIG_SCHEMA", "DEFAULT_MERGE_STREAM_NAME", "FTP", "SFTP", "ReadMode"]
 
 DEFAULT_MERGE_STREAM_NAME = "files"
-"""The default name of the stream of all files."""
+"""Default name of the stream of all files."""
 
 
 class ReadMode(str, Enum):
@@ -74,7 +73,7 @@ FTP = th.Property(
     ),
     description="The connection to an FTP server.",
 )
-"""The setting for `filesystem: ftp`."""
+"""Setting with the connection for ``filesystem: ftp``."""
 
 SFTP = th.Property(
     "sftp",
@@ -131,7 +130,7 @@ SFTP = th.Property(
     ),
     description="The connection to an SFTP server.",
 )
-"""The setting for `filesystem: sftp`."""
+"""Setting with the connection for ``filesystem: sftp``."""
 
 BASE_CONFIG_SCHEMA: JsonSchema = th.PropertiesList(
     th.Property(
@@ -171,4 +170,4 @@ BASE_CONFIG_SCHEMA: JsonSchema = th.PropertiesList(
     FTP,
     SFTP,
 ).to_dict()
-"""The settings of every `FolderTap`."""
+"""JSON Schema of the settings of every `FolderTap`."""

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["SDC_META_FILEPATH", "SDC_META_MODIFIED_AT", "FileStream"]
 
 SDC_META_FILEPATH = "_sdc_path"
-"""The property with a record's file path, relative to the tap's folder."""
+"""Property with a record's file path, relative to the tap's folder."""
 
 SDC_META_MODIFIED_AT = "_sdc_modified_at"
-"""The property with the file's modification time, which is the replication key."""
+"""Property with the file's modification time, which is the replication key."""
 
 
 class FileStream(Stream, abc.ABC):
@@ -40,7 +40,7 @@ class FileStream(Stream, abc.ABC):
         SDC_META_FILEPATH: {"type": "string"},
         SDC_META_MODIFIED_AT: {"type": ["string", "null"], "format": "date-time"},
     }
-    """The properties that are added to every record."""
+    """JSON Schemas of the properties that are added to every record."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class FileStream(Stream, abc.ABC):
         filepaths: Sequence[str],
         filesystem: AbstractFileSystem,
     ) -> None:
-        """Create a stream of files of ``filesystem``.
+        """Create a stream of the files at ``filepaths`` of ``filesystem``.
 
         Raises:
             ConfigValidationError: ``filepaths`` is empty.
@@ -67,7 +67,7 @@ class FileStream(Stream, abc.ABC):
 
     @abc.abstractmethod
     def get_schema(self, path: str) -> JsonSchema:
-        """Return the schema of a file's records."""
+        """Return the JSON Schema of a file's records."""
 
     @abc.abstractmethod
     def read_file(self, path: str) -> Iterable[Record]:
@@ -80,7 +80,7 @@ class FileStream(Stream, abc.ABC):
 
     @cached_property
     def schema(self) -> JsonSchema:
-        """The schema of the first file's records, extended by `SDC_PROPERTIES`."""
+        """JSON Schema of the first file's records, extended by `SDC_PROPERTIES`."""
         return self._get_full_schema()
 
     def _get_full_schema(self) -> JsonSchema:
@@ -92,7 +92,7 @@ class FileStream(Stream, abc.ABC):
         """Yield the records of a context's file, unless the file is unchanged.
 
         Raises:
-            RuntimeError: no context was passed.
+            RuntimeError: No context was passed.
         """
         if not context:
             raise RuntimeError(f"Stream '{self.name}' needs the context of a file.")

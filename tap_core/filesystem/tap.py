@@ -38,10 +38,10 @@ class FolderTap(Tap, Generic[_Files]):
     """Base class of folder taps; set ``valid_extensions`` and ``default_stream_class``."""
 
     valid_extensions: tuple[str, ...]
-    """The suffixes of the files to read."""
+    """Suffixes of the files to read, such as ``.csv``."""
 
     default_stream_class: type[_Files]
-    """The stream class, a subclass of `FileStream`."""
+    """Class of the streams, a subclass of `FileStream`."""
 
     dynamic_catalog: bool = True
 
@@ -49,7 +49,7 @@ class FolderTap(Tap, Generic[_Files]):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of a folder and those of every tap."""
+        """Add the settings of a folder and those of every tap to the settings' schema."""
         properties = config_jsonschema.setdefault("properties", {})
         for name, schema in deep_copy_config(BASE_CONFIG_SCHEMA["properties"]).items():
             properties.setdefault(name, schema)
@@ -59,21 +59,21 @@ class FolderTap(Tap, Generic[_Files]):
 
     @cached_property
     def read_mode(self) -> ReadMode:
-        """The read mode of the settings."""
+        """Value of the setting ``read_mode``."""
         return ReadMode(self.config["read_mode"])
 
     @cached_property
     def path(self) -> str:
-        """The folder of the settings."""
+        """Value of the setting ``path``: the folder."""
         path: str = self.config["path"]
         return path
 
     @cached_property
     def fs(self) -> AbstractFileSystem:
-        """The file system with the folder as its root.
+        """File system (fsspec) with the folder as its root.
 
         Raises:
-            ConfigValidationError: the connection settings of the server are missing.
+            ConfigValidationError: The connection settings of the server are missing.
         """
         from fsspec.implementations.dirfs import DirFileSystem
 
@@ -89,7 +89,7 @@ class FolderTap(Tap, Generic[_Files]):
         """Return the streams of the existing files.
 
         Raises:
-            ConfigValidationError: the folder does not exist, or has no file for the merged stream.
+            ConfigValidationError: The folder does not exist, or has no file for the merged stream.
         """
         if not self.fs.isdir(""):
             fault = f"'path': '{self.path}' does not exist or is not a directory"

@@ -16,7 +16,7 @@ __all__ = ["Auth", "Context", "Record", "RequestFunc", "StrPath", "TapState"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the names that need an HTTP client on first access."""
+    """Return a name that needs an HTTP client, imported on first access."""
     if name in {"Auth", "RequestFunc"}:
         from tap_core.http import request
 

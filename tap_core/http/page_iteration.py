@@ -9,31 +9,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import requests
 
-__all__ = ["PageFetcher", "iterate_records"]
+if TYPE_CHECKING:
+    from tap_core.pagination import BaseAPIPaginator
+
+__all__ = ["iterate_records"]
 
 _NOTHING: Any = object()
 
 
-class PageFetcher(Protocol):
-    """Interface that the pagination loop requires of a paginator."""
-
-    @property
-    def finished(self) -> bool:
-        """True if there are no more pages to fetch."""
-
-    def continue_if_empty(self, response: requests.Response) -> bool:
-        """Return True if pages may follow a page without records."""
-
-    def advance(self, response: requests.Response) -> None:
-        """Move to the next page, based on the response of the current one."""
-
-
 def iterate_records(
-    walk: PageFetcher,
+    paginator: BaseAPIPaginator[Any],
     fetch: Callable[[], requests.Response],
     parse: Callable[[requests.Response], Iterable[Any]],
     stopped: Callable[[int], None],
@@ -42,7 +31,7 @@ def iterate_records(
     """Yield the records of all pages.
 
     Args:
-        walk: The paginator.
+        paginator: Has the token of the current page, and moves to the next page.
         fetch: Sends the request for the current page.
         parse: Returns the records of a response.
         stopped: Called when an empty page ends the loop, with the number of pages with records.
@@ -53,7 +42,7 @@ def iterate_records(
     """
     pages = 0
     circle = _Circle()
-    while not walk.finished:
+    while not paginator.finished:
         response = fetch()
         records = iter(parse(response))
         first = next(records, _NOTHING)
@@ -62,12 +51,12 @@ def iterate_records(
             yield first
             yield from records
             pages += 1
-        elif not walk.continue_if_empty(response):
+        elif not paginator.continue_if_empty(response):
             stopped(pages)
             return
         if has_ended():
             return
-        walk.advance(response)
+        paginator.advance(response)
 
 
 class _Circle:

@@ -30,9 +30,10 @@ _NO_DURATION = ISODuration(0, dt.timedelta())
 
 @dataclass(frozen=True)
 class MinMaxDatetime:
-    """A datetime with optional minimum and maximum, all in one format.
+    """Datetime with an optional minimum and maximum, all in one format.
 
-    Without ``datetime_format``, the cursor's format applies (Airbyte's YAML reference).
+    Each is a text or a function from the configuration to a text. Without ``datetime_format``, the
+    cursor's format applies (Airbyte's YAML reference).
     """
 
     datetime: str | Callable[[Mapping[str, Any]], str]
@@ -47,10 +48,15 @@ class MinMaxDatetime:
     def instant(
         self, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
     ) -> dt.datetime:
-        """Return the datetime within its limits; ``read`` parses the cursor's formats.
+        """Return the datetime within its minimum and maximum.
+
+        Args:
+            config: Configuration of the tap.
+            read: Parser of the cursor's formats, used without ``datetime_format``.
+            now: Current time.
 
         Raises:
-            ValueError: one of the three values does not match the format.
+            ValueError: One of the three values does not match the format.
         """
         if self.datetime_format:
             read = _reader((get_format(self.datetime_format),))
@@ -162,12 +168,12 @@ class DatetimeBasedCursor:
 
     @cached_property
     def format(self) -> DatetimeFormat:
-        """The format of request values and bookmarks."""
+        """Format of request values and bookmarks."""
         return get_format(self.datetime_format)
 
     @cached_property
     def formats(self) -> tuple[DatetimeFormat, ...]:
-        """The formats in which values are parsed, tried in this order."""
+        """Formats in which values are parsed, tried in this order."""
         given = [get_format(text) for text in self.cursor_datetime_formats or ()]
         return tuple(dict.fromkeys([*given, self.format]))
 
@@ -178,7 +184,7 @@ class DatetimeBasedCursor:
 
     @cached_property
     def granularity(self) -> dt.timedelta:
-        """The API's smallest time unit; zero if not set."""
+        """Smallest time unit of the API; zero if not set."""
         given = parse_duration(self.cursor_granularity) if self.cursor_granularity else _NO_DURATION
         if given.months:
             raise ValueError(
@@ -197,12 +203,12 @@ class DatetimeBasedCursor:
 
     @cached_property
     def clamp(self) -> ClampPolicy | None:
-        """The periods to whose boundaries windows are aligned, or None."""
+        """Periods to whose boundaries windows are aligned, or None."""
         return parse_clamp(self.clamping) if self.clamping else None
 
     @property
     def filters(self) -> bool:
-        """True if records are filtered by the interval here because the API does not do so."""
+        """True if the SDK filters records by the interval because the API does not do so."""
         return self.is_data_feed or self.is_client_side_incremental
 
     # Intervals of a sync
@@ -210,20 +216,29 @@ class DatetimeBasedCursor:
     def start(self, config: Mapping[str, Any], now: dt.datetime | None = None) -> dt.datetime:
         """Return the start of the first sync.
 
+        Args:
+            config: Configuration of the tap.
+            now: Current time; by default that of the clock.
+
         Raises:
-            ValueError: the start does not match the format.
+            ValueError: The start does not match the format.
         """
         return self._edge("start_datetime", config, now or utc_now())
 
     def end(self, config: Mapping[str, Any], now: dt.datetime | None = None) -> dt.datetime:
-        """Return the end of the sync: now, unless an end is set.
+        """Return the end of the sync: now, unless ``end_datetime`` is set.
+
+        Args:
+            config: Configuration of the tap.
+            now: Current time; by default that of the clock.
 
         Raises:
-            ValueError: the end does not match the format.
+            ValueError: The end does not match the format.
         """
         return self._edge("end_datetime", config, now or utc_now())
 
     def _edge(self, name: str, config: Mapping[str, Any], now: dt.datetime) -> dt.datetime:
+        """Return the datetime of ``start_datetime`` or ``end_datetime``."""
         given = getattr(self, name)
         try:
             if isinstance(given, MinMaxDatetime):
@@ -236,10 +251,16 @@ class DatetimeBasedCursor:
 
     @cached_property
     def _read_setting(self) -> Callable[[Any], dt.datetime]:
+        """Parser of a datetime in the configuration: the cursor's formats, then any ISO 8601."""
         return _reader((self.format, *self.formats), parse_instant)
 
     def lower_bound(self, start: dt.datetime, stored: dt.datetime | None) -> dt.datetime:
-        """Return the stored datetime less the lookback window, but never before ``start``."""
+        """Return the datetime from which a sync reads.
+
+        It is the stored datetime less the lookback window, but never before ``start``. Without a
+        stored
+        datetime it is ``start``.
+        """
         return start if stored is None else max(start, self._lookback.before(stored))
 
     def windows(self, lower: dt.datetime, end: dt.datetime) -> Iterator[TimeWindow]:
@@ -300,13 +321,17 @@ def _reader(
 
 
 def _resolve_setting(given: Any, config: Mapping[str, Any]) -> Any:
+    """Return the result of a function of the configuration, and any other value unchanged."""
     return given(config) if callable(given) else given
 
 
 def _instant(
     given: Any, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
 ) -> dt.datetime:
-    """Return the datetime of a string, a datetime, a settings function, "now" or None (now)."""
+    """Return the datetime of a text or datetime, or of a function that returns one.
+
+    None and ``"now"`` are the current time.
+    """
     given = _resolve_setting(given, config)
     if given is None or given == "now":
         return now

@@ -43,7 +43,7 @@ _SAMPLE = datetime(2024, 2, 29, 13, 14, 15, 678_000, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, slots=True)
 class DatetimeFormat:
-    """A compiled datetime format, created by `get_format`."""
+    """Compiled datetime format, created by `get_format`."""
 
     text: str
     _read: Callable[[str], datetime]
@@ -60,7 +60,7 @@ class DatetimeFormat:
         Python datetimes and dates are accepted too; without a time zone they are UTC.
 
         Raises:
-            ValueError: the value does not match the format.
+            ValueError: The value does not match the format.
         """
         if type(value) is str:
             return self._read(value)
@@ -75,11 +75,11 @@ class DatetimeFormat:
 
 @lru_cache(maxsize=512)
 def get_format(text: str) -> DatetimeFormat:
-    """Compile a format.
+    """Return the compiled form of a format string; results are cached.
 
     Raises:
-        ValueError: it has an unknown directive or no year, or cannot parse its own output.
-        LimitExceededError: it is too long.
+        ValueError: It has an unknown directive or no year, or cannot parse its own output.
+        LimitExceededError: It is too long.
     """
     check_time_format(text)
     unit = _UNITS.get(text)
@@ -102,6 +102,7 @@ def get_format(text: str) -> DatetimeFormat:
 
 
 def _check(text: str) -> None:
+    """Raise ValueError for a format with an unknown directive or without a year."""
     directives = _DIRECTIVE.findall(text)
     for directive in directives:
         if directive not in _KNOWN:
@@ -115,6 +116,7 @@ def _check(text: str) -> None:
 
 
 def _check_round_trip(made: DatetimeFormat) -> None:
+    """Raise ValueError if a format cannot parse what it writes."""
     try:
         made.read(made.write(_SAMPLE))
     except (ValueError, re.error) as error:
@@ -170,6 +172,7 @@ def _write_utc(text: str, instant: datetime) -> str:
 
 
 def _spelled(text: str, instant: datetime) -> str:
+    """Return a datetime in a format, with ``%_ms`` and years of four digits."""
     milliseconds = f"{instant.microsecond // 1_000:03}"
 
     def spelled(found: re.Match[str]) -> str:
@@ -190,7 +193,7 @@ def _parse_with_strptime(text: str, value: str) -> datetime:
 
 
 def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callable[[str], datetime]:
-    """Return a parser that is fast for texts in the ISO format and uses ``strptime`` for others."""
+    """Return a parser that is fast for texts in an ISO format and uses ``strptime`` for others."""
     gap, zone, has_fraction = form["gap"] or "", form["zone"] or "", bool(form["fraction"])
     end = _SECONDS_END if gap else _DATE_END
     if has_fraction or zone == "%z":
@@ -223,6 +226,7 @@ def _has_marks(text: str, gap: str) -> bool:
 def _read_iso(
     slow: Callable[[str], datetime], gap: str, zone: str, has_fraction: bool, text: str
 ) -> datetime:
+    """Parse a text in an ISO format; use ``strptime`` for texts in another form."""
     end = _SECONDS_END if gap else _DATE_END
     try:
         found = datetime.fromisoformat(text[:end])
@@ -247,9 +251,10 @@ def _read_iso(
 
 
 def _refused(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
-    """Refuse a text whose date and time match the format and whose remainder does not.
+    """Reject a text whose date and time match the format and whose remainder does not.
 
-    ``strptime`` would also refuse it, in ten times the time.
+    ``strptime`` would also reject it, in ten times the time. It decides if it ``is_certain`` is
+    False.
     """
     if is_certain:
         raise ValueError(f"{text!r} does not end as the format does.")
@@ -271,6 +276,7 @@ _Zone = tuple[int, timezone]
 
 @lru_cache(maxsize=256)
 def _parse_offset(text: str) -> timezone | None:
+    """Return the offset in a text such as ``+01:00``, or None if it is not one."""
     found = re.fullmatch(r"([+-])(\d\d):?([0-5]\d)", text, re.ASCII)
     if found is None:
         return None

@@ -31,7 +31,7 @@ _SHORTEST_MONTH = timedelta(days=28)
 
 @dataclass(frozen=True, slots=True)
 class ISODuration:
-    """A duration: a number of calendar months and a fixed length."""
+    """Duration as a number of calendar months and a fixed length."""
 
     months: int
     rest: timedelta
@@ -49,7 +49,7 @@ class ISODuration:
 
     @property
     def least(self) -> timedelta:
-        """The shortest possible length; a month has at least 28 days."""
+        """Shortest possible length; a month has at least 28 days."""
         return self.months * _SHORTEST_MONTH + self.rest
 
     @property
@@ -59,10 +59,10 @@ class ISODuration:
 
 
 def parse_duration(text: str) -> ISODuration:
-    """Parse a duration such as ``P10D``, ``P1M`` or ``PT0.001S``.
+    """Parse an ISO 8601 duration such as ``P10D``, ``P1M`` or ``PT0.001S``.
 
     Raises:
-        ValueError: the text is not an ISO 8601 duration, or it is too long.
+        ValueError: The text is not an ISO 8601 duration, or it is too long.
     """
     found = _FORM.fullmatch(text)
     if found is None:
@@ -82,6 +82,7 @@ def parse_duration(text: str) -> ISODuration:
 
 
 def _add_months(instant: datetime, months: int) -> datetime:
+    """Return a datetime a number of months later; a missing day becomes the month's last day."""
     if not months:
         return instant
     years, month = divmod(instant.month - 1 + months, _MONTHS_OF_A_YEAR)

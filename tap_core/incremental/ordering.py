@@ -31,7 +31,7 @@ class FeedOrderTracker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CursorComparator(ReplicationKeyComparator):
-    """Comparison of the values of one stream's cursor; created by `make_comparator`."""
+    """Comparator for the values of one stream's cursor; created by `make_comparator`."""
 
     cursor: DatetimeBasedCursor
     stream: str
@@ -52,11 +52,11 @@ class CursorComparator(ReplicationKeyComparator):
             return None
 
     def is_usable(self, value: Any) -> bool:
-        """Return True if a value can be a bookmark."""
+        """Return True if a value can be a bookmark: it matches a format."""
         return self.instant(value) is not None
 
     def warn_unusable(self, value: Any) -> None:
-        """Warn about a value that cannot be a bookmark, once per stream."""
+        """Log a warning, once per stream, about a value that cannot be a bookmark."""
         shown = "is missing or null" if value is None else f"is {value!r:.80}"
         self.warn_once(
             "unusable",

@@ -22,9 +22,14 @@ __all__ = ["CursorRecordFilter"]
 class CursorRecordFilter:
     """Filter that passes the records of one interval, both ends included.
 
-    ``find`` returns the cursor value of a record. Records at exactly ``passed`` were sent by an
-    earlier sync and are dropped; None drops no records. With ``upper`` None, the interval is not
-    checked.
+    Args:
+        order: Comparator of the cursor values.
+        find: Returns the cursor value of a record; raises KeyError if it is missing.
+        lower: Start of the interval.
+        upper: End of the interval; None to pass records of any time.
+        passed: Cursor value whose records an earlier sync has sent; they are dropped. None drops
+            no
+            records.
     """
 
     def __init__(
@@ -37,7 +42,7 @@ class CursorRecordFilter:
         passed: dt.datetime | None,
     ) -> None:
         self.is_past: bool = False
-        """True if the last record of a feed was before its cut-off."""
+        """True if the last record of a data feed was before its cut-off."""
         self._order = order
         self._find = find
         self._lower = lower
@@ -47,7 +52,7 @@ class CursorRecordFilter:
         self._newest_allowed: dt.datetime | None = None
 
     def admits(self, record: Record) -> bool:
-        """Return True if a record is sent."""
+        """Return True if a record is to be sent."""
         try:
             value = self._find(record)
         except KeyError:
@@ -64,6 +69,7 @@ class CursorRecordFilter:
         return not is_passed and (self._upper is None or self._lower <= found <= self._upper)
 
     def _look_at_rank(self, found: dt.datetime) -> None:
+        """Log a warning, once per stream, if a feed's record is newer than the one before."""
         before, self._newest_allowed = self._newest_allowed, found
         if before is None or found <= before:
             return

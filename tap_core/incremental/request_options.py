@@ -18,13 +18,19 @@ __all__ = ["RequestOption"]
 
 @dataclass(frozen=True)
 class RequestOption:
-    """Location of a value in a request: query parameter, header, body field or path.
+    """Location of a value in a request.
 
-    ``field_path`` is a path into a JSON body. ``path`` replaces ``{field_name}`` in the URL and is
-    for streams that are written in Python.
+    Args:
+        inject_into: Part of the request: query parameter, header, form field, field of a JSON
+            body,
+            or URL. For ``path``, ``{field_name}`` in the URL is replaced; it is for streams that
+            are
+            written in Python.
+        field_name: Name of the parameter, header or field.
+        field_path: Path into a JSON body, instead of ``field_name``.
 
     Raises:
-        ValueError: neither or both of ``field_name`` and ``field_path`` are set, or a
+        ValueError: Neither or both of ``field_name`` and ``field_path`` are set, or a
             ``field_path`` is used outside a JSON body (Airbyte's YAML reference, RequestOption).
     """
 
@@ -51,7 +57,7 @@ class RequestOption:
         """Put a value into a request; None is omitted.
 
         Raises:
-            ValueError: the body is not a mapping.
+            ValueError: The body of the request is not a mapping.
         """
         if value is not None:
             _PUT[self.inject_into](
@@ -86,6 +92,7 @@ def _put_into_path(request: HTTPRequest, path: tuple[str, ...], value: Any) -> N
 
 
 def _get_fields(request: HTTPRequest) -> Mapping[str, Any]:
+    """Return the fields of a request's body; raise ValueError for a body without fields."""
     data = request.data
     if data is None:
         return {}

@@ -23,16 +23,16 @@ _WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY",
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """One interval of a sync, both ends included."""
+    """One time window of a sync, both ends included."""
 
     start: datetime
     end: datetime
     start_time: str
-    """The start in the API's format."""
+    """Start in the API's format."""
     end_time: str
-    """The end in the API's format."""
+    """End in the API's format."""
     is_last: bool = False
-    """True for the last window."""
+    """True for the last window of the sync."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,11 @@ class ReadInterval:
 
 @dataclass(frozen=True, slots=True)
 class ClampPolicy:
-    """Periods (days, weeks or months) to whose boundaries windows are aligned."""
+    """Periods (days, weeks or months) to whose boundaries windows are aligned.
+
+    ``target`` is ``DAY``, ``WEEK`` or ``MONTH``; ``weekday`` is the first day of a week, 0 for
+    Monday.
+    """
 
     target: str
     weekday: int = 0
@@ -59,7 +63,7 @@ class ClampPolicy:
         return day.replace(day=1) if self.target == "MONTH" else day
 
     def ceiling(self, instant: datetime) -> datetime:
-        """Return the first start of a period that is not earlier.
+        """Return the first start of a period that is not earlier than a datetime.
 
         Any time on the first day of a week or a month counts as the start of that period.
         """
@@ -79,7 +83,7 @@ def parse_clamp(given: dict[str, Any]) -> ClampPolicy:
     """Return the policy for the ``clamping`` section of a manifest.
 
     Raises:
-        ValueError: the target is unknown, or a week has no weekday.
+        ValueError: The target is unknown, or a week has no weekday.
     """
     target = given.get("target")
     if target not in {"DAY", "WEEK", "MONTH"}:
@@ -103,10 +107,18 @@ def split_into_windows(
     joins_last: bool = False,
     clamp: ClampPolicy | None = None,
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Yield the start and end of each window from ``start`` to ``end``.
+    """Yield the start and end of each window from ``start`` to ``end``, both included.
 
-    With ``joins_last``, a last window of zero length is merged into the previous one. An empty
-    interval yields no window, except that ``start == end`` is one window if there is a granularity.
+    An empty interval yields no window, except that ``start == end`` is one window if there is a
+    granularity.
+
+    Args:
+        start: Start of the first window.
+        end: End of the last window.
+        step: Length of a window; None for a single window.
+        granularity: Smallest time unit of the API, between the end of a window and the next start.
+        joins_last: True to merge a last window of zero length into the previous one.
+        clamp: Periods to whose boundaries the windows are aligned.
     """
     if clamp is not None:
         start, end = clamp.ceiling(start), clamp.floor(end) - granularity

@@ -1,4 +1,4 @@
-"""Limits on the cost of input: environment variables with defaults, set by the operator.
+"""Limits on the cost of input: defaults that an operator can change by environment variables.
 
 A limit bounds the time or memory that an untrusted document, pattern or expression may take.
 Limits are not settings, since the settings may come from the same untrusted source.
@@ -28,10 +28,10 @@ class Limit:
 
     @cached_property
     def value(self) -> float:
-        """The limit in force.
+        """Effective limit: the value of the variable, or the default if it is not set.
 
         Raises:
-            ConfigurationError: the variable holds no positive number.
+            ConfigurationError: The variable does not hold a positive number.
         """
         text = os.environ.get(self.variable, "")
         try:
@@ -47,5 +47,5 @@ class Limit:
 
     @property
     def whole(self) -> int:
-        """The limit that applies, as an integer."""
+        """Effective limit as an integer."""
         return int(self.value)

@@ -31,17 +31,17 @@ __all__ = [
 ]
 
 TEMPLATE_LENGTH: Final = Limit("TAP_CORE_TEMPLATE_LENGTH", 10_000_000)
-"""Characters or items that one value of a template may have."""
+"""Maximum number of characters or items of one value in a template."""
 TEMPLATE_SECONDS: Final = Limit("TAP_CORE_TEMPLATE_SECONDS", 10)
-"""Seconds that a template may take."""
+"""Maximum seconds of the evaluation of a template."""
 
 _MOST_BITS: Final = 4_000_000
-"""Bits of an integer that a power or a product may give."""
+"""Maximum bits of an integer that is the result of a power or a product."""
 _MOST_DIGITS: Final = 100_000
-"""Digits before the point of a decimal that may become an integer or be written out."""
+"""Maximum integer digits of a decimal that is converted to an integer or to text."""
 _SMALL: Final = 1 << 64
 _LONGEST_TIME_FORMAT: Final = 1_000
-"""Characters of a format of dates: each of its directives takes its time."""
+"""Maximum length of a format of dates, in characters; each directive takes time."""
 _INDENT: Final = 100
 _FAKED_NUMBERS: Final = ("random_", "py", "unix_time", "date")
 _DIGITS: Final = re.compile(r"\d+")
@@ -74,10 +74,10 @@ def _weight(value: Any, most: int, known: dict[int, int]) -> int:
 
 
 def integer(value: Any = 0, *base: Any) -> int:
-    """Return ``int(value, *base)`` unless the value is a decimal with too many digits.
+    """Return ``int(value, *base)``.
 
     Raises:
-        LimitExceededError: the decimal has too many digits.
+        LimitExceededError: The value is a decimal with too many digits.
     """
     if value.__class__ is Decimal and _digits(value) > _MOST_DIGITS:
         raise LimitExceededError(
@@ -87,10 +87,10 @@ def integer(value: Any = 0, *base: Any) -> int:
 
 
 def check_time_format(text: Any) -> None:
-    """Check the format of a date or time.
+    """Check the length of a format of dates or times.
 
     Raises:
-        LimitExceededError: it is too long.
+        LimitExceededError: It is too long.
     """
     if isinstance(text, str) and len(text) > _LONGEST_TIME_FORMAT:
         raise LimitExceededError(
@@ -112,21 +112,22 @@ def _ints(values: Iterable[Any]) -> list[int]:
 
 
 def _numbers(text: str) -> list[int]:
+    """Return the numbers in a text."""
     return [int(one[:12]) for one in _DIGITS.findall(text)]
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Size limit for the values of an expression language, with the hint for its error messages."""
+    """Size limit for the values of an expression language; error messages end with ``hint``."""
 
     most: int
     hint: str = "make it shorter"
 
     def check(self, size: float) -> None:
-        """Check the size of a value.
+        """Check the size of a value, in characters or items.
 
         Raises:
-            LimitExceededError: the value is too large.
+            LimitExceededError: The value is too large.
         """
         if size > self.most:
             raise LimitExceededError(
@@ -136,13 +137,21 @@ class Bounds:
     # Operators
 
     def add(self, left: Any, right: Any) -> Any:
-        """Add numbers, or concatenate sequences."""
+        """Return the sum of two numbers, or the concatenation of two sequences.
+
+        Raises:
+            LimitExceededError: The result would be too large.
+        """
         if isinstance(left, (*_TEXTS, list, tuple)) and isinstance(right, (*_TEXTS, list, tuple)):
             self.check(len(left) + len(right))
         return left + right
 
     def multiply(self, left: Any, right: Any) -> Any:
-        """Multiply numbers, or repeat a sequence."""
+        """Return the product of two numbers, or a repeated sequence.
+
+        Raises:
+            LimitExceededError: The result would be too large.
+        """
         for many, times in ((left, right), (right, left)):
             if isinstance(many, (*_TEXTS, list, tuple)) and isinstance(times, int):
                 self.check(times * weight(many, self.most))
@@ -151,19 +160,28 @@ class Bounds:
         return left * right
 
     def power(self, base: Any, exponent: Any) -> Any:
-        """Raise a number to a power."""
+        """Return a number raised to a power.
+
+        Raises:
+            LimitExceededError: The result would be too large.
+        """
         if isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1:
             self._check_bits(math.log2(abs(base)) * exponent)
         return base**exponent
 
     def modulo(self, left: Any, right: Any) -> Any:
-        """Return the remainder of a division, or a string formatted by ``%``."""
+        """Return the remainder of a division, or a string formatted by ``%``.
+
+        Raises:
+            LimitExceededError: The result would be too large.
+        """
         if isinstance(left, _TEXTS):
             text = left if isinstance(left, str) else bytes(left).decode("latin-1")
             self.check_percent(text, right)
         return left % right
 
     def _check_bits(self, bits: float) -> None:
+        """Raise LimitExceededError for an integer with too many bits."""
         if bits > _MOST_BITS:
             raise LimitExceededError(
                 f"A number may have {_MOST_BITS:,} bits, and this one would have more."
@@ -172,7 +190,11 @@ class Bounds:
     # Texts with places for values
 
     def check_percent(self, text: str, given: Any) -> None:
-        """Check the size of ``text % given``."""
+        """Check the size of ``text % given``.
+
+        Raises:
+            LimitExceededError: The result would be too large.
+        """
         values = list(given) if isinstance(given, tuple) else [given]
         if isinstance(given, Mapping):
             values = [*given, *given.values()]
@@ -185,7 +207,11 @@ class Bounds:
         self._check_filled(text, len(found), widths, values)
 
     def check_format(self, text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Check the size of ``text.format(*args, **kwargs)``."""
+        """Check the size of ``text.format(*args, **kwargs)``.
+
+        Raises:
+            LimitExceededError: The result would be too large.
+        """
         values = [*args, *kwargs.values()]
         if len(values) == 1 and isinstance(values[0], Mapping):  # format_map
             values += values[0].values()
@@ -199,17 +225,26 @@ class Bounds:
         self._check_filled(text, len(fields), widths, values)
 
     def check_spec(self, value: Any, spec: str) -> None:
-        """Check the size of ``format(value, spec)``."""
+        """Check the size of ``format(value, spec)``.
+
+        Raises:
+            LimitExceededError: The result would be too large.
+        """
         self._check_filled("", 1, _numbers(spec), [value])
 
     def _check_filled(
         self, text: str, places: int, widths: Sequence[int], values: Sequence[Any]
     ) -> None:
+        """Check the size of a text with placeholders that are filled with values."""
         widest = max((0, *widths)) + max((0, *map(_digits, values)))
         self.check(len(text) + places * (widest + weight(list(values), self.most)))
 
     def join(self, separator: Any, parts: Iterable[Any]) -> Any:
-        """Join strings."""
+        """Return the parts joined by a separator.
+
+        Raises:
+            LimitExceededError: The result would be too large.
+        """
         items = parts if parts.__class__ is list else list(parts)
         try:
             sizes = sum(map(len, cast("list[str]", items)))
@@ -221,7 +256,11 @@ class Bounds:
     # Calls
 
     def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a function of an expression after checking the size of its result."""
+        """Return the result of a function that an expression calls, after an estimate of its size.
+
+        Raises:
+            LimitExceededError: The result would be too large.
+        """
         if isinstance(function, (BuiltinFunctionType, MethodType)):
             owner, name = function.__self__, function.__name__
             if name == "join" and isinstance(owner, _TEXTS) and len(args) == 1:
@@ -236,10 +275,12 @@ class Bounds:
         return function(*args, **kwargs)
 
     def _check_faked(self, name: str, values: Sequence[Any]) -> None:
+        """Check the numbers that are passed to a method of Faker, which may be sizes."""
         if not name.startswith(_FAKED_NUMBERS):
             self.check(max((0, *(abs(one) for one in values if isinstance(one, (int, float))))))
 
     def _check_dump(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Check the arguments of `json.dumps`, whose indent may be long."""
         between = [kwargs.get("indent"), *(kwargs.get("separators") or ())]
         widths = [one if isinstance(one, int) else len(one) for one in between if one is not None]
         self.check(max((0, *widths)) * _INDENT * max(1, weight(args, self.most)))
@@ -249,7 +290,7 @@ class Bounds:
 
 
 def _widened(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    """Estimate the result of a method that takes a width."""
+    """Return the estimated size of a result with a width among the arguments."""
     del owner, most
     return max((0, *(one for one in (*args, *kwargs.values()) if isinstance(one, int))))
 

@@ -32,14 +32,14 @@ _FEW_COLUMNS, _COLUMN_BYTES = 100, 1024
 """A short row of a wide table is a record of all its columns: 65,536 with the usual 64 MiB."""
 
 DOCUMENT_BYTES: Final = 64 * MIB
-"""Largest file of settings, manifest or schema, in bytes."""
+"""Maximum size of a file of settings, manifest or schema, in bytes."""
 
 STATE_BYTES: Final = 256 * MIB
-"""Largest catalog or state file, in bytes; these grow with the source."""
+"""Maximum size of a catalog or state file, in bytes; these grow with the source."""
 
 _BLOCK: Final = MIB
 _LINE_WEIGHT: Final = 16
-"""Bytes that a blank line counts for, as it takes time."""
+"""Number of bytes that a blank line counts for, because it takes time."""
 
 _LARGEST_CELL: Final = (1 << 31) - 1
 """Largest value of a C long on every system."""
@@ -50,25 +50,29 @@ _UNCHECKED_SHARE: Final = 8
 """Texts of up to an eighth of a limit are accepted unchecked: their values always fit."""
 
 _VALUE, _OBJECT, _ARRAY = 112, 288, 64
-"""Bytes of the largest small value in Python (a Decimal), an object of one key, an empty list."""
+"""Bytes of a Python object: the largest small value (a Decimal), a dict of one key, a list."""
 
 
 class InputTooLargeError(ValueError):
-    """Raised for input that exceeds a size limit."""
+    """The input exceeds a size limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Size limit of one text in bytes, with the name of the setting that raises it."""
+    """Maximum size of one text in bytes, with the name of the setting that raises it."""
 
     most: int
     setting: str
 
     def read(self, file: IO[bytes], what: str = "a document") -> bytes:
-        """Read a file to its end.
+        """Return the content of a file.
+
+        Args:
+            file: The file, open for reading.
+            what: Name of the content in messages.
 
         Raises:
-            InputTooLargeError: it is longer than the limit, or would take too much memory as JSON.
+            InputTooLargeError: It is longer than the limit, or would take too much memory as JSON.
         """
         text = file.read(self.most + 1)
         while len(text) <= self.most and (more := file.read(self.most + 1 - len(text))):
@@ -80,8 +84,8 @@ class Bound:
         """Yield the lines of a file.
 
         Raises:
-            InputTooLargeError: a line is longer than the limit or would take too much memory as
-            JSON, or
+            InputTooLargeError: A line is longer than the limit or would take too much memory as
+                JSON, or
                 too many blank lines, which take time and yield nothing, follow each other.
         """
         most, blank = self.most, 0
@@ -104,7 +108,7 @@ class Bound:
         """Check the length of a text and the estimated memory of its values.
 
         Raises:
-            InputTooLargeError: the text is too long, or has too many values.
+            InputTooLargeError: The text is too long, or has too many values.
         """
         if len(text) > self.most:
             raise self.error(what)
@@ -112,10 +116,10 @@ class Bound:
             self.check_memory(len(text) + weight(text, separator), what)
 
     def check_memory(self, size: int, what: str) -> None:
-        """Check the estimated memory of values against seven times the limit.
+        """Check the estimated memory of values, in bytes, against seven times the limit.
 
         Raises:
-            InputTooLargeError: the values may take more.
+            InputTooLargeError: The values may take more.
         """
         if size > _MEMORY_FACTOR * self.most:
             raise InputTooLargeError(
@@ -128,7 +132,7 @@ class Bound:
         """Check the number of columns in a header, since each row of a wide table is large.
 
         Raises:
-            InputTooLargeError: the header has too many columns.
+            InputTooLargeError: The header has too many columns.
         """
         most = max(_FEW_COLUMNS, self.most // _COLUMN_BYTES)
         if count > most:
@@ -148,8 +152,11 @@ class RowBound:
     """Iterator over the lines of a CSV file that limits the size of each row.
 
     A quoted cell may span many lines, so the caller calls `next_row` after each row that it
-    receives.
-    The csv module's own limit on cells, 131,072 characters for the whole process, is lifted.
+    receives. The csv module's own limit on cells, 131,072 characters for the whole process, is
+    lifted.
+
+    Raises:
+        InputTooLargeError: A row is too long, or has too many values.
     """
 
     def __init__(self, bound: Bound, lines: IO[str], separator: str = ",") -> None:
@@ -186,7 +193,7 @@ class RowBound:
 
 
 def weight(text: bytes | str, separator: str = ",") -> int:
-    """Return an upper estimate of the memory that the values of a text take besides their text."""
+    """Return an upper estimate of the bytes of memory for a text's values besides their text."""
     count: Any = text.count
     as_given: Any = str.encode if isinstance(text, bytes) else str
     return int(
@@ -205,7 +212,7 @@ def open_regular(path: Path) -> IO[bytes]:
     """Open a regular file for reading; a pipe or a device at the path is not opened.
 
     Raises:
-        OSError: the path does not exist, or is a folder, a pipe, a device or a socket.
+        OSError: The path does not exist, or is a folder, a pipe, a device or a socket.
     """
     _check_regular(path.stat())
     # Without waiting: a pipe that has taken its place meanwhile would never open.
@@ -219,6 +226,7 @@ def open_regular(path: Path) -> IO[bytes]:
 
 
 def _check_regular(status: os.stat_result) -> None:
+    """Raise OSError for the status of anything other than a regular file."""
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
@@ -226,11 +234,11 @@ def _check_regular(status: os.stat_result) -> None:
 
 
 def read_at_most(source: Path | IO[bytes], most: int) -> bytes:
-    """Read an open file, or a file or pipe at a path that a user named.
+    """Return the content of an open file, or of a file or pipe at a path that a user named.
 
     Raises:
-        OSError: it cannot be read.
-        InputTooLargeError: it is longer than ``most`` bytes.
+        OSError: It cannot be read.
+        InputTooLargeError: It is longer than ``most`` bytes.
     """
     if isinstance(source, Path):
         with source.open("rb") as file:

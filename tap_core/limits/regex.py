@@ -22,21 +22,21 @@ from tap_core.limits.environment import Limit
 __all__ = ["MATCH_SECONDS", "MATCH_SECONDS_TOTAL", "Pattern", "compile_pattern", "search"]
 
 MATCH_SECONDS: Final = Limit("TAP_CORE_PATTERN_SECONDS", 1)
-"""Seconds that one match may take."""
+"""Maximum seconds of one match."""
 MATCH_SECONDS_TOTAL: Final = Limit("TAP_CORE_PATTERN_SECONDS_TOTAL", 20)
-"""Seconds that all slow matches of a process may take together."""
+"""Maximum seconds of all slow matches of a process together."""
 
 _LONGEST: Final = 100_000
-"""Characters that a pattern may have."""
+"""Maximum length of a pattern in characters."""
 _MOST_REPEATS: Final = 200_000
-"""Nodes that ``regex`` may make of counted repeats, such as ``(a{1000}){100}``."""
+"""Maximum nodes that ``regex`` creates for counted repeats, such as ``(a{1000}){100}``."""
 _STEPS: Final = 10_000_000
-"""Steps within which `re` is safe to use: a fraction of a second."""
+"""Number of steps within which `re` is safe to use: a fraction of a second."""
 _MOST_CHOICES: Final = 20
-"""Choices within which even an empty text is matched at once."""
+"""Number of choices within which even an empty text is matched at once."""
 _SLOW: Final = 0.01
 _REFILL: Final = 0.1
-"""The part of a run's time that slow matches may take without end."""
+"""Share of a run's time that slow matches may take permanently."""
 _SHOWN: Final = 80
 
 _CHOICE: Final = re.compile(r"[*+?|{]|\\[1-9]")
@@ -44,11 +44,11 @@ _REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
 _UNUSUAL_GROUP: Final = re.compile(r"\(\?(?![:=!]|P<|<[=!])")
 _COUNT: Final = re.compile(r"(.?)\{(\d+)", re.DOTALL)
 _DIALECT: Final = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!\d*,?\d*\})|\[:", re.DOTALL)
-"""Escapes, and what ``regex`` alone gives a meaning: ``a{e}`` and ``[[:alpha:]]``."""
+"""Escapes, and syntax with a meaning in ``regex`` only: ``a{e}`` and ``[[:alpha:]]``."""
 
 
 class _Account:
-    """Budget of time for slow regular expression matches, shared by all patterns of the process."""
+    """Budget of time for slow matches, shared by all regular expressions of the process."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -66,7 +66,7 @@ class _Account:
             return MATCH_SECONDS_TOTAL.value - self._spent
 
     def spend(self, seconds: float) -> None:
-        """Deduct the time of a match, unless it was fast."""
+        """Deduct the seconds of a match, unless it was fast."""
         if seconds > _SLOW:
             with self._turn:
                 self._at = self._at if self._spent else time.monotonic()
@@ -77,11 +77,11 @@ _account: Final = _Account()
 
 
 class Pattern:
-    """A compiled regular expression that matches within limits.
+    """Compiled regular expression that matches within limits.
 
     Raises:
-        re.error: the text is not a regular expression.
-        LimitExceededError: it is too long.
+        re.error: The text is not a regular expression.
+        LimitExceededError: It is too long.
     """
 
     def __init__(self, text: str) -> None:
@@ -98,7 +98,7 @@ class Pattern:
         """Return the first match in a text, or None.
 
         Raises:
-            LimitExceededError: the search takes too long.
+            LimitExceededError: The search takes too long.
         """
         if len(text) <= self._longest:
             return self._plain.search(text)
@@ -108,13 +108,14 @@ class Pattern:
         """Return the match at the beginning of a text, or None.
 
         Raises:
-            LimitExceededError: it takes too long.
+            LimitExceededError: The match takes too long.
         """
         if len(text) <= self._longest:
             return self._plain.match(text)
         return self._within_time(self._guarded.match, text)
 
     def _within_time(self, find: Any, text: str) -> Any:
+        """Return the result of a method of the ``regex`` package with a time limit."""
         seconds, began = self._seconds(text), time.monotonic()
         try:
             return find(text, timeout=seconds)
@@ -126,8 +127,13 @@ class Pattern:
     def sub(self, replacement: str, text: str, longest: int) -> str:
         """Return the text with every match replaced.
 
+        Args:
+            replacement: Replacement text, with references to groups as in `re.sub`.
+            text: The text.
+            longest: Maximum number of characters of all replacements together.
+
         Raises:
-            LimitExceededError: it takes too long, or yields more than ``longest`` characters.
+            LimitExceededError: It takes too long, or the replacements are too long.
         """
         made: list[str] = []
         place = size = 0
@@ -147,6 +153,7 @@ class Pattern:
         return "".join((*made, text[place:]))
 
     def _each(self, text: str) -> Iterator[Any]:
+        """Yield all matches in a text."""
         if len(text) <= self._longest:
             yield from self._plain.finditer(text)
             return
@@ -159,7 +166,7 @@ class Pattern:
             _account.spend(time.monotonic() - began)
 
     def _seconds(self, text: str) -> float:
-        """Return the seconds that a match may take."""
+        """Return the seconds that a match may take; raise LimitExceededError if none are left."""
         seconds = min(MATCH_SECONDS.value, _account.left())
         if seconds <= 0:
             raise self._too_slow(text, MATCH_SECONDS_TOTAL, "and others before it take")
@@ -167,7 +174,7 @@ class Pattern:
 
     @cached_property
     def _guarded(self) -> Any:
-        """The same expression, compiled by the package ``regex``, which can be interrupted."""
+        """The expression compiled by the package ``regex``, which can be interrupted."""
         if _repeats(self.text) > _MOST_REPEATS:
             raise LimitExceededError(
                 f"The counted repeats of the regular expression {_excerpt(self.text)} make more"
@@ -177,6 +184,7 @@ class Pattern:
         return regex.compile(_DIALECT.sub(_as_in_re, self.text), regex.V0, cache_pattern=False)
 
     def _too_slow(self, text: str, limit: Limit, subject: str) -> LimitExceededError:
+        """Return the error for a match that exceeds a time limit."""
         return LimitExceededError(
             f"The regular expression {_excerpt(self.text)} {subject} longer than {limit.value:g}"
             f" seconds on a text of {len(text):,} characters: simplify it, or raise"
@@ -186,21 +194,21 @@ class Pattern:
 
 @lru_cache(maxsize=1_024)
 def compile_pattern(text: str) -> Pattern:
-    """Compile a regular expression; results are cached.
+    """Return a compiled regular expression; results are cached.
 
     Raises:
-        re.error: the text is not a regular expression.
-        LimitExceededError: it is too long.
+        re.error: The text is not a regular expression.
+        LimitExceededError: It is too long.
     """
     return Pattern(text)
 
 
 def search(pattern: str, text: str) -> Any:
-    """Return the first match of a regular expression in a text, as `re.search` does.
+    """Return the first match of a regular expression in a text, as `re.search` does, or None.
 
     Raises:
-        re.error: the pattern is not a regular expression.
-        LimitExceededError: it is too long, or the search takes too long.
+        re.error: The pattern is not a regular expression.
+        LimitExceededError: It is too long, or the search takes too long.
     """
     return compile_pattern(pattern).search(text)
 
@@ -219,7 +227,7 @@ def _safe_length(pattern: str) -> int:
 
 
 def _repeats(pattern: str) -> int:
-    """Return an upper bound of the number of parts in a pattern, with counted repeats expanded."""
+    """Return an upper bound of the parts in a pattern, with counted repeats expanded."""
     counts = [(before, min(int(count[:9]), 10**9)) for before, count in _COUNT.findall(pattern)]
     is_plain = not _UNUSUAL_GROUP.search(pattern)
     groups = [count for before, count in counts if before == ")" or not is_plain]
@@ -228,6 +236,7 @@ def _repeats(pattern: str) -> int:
 
 
 def _as_in_re(found: re.Match[str]) -> str:
+    """Return an escape for syntax that has a meaning in ``regex``, but not in `re`."""
     text = found[0]
     if text == "{":
         return r"\{"
@@ -235,4 +244,5 @@ def _as_in_re(found: re.Match[str]) -> str:
 
 
 def _excerpt(pattern: str) -> str:
+    """Return the beginning of a pattern in quotes, for messages."""
     return repr(pattern if len(pattern) <= _SHOWN else f"{pattern[:_SHOWN]}…")

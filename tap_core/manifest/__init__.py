@@ -1,1 +1,1 @@
-"""Airbyte's low-code manifests (declarative YAML connectors), run as a tap (extra ``manifest``)."""
+"""Taps for Airbyte's low-code connectors: declarative YAML manifests (extra ``manifest``)."""

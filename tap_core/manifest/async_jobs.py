@@ -1,9 +1,10 @@
-"""Asynchronous jobs at an API: creation, polling, download, deletion and abortion.
+"""Asynchronous jobs of an API: create, poll, download the results, delete or abort.
 
-A job belongs to one stream slice and is handled by one thread. The number of attempts and what
-counts as one follow airbyte-cdk; the error handler of each request retries in addition. The
-number of running jobs is limited over all threads of a tap; a completed job whose result is
-still being downloaded does not count. Waiting ends as soon as the run ends.
+A job belongs to one stream slice and is handled by one thread. As in airbyte-cdk, a job that fails
+or times out is created again, up to three times in total; the error handler of each single request
+retries in addition. One limit on running jobs applies to all threads of a tap; a completed job
+whose result is still being downloaded does not count towards it. Waiting ends as soon as the run
+ends.
 """
 
 from __future__ import annotations
@@ -40,27 +41,27 @@ if TYPE_CHECKING:
 __all__ = ["AsyncJobReader", "JobLimiter", "poll_sleep"]
 
 _TRIES: Final = 3
-"""Attempts to run a job before the slice fails."""
+"""Number of times that a job is created for a slice before the slice fails."""
 
 _LOOK_SECONDS: Final = 0.1
 _WAITS: Final = (0.5, 1.0, 2.0, 3.0)
 _USUAL_WAIT: Final = 5.0
-"""Seconds between two polling requests, after the first ones (`_WAITS`)."""
+"""Seconds between two polling requests, once the shorter `_WAITS` are used up."""
 
 
 class JobLimiter:
-    """Limit on the number of jobs that run at the same time."""
+    """Limit on the number of asynchronous jobs that run at the API at the same time."""
 
     def __init__(self, most: int) -> None:
         self.most: int = most
         self._free: threading.Semaphore = threading.Semaphore(most)
 
     @contextmanager
-    def one(self, check: Callable[[], object]) -> Iterator[None]:
-        """Hold one of the job slots for the duration of the block; wait until one is free.
+    def hold_slot(self, check: Callable[[], object]) -> Iterator[None]:
+        """Hold one of the job slots for the duration of the block; block until a slot is free.
 
-        While the caller waits, ``check`` is called repeatedly; it may raise an error to end the
-        wait.
+        While the caller waits, ``check`` is called every 0.1 seconds; it may raise an error to end
+        the wait.
         """
         while not self._free.acquire(timeout=_LOOK_SECONDS):
             check()
@@ -84,69 +85,73 @@ def poll_sleep(run: SyncRun, seconds: float) -> None:
 
 
 def _check(run: SyncRun) -> None:
-    if run.leader is not None:
-        run.leader.check()
+    if run.stop_signal is not None:
+        run.stop_signal.check()
     if run.outbox.failure is not None:
         raise run.outbox.failure
 
 
 @dataclass(slots=True)
 class _JobResponses:
-    """A job as interpolation sees it: the API's responses about it."""
+    """Responses about one job, as the templates of the following requests see them."""
 
     known: dict[str, Any]
     in_slice: dict[str, Any] = field(default_factory=dict)
-    """The same for older manifests, whose templates read the stream slice."""
+    """Responses that templates of older manifests find in ``stream_slice``, by variable name."""
     polled: requests.Response | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncJobReader:
-    """Reader of one stream slice through an asynchronous job."""
+    """Reader of the records of one stream slice through an asynchronous job (AsyncRetriever)."""
 
     stream: DeclarativeStreamProtocol
     retriever: AsyncRetriever
     scope: TemplateScope
-    """The interpolation scope of the slice."""
-    count: JobLimiter
+    """Interpolation scope of the slice."""
+    limiter: JobLimiter
     run: SyncRun
     place: str
-    """Stream and slice as text for messages, without secrets."""
+    """Stream and slice as text for messages; contains no secrets."""
 
     def records(self) -> Iterator[Record]:
-        """Run the slice's job and yield the records of its result.
+        """Create the slice's job, poll it until it ends, and yield the records of its result.
 
         Raises:
             FatalSyncError: the job has failed in all its attempts, or its status is not in
                 ``status_mapping``.
         """
-        with self.count.one(lambda: _check(self.run)):
-            job = self._done()
+        with self.limiter.hold_slot(lambda: _check(self.run)):
+            job = self._run_job()
         if job is None:
             return
-        for target in self._targets(job):
+        for target in self._find_targets(job):
             scope = self._make_scope(job, {"download_target": target}, {"url": target})
             asked = self.stream.with_request_only(self.retriever.download, scope, into_file=True)
             yield from asked.request_records(None)
-        self._ask_kindly(self.retriever.deletion, job, "removed")
+        self._send_optional(self.retriever.deletion, job, "removed")
 
     # Creation and polling
 
-    def _done(self) -> _JobResponses | None:
-        """Return the completed job, or None if the API skipped it (no result)."""
+    def _run_job(self) -> _JobResponses | None:
+        """Run the job until it completes; return its responses, or None if the API skipped the job.
+
+        Raises:
+            FatalSyncError: all attempts ended with a failure or a timeout.
+        """
         for left in reversed(range(_TRIES)):
-            job = self._created(is_last=not left)
-            status: JobStatus = "failed" if job is None else self._followed(job)
+            job = self._create_job(is_last=not left)
+            status: JobStatus = "failed" if job is None else self._follow_job(job)
             if status == "completed":
                 return job
             if status == "skipped":
                 return None
             if left:
-                self._before_the_next(job, status)
-        raise self._failed(f"its job ended {_TRIES} times with status '{status}'")
+                self._wait_for_retry(job, status)
+        raise self._make_error(f"its job ended {_TRIES} times with status '{status}'")
 
-    def _before_the_next(self, job: _JobResponses | None, status: JobStatus) -> None:
-        """Log the failed attempt and wait before the next one."""
+    def _wait_for_retry(self, job: _JobResponses | None, status: JobStatus) -> None:
+        """Log a warning about a failed or timed-out job and wait before it is created again."""
         wait = None
         if job is not None:
             message = "%s: its job ended with status '%s' and is created again."
@@ -155,8 +160,11 @@ class AsyncJobReader:
                 wait = self.retriever.failed_retry_wait_time_in_seconds
         poll_sleep(self.run, wait or _USUAL_WAIT)
 
-    def _created(self, *, is_last: bool) -> _JobResponses | None:
-        """Create a job; return None if the creation failed and must be tried again."""
+    def _create_job(self, *, is_last: bool) -> _JobResponses | None:
+        """Create a job and return its responses; None if the creation failed and may be repeated.
+
+        With ``is_last`` the failure is raised instead.
+        """
         try:
             response = self.stream.with_request_only(
                 self.retriever.creation, self.scope
@@ -169,32 +177,32 @@ class AsyncJobReader:
         except ANNOTATED_ERRORS as error:
             kind = getattr(error, "failure_type", None)
             if is_last or kind == "config_error":
-                raise self._failed(f"no job could be created: {error}", kind) from error
+                raise self._make_error(f"no job could be created: {error}", kind) from error
             message = "%s: no job could be created; trying again: %s"
             self.stream.log(message, self.place, error, level=logging.WARNING)
             return None
         context = _build_template_context(response, self.retriever.creation)
         return _JobResponses({"creation_response": context}, {"create_job_response": response})
 
-    def _followed(self, job: _JobResponses) -> JobStatus:
+    def _follow_job(self, job: _JobResponses) -> JobStatus:
         """Poll a job until it ends and return its status; abort it on a timeout or an error."""
         try:
-            status = self._polled(job)
+            status = self._poll_job(job)
         except BaseException:
             with fail_fast():
-                self._ask_kindly(self.retriever.abortion, job, "aborted")
+                self._send_optional(self.retriever.abortion, job, "aborted")
             raise
         if status == "timeout":
-            self._ask_kindly(self.retriever.abortion, job, "aborted")
+            self._send_optional(self.retriever.abortion, job, "aborted")
         return status
 
-    def _polled(self, job: _JobResponses) -> JobStatus:
-        until = time.monotonic() + self.retriever.seconds
+    def _poll_job(self, job: _JobResponses) -> JobStatus:
+        until = time.monotonic() + self.retriever.timeout_seconds
         for wait in chain(_WAITS, repeat(_USUAL_WAIT)):
             response = self.stream.with_request_only(
                 self.retriever.polling, self._make_scope(job)
             ).send_request()
-            status = self._status(response)
+            status = self._read_status(response)
             if status != "running":
                 job.polled = response
                 job.known["polling_response"] = _build_template_context(
@@ -207,21 +215,28 @@ class AsyncJobReader:
             poll_sleep(self.run, min(wait, left))
         return "timeout"
 
-    def _status(self, response: requests.Response) -> JobStatus:
+    def _read_status(self, response: requests.Response) -> JobStatus:
         asked = self.retriever
         found = _extract_values(asked.status_extractor, response, asked.polling, self.scope)
         word = next(found, None)
         if word is None:
-            raise self._failed("the polling response has no status at the path of status_extractor")
-        status = asked.status_mapping.meaning(str(word))
+            raise self._make_error(
+                "the polling response has no status at the path of status_extractor"
+            )
+        status = asked.status_mapping.get_status(str(word))
         if status is None:
-            raise self._failed(f"its job has the status '{word}', which is not in status_mapping")
+            raise self._make_error(
+                f"its job has the status '{word}', which is not in status_mapping"
+            )
         return status
 
     # Download targets
 
-    def _targets(self, job: _JobResponses) -> Iterable[Any]:
-        """Return the download URLs or ids of a finished job; one request is sent for each."""
+    def _find_targets(self, job: _JobResponses) -> Iterable[Any]:
+        """Return the download URLs or ids of a completed job; each is downloaded by one request.
+
+        Without a ``download_target_extractor`` there is a single, empty target.
+        """
         asked, response = self.retriever, cast("requests.Response", job.polled)
         extractor, said = asked.target_extractor, asked.targets
         if extractor is None:
@@ -238,17 +253,27 @@ class AsyncJobReader:
         more: Mapping[str, Any] | None = None,
         in_slice: Mapping[str, Any] | None = None,
     ) -> TemplateScope:
-        """Return the interpolation scope of the slice, extended by the job's responses."""
+        """Return the interpolation scope of the slice, extended by the job's responses.
+
+        ``more`` and ``in_slice`` are further variables; ``in_slice`` is used only for older
+        manifests, which find them in ``stream_slice``.
+        """
         known = {**job.known, **(more or {})}
         given = self.scope["stream_slice"]
-        older = {**job.in_slice, **(in_slice or {})} if self.retriever.is_older else {}
+        older = {**job.in_slice, **(in_slice or {})} if self.retriever.is_legacy else {}
         extras = {**getattr(given, "extra_fields", {}), **known}
         whole = PartitionSlice({**given, **older}, extra_fields=extras)
         slices = dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], whole)
         return {**self.scope, **known, **slices}
 
-    def _ask_kindly(self, retriever: SimpleRetriever | None, job: _JobResponses, done: str) -> None:
-        """Send an optional request (abortion, deletion); log its failure as a warning."""
+    def _send_optional(
+        self, retriever: SimpleRetriever | None, job: _JobResponses, done: str
+    ) -> None:
+        """Send the abort or delete request of a job; log a failure of the request as a warning.
+
+        Without a retriever nothing is sent. ``done`` is the participle for the message, for example
+        "aborted".
+        """
         if retriever is None:
             return
         try:
@@ -257,7 +282,7 @@ class AsyncJobReader:
             message = "%s: its job could not be %s: %s"
             self.stream.log(message, self.place, done, error, level=logging.WARNING)
 
-    def _failed(self, what: str, kind: str | None = None) -> SyncError:
+    def _make_error(self, what: str, kind: str | None = None) -> SyncError:
         error = FatalSyncError(f"{self.place}: {what}.")
         error.failure_type = kind or "system_error"
         return error
@@ -270,7 +295,7 @@ def _decoder(retriever: SimpleRetriever) -> Decoder:
 def _build_template_context(
     response: requests.Response, retriever: SimpleRetriever
 ) -> dict[str, Any]:
-    """Return a response for interpolation: its JSON object plus ``headers`` and ``request``."""
+    """Return a response as a template variable: its JSON object, ``headers`` and ``request``."""
     document = next(_decoder(retriever).decode(response), None)
     known: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
     return {"headers": response.headers, "request": response.request, **known}
@@ -282,9 +307,9 @@ def _extract_values(
     retriever: SimpleRetriever,
     scope: TemplateScope,
 ) -> Iterator[Any]:
-    """Yield the values that an extractor finds in a response."""
+    """Decode a response and yield the values that an extractor finds in it."""
     decoder = _decoder(retriever)
-    whole = getattr(extractor, "whole", None)
+    whole = getattr(extractor, "replace_decoder", None)
     documents = decoder.decode(response) if whole is None else whole(decoder)(response)
     for document in documents:
         yield from extractor.extract(document, scope)

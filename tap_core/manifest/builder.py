@@ -1,10 +1,10 @@
-"""Conversion of a manifest's tree into components, driven by the type hints of their classes.
+"""Builder of components from a manifest's tree, driven by the type hints of their classes.
 
-The builder is generic: it names no component. It checks each option against the field of the
-same name. A template that needs only the config is rendered at once, so a component gets plain
-values wherever nothing varies per request. Every error names file, line and keys. The same
-code builds a connector and lints a manifest: a linter collects the errors and skips parts that
-depend on a config it does not have.
+The builder names no component: it checks each option against the dataclass field of the same name.
+A template that uses only the config is rendered when the component is built, so a component holds
+plain values wherever nothing varies per request. Every error names file, line and path of keys. The
+same code builds a connector and lints a manifest: the linter collects the errors and skips parts
+that depend on a config that it does not have.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def build_component(
     parameters: Mapping[str, Any] | None = None,
     warn: Callable[[str], object] = _log.warning,
 ) -> Any:
-    """Build the component or value that a node of a manifest declares.
+    """Build the component or value that a node of a manifest declares, and return it.
 
     Args:
         manifest: The loaded manifest.
@@ -70,184 +70,222 @@ def build_component(
     Raises:
         ManifestError: the node cannot be built; the error names file, line and keys.
     """
-    return Builder(manifest, config or {}, warn=warn).made(node, expected, parameters)
+    return Builder(manifest, config or {}, warn=warn).build(node, expected, parameters)
 
 
 @dataclass(frozen=True, slots=True)
-class _Spot:
-    """A position in the manifest, with the ``$parameters`` that are in force there."""
+class _Position:
+    """Position in the manifest, with the ``$parameters`` that apply there."""
 
     path: str
     line: int
     parameters: Mapping[str, Any]
-    sees: frozenset[str] = frozenset()
-    """Additional names that templates may use at this position."""
+    restricted_names: frozenset[str] = frozenset()
+    """Restricted template names that are available at this position, such as ``stream_state``."""
 
-    def below(self, key: Any, line: int) -> _Spot:
-        """Return the position of a key or list item below this one."""
+    def child(self, key: Any, line: int) -> _Position:
+        """Return the position of a key or list index below this one; line 0 keeps this line."""
         step = f"[{key}]" if isinstance(key, int) else f".{key}"
         path = f"{self.path}{step}".lstrip(".")
         return replace(self, path=path, line=line or self.line)
 
-    def of(self, cls: Any, node: MappingNode) -> _Spot:
-        """Return this position with the extra template names that the component class offers."""
-        shows = getattr(cls, "shows", None)
-        return self if shows is None else replace(self, sees=frozenset(shows(node)))
+    def for_component(self, cls: Any, node: MappingNode) -> _Position:
+        """Return this position with the restricted template names that a component class allows.
+
+        A class with a static method ``get_restricted_names`` returns these names.
+        """
+        get_names = getattr(cls, "get_restricted_names", None)
+        return (
+            self
+            if get_names is None
+            else replace(self, restricted_names=frozenset(get_names(node)))
+        )
 
 
 @dataclass(frozen=True)
 class Builder:
-    """Builder of the components of one manifest, with or without a config."""
+    """Builder of the components of one manifest; config None leaves config templates unrendered."""
 
     manifest: Manifest
     config: Mapping[str, Any] | None = None
     faults: list[ManifestProblem] | None = None
-    """List that collects the problems; None raises the first problem."""
+    """List to which problems are appended; None to raise the first error."""
     warn: Callable[[str], object] = _log.warning
-    """Called with each warning if problems are not collected."""
+    """Function called with each warning; unused if problems are collected in `faults`."""
     _scope: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Add the config to the scope of all templates."""
+        """Make the config available to all templates."""
         if self.config is not None:
             self._scope["config"] = self.config
 
-    def made(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
-        """Build what a node declares, like `build_component`; return None if it has a problem.
+    def build(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
+        """Build and return what a node declares; return None if the node has a problem.
+
+        See `build_component` for the arguments.
 
         Raises:
-            ManifestError: the node has a problem, and problems are not collected.
+            ManifestError: the node has a problem, and `faults` is None.
         """
         if node is None:
             return None
-        spot = (
-            _Spot(node.path, node.line, node.parameters)
+        position = (
+            _Position(node.path, node.line, node.parameters)
             if isinstance(node, MappingNode)
-            else _Spot("", 0, parameters or {})
+            else _Position("", 0, parameters or {})
         )
-        found = self._convert(parse_annotation(expected), node, spot)
+        found = self._convert(parse_annotation(expected), node, position)
         return None if found is UNKNOWN else found
 
-    def _wrong(self, spot: _Spot, message: str, *, is_error: bool = True) -> Any:
+    def _report(self, position: _Position, message: str, *, is_error: bool = True) -> Any:
         if self.faults is not None:
-            self.faults.append(ManifestProblem(spot.line, spot.path, message, is_error))
+            self.faults.append(ManifestProblem(position.line, position.path, message, is_error))
         elif is_error:
-            place = self._place(spot)
-            raise ManifestError(message, place=place, line=spot.line, path=spot.path)
+            place = self._format_place(position)
+            raise ManifestError(message, place=place, line=position.line, path=position.path)
         else:
-            self.warn(f"{self._place(spot)}: {message}")
+            self.warn(f"{self._format_place(position)}: {message}")
         return UNKNOWN
 
-    def _place(self, spot: _Spot) -> str:
-        return self.manifest.place(spot.line, spot.path)
+    def _format_place(self, position: _Position) -> str:
+        return self.manifest.place(position.line, position.path)
 
     # Conversion by the kind of node
 
-    def _convert(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
+    def _convert(self, shape: FieldType, node: Any, position: _Position) -> Any:
         if node is UNKNOWN or shape.kind == "draft":
             return node
         if node is None or shape.is_any:
             return to_plain(node)
         if shape.kind == "node":
-            return self._later(node, spot)
-        made: Any = self._varying if shape.kind else self._settled
+            return self._keep_unbuilt(node, position)
+        made: Any = self._build_interpolated if shape.kind else self._build_plain
         if isinstance(node, (DataMapping, MappingNode, list)):
-            made = self._list if isinstance(node, list) else self._mapping
-            made = self._data if isinstance(node, DataMapping) else made
-        return made(shape, node, spot)
+            made = self._convert_list if isinstance(node, list) else self._convert_mapping
+            made = self._convert_data if isinstance(node, DataMapping) else made
+        return made(shape, node, position)
 
-    def _data(self, shape: FieldType, node: DataMapping, spot: _Spot) -> Any:
-        """Return a mapping that comes from a response or the config; it is never a component."""
+    def _convert_data(self, shape: FieldType, node: DataMapping, position: _Position) -> Any:
+        """Return a mapping of response or config data as plain values, never as a component."""
         if shape.kind:
             return str(node) if shape.kind == "text" else to_plain(node)
         if shape.value is None:
-            return self._wrong(
-                spot, "a response or the config supplies values here, no components."
+            return self._report(
+                position, "a response or the config supplies values here, no components."
             )
-        return {key: self._leaf(shape.value, one, spot.below(key, 0)) for key, one in node.items()}
+        return {
+            key: self._convert_inner(shape.value, one, position.child(key, 0))
+            for key, one in node.items()
+        }
 
-    def _later(self, node: Any, spot: _Spot) -> Any:
-        """Return a component's node unbuilt; a linter builds it now to find its problems."""
+    def _keep_unbuilt(self, node: Any, position: _Position) -> Any:
+        """Return a component's node unbuilt, for an option whose user builds it later.
+
+        If problems are collected, the node is built now as well, to find its problems.
+        """
         if not isinstance(node, MappingNode):
-            return self._wrong(spot, "a component must be a mapping with a `type`.")
+            return self._report(position, "a component must be a mapping with a `type`.")
         if self.faults is not None:
-            self._component(_ANY_COMPONENT, node, spot)
+            self._build_component(_ANY_COMPONENT, node, position)
         return node
 
-    def _mapping(self, shape: FieldType, node: MappingNode, spot: _Spot) -> Any:
+    def _convert_mapping(self, shape: FieldType, node: MappingNode, position: _Position) -> Any:
         is_typed = isinstance(node.get(_TYPE), str) or "class_name" in node
         if shape.components and (is_typed or shape.value is None):
-            return self._component(shape, node, spot)
+            return self._build_component(shape, node, position)
         if shape.kind == "value" and _is_component(node):
-            return self._component(_ANY_COMPONENT, node, spot)
+            return self._build_component(_ANY_COMPONENT, node, position)
         if shape.kind == "value":
             whole = apply_own_parameters(node)
-            return self._each(whole, spot, lambda one, at: self._inner(shape, one, at))
+            return self._convert_values(
+                whole, position, lambda one, at: self._inner(shape, one, at)
+            )
         if shape.value is None:
-            return self._misfit(shape, node, spot)
+            return self._coerce(shape, node, position)
         inner = shape.value
-        return self._each(node, spot, lambda one, at: self._leaf(inner, one, at))
+        return self._convert_values(
+            node, position, lambda one, at: self._convert_inner(inner, one, at)
+        )
 
-    def _each(self, node: MappingNode, spot: _Spot, convert: Callable[[Any, _Spot], Any]) -> Any:
+    def _convert_values(
+        self, node: MappingNode, position: _Position, convert: Callable[[Any, _Position], Any]
+    ) -> Any:
         made: dict[Any, Any] = {}
         for key, value in node.items():
-            at = spot.below(key, node.lines.get(key, 0))
-            name = self._key(key, at)
+            at = position.child(key, node.lines.get(key, 0))
+            name = self._convert_key(key, at)
             made[name] = convert(value, at)
         return UNKNOWN if _has_unknown([*made, *made.values()]) else made
 
-    def _key(self, key: Any, spot: _Spot) -> Any:
+    def _convert_key(self, key: Any, position: _Position) -> Any:
         if not isinstance(key, str):
             return str(key)
-        return self._varying(FieldType(kind="value", types=(str,)), key, spot)
+        return self._build_interpolated(FieldType(kind="value", types=(str,)), key, position)
 
-    def _leaf(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
-        return self._inner(shape, node, spot) if shape.kind else self._convert(shape, node, spot)
+    def _convert_inner(self, shape: FieldType, node: Any, position: _Position) -> Any:
+        return (
+            self._inner(shape, node, position)
+            if shape.kind
+            else self._convert(shape, node, position)
+        )
 
-    def _inner(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
-        """Return a value in a mapping or list, where an empty text counts as None."""
+    def _inner(self, shape: FieldType, node: Any, position: _Position) -> Any:
+        """Return a value within a mapping or list; an empty rendered text becomes None there."""
         if isinstance(node, str):
-            return self._varying(shape, node, spot, empty=None)
-        return self._convert(shape, node, spot)
+            return self._build_interpolated(shape, node, position, empty=None)
+        return self._convert(shape, node, position)
 
-    def _list(self, shape: FieldType, node: list[Any], spot: _Spot) -> Any:
+    def _convert_list(self, shape: FieldType, node: list[Any], position: _Position) -> Any:
         inner = shape.item
         if inner is None:
             if shape.kind != "value":
-                return self._misfit(shape, node, spot)
+                return self._coerce(shape, node, position)
             inner = shape
         lines = node.lines if isinstance(node, ListNode) else []
         made = [
-            self._leaf(inner, one, spot.below(place, lines[place] if lines else 0))
+            self._convert_inner(inner, one, position.child(place, lines[place] if lines else 0))
             for place, one in enumerate(node)
         ]
         return UNKNOWN if _has_unknown(made) else made
 
     # Templates
 
-    def _varying(self, shape: FieldType, node: Any, spot: _Spot, *, empty: Any = "") -> Any:
-        """Return the value of an interpolated field: a plain value or a bound template."""
+    def _build_interpolated(
+        self, shape: FieldType, node: Any, position: _Position, *, empty: Any = ""
+    ) -> Any:
+        """Return the value of an interpolated field: a plain value, or a bound template to call.
+
+        ``empty`` is the value of an empty text.
+        """
         if not isinstance(node, str):
             return str(node) if shape.kind == "text" and not isinstance(node, MappingNode) else node
         if not has_template(node):  # Jinja drops one final newline too
             return parse_plain(node.removesuffix("\n"), shape.kind, shape.types, empty)
         types = (str, type(None)) if shape.kind == "text" and shape.is_optional else shape.types
-        bound = self._bound(node, spot, shape.kind, types, empty)
+        bound = self._bind_template(node, position, shape.kind, types, empty)
         if bound is UNKNOWN:
             return bound
-        is_open = not bound.template.is_fixed or self._waits(bound, spot)
-        if is_open or _tells_data(bound, spot):
+        is_open = not bound.template.is_fixed or self._depends_on_unknown(bound, position)
+        if is_open or _marks_config_data(bound, position):
             return bound
         try:
             return bound({})
         except ManifestError as error:  # the value may never be used
-            self._wrong(spot, error.message, is_error=False)
+            self._report(position, error.message, is_error=False)
             return bound
 
-    def _bound(
-        self, text: str, spot: _Spot, kind: str, types: tuple[type, ...] = (), empty: Any = ""
+    def _bind_template(
+        self,
+        text: str,
+        position: _Position,
+        kind: str,
+        types: tuple[type, ...] = (),
+        empty: Any = "",
     ) -> Any:
-        """Compile a template for its position; Jinja is imported at the first template."""
+        """Return the compiled template bound to its position, or UNKNOWN if it has a problem.
+
+        Jinja is imported when the first template is compiled.
+        """
         from tap_core.manifest.interpolation import (
             RESTRICTED_NAMES,
             STATE,
@@ -255,148 +293,164 @@ class Builder:
             compile_template,
         )
 
-        given = {**self._scope, "parameters": spot.parameters}
+        given = {**self._scope, "parameters": position.parameters}
         try:
             made = BoundTemplate(
-                compile_template(text), given, kind, types, empty, self._place(spot)
+                compile_template(text), given, kind, types, empty, self._format_place(position)
             )
         except ManifestError as error:
-            return self._wrong(spot, error.message)
-        for name in sorted((made.template.names & RESTRICTED_NAMES) - spot.sees):
+            return self._report(position, error.message)
+        for name in sorted((made.template.names & RESTRICTED_NAMES) - position.restricted_names):
             why = "is available only in a components_mapping."
             if name == STATE:
                 why = "is no longer available: use `stream_interval`."
-            return self._wrong(spot, f"the template {text!r} uses `{name}`, which {why}")
+            return self._report(position, f"the template {text!r} uses `{name}`, which {why}")
         return made
 
-    def _waits(self, bound: Any, spot: _Spot) -> bool:
-        """Return True if a template uses config or parameters that are not known yet."""
+    def _depends_on_unknown(self, bound: Any, position: _Position) -> bool:
+        """Return True if a template uses config or parameters whose values are not known yet."""
         names = bound.template.names
-        if "parameters" in names and any(one is UNKNOWN for one in spot.parameters.values()):
+        if "parameters" in names and any(one is UNKNOWN for one in position.parameters.values()):
             return True
         return self.config is None and "config" in names
 
-    def _settled(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
-        """Return the plain value of a field whose template is rendered before any request."""
+    def _build_plain(self, shape: FieldType, node: Any, position: _Position) -> Any:
+        """Return the plain value of a field whose template is rendered before any request.
+
+        UNKNOWN if the config is missing or the value has a problem; a function from config to value
+        if the field accepts one.
+        """
         text = ""
         if isinstance(node, str) and has_template(node):
-            text, node = node, self._rendered(shape, node, spot)
+            text, node = node, self._render_plain(shape, node, position)
             if node is UNKNOWN or callable(node):
                 return node
         try:
             return coerce_scalar(shape, node)
         except ValueError as error:  # a config value may be a secret
             wanted = f"the template {text!r} does not give {describe_expected_type(shape)}."
-            return self._wrong(spot, wanted if text else str(error))
+            return self._report(position, wanted if text else str(error))
 
-    def _rendered(self, shape: FieldType, text: str, spot: _Spot) -> Any:
+    def _render_plain(self, shape: FieldType, text: str, position: _Position) -> Any:
         types = (str, type(None)) if shape.is_optional else (str,)
-        bound = self._bound(text, spot, "value", types if shape.scalars == {str} else ())
+        bound = self._bind_template(
+            text, position, "value", types if shape.scalars == {str} else ()
+        )
         if bound is UNKNOWN:
             return bound
         needed = bound.template
         if needed.needs_scope:
             names = ", ".join(sorted(needed.names - {"config", "parameters"}))
-            return self._wrong(
-                spot,
+            return self._report(
+                position,
                 f"the template {text!r} uses {names}: this option is evaluated before"
                 " any request, and can use only config and parameters.",
             )
-        if self._waits(bound, spot):
+        if self._depends_on_unknown(bound, position):
             return (lambda config: bound({"config": config})) if shape.is_callable else UNKNOWN
         try:
             return bound({})
         except ManifestError as error:
-            return self._wrong(spot, error.message)
+            return self._report(position, error.message)
 
-    def _misfit(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
+    def _coerce(self, shape: FieldType, node: Any, position: _Position) -> Any:
         try:
             return coerce_scalar(shape, node)
         except ValueError as error:
-            return self._wrong(spot, str(error))
+            return self._report(position, str(error))
 
     # Components
 
-    def _component(self, shape: FieldType, node: MappingNode, spot: _Spot) -> Any:
-        spot = replace(
-            spot, line=node.line or spot.line, parameters=node.parameters or spot.parameters
+    def _build_component(self, shape: FieldType, node: MappingNode, position: _Position) -> Any:
+        position = replace(
+            position,
+            line=node.line or position.line,
+            parameters=node.parameters or position.parameters,
         )
-        if _names_code(node):
-            return self._wrong(spot, _FOREIGN_CODE)
-        cls = self._class(shape, node, spot)
+        if _is_code_from_data(node):
+            return self._report(position, _FOREIGN_CODE)
+        cls = self._find_class(shape, node, position)
         if cls is UNKNOWN:
             return cls
-        spot = spot.of(cls, node)
+        position = position.for_component(cls, node)
         plan = get_component_plan(cls)
         if "class_name" in plan.shapes and "fields" in plan.shapes:
-            return self._custom(cls, plan, node, spot)
-        self._check_options(plan, node, spot)
-        node = self._counting(cls, node)
+            return self._build_custom(cls, plan, node, position)
+        self._check_options(plan, node, position)
+        node = self._drop_unused_keys(cls, node)
         values: dict[str, Any] = {}
-        for name, inner in self._shapes(cls, plan, node):
+        for name, inner in self._get_option_types(cls, plan, node):
             if node.get(name) is not None:
-                at = spot.below(name, node.lines.get(name, 0))
+                at = position.child(name, node.lines.get(name, 0))
                 values[name] = self._convert(inner, node[name], at)
         missing = sorted(plan.required - values.keys())
         if missing:
             kind = node.get(_TYPE) or cls.__name__
             is_open = UNKNOWN in node  # parameters may fill it
             needs = f"{kind} needs {', '.join(missing)}."
-            return UNKNOWN if is_open else self._wrong(spot, needs)
-        return self._instance(cls, plan, values, spot)
+            return UNKNOWN if is_open else self._report(position, needs)
+        return self._instantiate(cls, plan, values, position)
 
-    def _counting(self, cls: type, node: MappingNode) -> MappingNode:
-        """Return the node without the option keys that have no effect with this config.
+    def _drop_unused_keys(self, cls: type, node: MappingNode) -> MappingNode:
+        """Return the node without option keys that have no effect with this config.
 
-        A component class with a ``counting`` method names the keys that have an effect.
+        A component class with a static method ``get_used_keys`` returns the keys that have an
+        effect, by option. SelectiveAuthenticator thus drops the authenticators that are not
+        selected.
         """
-        says = getattr(cls, "counting", None)
-        if says is None or not self.config:
+        get_from_class = getattr(cls, "get_used_keys", None)
+        if get_from_class is None or not self.config:
             return node
         made = MappingNode(node, line=node.line, lines=node.lines)
-        for option, keys in says(node, self.config).items():
+        for option, keys in get_from_class(node, self.config).items():
             whole = node[option]
             kept = {key: one for key, one in whole.items() if key in keys}
             made[option] = MappingNode(kept, line=whole.line, lines=whole.lines)
         return made
 
     @staticmethod
-    def _shapes(
+    def _get_option_types(
         kind: type, plan: ComponentPlan, node: MappingNode
     ) -> Iterable[tuple[str, FieldType]]:
-        """Return the option shapes; in some components one option sets another option's type."""
-        says = getattr(kind, "literal_types", None)
-        if says is None:
+        """Return the type of each option of a component class, by name.
+
+        A class with a static method ``literal_types`` restricts the literals of an option,
+        depending on the node's other options.
+        """
+        get_from_class = getattr(kind, "literal_types", None)
+        if get_from_class is None:
             return plan.shapes.items()
-        types = says(node)
+        types = get_from_class(node)
         return [
             (name, replace(shape, types=types[name]) if name in types else shape)
             for name, shape in plan.shapes.items()
         ]
 
-    def _instance(self, cls: type, plan: ComponentPlan, values: dict[str, Any], spot: _Spot) -> Any:
+    def _instantiate(
+        self, cls: type, plan: ComponentPlan, values: dict[str, Any], position: _Position
+    ) -> Any:
         if _has_unknown(values.values()):
             return UNKNOWN
         given: dict[str, Any] = {
-            "parameters": spot.parameters,
+            "parameters": position.parameters,
             "config": self.config or {},
             "folder": self.manifest.folder,
-            "place": self._place(spot),
+            "place": self._format_place(position),
         }
         values.update({name: given[name] for name in plan.given})
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             try:
                 made = cls(**values)
             except ManifestError as error:
-                made = self._wrong(spot, error.message)
+                made = self._report(position, error.message)
             except ValueError as error:
-                made = self._wrong(spot, str(error))
-        for one in said:
-            self._wrong(spot, str(one.message), is_error=False)
+                made = self._report(position, str(error))
+        for warning in caught:
+            self._report(position, str(warning.message), is_error=False)
         return made
 
-    def _class(self, shape: FieldType, node: MappingNode, spot: _Spot) -> Any:
+    def _find_class(self, shape: FieldType, node: MappingNode, position: _Position) -> Any:
         kind = node.get(_TYPE)
         if kind is UNKNOWN:
             return kind
@@ -404,58 +458,60 @@ class Builder:
         if kind is None:
             if len(classes) == 1 and len(shape.components) == 1:
                 return classes[0]
-            return self._wrong(spot, "this component has no `type`.")
+            return self._report(position, "this component has no `type`.")
         named = [one for one in classes if getattr(one, "TYPE", None) == kind]
         cls = named[0] if named else get_component_class(str(kind))
         if cls is None:
             said = f"there is no component '{kind}'.{suggest(str(kind), MODULES)}"
             if str(kind) in NOT_SUPPORTED:
                 said = f"the component '{kind}' is not supported."
-            return self._wrong(spot, said)
-        if not any(_fits(cls, one) for one in shape.components):
-            return self._wrong(spot, f"the component '{kind}' is not allowed here.")
+            return self._report(position, said)
+        if not any(_is_accepted(cls, one) for one in shape.components):
+            return self._report(position, f"the component '{kind}' is not allowed here.")
         return cls
 
-    def _check_options(self, plan: ComponentPlan, node: MappingNode, spot: _Spot) -> None:
+    def _check_options(self, plan: ComponentPlan, node: MappingNode, position: _Position) -> None:
         known = plan.shapes.keys() | plan.ignored | node.filled | {_TYPE}
         kind = node.get(_TYPE) or "this component"
         for key, is_error in unknown_options(node, known, self.manifest.parameter_names):
-            at = spot.below(key, node.lines.get(key, 0))
+            at = position.child(key, node.lines.get(key, 0))
             said = "" if is_error else " It is ignored."
             message = f"{kind} has no option '{key}'.{said}{suggest(str(key), plan.shapes)}"
             if key in NOT_SUPPORTED:
                 message = f"the option '{key}' of {kind} is not supported."
-            self._wrong(at, message, is_error=is_error)
+            self._report(at, message, is_error=is_error)
 
-    def _custom(self, cls: type, plan: ComponentPlan, node: MappingNode, spot: _Spot) -> Any:
-        """Build the wrapper of a Python class from the connector's own code (``class_name``)."""
+    def _build_custom(
+        self, cls: type, plan: ComponentPlan, node: MappingNode, position: _Position
+    ) -> Any:
+        """Return the wrapper component of a Python class of the connector (``class_name``)."""
         name = node.get("class_name")
         if _has_unknown(node.values()):
             return UNKNOWN
         if not isinstance(name, str):
-            return self._wrong(spot, f"{node.get(_TYPE)} needs class_name.")
+            return self._report(position, f"{node.get(_TYPE)} needs class_name.")
         fields = {
-            key: self._free(value, spot.below(key, node.lines.get(key, 0)))
+            key: self._build_custom_field(value, position.child(key, node.lines.get(key, 0)))
             for key, value in node.items()
             if key not in {_TYPE, "class_name"}
         }
-        return self._instance(cls, plan, {"class_name": name, "fields": fields}, spot)
+        return self._instantiate(cls, plan, {"class_name": name, "fields": fields}, position)
 
-    def _free(self, node: Any, spot: _Spot) -> Any:
-        """Return an option of a custom class: components are built, other values stay unchanged."""
+    def _build_custom_field(self, node: Any, position: _Position) -> Any:
+        """Return an option of a custom class: components are built, other values unchanged."""
         if isinstance(node, list):
             lines = node.lines if isinstance(node, ListNode) else []
             return [
-                self._free(one, spot.below(place, lines[place] if lines else 0))
+                self._build_custom_field(one, position.child(place, lines[place] if lines else 0))
                 for place, one in enumerate(node)
             ]
         if not isinstance(node, MappingNode):
             return node
         if _is_component(node):
             is_later = getattr(get_component_class(node[_TYPE]), "LATER", False)
-            return node if is_later else self._component(_ANY_COMPONENT, node, spot)
+            return node if is_later else self._build_component(_ANY_COMPONENT, node, position)
         return {
-            key: self._free(value, spot.below(key, node.lines.get(key, 0)))
+            key: self._build_custom_field(value, position.child(key, node.lines.get(key, 0)))
             for key, value in node.items()
         }
 
@@ -464,13 +520,13 @@ def _has_unknown(values: Iterable[Any]) -> bool:
     return any(value is UNKNOWN for value in values)
 
 
-def _tells_data(bound: Any, spot: _Spot) -> bool:
-    """Return True if the template must stay unrendered to tell config values from manifest text."""
-    return "components_values" in spot.sees and "config" in bound.template.names
+def _marks_config_data(bound: Any, position: _Position) -> bool:
+    """Return True if a template must stay unrendered, to tell config data from its own text."""
+    return "components_values" in position.restricted_names and "config" in bound.template.names
 
 
-def _names_code(node: MappingNode) -> bool:
-    """Return True if response or config data chooses which class of the connector's code runs."""
+def _is_code_from_data(node: MappingNode) -> bool:
+    """Return True if the class to run (``class_name``) comes from response or config data."""
     kind = node.get(_TYPE)
     is_custom = isinstance(kind, DataText) and kind.startswith(_CUSTOM)
     return is_custom or isinstance(node.get("class_name"), DataText)
@@ -481,8 +537,8 @@ def _is_component(node: MappingNode) -> bool:
     return isinstance(kind, str) and kind in MODULES
 
 
-def _fits(cls: type, expected: type) -> bool:
-    """Return True if a class satisfies the expected class or Protocol."""
+def _is_accepted(cls: type, expected: type) -> bool:
+    """Return True if an option of the type ``expected`` accepts the component class ``cls``."""
     if not getattr(expected, "_is_protocol", False):
         return issubclass(cls, expected)
     if cls.__name__.startswith(_CUSTOM):

@@ -1,8 +1,8 @@
-"""Unknown options of a component: errors or warnings.
+"""Unknown options of a component: sorted into errors and warnings.
 
-airbyte-cdk ignores all unknown options, and published manifests have many: comments, and
-options or parameters that belong to another component. Those are reported as warnings. An
-option that no component and no parameter of the manifest knows is an error.
+airbyte-cdk ignores all unknown options, and published manifests have many: comments, and options or
+parameters that belong to another component. Those are reported as warnings. An option that no
+component and no parameter of the manifest has is an error.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tap_core.manifest.type_hints import get_component_plan
 __all__ = ["NOT_SUPPORTED", "unknown_options"]
 
 NOT_SUPPORTED: Final = frozenset({"truncated_list_retriever"})
-"""Options of Airbyte that this SDK does not support."""
+"""Options of Airbyte's components that this SDK does not support; using one is an error."""
 
 _NEAR: Final = 0.75
-"""Minimum similarity of a misspelled option to the option meant, as of ``sise`` to ``size``."""
+"""Minimum similarity (difflib, 0 to 1) at which an unknown option counts as a misspelling."""
 _COMMENTS: Final = frozenset({"$comment", "comment", "description", "title"})
 _OUTDATED: Final = frozenset({"request_options_provider", "selector", "stream_slicer"})
-"""Options of older versions of Airbyte's components, which current ones no longer have."""
+"""Options of older versions of Airbyte's components that current versions have removed."""
 _PUBLISHED: Final[Mapping[str, frozenset[str]]] = {
     "CursorPagination": frozenset({"extractorPath"}),
     "LegacyToPerPartitionStateMigration": frozenset({"Type"}),
     "SubstreamPartitionRouter": frozenset({"stream_name"}),
 }
-"""Options in published manifests that no version of Airbyte has ever read."""
+"""Options of published manifests that no version of Airbyte has read, by component type."""
 
 
 def unknown_options(
@@ -39,8 +39,9 @@ def unknown_options(
 ) -> list[tuple[Any, bool]]:
     """Return the unknown options of a component, each paired with True if it is an error.
 
-    An option that another component or ``parameters`` knows is a warning. If a node has such an
-    option, its other unknown options are warnings too, unless they resemble a known option.
+    ``known`` are the component's own options, ``parameters`` the names of all ``$parameters``. An
+    option that another component or a parameter has is a warning. If a node has such an option, its
+    other unknown options are warnings too, unless they resemble a known option.
     """
     unknown = [one for one in node if one not in known and one not in _COMMENTS]
     if not unknown:
@@ -60,7 +61,7 @@ def _slips_of_the_pen(words: Iterable[Any], known: Collection[Any]) -> list[Any]
 
 @cache
 def _everywhere() -> frozenset[str]:
-    """Return the option names of all components."""
+    """Return the option names of all component types."""
     plans = [
         get_component_plan(cls)
         for name in MODULES

@@ -1,8 +1,8 @@
-"""The command `tap-manifest`: a manifest run as a tap, under Singer, Airbyte or Fivetran.
+"""Command `tap-manifest`: runs a manifest as a tap, under Singer, Airbyte or Fivetran.
 
 The command takes its own flags (the manifest, and the behaviours in which this SDK differs from
-airbyte-cdk) and passes all other arguments unchanged to the tap's CLI. Problems of a manifest
-are printed as lines, without a traceback.
+airbyte-cdk) and passes all other arguments unchanged to the tap's CLI. Problems of a manifest are
+printed as lines, without a traceback.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ _CHOICES: Final = {
 
 @dataclass
 class _ParsedArguments:
-    """The command's own flags and the remaining arguments."""
+    """Flags of this command, and the arguments to pass on to the tap's own CLI."""
 
     own: dict[str, str] = field(default_factory=dict)
     rest: list[str] = field(default_factory=list)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code."""
+    """Run the command and return its exit code; ``argv`` None means ``sys.argv``."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         if arguments[:1] == ["lint"]:
@@ -94,7 +94,10 @@ def _failed(message: str) -> int:
 
 
 def _split_arguments(arguments: Sequence[str]) -> _ParsedArguments:
-    """Split this command's flags from the arguments; environment variables fill missing flags."""
+    """Separate this command's flags from the tap's arguments.
+
+    A flag that is not passed gets its value from its environment variable, if set.
+    """
     given = _ParsedArguments()
     rest = iter(arguments)
     for argument in rest:
@@ -133,7 +136,7 @@ def _run(given: _ParsedArguments) -> int:
 
 
 def _config_file(arguments: Sequence[str]) -> Path | None:
-    """Return the config file if ``--config`` names exactly one, else None.
+    """Return the path of the config file if ``--config`` names exactly one file, else None.
 
     The tap needs the path early: stream discovery may renew a token, which is written to the file,
     before the tap's own CLI has parsed its arguments.
@@ -167,7 +170,7 @@ def _lint(arguments: Sequence[str]) -> int:
 
 
 def _install(given: _ParsedArguments) -> int:
-    """Write an executable that runs the manifest with the flags of this command."""
+    """Write an executable script that runs the manifest with these flags; return the exit code."""
     if len(given.rest) != 2 or not given.own.get("--manifest"):  # noqa: PLR2004  (install NAME)
         raise ConfigurationError("Usage: tap-manifest install NAME --manifest FILE")
     manifest = Path(given.own["--manifest"]).resolve()

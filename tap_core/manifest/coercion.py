@@ -1,8 +1,8 @@
-"""Coercion of plain option values to the types of their fields.
+"""Conversion of plain option values to the types of their fields.
 
-The functions are pure. A value from YAML or a template is converted if its meaning does not
-change, such as a quoted number for a number field, or a number for a text field. All other
-values raise an error.
+The functions are pure. A value from YAML or a template is converted if its meaning does not change,
+such as a quoted number for a number field, or a number for a text field. All other values raise an
+error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHOWN: Final = 60
 
 
 def coerce_scalar(shape: FieldType, value: Any) -> Any:
-    """Return the value converted to a type that the shape accepts.
+    """Return the value converted to one of the scalar types or literals of an option.
 
     Raises:
         ValueError: the value has another type.
@@ -71,7 +71,7 @@ def _format_value(value: Any) -> str:
 
 
 def describe_expected_type(shape: FieldType) -> str:
-    """Return the types that a shape accepts, as text for messages."""
+    """Return the accepted types of an option as text for messages, such as "an integer"."""
     parts = [*map(repr, shape.literals), *(_NAMES[one] for one in _NAMES if one in shape.scalars)]
     if shape.kind:
         parts.append("a text" if shape.kind == "text" else "a value")

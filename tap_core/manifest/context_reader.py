@@ -1,9 +1,9 @@
-"""`ManifestReader`: reads the contexts of a manifest's stream by any kind of cursor.
+"""Reader of the contexts of a manifest's stream, for any kind of cursor.
 
 The slices of a custom or counting cursor are read one after the other, each by a copy of the
-stream. Such a cursor's state is stored after all records of a slice have been written. It is
-stored under ``cursor_state``, unless it holds only the value of the cursor field: then it is an
-ordinary bookmark.
+stream. Such a cursor's state is stored after all records of a slice have been written. It is stored
+under ``cursor_state``, unless it holds only the value of the cursor field: then it is an ordinary
+bookmark.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ __all__ = ["CursorSlice", "ManifestReader"]
 
 
 class CursorSlice(NamedTuple):
-    """The slice of a custom or counting cursor that a copy of a stream reads."""
+    """Slice of a custom or counting cursor that a copy of a stream reads, with its reader."""
 
-    reading: CursorReader
-    one: CdkStreamSlice
+    reader: CursorReader
+    cursor_slice: CdkStreamSlice
 
 
 class ManifestReader(WindowReader):
-    """Reader of a manifest's stream."""
+    """Reader of one stream of a manifest: windows, cursor slices and their state."""
 
     current_slice: CursorSlice | None = None
     _is_trial: bool = False
@@ -61,10 +61,11 @@ class ManifestReader(WindowReader):
         """Initialize the reader of a stream.
 
         Args:
-            stream: Stream to read.
-            components: Its components.
-            slices: Its slices.
-            is_resumed: True for a parent stream whose state is not written as messages.
+            stream: Stream to read, a ManifestStream.
+            components: Components of the stream.
+            slices: Slices of the stream.
+            is_resumed: True for a parent stream that resumes from its child's state; its own state
+                is not written as messages.
         """
         super().__init__(stream)
         self._components = components
@@ -74,26 +75,34 @@ class ManifestReader(WindowReader):
     # Windows
 
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:
-        """Return the error for an invalid start or end, naming the settings it comes from."""
+        """Return the error for an invalid start or end, with the config keys in its template."""
         node = self._components.incremental_node.get("incremental_sync") or {}
         given = node.get(f"{name}_datetime")
         texts = given.values() if isinstance(given, Mapping) else [given]
-        named = {one for text in texts if isinstance(text, str) for one in find_config_keys(text)}
+        named = {
+            cursor_slice
+            for text in texts
+            if isinstance(text, str)
+            for cursor_slice in find_config_keys(text)
+        }
         if named:
-            settings = " and ".join(f"'{one}'" for one in sorted(named))
+            settings = " and ".join(f"'{cursor_slice}'" for cursor_slice in sorted(named))
             word = "setting" if len(named) == 1 else "settings"
             message = f"{message.rstrip('.')}. It comes from the {word} {settings}."
         return super().make_edge_error(message, name)
 
     def find_edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
-        """Return the start and the end of the period to read."""
+        """Return the start and the end of the period to read.
+
+        With ``global_substream_cursor`` all slices have the end of the first one.
+        """
         start, end = super().find_edges(cursor)
         return start, self._slices.limit_end(end) if cursor.global_substream_cursor else end
 
     def find_stored(
         self, cursor: DatetimeBasedCursor, context: Context | None
     ) -> dt.datetime | None:
-        """Return the datetime up to which a context was synced, or None without a bookmark."""
+        """Return the datetime up to which a context was synced; None without a bookmark."""
         found = super().find_stored(cursor, context)
         if found is None or not cursor.global_substream_cursor or cursor.lookback_window:
             return found
@@ -103,12 +112,12 @@ class ManifestReader(WindowReader):
     # Slices of a custom or counting cursor
 
     def read(self, context: Context | None) -> Iterable[Record]:
-        """Return the records of a context, one window or slice of the cursor after the other."""
+        """Yield the records of a context, one window or cursor slice after the other."""
         cursor = self._components.other_cursor
         return super().read(context) if cursor is None else self._read_slices(cursor, context)
 
     def begin_trial(self, context: Context | None) -> None:
-        """Prepare to read one window or slice of a context."""
+        """Prepare to read only the first window or slice of a context, as for a connection test."""
         super().begin_trial(context)
         self._is_trial = True
 
@@ -121,41 +130,45 @@ class ManifestReader(WindowReader):
         stream = self.stream
         stream._prepare_for_threads(1)  # shared by the copies
         declarative = cast("DeclarativeStreamProtocol", stream)
-        reading = cursor.reading(declarative, self._find_position(context))
-        for one in reading.slices():
+        reader = cursor.make_reader(declarative, self._find_position(context))
+        for cursor_slice in reader.slices():
             made = copy.copy(stream)
-            cast("ManifestReader", made._reader).current_slice = CursorSlice(reading, one)
+            cast("ManifestReader", made._reader).current_slice = CursorSlice(reader, cursor_slice)
             for record in made.request_records(context):
-                if reading.takes(record, one):
+                if reader.observe(record, cursor_slice):
                     yield record
             stream._sync_costs = made._sync_costs
-            kept = reading.close(one)
+            kept = reader.close(cursor_slice)
             if not stream._has_gap:
                 self._close_slice(context, kept)
             if self._is_trial:
                 return
 
     def find_partition(self, context: Context | None) -> tuple[PartitionSlice, Mapping[str, Any]]:
-        """Return the partition of the current slice and the slice's other values."""
+        """Return the partition of the current slice, and the values of the cursor interval."""
         more = getattr(context, "extra_fields", None)
         partition = PartitionSlice(context or {}, extra_fields=more)
         if self.current_slice is None:
             return partition, {}
-        one = self.current_slice.one
+        cursor_slice = self.current_slice.cursor_slice
         whole = PartitionSlice(
-            {**one.partition, **partition}, extra_fields=one.extra_fields or more
+            {**cursor_slice.partition, **partition}, extra_fields=cursor_slice.extra_fields or more
         )
-        return whole, {name: value for name, value in one.items() if name not in one.partition}
+        return whole, {
+            name: value
+            for name, value in cursor_slice.items()
+            if name not in cursor_slice.partition
+        }
 
     @property
     def state_scope(self) -> Mapping[str, Any]:
-        """The cursor's state for interpolation, as ``stream_state``; empty outside a slice."""
-        return {} if self.current_slice is None else {STATE: self.current_slice.reading.state}
+        """State of a custom cursor for templates, as ``stream_state``; {} outside of a slice."""
+        return {} if self.current_slice is None else {STATE: self.current_slice.reader.state}
 
     # State of a custom or counting cursor
 
     def _find_position(self, context: Context | None) -> dict[str, Any]:
-        """Return the stored state of a context in the cursor's own format, {} at first."""
+        """Return the stored state of a context in the cursor's own format; {} in the first sync."""
         stream, manager = self.stream, self.stream.state_manager
         if stream.replication_method != REPLICATION_INCREMENTAL:
             return {}
@@ -164,7 +177,10 @@ class ManifestReader(WindowReader):
         return copy.deepcopy(found or to_cursor_state(manager.stream_state, key))
 
     def _close_slice(self, context: Context | None, kept: Mapping[str, Any] | None) -> None:
-        """Store the cursor's state after a slice, as soon as the slice's records are written."""
+        """Store the cursor's state as soon as all records of the slice are written.
+
+        ``kept`` None stores nothing: the cursor has an ordinary bookmark.
+        """
         stream = self.stream
         if kept is None or stream.replication_method != REPLICATION_INCREMENTAL:
             return

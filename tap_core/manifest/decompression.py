@@ -1,8 +1,8 @@
-"""Decompression of responses as bounded byte streams.
+"""Decompression of responses as byte streams of bounded size.
 
-Nothing is decompressed further than the reader requests. A response decompresses to at most
-`max_unpacked_bytes`, or to `RATIO` times its own size if that is more. The reading time of the
-response's rows is counted at each block. Format errors (a truncated or encrypted archive, a wrong
+A stream decompresses no more than its reader requests. A response decompresses to at most
+`max_unpacked_bytes`, or to `RATIO` times its own size if that is more. The time to read the
+response's rows is measured at each block. Format errors (a truncated or encrypted archive, a wrong
 checksum) are raised as errors of the API's response.
 """
 
@@ -40,7 +40,10 @@ __all__ = [
 ]
 
 RATIO: Final = 200
-"""Typical text compresses to 1/20, rarely to 1/100; a decompression bomb to 1/1000."""
+"""Maximum ratio of decompressed to compressed bytes beyond `max_unpacked_bytes`.
+
+Text typically compresses to 1/20, rarely to 1/100; a decompression bomb to 1/1000.
+"""
 
 _GZIP: Final = b"\x1f\x8b"
 """First bytes of gzip data (RFC 1952, section 2.3.1)."""
@@ -52,13 +55,13 @@ _BLOCK: Final = 1 << 14
 _PACKED_BLOCK: Final = 1 << 16
 _SMALL_BLOCK: Final = 1 << 12
 _PLAIN_METHODS: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-"""Methods that zipfile decompresses in bounded steps.
+"""Compression methods that zipfile decompresses in bounded steps.
 
-With other methods it decompresses a whole block at once, to thousands of times its size.
+With others it decompresses a whole block at once, to thousands of times its size.
 """
 
 _DIRECTORY_BYTES: Final = 8 * MIB
-"""Maximum size of an archive's directory, which takes about ten times as much memory."""
+"""Maximum bytes of an archive's directory, which takes about ten times as much memory."""
 
 _BROKEN: Final = (
     InputTooLargeError,
@@ -79,20 +82,20 @@ _Document = TypeVar("_Document")
 class BoundedReader:
     """Base of decoders with the option ``max_unpacked_bytes``.
 
-    The option is the maximum number of bytes of a document, a line or a row. A nested decoder uses
-    the outer decoder's bound unless it sets its own.
+    The option is the maximum number of bytes of a document, a line or a row. Within another
+    decoder, an unset option takes the outer decoder's limit; the default is 64 MiB.
     """
 
     max_unpacked_bytes: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the option is less than 1."""
+        """Raise ManifestError if `max_unpacked_bytes` is less than 1."""
         most = self.max_unpacked_bytes
         if most is not None and most < 1:
             raise ManifestError(f"Invalid {_SETTING} {most}: expected at least 1 byte.")
 
     def bound(self, data: object = None) -> Bound:
-        """Return the bound that applies to reading a stream."""
+        """Return the size limit for reading a stream: the decoder's own, or that of ``data``."""
         if self.max_unpacked_bytes is not None:
             return Bound(self.max_unpacked_bytes, f"{_SETTING} of the decoder")
         outer: Bound | None = getattr(data, "bound", None)
@@ -100,7 +103,7 @@ class BoundedReader:
 
 
 class _Stream(io.BufferedReader):
-    """A buffered byte stream of a response, with its bound, total and reading time."""
+    """Buffered byte stream of a response, with its size limit, total and reading time."""
 
     bound: Bound | None = None
     total: _Total | None = None
@@ -108,7 +111,7 @@ class _Stream(io.BufferedReader):
 
 
 class _Counted(io.RawIOBase):
-    """A raw stream that reads in blocks and adds their sizes to a response's total."""
+    """Raw stream that reads in blocks and adds their sizes to a response's total."""
 
     def __init__(
         self,
@@ -139,7 +142,7 @@ class _Counted(io.RawIOBase):
 
 
 class _Total:
-    """The number of bytes that a response was decompressed to, including nested archives."""
+    """Number of bytes that a response was decompressed to, including nested archives."""
 
     def __init__(
         self, bound: Bound, packed: Callable[[], int], outer: _Total | None = None
@@ -147,10 +150,11 @@ class _Total:
         self.bound, self._packed, self._outer, self._size = bound, packed, outer, 0
 
     def add(self, size: int) -> None:
-        """Add a number of bytes to the total.
+        """Add a number of decompressed bytes.
 
         Raises:
-            InputTooLargeError: the total exceeds both the bound and `RATIO` times the packed size.
+            InputTooLargeError: the total exceeds both the limit and `RATIO` times the compressed
+                size.
         """
         if self._outer is not None:
             self._outer.add(size)
@@ -163,7 +167,7 @@ class _Total:
 
 
 def open_body(response: requests.Response) -> IO[bytes]:
-    """Return a stream of a response's body that counts the reading time of its rows."""
+    """Open the body of a response as a stream that measures the time to read its rows."""
     time = get_reading_time(response)
     made = _Stream(_Counted(open_response_body(response), time), _BLOCK)
     made.time = time
@@ -171,7 +175,7 @@ def open_body(response: requests.Response) -> IO[bytes]:
 
 
 def decompress(data: IO[bytes], bound: Bound) -> IO[bytes]:
-    """Return a stream of gunzipped bytes, or of the unchanged bytes if they are not gzip."""
+    """Return a stream of decompressed bytes; the unchanged bytes if they are not gzip."""
     packed = _Stream(cast("io.RawIOBase", data), _PACKED_BLOCK)
     time: ReadingTime | None = getattr(data, "time", None)
     packed.bound, packed.time = bound, time
@@ -183,7 +187,7 @@ def decompress(data: IO[bytes], bound: Bound) -> IO[bytes]:
 
 
 def iterate_files(response: requests.Response, bound: Bound) -> Iterator[IO[bytes]]:
-    """Yield a stream for each file of a response that is a zip archive."""
+    """Yield a stream for each file in a zip archive, the body of a response."""
     data, time = open_response_body(response), get_reading_time(response)
     size = data.seek(0, io.SEEK_END)
     data.seek(0)
@@ -204,7 +208,7 @@ def _stream(source: IO[bytes], time: ReadingTime | None, total: _Total, block: i
 
 
 class _Archive:
-    """A file for zipfile, with a limit on the size of the archive's directory."""
+    """File object for zipfile that limits the size of the archive's directory."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -229,7 +233,7 @@ class _Archive:
 def translate_read_errors(
     response: requests.Response, documents: Iterable[_Document]
 ) -> Iterator[_Document]:
-    """Yield the documents of a response; raise read errors as errors of the API.
+    """Yield the documents of a response; raise errors of reading as errors of the response.
 
     Raises:
         FatalAPIError: the response is damaged, too large, or not in the declared format.

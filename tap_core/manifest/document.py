@@ -25,7 +25,7 @@ __all__ = [
 
 
 class _Unknown:
-    """The class of `UNKNOWN`; copies return the same object."""
+    """Class of `UNKNOWN`; copying it returns the same object."""
 
     def __deepcopy__(self, memo: Any) -> _Unknown:
         return self
@@ -35,51 +35,57 @@ class _Unknown:
 
 
 UNKNOWN: Final[Any] = _Unknown()
-"""Placeholder for a value that is not known: the config is missing, or the value has a problem.
-As a key of parameters it means that there may be any other parameters."""
+"""Placeholder for a value that is not known while linting.
+
+The config is missing, or the value has a problem. As a key of parameters it means that there may be
+any other parameters.
+"""
 
 
 class MappingNode(dict[Any, Any]):
-    """A mapping of a manifest."""
+    """Mapping of a manifest, with its position and parameters."""
 
     __slots__ = ("filled", "line", "lines", "origins", "parameters", "path")
 
     def __init__(self, *args: Any, line: int = 0, lines: Mapping[Any, int] | None = None) -> None:
         super().__init__(*args)
         self.line: int = line
-        """The line of its first key, counted from 1; 0 if unknown."""
+        """Line of the first key, from 1; 0 if unknown."""
         self.lines: dict[Any, int] = dict(lines or {})
-        """The line of each key."""
+        """Line of each key."""
         self.path: str = ""
-        """The path of keys to this component, such as ``streams[2].retriever``."""
+        """Path of keys to this component, such as ``streams[2].retriever``."""
         self.parameters: Mapping[str, Any] = {}
-        """``$parameters`` of a component: its own and inherited ones."""
+        """``$parameters`` that apply to this component: its own and inherited ones."""
         self.filled: frozenset[str] = frozenset()
-        """Keys whose value comes from a parameter."""
+        """Keys whose value was filled in from a parameter."""
         self.origins: frozenset[Any] | None = None
-        """Origins in the stream template, if a response has filled the template; else None."""
+        """Origins that the stream template names itself, if a response has filled it; else None.
+
+        They are (scheme, host, port); only they may receive credentials.
+        """
 
 
 class DataText(str):
-    """A text from a response or the config; never a template, even if it has braces."""
+    """Text from a response or the config; never a template, even if it contains braces."""
 
     __slots__ = ()
 
 
 class OwnText(str):
-    """A text of the manifest itself, for templates that must tell it from data."""
+    """Text of the manifest, for templates whose output must be told from data."""
 
     __slots__ = ()
 
 
 class DataMapping(dict[Any, Any]):
-    """A mapping from a response or the config; never a component, even if it has a type."""
+    """Mapping from a response or the config; never a component, even if it has a type."""
 
     __slots__ = ()
 
 
 def as_data(value: Any) -> Any:
-    """Return a copy of a response or config value as data, at all levels."""
+    """Return a copy of a response or config value, marked as data at all levels."""
     if isinstance(value, str):
         return DataText(value)
     if isinstance(value, dict):
@@ -88,18 +94,18 @@ def as_data(value: Any) -> Any:
 
 
 class ListNode(list[Any]):
-    """A list of a manifest."""
+    """List of a manifest, with the lines of its items."""
 
     __slots__ = ("lines",)
 
     def __init__(self, *args: Any, lines: list[int] | None = None) -> None:
         super().__init__(*args)
         self.lines: list[int] = lines or []
-        """The line of each item."""
+        """Line of each item, from 1."""
 
 
 def is_larger(value: Any, most: int) -> bool:
-    """Return True if a part has more than ``most`` nodes; shared nodes count at each use."""
+    """Return True if a value has more than ``most`` nodes; shared nodes count at each use."""
     return _size(value, most, {}) > most
 
 
@@ -113,7 +119,7 @@ def _size(value: Any, most: int, known: dict[int, int]) -> int:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a copy of a part as plain dicts and lists; keys are text, as in JSON."""
+    """Return a copy of a node as plain dicts and lists; keys become strings, as in JSON."""
     if isinstance(value, dict):
         return {_key(key): to_plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -128,7 +134,7 @@ def _key(key: Any) -> str:
 def to_nodes(value: Any, line: int) -> Any:
     """Return a copy of plain dicts and lists as manifest nodes.
 
-    Nodes that have a line keep it; all others get ``line``.
+    Parts that are nodes keep their lines; all others get ``line``.
     """
     if isinstance(value, DataMapping):
         return value

@@ -1,9 +1,9 @@
 """Paths into documents with the wildcards ``*`` and ``**``, as manifests write them.
 
 A path is a list of names and indices, or a text with ``/`` between them. The functions compile a
-path once; a path without wildcards is a chain of look-ups. The syntax is that of the dpath
-library, which airbyte-cdk uses: ``*``, ``?`` and ``[…]`` match within one step, ``**`` matches
-any number of steps, and an element removed before the end of a list becomes null.
+path once; a path without wildcards is a chain of look-ups. The syntax is that of the dpath library,
+which airbyte-cdk uses: ``*``, ``?`` and ``[…]`` match within one step, ``**`` matches any number of
+steps, and an element removed before the end of a list becomes null.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 MISSING: Final[Any] = object()
-"""Result of a getter if the path has no value; a null is a value."""
+"""Result of a getter if the document has no value at the path; None is a value."""
 
 _Place: TypeAlias = tuple[Any, Any]
-"""A mapping or list, with a name or index in it."""
+"""Container (mapping or list) with a key or index in it, which address one value."""
 
 _Find: TypeAlias = Callable[[Any], Iterator[_Place]]
 
@@ -41,17 +41,17 @@ _WILD: Final = frozenset("*?[")
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """Return the steps of a path text; () for ``/``, which means the document itself."""
+    """Split a path at its slashes; return () for ``/``, which means the document itself."""
     return tuple(path.lstrip("/").split("/")) if path != "/" else ()
 
 
 def has_wildcard(path: Sequence[str]) -> bool:
-    """Return True if a path may match several places."""
+    """Return True if a path contains a wildcard, so that it may match several values."""
     return any(_is_wild(step) for step in path)
 
 
 def make_getter(path: Sequence[str]) -> Callable[[Any], Any]:
-    """Return a function that gets the value at a path, or `MISSING`.
+    """Return a function that gets the value at a path, or `MISSING` if there is none.
 
     The function raises ManifestError if a path with wildcards matches several values.
     """
@@ -96,13 +96,16 @@ def find_all(path: Sequence[str]) -> Callable[[Any], list[Any]]:
 
 
 def make_locator(path: Sequence[str]) -> Callable[[Any], list[_Place]]:
-    """Return a function that gets all places at a path of at least one step."""
+    """Return a function that gets all locations at a path of at least one step.
+
+    A location is a container with a key or index.
+    """
     find = _finder(tuple(path))
     return lambda document: list(find(document))
 
 
 def make_remover(path: Sequence[str]) -> Callable[[Any], None]:
-    """Return a function that removes all values at a path from a document."""
+    """Return a function that removes all values at a path from a document, in place."""
     steps = tuple(map(str, path))
     if len(steps) == 1 and not has_wildcard(steps):
         only = steps[0]
@@ -117,17 +120,17 @@ def make_remover(path: Sequence[str]) -> Callable[[Any], None]:
 
 
 def iterate_leaves(document: Any) -> Iterator[_Place]:
-    """Yield the places of a document's plain values."""
+    """Yield the location of each scalar value in a document."""
     for holder, name in _everything(document):
         if not isinstance(holder[name], (Mapping, list)):
             yield holder, name
 
 
 def set_at(document: Any, path: Sequence[str], value: Any) -> None:
-    """Set the value at a path; create missing containers, lists for numeric steps.
+    """Set the value at a path, in place; create missing objects, lists for numeric steps.
 
     Raises:
-        TypeError: a plain value is in the way.
+        TypeError: a scalar value is in the way.
     """
     steps = tuple(path)
     for step, following in pairwise(steps):
@@ -136,14 +139,14 @@ def set_at(document: Any, path: Sequence[str], value: Any) -> None:
 
 
 def delete_at(place: _Place) -> None:
-    """Remove the value at a place, if it exists."""
+    """Remove the value at a location, if there is one."""
     holder, name = place
     if _has(holder, name):
         _remove(holder, name)
 
 
 def _get_or_create(holder: Any, step: str, empty: Any) -> Any:
-    """Return the container at a step; create it if it is missing or null."""
+    """Return the container at a step; set it to ``empty`` if it is missing or None."""
     below = _below(holder, step)
     if below is MISSING or below is None:
         _set(holder, step, empty)
@@ -207,7 +210,7 @@ def _entries(holder: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _everything(document: Any) -> Iterator[_Place]:
-    """Yield all places of a document: those of a level, then those below each of them."""
+    """Yield the locations of all values of a document: each level before those below it."""
     for name, _ in _entries(document):
         yield document, name
     for _, value in _entries(document):
@@ -215,7 +218,7 @@ def _everything(document: Any) -> Iterator[_Place]:
 
 
 def _finder(steps: tuple[str, ...]) -> _Find:
-    """Return a function that yields the places at a path of at least one step."""
+    """Return a function that yields the locations at a path of at least one step."""
     if "**" in steps:
         at = steps.index("**")
         return _deep(steps[:at], steps[at + 1 :])
@@ -233,7 +236,7 @@ def _finder(steps: tuple[str, ...]) -> _Find:
 
 
 def _deep(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
-    """Return the finder of a path with ``**``, which matches any number of steps, also none."""
+    """Return the finder of a path with ``**``, which matches any number of steps or none."""
     start = _finder(before) if before else None
     end = _finder(after) if after else None
 
@@ -254,7 +257,7 @@ def _deep(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
 
 
 def _matching(step: str) -> Callable[[Any], list[Any]]:
-    """Return a function that gets the names in a container that match a step."""
+    """Return a function that lists the keys or indices of a container that a step matches."""
     if step == "*":
         return lambda holder: [name for name, _ in _entries(holder)]
     if not _is_wild(step):

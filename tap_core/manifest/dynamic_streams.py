@@ -1,4 +1,4 @@
-"""Generation of streams from templates (``dynamic_streams``).
+"""Streams that are generated from stream templates (``dynamic_streams``).
 
 This module is imported only for manifests with ``dynamic_streams``. The requests of a components
 resolver are sent once per run; their responses are cached. A stream's name identifies the stream
@@ -21,8 +21,8 @@ from tap_core.manifest.components.resolvers import DynamicDeclarativeStream, Htt
 from tap_core.manifest.document import MappingNode
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.loader import get_template_names
+from tap_core.manifest.shared_resources import SharedResources
 from tap_core.manifest.stream import ManifestStream
-from tap_core.manifest.stream_components import ManifestTapProtocol
 from tap_core.manifest.template_expansion import StreamTemplate, get_lines
 
 if TYPE_CHECKING:
@@ -34,28 +34,28 @@ _TOKEN_ENDPOINT: Final = "token_refresh_endpoint"  # noqa: S105  (an option's na
 
 
 def generate_streams(
-    tap: Any, host: ManifestTapProtocol, taken: Collection[str]
+    tap: Any, shared: SharedResources, taken: Collection[str]
 ) -> Iterator[tuple[str, MappingNode]]:
-    """Yield the streams of all templates of a manifest, each with its template's name.
+    """Yield each stream's node with the name of its dynamic stream.
 
     Args:
-        tap: The tap; the same object as ``host``.
-        host: The tap, as this module sees it.
+        tap: The tap, for the streams that read the API.
+        shared: Objects that the streams of the tap share.
         taken: Names of the streams that the manifest declares without a template.
 
     Raises:
-        DiscoveryError: the API's data cannot be read, or has a name twice.
-        ManifestError: a template cannot be filled, or the manifest makes a name twice.
+        DiscoveryError: the API's data cannot be read, or contains a stream name twice.
+        ManifestError: a template cannot be filled, or the manifest makes a stream name twice.
     """
-    manifest, seen = host.manifest, set(taken)
+    manifest, seen = shared.manifest, set(taken)
     for node, called in zip(
         manifest.dynamic_streams, get_template_names(manifest.dynamic_streams), strict=True
     ):
         declared: DynamicDeclarativeStream
-        declared = build_component(manifest, node, DynamicDeclarativeStream, host.config)
-        for stream in _filled(tap, host, declared, node, called):
+        declared = build_component(manifest, node, DynamicDeclarativeStream, shared.config)
+        for stream in _fill_template(tap, shared, declared, node, called):
             name: Any = stream.get("name")
-            if (wrong := _misnamed(stream, name)) is not None:
+            if (wrong := _find_name_problem(stream, name)) is not None:
                 place = manifest.place(node.line, node.path)
                 raise ManifestError(f"'{called}' of dynamic_streams {wrong}", place=place)
             if name in seen:
@@ -68,9 +68,9 @@ def generate_streams(
             yield called, stream
 
 
-def _filled(
+def _fill_template(
     tap: Any,
-    host: ManifestTapProtocol,
+    shared: SharedResources,
     declared: DynamicDeclarativeStream,
     node: MappingNode,
     called: str,
@@ -84,52 +84,52 @@ def _filled(
     )
 
     def read(retriever: Mapping[str, Any]) -> Iterator[tuple[PartitionSlice, Record]]:
-        return _records(tap, host, retriever, called)
+        return _read_records(tap, shared, retriever, called)
 
     is_of_api = isinstance(resolver, HttpComponentsResolver)
-    origins = _find_origins(host, node["stream_template"]) if is_of_api else None
+    origins = _find_origins(shared, node["stream_template"]) if is_of_api else None
     try:
         for scope in resolver.scopes(read):
-            made = template.filled({**scope, "config": host.config})
+            made = template.fill({**scope, "config": shared.config})
             if origins is not None:
-                _check_token_endpoints(host, made, origins)
-            for part in _parts(made):
+                _check_token_endpoints(shared, made, origins)
+            for part in _iterate_nodes(made):
                 part.origins = origins
             yield made
     except ManifestError as error:
         if error.is_placed:
             raise
-        place = host.manifest.place(error.line, f"{node.path}.components_resolver")
+        place = shared.manifest.place(error.line, f"{node.path}.components_resolver")
         raise ManifestError(error.message, place=place, line=error.line) from None
 
 
-def _find_origins(host: ManifestTapProtocol, template: MappingNode) -> frozenset[Origin]:
-    """Return the origins of a template's requests before a response fills the template."""
+def _find_origins(shared: SharedResources, template: MappingNode) -> frozenset[Origin]:
+    """Return the origins of a template's URLs before a response fills the template."""
     keys = ("url_base", "url", _TOKEN_ENDPOINT)
-    found = (_find_origin(host, part, key) for part in _parts(template) for key in keys)
+    found = (_find_origin(shared, part, key) for part in _iterate_nodes(template) for key in keys)
     return frozenset(origin for origin in found if origin is not None)
 
 
-def _find_origin(host: ManifestTapProtocol, part: MappingNode, key: str) -> Origin | None:
-    """Return the origin of an address that needs only config and manifest, or None."""
+def _find_origin(shared: SharedResources, part: MappingNode, key: str) -> Origin | None:
+    """Return the origin of a URL option; None if its template needs more than the config."""
     with suppress(ManifestError):
         text = build_component(
-            host.manifest, part.get(key), str | None, host.config, part.parameters
+            shared.manifest, part.get(key), str | None, shared.config, part.parameters
         )
         return declared_origin(text) if text else None
     return None
 
 
 def _check_token_endpoints(
-    host: ManifestTapProtocol, stream: MappingNode, origins: frozenset[Origin]
+    shared: SharedResources, stream: MappingNode, origins: frozenset[Origin]
 ) -> None:
-    """Check that no response has changed a token endpoint, which gets the client secret.
+    """Check that no response has changed a token endpoint, which receives the client secret.
 
     Raises:
-        ManifestError: the endpoint is on a host that the template does not name.
+        ManifestError: the endpoint is at an origin that the template does not name.
     """
-    for part in _parts(stream):
-        origin = _find_origin(host, part, _TOKEN_ENDPOINT)
+    for part in _iterate_nodes(stream):
+        origin = _find_origin(shared, part, _TOKEN_ENDPOINT)
         if origin is not None and origin not in origins:
             raise ManifestError(
                 f"A response sets the {_TOKEN_ENDPOINT} of a stream to {origin}, which the stream"
@@ -137,20 +137,20 @@ def _check_token_endpoints(
             )
 
 
-def _parts(part: Any) -> Iterator[MappingNode]:
-    """Yield a node and all mappings below it."""
+def _iterate_nodes(part: Any) -> Iterator[MappingNode]:
+    """Yield a node and all mappings within it."""
     if isinstance(part, MappingNode):
         yield part
     below = part.values() if isinstance(part, Mapping) else part
     for one in below:
         if isinstance(one, (Mapping, list)):
-            yield from _parts(one)
+            yield from _iterate_nodes(one)
 
 
-def _records(
-    tap: Any, host: ManifestTapProtocol, retriever: Mapping[str, Any], called: str
+def _read_records(
+    tap: Any, shared: SharedResources, retriever: Mapping[str, Any], called: str
 ) -> Iterator[tuple[PartitionSlice, Record]]:
-    """Yield the records of a components resolver's retriever, each with its slice.
+    """Yield the records that a components resolver's retriever reads, each with its slice.
 
     Raises:
         DiscoveryError: the records cannot be read; its cause is the original error.
@@ -159,7 +159,7 @@ def _records(
     node.path = str(getattr(retriever, "path", "")).removesuffix(".retriever")
     asked = ManifestStream(tap, node, is_description=True)
     try:
-        with host.caching_parents(asked.parent_names):
+        with shared.caching_parents(asked.parent_names):
             for context in asked.slices():
                 more = getattr(context, "extra_fields", None)
                 one = PartitionSlice(context or {}, extra_fields=more)
@@ -171,8 +171,8 @@ def _records(
         ) from error
 
 
-def _misnamed(stream: MappingNode, name: Any) -> str | None:
-    """Return the problem with a stream's name, or None if the name is valid."""
+def _find_name_problem(stream: MappingNode, name: Any) -> str | None:
+    """Return the problem with the name of a generated stream, or None if it is valid."""
     if not isinstance(name, str) or not name:
         return (
             f"makes a stream whose name is {name!r}, not a text: map a text to [name], with"

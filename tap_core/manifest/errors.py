@@ -1,7 +1,7 @@
 """Errors about a manifest.
 
-The code that finds a problem describes it and its solution; the code that knows the position
-(file, line, path of keys) puts the position before the message.
+The code that finds a problem describes it and its solution; the code that knows the position (file,
+line, path of keys) puts the position before the message.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ __all__ = ["FailedRecordsError", "ManifestError"]
 
 
 class ManifestError(ConfigurationError):
-    """A manifest cannot be read, or declares something that cannot be run.
+    """Error of a manifest that cannot be read, or declares something that cannot be run.
 
-    ``message`` is the problem alone; ``line`` and ``path`` are its position, as far as known.
+    ``message`` is the problem alone; ``line`` (0 if unknown) and ``path`` are its position.
     """
 
     def __init__(self, message: str, *, place: str = "", line: int = 0, path: str = "") -> None:
-        """Put the position as text (``place``) before the message."""
+        """Create the error; ``place`` is the position as text, put before the message."""
         super().__init__(f"{place}: {message}" if place else message)
         self.message: str = message
         self.is_placed: bool = bool(place)
@@ -27,4 +27,4 @@ class ManifestError(ConfigurationError):
 
 
 class FailedRecordsError(DataError):
-    """Templates failed on some records of a context; all other records were sent."""
+    """Templates failed on some records of a context; all other records were emitted."""

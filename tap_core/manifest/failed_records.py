@@ -1,7 +1,7 @@
 """Records on which a template fails: skipped, and reported by an error after the context.
 
 Skipped records are never acknowledged: no window of their context is closed after them, and the
-context ends with an error, so its bookmark does not advance.
+context ends with an error, so that its bookmark does not advance.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _LOGGED: Final = 10
 """Number of failed records that are logged individually; others are only counted."""
 
 _MOST: Final = 1_000
-"""Failed records of one context after which reading stops: then the template is wrong."""
+"""Number of failed records of one context at which reading stops."""
 
 
 class FailedRecords:
-    """The failed records of one context of a stream; several threads may add to it."""
+    """Failed records of one context of a stream; several threads may add to it."""
 
     def __init__(self, stream: str, keys: Sequence[str], log: Callable[..., None]) -> None:
         self.count = 0
@@ -56,7 +56,7 @@ class FailedRecords:
             raise self._error("The context was not read to its end.")
 
     def check(self) -> None:
-        """Raise FailedRecordsError if any record has failed."""
+        """Raise FailedRecordsError if any record has failed; called at the end of the context."""
         if self.count:
             raise self._error("All others were read.")
 

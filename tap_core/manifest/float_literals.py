@@ -1,7 +1,7 @@
-"""Fractions as floats in templates and texts, as in airbyte-cdk.
+"""Conversion of fractions to floats in templates and texts, as in airbyte-cdk.
 
-The functions are pure. Records keep a fraction as ``Decimal`` with all its digits. Where a
-manifest calculates with a fraction or writes it as text, it is a float if the float is equal.
+Records keep a fraction as ``Decimal`` with all of its digits. Where a manifest calculates with a
+fraction or writes it as text, it becomes a float if the float has the same digits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["as_float", "decimals_to_floats"]
 
 
 def as_float(value: Any) -> Any:
-    """Return a Decimal as a float if the float is equal; return other values unchanged."""
+    """Return a Decimal as a float if both have the same digits; other values unchanged."""
     if value.__class__ is not Decimal:
         return value
     found = float(value)
@@ -21,7 +21,7 @@ def as_float(value: Any) -> Any:
 
 
 def decimals_to_floats(value: Any) -> Any:
-    """Return a value with all its Decimals as floats; containers are copied."""
+    """Return a copy of a value with its Decimals as floats, at all levels, where exact."""
     if isinstance(value, dict):
         return {name: decimals_to_floats(one) for name, one in value.items()}
     if isinstance(value, list):

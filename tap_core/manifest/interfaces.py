@@ -1,9 +1,8 @@
-"""Protocols between a manifest's components and the stream that runs them.
+"""Types that a manifest's components and the stream that runs them share.
 
-A component is a frozen dataclass whose fields are the keys of the YAML; the code that runs it
-uses only the Protocol. Interpolation sees a `TemplateScope`. A field that varies per request
-holds a callable from scope to value, and otherwise the plain value; `resolve` handles both, so
-the running code needs to know nothing else about templates.
+A component is a frozen dataclass whose fields are the options of the YAML. A field that varies per
+request holds a function from scope to value, otherwise the plain value; `resolve` accepts both, so
+that the code which runs a component does not depend on templates.
 """
 
 from __future__ import annotations
@@ -50,30 +49,44 @@ __all__ = [
 ]
 
 TemplateScope: TypeAlias = Mapping[str, Any]
-"""The interpolation scope: ``config``, ``stream_slice`` (partition and interval together, also as
-``stream_partition`` and ``stream_interval``) and ``next_page_token``; after a response also
-``response`` (its document), ``headers``, ``last_record`` and ``last_page_size``; ``record`` if
-there is one. The builder adds ``parameters``, so callers do not. Templates cannot use two further
-names: ``partition``, the slice without its interval, and ``stream_name``."""
+"""Variables that templates can use, by name.
+
+Always available: ``config``, ``stream_slice`` (partition and interval together, also as
+``stream_partition`` and ``stream_interval``) and ``next_page_token``. After a response also:
+``response`` (its document), ``headers``, ``last_record`` and ``last_page_size``; ``record`` where
+there is one. The builder adds ``parameters``. Two further names are for components only:
+``partition``, the slice without its interval, and ``stream_name``.
+"""
 
 InterpolatedText: TypeAlias = Annotated[str | Callable[[TemplateScope], str], "text"]
-"""A text that may vary per request. A field of plain ``str`` may also be a template, but one that
-uses only config and parameters: it is rendered before the component is built."""
+"""Text option whose template may vary per request.
+
+A field of plain ``str`` may also be a template, but one that uses only config and parameters: it is
+rendered before the component is built.
+"""
 
 InterpolatedValue: TypeAlias = Annotated[Any, "value"]
-"""A value of any type: a rendered text that is a Python literal becomes that literal's value. In
-mappings and lists each value is a separate template."""
+"""Option of any type: rendered text that is a Python literal becomes the literal's value.
+
+In mappings and lists each value is a separate template.
+"""
 
 Parameter: TypeAlias = Annotated[Any, "value", (str, list)]
-"""A query parameter or form field, or all of them as a mapping: like `InterpolatedValue`, but only
-lists and quoted texts are read as literals; all other texts stay text."""
+"""Query parameter or form field, or all of them as a mapping.
+
+Like `InterpolatedValue`, but only lists and quoted texts are read as literals; all other texts stay
+text.
+"""
 
 Condition: TypeAlias = Annotated[bool | Callable[[TemplateScope], bool], "condition"]
-"""True or False, evaluated for each scope."""
+"""Option that is true or false, evaluated for each scope."""
 
 
 def resolve(given: Any, scope: TemplateScope) -> Any:
-    """Return the value of a field in a scope: the plain value or the rendered template."""
+    """Return the value of a field in a scope: the plain value, or the rendered template.
+
+    Templates within dicts and lists are rendered too.
+    """
     if callable(given):
         return given(scope)
     if given.__class__ is dict:
@@ -84,13 +97,13 @@ def resolve(given: Any, scope: TemplateScope) -> Any:
 
 
 def resolve_mapping(given: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Return the mapping of a field in a scope; {} if the value is not a mapping."""
+    """Return the mapping of a field in a scope; {} if the rendered value is not a mapping."""
     found = resolve(given, scope)
     return dict(cast(Mapping[str, Any], found)) if isinstance(found, Mapping) else {}
 
 
 class ResponseAction(Enum):
-    """The actions of Airbyte's error handlers for a response."""
+    """Action of an error handler for a response, as in Airbyte's manifests."""
 
     SUCCESS = "SUCCESS"
     FAIL = "FAIL"
@@ -105,57 +118,60 @@ class ResponseAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResponseResolution:
-    """The decision of an error handler about a response."""
+    """Decision of an error handler about a response: action, message and failure type."""
 
     action: ResponseAction
     message: str | None = None
-    """Message for the user; None for the default message."""
+    """Message for the user; None for the default message of the status."""
     failure_type: str | None = None
-    """``config_error``, ``system_error`` or ``transient_error``; None for the status's default."""
+    """``config_error``, ``system_error`` or ``transient_error``; None for the default."""
 
 
 class ErrorHandler(Protocol):
-    """Chooses the action for a response and the wait before the next attempt."""
+    """Decides about responses, and about the wait before a request is sent again."""
 
     @property
     def max_tries(self) -> int:
-        """The maximum number of attempts of a request, including the first."""
+        """Maximum number of attempts per request, including the first."""
 
     @property
     def max_seconds(self) -> float | None:
-        """The number of seconds during which a request is retried; None limits only `max_tries`."""
+        """Maximum time in seconds for all attempts of a request; None for no limit."""
 
-    def judge(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution | None:
-        """Return the action for a response, or None to let another handler decide."""
+    def interpret(
+        self, response: requests.Response, scope: TemplateScope
+    ) -> ResponseResolution | None:
+        """Return the resolution for a response, or None to apply the default of its status."""
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait after ``tries`` attempts; None for the default.
+        """Return the seconds to wait after ``tries`` attempts; None for the default wait.
 
-        ``response`` is None if there was no response, for example after a broken connection.
+        ``response`` is None if there was none, for example after a broken connection.
         """
 
 
 class BackoffStrategy(Protocol):
-    """A rule for the wait before a request is sent again."""
+    """Rule for the wait before a request is sent again."""
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait after ``tries`` attempts; None or 0 tries the next strategy.
+        """Return the seconds to wait after ``tries`` attempts; None or 0 asks the next strategy.
 
-        ``response`` is None if there was no response.
+        ``response`` is None if there was none, for example after a broken connection.
         """
 
 
 class Authenticator(Protocol):
-    """An authenticator of a manifest."""
+    """Authenticator that a manifest declares."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return the function that signs the requests of a stream; called once per tap.
+        """Return the function that signs the requests of a stream.
 
-        If tokens can be renewed, the function has ``update_access_token()``, called after a 401.
+        The tap calls this once and shares the function among streams with equal authenticators. If
+        tokens can be renewed, the function has ``update_access_token()``, called after a 401.
         """
 
 
@@ -185,23 +201,23 @@ class PageCursor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page that was read, as a paginator sees it."""
+    """Page that was read, as pagination strategies see it."""
 
     response: requests.Response
     read: Callable[[], Any]
-    """Returns the response's document, without any changes made to its records."""
-    size: int
+    """Function that returns the response's document, without changes made to its records."""
+    extracted_count: int
     """Number of extracted records, before any filter; counts for page and offset increments."""
-    kept: int
+    selected_count: int
     """Number of records that the record selector returned: ``last_page_size`` in templates."""
     last_record: Record | None
-    """The last record that the record selector returned."""
-    asked_for: int | None = None
-    """The requested page size, if it differs from the manifest's; else None."""
+    """Last record that the record selector returned; None if it returned none."""
+    reduced_size: int | None = None
+    """Page size that was requested, if it was reduced below the manifest's; else None."""
 
     @property
     def document(self) -> Any:
-        """The decoded body, which interpolation sees as ``response``."""
+        """Decoded body, the variable ``response`` in templates."""
         return self.read()
 
 
@@ -216,19 +232,19 @@ class PaginationStrategy(Protocol):
     def requested_size(self) -> int | None:
         """The page size to request, or None if the manifest sets none."""
 
-    def token_after(self, page: Page, token: Any, scope: TemplateScope) -> Any:
+    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:
         """Return the token of the page after the one read with ``token``; None at the end."""
 
 
 class Paginator(Protocol):
     """A paginator of a manifest."""
 
-    def walk(self, scope: TemplateScope) -> PageCursor:
+    def start_pagination(self, scope: TemplateScope) -> PageCursor:
         """Return a new page cursor, which starts at the first page."""
 
 
 class Decoder(Protocol):
-    """A decoder of a response's bytes to documents."""
+    """Decoder of response bodies to documents."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of a response: one for JSON, one per line or row otherwise."""
@@ -249,23 +265,24 @@ class RecordPredicate(Protocol):
 
 
 class Transformation(Protocol):
-    """A change to each record."""
+    """Transformation of records."""
 
     def transform(self, record: Record, scope: TemplateScope) -> None:
         """Change a record in place."""
 
 
 class PartitionRouter(Protocol):
-    """A source of stream slices."""
+    """Source of the slices of a stream."""
 
-    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterable[Context]:
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterable[Context]:
         """Yield the contexts of the slices, lazily.
 
-        The keys are the partition fields, and ``parent_slice`` if the parent has slices.
+        The keys of a context are the partition fields, and ``parent_slice`` if the parent has
+        slices. ``stream`` is the stream that is read; its parents are read through it.
         """
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add the slice's partition values to a request, if a request option says so."""
+        """Add the slice's partition values to a request, as the request options say."""
 
 
 class Retriever(Protocol):
@@ -294,13 +311,13 @@ class CursorReader(Protocol):
     def slices(self) -> Iterable[CdkStreamSlice]:
         """Yield the slices, each after the previous slice was closed."""
 
-    def put(self, request: HTTPRequest, scope: TemplateScope, one: CdkStreamSlice) -> None:
+    def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:
         """Add the slice's values to a request."""
 
-    def takes(self, record: Record, one: CdkStreamSlice) -> bool:
+    def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:
         """Observe a record of a slice; return True if the record is to be sent."""
 
-    def close(self, one: CdkStreamSlice) -> Mapping[str, Any] | None:
+    def close(self, stream_slice: CdkStreamSlice) -> Mapping[str, Any] | None:
         """Close a slice that was sent; return the state to store.
 
         None means that the highest value of the cursor field is stored.
@@ -325,48 +342,54 @@ class SchemaLoader(Protocol):
 
 
 class DeclarativeStreamProtocol(Protocol):
-    """The members of a stream that its components may use."""
+    """Members of a stream that its components may use."""
 
     name: str
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The config."""
+        """Config of the connector."""
 
     def log(self, message: str, *args: Any, level: int = ..., **kwargs: Any) -> None:
-        """Log a message under the stream's name."""
+        """Log a message with the stream's name."""
 
     def parent(self, declared: Any) -> DeclarativeStreamProtocol:
-        """Return the stream of a ParentStreamConfig's ``stream``, built once per tap."""
+        """Return the parent stream for the option ``stream`` of a ParentStreamConfig.
+
+        Each parent is built once per tap.
+        """
 
     def slices(self) -> Iterable[Context | None]:
-        """Return this stream's own slices; [None] if it has just one."""
+        """Return the contexts of this stream's own slices; [None] without partition routers."""
 
     def read_slice(self, context: Context | None) -> Iterable[Record]:
-        """Yield the finished records of a slice, for a child stream.
+        """Yield the transformed records of a slice, for the slices of a child stream.
 
         Responses that this run has received before come from the tap's cache.
         """
 
     def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
-        """Send one request for a component, for example for a token or a schema.
+        """Send one request for a component, for example for a token, and return the response.
 
-        The request uses the stream's session, retries and API budget, but not its authentication.
+        The request has the stream's session, retries and API budget, but not its authentication.
         """
 
     def with_request_only(
         self, retriever: Any, scope: TemplateScope, *, into_file: bool = False
     ) -> DeclarativeStreamProtocol:
-        """Return a copy of the stream that sends only the requests of the retriever."""
+        """Return a copy of the stream that sends only the requests of a retriever.
+
+        ``into_file`` stores response bodies in files, for large downloads.
+        """
 
     def send_request(self) -> requests.Response:
-        """Send the request of a copy that `with_request_only` returned; return the response."""
+        """Send the request of a copy from `with_request_only`; return the response."""
 
     def request_records(self, context: None, /) -> Iterable[Record]:
-        """Send the requests for all pages, and yield the records."""
+        """Yield the records of all pages of the stream's only slice."""
 
     def iterate_records(self, retriever: Any) -> Iterable[Record]:
-        """Yield the records of another retriever's only slice."""
+        """Yield the records of another retriever, read without slices."""
 
     @property
     def schema(self) -> JsonSchema:
@@ -374,17 +397,17 @@ class DeclarativeStreamProtocol(Protocol):
 
     @property
     def mask(self) -> Mapping[tuple[str, ...], bool]:
-        """Selection of each property in the catalog."""
+        """Selection in the catalog: True for each selected property, by its path."""
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the stored position of a parent stream, or None in the first sync."""
+        """Return the stored position of a parent stream; None in the first sync."""
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store a parent's position as soon as all slices yielded so far have been synced."""
+        """Store a parent's position once all slices yielded so far have been synced."""
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
-        """Return a copy of a parent stream that reads only changes since the position."""
+        """Return a copy of a parent stream that reads only the changes since a position."""
 
     @property
     def resume_position(self) -> Any:
-        """Position that a parent stream has reached, as a JSON value that `resume_from` accepts."""
+        """Position that a parent stream has reached: a JSON value for `resume_from`, or None."""

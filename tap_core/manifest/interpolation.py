@@ -1,9 +1,9 @@
 """Interpolation: Jinja templates in a sandbox, compiled once, rendered to a value.
 
-Only this module and the sandbox use Jinja. A template's syntax and names are checked when it is
-compiled; every name must be one that Airbyte knows. A template of plain look-ups with text around
-them is rendered without Jinja, with the same result. The result is a text first; if that is a
-Python literal, the value is the literal (Airbyte's YAML reference, "Interpolation").
+Syntax and names of a template are checked when it is compiled; every name must be one that Airbyte
+knows. A template of plain look-ups with text around them is rendered without Jinja, with the same
+result. The result is a text; if the text is a Python literal, the value is the literal's (Airbyte's
+YAML reference, "Interpolation").
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ NAMES: Final = frozenset(
         *("creation_response", "polling_response", "download_target", "url"),
     }
 )
-"""All names that templates may use; each is available only in some positions."""
+"""Names of all variables that templates may use; each is available in some positions only."""
 
 STATE: Final = "stream_state"
-"""Name that is available only in streams with a custom cursor class."""
+"""Variable that is available only in streams with a custom cursor class."""
 
 RESTRICTED_NAMES: Final = frozenset({STATE, "components_values", "stream_template_config"})
-"""Names that are available only in components that declare them (``shows``)."""
+"""Variables that are available only in components whose ``get_restricted_names`` returns them."""
 
 _log: Final = logging.getLogger(__name__)
 _SHOWN: Final = 500
-"""Maximum number of characters of a template that messages show."""
+"""Number of characters of a template that messages show."""
 _LONGEST: Final = 200_000
 """Maximum number of characters of a template."""
 
@@ -77,9 +77,9 @@ _Given = TypeVar("_Given")
 
 
 class Template:
-    """A compiled template text, independent of its position and parameters."""
+    """Compiled template, independent of its position and parameters."""
 
-    __slots__ = ("_render", "changes", "names", "text")
+    __slots__ = ("_render", "is_volatile", "names", "text")
 
     def __eq__(self, other: object) -> bool:
         """Return True if the other template has the same text."""
@@ -90,17 +90,17 @@ class Template:
         return hash(self.text)
 
     def __init__(self, text: str) -> None:
-        tree, names = _parsed(text)
+        tree, names = _parse(text)
         self.text: str = text
         self.names: frozenset[str] = names
-        """The names that it uses, without functions."""
-        self.changes: bool = _changes(tree)
-        """True if its result changes at each rendering, such as the current time."""
+        """Names of the variables that the template uses; functions are not included."""
+        self.is_volatile: bool = _is_volatile(tree)
+        """True if each rendering may give another result, for example with ``now_utc()``."""
         self._check_names()
         try:
-            self._render: Callable[[Mapping[str, Any]], str] = _quick(
+            self._render: Callable[[Mapping[str, Any]], str] = _compile_fast(
                 tree, self.names
-            ) or _through_jinja(tree)
+            ) or _compile_jinja(tree)
         except (RecursionError, SyntaxError, MemoryError, TemplateError) as error:
             raise ManifestError(
                 f"the template {_format_template(text)} cannot be compiled: {_format_error(error)}."
@@ -108,16 +108,16 @@ class Template:
 
     @property
     def is_fixed(self) -> bool:
-        """True if config and parameters alone decide the result."""
-        return not self.changes and self.names <= _FIXED
+        """True if config and parameters alone determine the result."""
+        return not self.is_volatile and self.names <= _FIXED
 
     @property
     def needs_scope(self) -> bool:
-        """True if the template uses a name that depends on a request."""
+        """True if the template uses a variable that depends on a request."""
         return not self.names <= _FIXED
 
     def render(self, scope: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-        """Return the rendered text; an undefined value renders as an empty text.
+        """Return the rendered text; an undefined variable renders as an empty text.
 
         ``given`` holds the names that do not depend on the scope: parameters and config.
 
@@ -126,17 +126,17 @@ class Template:
             TypeError: the template combines values of incompatible types.
             ManifestError: the template uses a name that is unavailable here, or fails.
         """
-        return self._with(self._render, scope, given)
+        return self._render_with(self._render, scope, given)
 
-    def pieces(self, scope: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-        """Return the rendered parts: the template's own text as str, data as `DataText`.
+    def render_parts(self, scope: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+        """Return the rendered text in parts: the template's own text as str, data as `DataText`.
 
         Raises:
             Exception: see `render`.
         """
-        return self._with(_in_pieces(self.text), scope, given)
+        return self._render_with(_compile_parts(self.text), scope, given)
 
-    def _with(
+    def _render_with(
         self,
         render: Callable[[Mapping[str, Any]], _Given],
         scope: Mapping[str, Any],
@@ -144,7 +144,7 @@ class Template:
     ) -> _Given:
         missing = [name for name in self.names if name not in scope]
         if missing:
-            scope = {**scope, **{name: self._other(name, scope, given) for name in missing}}
+            scope = {**scope, **{name: self._find_variable(name, scope, given) for name in missing}}
         try:
             return render(scope)
         except (UndefinedError, TypeError):
@@ -154,9 +154,11 @@ class Template:
                 f"the template {_format_template(self.text)} fails: {error}"
             ) from None
         except Exception as error:  # noqa: BLE001  (a function of a template may raise any error)
-            raise ManifestError(f"the template {self.text!r} fails: {self.why(error)}") from None
+            raise ManifestError(
+                f"the template {self.text!r} fails: {self.describe_error(error)}"
+            ) from None
 
-    def _other(self, name: str, scope: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    def _find_variable(self, name: str, scope: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
         if name in given:
             return given[name]
         other = _ALIASES.get(name)
@@ -164,8 +166,8 @@ class Template:
             return scope[other]
         raise ManifestError(f"the template {self.text!r} uses '{name}', which is not known here.")
 
-    def why(self, error: Exception) -> str:
-        """Return the text of an error, or only its type if the text may show a secret or row."""
+    def describe_error(self, error: Exception) -> str:
+        """Return an error's text; only its type if the text may show a secret or a row."""
         is_hidden = _CONFIG in self.names or not are_rows_shown()
         return type(error).__name__ if is_hidden else _format_error(error)
 
@@ -181,22 +183,22 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class BoundTemplate:
-    """A template bound to its position; calling it with a scope gives the field's value."""
+    """Template at its position in a manifest; calling it with a scope gives the field's value."""
 
     template: Template
     given: Mapping[str, Any] = field(hash=False, repr=False)
-    """``parameters``, and the config if it is known."""
+    """Variables that do not depend on the scope: ``parameters``, and ``config`` if known."""
     kind: str
-    """``text``, ``value`` or ``condition``."""
+    """Kind of the field: ``text``, ``value`` or ``condition``."""
     types: tuple[type, ...] = ()
-    """Allowed types of a literal; empty allows all."""
+    """Types that a literal may have; () allows all types."""
     empty: Any = ""
-    """Value of an empty rendered text."""
+    """Value of a rendered text that is empty."""
     place: str = field(default="", compare=False)
     """Position in the manifest, for messages."""
 
     def __call__(self, scope: Mapping[str, Any]) -> Any:
-        """Return the value in a scope.
+        """Render the template and return the field's value in a scope.
 
         A condition that compares incompatible types is true, as in airbyte-cdk.
 
@@ -210,55 +212,55 @@ class BoundTemplate:
                 return False
             if self.empty is None:
                 return None
-            raise self._undefined(error) from None
+            raise self._make_undefined_error(error) from None
         except TypeError as error:
             if self.kind == "condition":
-                _warn(f"{self.place}: {self._mistyped(error)}")
+                _warn(f"{self.place}: {self._describe_type_error(error)}")
                 return True
-            raise self._failed(self._mistyped(error)) from None
+            raise self._make_error(self._describe_type_error(error)) from None
         except ManifestError as error:
-            raise self._failed(error.message) from None
+            raise self._make_error(error.message) from None
         return parse_plain(text, self.kind, self.types, self.empty)
 
-    def pieces(self, scope: Mapping[str, Any]) -> list[str]:
-        """Return the parts of the rendered text, with data as `DataText`.
+    def render_parts(self, scope: Mapping[str, Any]) -> list[str]:
+        """Return the rendered text in parts: the template's own text as str, data as `DataText`.
 
         Raises:
             ManifestError: the template fails, or accesses an attribute of an undefined value.
         """
         try:
-            return self.template.pieces(scope, self.given)
+            return self.template.render_parts(scope, self.given)
         except UndefinedError as error:
             if self.empty is None:
                 return []
-            raise self._undefined(error) from None
+            raise self._make_undefined_error(error) from None
         except TypeError as error:
-            raise self._failed(self._mistyped(error)) from None
+            raise self._make_error(self._describe_type_error(error)) from None
         except ManifestError as error:
-            raise self._failed(error.message) from None
+            raise self._make_error(error.message) from None
 
-    def _undefined(self, error: UndefinedError) -> ManifestError:
-        return self._failed(
+    def _make_undefined_error(self, error: UndefinedError) -> ManifestError:
+        return self._make_error(
             f"the template {self.template.text!r} accesses a part of an undefined value:"
             f" {error.message}."
         )
 
-    def _mistyped(self, error: TypeError) -> str:
-        return f"the template {self.template.text!r} fails: {self.template.why(error)}"
+    def _describe_type_error(self, error: TypeError) -> str:
+        return f"the template {self.template.text!r} fails: {self.template.describe_error(error)}"
 
-    def _failed(self, message: str) -> ManifestError:
+    def _make_error(self, message: str) -> ManifestError:
         return ManifestError(message, place=self.place)
 
 
 @lru_cache(maxsize=1_024)
 def _warn(message: str) -> None:
-    """Log a warning, once for each message."""
+    """Log a warning, each text once per process."""
     _log.warning("%s", message)
 
 
 @lru_cache(maxsize=8_192)
 def compile_template(text: str) -> Template:
-    """Return the compiled template of a text; results are cached.
+    """Compile a template; the result is cached by its text.
 
     Raises:
         ManifestError: the syntax is wrong, or the template uses an unknown name.
@@ -267,19 +269,19 @@ def compile_template(text: str) -> Template:
 
 
 def find_config_keys(text: str) -> frozenset[str]:
-    """Return the config keys that a template looks up by a fixed name.
+    """Return the config keys that a template accesses by a literal name.
 
     The result is empty for a text that is not a valid template.
     """
     try:
-        tree, names = _parsed(text)
+        tree, names = _parse(text)
     except ManifestError:
         return frozenset()
-    return frozenset(_settings_in(tree)) if _CONFIG in names else frozenset()
+    return frozenset(_find_config_keys(tree)) if _CONFIG in names else frozenset()
 
 
-def _settings_in(tree: nodes.Template) -> Iterator[str]:
-    """Yield the keys of config look-ups: ``config['a']``, ``config.a``, ``config.get('a')``."""
+def _find_config_keys(tree: nodes.Template) -> Iterator[str]:
+    """Yield the keys in ``config['a']``, ``config.a`` and ``config.get('a')``."""
     for item in tree.find_all(nodes.Getitem):
         if _is_config(item.node) and isinstance(item.arg, nodes.Const):
             yield str(item.arg.value)
@@ -296,8 +298,12 @@ def _is_config(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Name) and node.name == _CONFIG
 
 
-def _parsed(text: str) -> tuple[nodes.Template, frozenset[str]]:
-    """Return the syntax tree of a template and the names that it uses."""
+def _parse(text: str) -> tuple[nodes.Template, frozenset[str]]:
+    """Parse a template; return its syntax tree and the names of its variables.
+
+    Raises:
+        ManifestError: the text is too long or not a valid template.
+    """
     if len(text) > _LONGEST:
         raise ManifestError(
             f"the template {_format_template(text)} has {len(text):,} characters;"
@@ -329,16 +335,16 @@ def _format_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _changes(tree: nodes.Template) -> bool:
+def _is_volatile(tree: nodes.Template) -> bool:
     calls = any(name.name in NON_DETERMINISTIC for name in tree.find_all(nodes.Name))
     return calls or any(one.name == "random" for one in tree.find_all(nodes.Filter))
 
 
-def _through_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that renders any template through Jinja.
+def _compile_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
+    """Return a function that renders a template through Jinja.
 
-    It builds the Jinja context from the needed names only: Jinja's own way takes five times as
-    long.
+    It builds the Jinja context from the needed names only, which takes a fifth of the time of
+    Jinja's own ``render``.
     """
     functions = {name.name for name in tree.find_all(nodes.Name)} & _JINJA.globals.keys()
     is_special = any(name.name == "self" for name in tree.find_all(nodes.Name))
@@ -353,12 +359,12 @@ def _through_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _mark_text(value: Any) -> str:
-    """Return a value as text, marked as the manifest's own text or as data."""
+    """Return a value as text, of the type OwnText or _DataOutput by its origin."""
     return str(value) if value.__class__ is OwnText else _DataOutput(decimals_to_floats(value))
 
 
 class _DataOutput(str):
-    """A piece of output that is data; it keeps this type when Jinja converts it to text."""
+    """Piece of output that is data; it keeps this type when Jinja converts it to text."""
 
     __slots__ = ()
 
@@ -366,18 +372,18 @@ class _DataOutput(str):
         return self
 
 
-_TELLING: Final = Sandbox(_mark_text)
-"""Environment whose output marks data, so that it differs from the manifest's text."""
+_MARKING: Final = Sandbox(_mark_text)
+"""Environment whose output marks data, so that it can be told from the template's text."""
 
 
 @lru_cache(maxsize=1_024)
-def _in_pieces(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
-    """Return a function that renders a template to the parts of its text."""
-    root = _TELLING.compiled(_TELLING.parse(text)).root_render_func
+def _compile_parts(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
+    """Return a function that renders a template to the parts of its text, marked as data or not."""
+    root = _MARKING.compiled(_MARKING.parse(text)).root_render_func
 
     def render(scope: Mapping[str, Any]) -> list[str]:
         with running():
-            made = list(root(Context(_TELLING, {**_TELLING.globals, **scope}, None, {})))
+            made = list(root(Context(_MARKING, {**_MARKING.globals, **scope}, None, {})))
             return [DataText(one) if one.__class__ is _DataOutput else one for one in made]
 
     return render
@@ -386,10 +392,10 @@ def _in_pieces(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
 # Fast path: look-ups with text around them
 
 
-def _quick(
+def _compile_fast(
     tree: nodes.Template, names: frozenset[str]
 ) -> Callable[[Mapping[str, Any]], str] | None:
-    """Return a fast renderer for a template of plain look-ups; None for other templates."""
+    """Return a renderer without Jinja for a template of plain look-ups, else None."""
     if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
         return None
     parts: list[str | _Part] = []

@@ -1,4 +1,4 @@
-"""The linter: all problems of a manifest in one list.
+"""Linter: all problems of a manifest in one list.
 
 The linter runs the builder, which collects problems here instead of raising the first one. Parts
 that depend on the config are checked as far as possible without it. A problem that several
@@ -38,19 +38,19 @@ __all__ = ["Problem", "find_problems"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem of a manifest, with its position and severity."""
+    """Problem of a manifest, with its position and severity."""
 
     line: int
-    """Line number, counted from 1; 0 for the whole file."""
+    """Line number, from 1; 0 for the whole file."""
     path: str
-    """The path of keys, such as ``streams[0].retriever``."""
+    """Path of keys, such as ``streams[0].retriever``."""
     severity: Literal["error", "warning"]
     message: str
     file: str = "manifest"
 
     @property
     def is_error(self) -> bool:
-        """True if the manifest, or a part of it, cannot run."""
+        """True if the manifest, or a part of it, cannot run; False for a warning."""
         return self.severity == "error"
 
     def __str__(self) -> str:
@@ -62,12 +62,12 @@ class Problem:
 def find_problems(source: Path | str) -> list[Problem]:
     """Return all problems of a manifest, sorted by line.
 
-    ``source`` is a file, or the text of a manifest.
+    ``source`` is the path of a file, or the text of a manifest.
     """
     name = str(source) if isinstance(source, Path) else "manifest"
     try:
         manifest = read_manifest(source)
-        found = list(_faults(manifest))
+        found = list(_iterate_problems(manifest))
     except ManifestError as error:
         found = [ManifestProblem(error.line, error.path, error.message)]
     seen: dict[tuple[int, str], Problem] = {}
@@ -78,21 +78,21 @@ def find_problems(source: Path | str) -> list[Problem]:
     return sorted(seen.values(), key=lambda problem: problem.line)
 
 
-def _faults(manifest: Manifest) -> Iterator[ManifestProblem]:
+def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
     found: list[ManifestProblem] = []
     checked = replace(manifest, faults=found)
-    Builder(checked, None, found).made(checked.tree, DeclarativeSource)
+    Builder(checked, None, found).build(checked.tree, DeclarativeSource)
     told = list(_of_streams(checked, found))
     yield from [*found, *told]
     if not any(fault.is_error for fault in [*found, *told]):
         yield from misleading_names(manifest)
-    for line, key in manifest.twice:
+    for line, key in manifest.duplicate_keys:
         message = f"the key '{key}' occurs twice: the last one counts."
         yield ManifestProblem(line, key, message, is_error=False)
 
 
 def _of_streams(manifest: Manifest, found: list[ManifestProblem]) -> Iterator[ManifestProblem]:
-    """Yield problems of stream names: duplicates, and unknown names in the check."""
+    """Yield a problem for each duplicate stream name, and for the names in the check."""
     streams = [(str(one.get("name") or ""), one) for one in manifest.streams]
     open_names = False
     for node in manifest.dynamic_streams:
@@ -108,9 +108,9 @@ def _of_streams(manifest: Manifest, found: list[ManifestProblem]) -> Iterator[Ma
 
 
 def _of_check(manifest: Manifest, names: Collection[str] | None) -> Iterator[ManifestProblem]:
-    """Yield a problem for each unknown stream in the check.
+    """Yield a problem for each unknown stream that the connection check names.
 
-    ``names`` are the streams' names, or None if some are known only at run time.
+    ``names`` are the streams' names; None if some are known only at run time.
     """
     check = manifest.tree.get("check")
     if not isinstance(check, MappingNode):
@@ -142,7 +142,7 @@ def _of_template(
 ) -> Iterator[tuple[str | None, MappingNode]]:
     """Check the streams that a template makes; yield each with its name.
 
-    The name is None if it comes from the config or an API.
+    The name is None if it comes from the config or an API. Problems are added to ``found``.
     """
     template = _build_template(manifest, node)
     if template is None:
@@ -153,28 +153,28 @@ def _of_template(
         scopes = list(resolver.scopes())
     for scope in scopes:
         try:
-            stream = template.filled(scope)
+            stream = template.fill(scope)
         except ManifestError as error:
             found.append(
                 ManifestProblem(error.line, f"{node.path}.components_resolver", error.message)
             )
             return
-        Builder(manifest, None, found).made(stream, DeclarativeStream | StateDelegatingStream)
+        Builder(manifest, None, found).build(stream, DeclarativeStream | StateDelegatingStream)
         yield _get_stream_name(stream, found), stream
-    found.extend(_idle(template, node))
+    found.extend(_warn_of_unused_mappings(template, node))
 
 
 def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | None:
     """Return a stream template with its resolver; None if the resolver has problems.
 
-    These problems have been collected already.
+    The builder has collected these problems before.
     """
     template, given = node.get("stream_template"), node.get("components_resolver")
     if not isinstance(template, MappingNode) or not isinstance(given, MappingNode):
         return None
     faults: list[ManifestProblem] = []
     kinds = HttpComponentsResolver | ConfigComponentsResolver | ParametrizedComponentsResolver
-    resolver = Builder(replace(manifest, faults=faults), None, faults).made(given, kinds)
+    resolver = Builder(replace(manifest, faults=faults), None, faults).build(given, kinds)
     if resolver is None:
         return None
     known = {"parameters", "stream_template_config"}
@@ -199,10 +199,12 @@ def _get_stream_name(stream: MappingNode, found: list[ManifestProblem]) -> str |
     return name
 
 
-def _idle(template: StreamTemplate, node: MappingNode) -> Iterator[ManifestProblem]:
+def _warn_of_unused_mappings(
+    template: StreamTemplate, node: MappingNode
+) -> Iterator[ManifestProblem]:
     """Yield a warning for each component mapping whose path matches nothing."""
     given = node["components_resolver"]["components_mapping"]
-    for number in replace(template, known={"parameters"}).idle():
+    for number in replace(template, known={"parameters"}).find_unused_mappings():
         ending = "; `create_or_update: true` creates it" if template.resolver.CREATES else ""
         message = f"this mapping changes nothing: the template has nothing at its path{ending}."
         one = given[number]

@@ -1,4 +1,4 @@
-"""Lint rules for unknown names: config settings, primary keys, cursor fields and schema types.
+"""Lint rules for unknown names: config keys, primary keys, cursor fields and schema types.
 
 A manifest with such names runs, here as in airbyte-cdk, but may lose data silently; so each is a
 warning. Names that only the config or an API can supply are not checked.
@@ -28,7 +28,7 @@ _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "str
 
 
 def misleading_names(manifest: Manifest) -> Iterator[ManifestProblem]:
-    """Yield a warning for each unknown name and for each invalid part of a schema."""
+    """Yield a warning for each unknown name, and for each invalid part of a schema."""
     yield from _unknown_settings(manifest)
     for stream in manifest.streams:
         schema = _declared_schema(stream)
@@ -55,7 +55,7 @@ def _unknown_settings(manifest: Manifest) -> Iterator[ManifestProblem]:
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
-    """Yield each template with its line and path of keys."""
+    """Yield each template of a manifest with its line and path of keys."""
     waiting: list[tuple[Any, int, str]] = [
         (manifest.tree[key], manifest.raw.lines.get(key, 0), key)
         for key in _PARTS
@@ -91,7 +91,7 @@ def _declared_schema(stream: MappingNode) -> MappingNode | None:
 
 
 def _unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterator[ManifestProblem]:
-    """Yield a warning if the primary key or cursor field is not in the stream's schema."""
+    """Yield a warning for a primary key or cursor field that the schema does not have."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not properties:
         return
@@ -133,7 +133,7 @@ def _value_at(schema: Any, steps: Iterable[Any]) -> Any:
 
 
 def _find_line(schema: MappingNode, steps: Iterable[Any]) -> int:
-    """Return the line of the last step of a path that has a line."""
+    """Return the line of a path's last step; of an earlier step if it has no line."""
     value: Any = schema
     line = schema.line
     for step in steps:

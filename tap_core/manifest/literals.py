@@ -1,7 +1,7 @@
 """Conversion of text to Python literals, for rendered templates and plain options.
 
-The functions are pure and give the same result as `ast.literal_eval`; a text whose first
-characters rule out a literal is not parsed. Nothing here uses Jinja.
+The functions are pure and give the same result as `ast.literal_eval`; a text whose first characters
+rule out a literal is not parsed. Nothing here uses Jinja.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ VALUE_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
     "integer": (int,),
     "boolean": (bool,),
 }
-"""Python types of each ``value_type``; 7 is not a ``number``, as in airbyte-cdk."""
+"""Python types of each ``value_type``; an int is not a ``number``, as in airbyte-cdk."""
 
 _NEVER: Final = re.compile(
     r"[ACDEG-MO-QSV-Zac-qtv-z_/@$&*=<>?!,;:|^%]"  # plain text or a URL
     r"|\d{4}-\d\d-\d\d"
     r"|T(?!rue)|F(?!alse)|N(?!one)|s(?!et)|[bBrRuU](?![bBrR]?['\"])"
 )
-"""Beginnings that no literal has."""
+"""First characters that no Python literal has."""
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
 _SHORT: Final = 500
-"""Longer texts are checked for integers that Python refuses to convert to text: those of more than
-640 digits (sys.set_int_max_str_digits), also if written in hexadecimal."""
+"""Length from which texts are checked for integers that Python refuses to convert to text.
+
+These have more than 640 digits (sys.set_int_max_str_digits), or as many in hexadecimal.
+"""
 
 _FALSE_WORDS: Final = ("False", "false", "{}", "[]", "()", "0", "0.0")
 _MARKS: Final = ("{{", "{%", "{#")
@@ -40,7 +42,7 @@ _WORDS: Final[dict[str, Any]] = {"": "", "True": True, "False": False, "None": N
 
 
 def parse_literal(text: str, types: tuple[type, ...] = ()) -> Any:
-    """Return the value of a Python literal, or the text itself if it is not a literal.
+    """Return the value of a Python literal; the text itself if it is not a literal.
 
     With ``types``, a literal of any other type is returned as its text.
     """
@@ -73,7 +75,7 @@ def has_template(text: str) -> bool:
 
 
 def parse_plain(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:
-    """Return a rendered or plain text as a value for a kind of field.
+    """Return a rendered or plain text as the value of a field.
 
     Args:
         text: The text of a rendered template, or of an option without one.

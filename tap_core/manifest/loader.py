@@ -1,8 +1,7 @@
 """Loader of manifests: YAML (or JSON) with line numbers and resolved references.
 
-Only this module parses a manifest's YAML. Scalars are read as PyYAML reads them, except that
-dates stay text. References are resolved per top-level key, when a command needs that key: the
-spec is available without resolving the streams.
+Scalars are read as PyYAML reads them, except that dates stay text. References are resolved per
+top-level key, when a command needs that key: the spec is available without resolving the streams.
 """
 
 from __future__ import annotations
@@ -38,38 +37,38 @@ _TAG: Final = "tag:yaml.org,2002:"
 _TEXTS: Final = frozenset({f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value"})
 _WORDS: Final = frozenset({f"{_TAG}int", f"{_TAG}float", f"{_TAG}bool", f"{_TAG}null"})
 _NOT_BUILT: Final = frozenset({"definitions", "schemas", "metadata"})
-"""Parts of a manifest that are not built, but may be targets of references."""
+"""Top-level keys that are not built, but may be targets of references."""
 _TOO_DEEP: Final = "this is nested too deeply after its references are resolved: make it flatter."
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest as written (`raw`), and with references and defaults resolved (`tree`)."""
+    """Manifest as written (`raw`), and with references and defaults resolved (`tree`)."""
 
     name: str
-    """Its file name, for messages."""
+    """File name of the manifest, for messages."""
     folder: Path
-    """Its folder; relative file names in the manifest refer to it."""
+    """Folder of the manifest; relative file names in it refer to this folder."""
     raw: MappingNode
-    twice: list[tuple[int, str]] = field(default_factory=list)
-    """Duplicate keys with their lines; the last one counts."""
+    duplicate_keys: list[tuple[int, str]] = field(default_factory=list)
+    """Duplicate keys, each with its line; the last value of a key counts."""
     faults: list[ManifestProblem] | None = None
-    """List that collects the problems; None raises the first problem."""
+    """List to which problems are appended; None to raise the first error."""
 
     @cached_property
     def references(self) -> References:
-        """The resolver of this manifest's references."""
+        """Resolver of the references of this manifest."""
         return References(self.raw, self.fault)
 
     @cached_property
     def tree(self) -> MappingNode:
-        """The whole manifest with references resolved and types and ``$parameters`` filled in.
+        """Whole manifest: references resolved, default types and ``$parameters`` filled in.
 
         Raises:
             ManifestError: a reference has no target, or refers back to itself.
         """
         root = MappingNode(
-            {key: self.part(key) for key in self.raw if key != "$ref"},
+            {key: self.get_part(key) for key in self.raw if key != "$ref"},
             line=self.raw.line,
             lines=self.raw.lines,
         )
@@ -83,12 +82,12 @@ class Manifest:
 
     @cached_property
     def parameter_names(self) -> frozenset[Any]:
-        """The names of all ``$parameters``."""
+        """Names of all ``$parameters`` in the manifest."""
         return frozenset(parameter_names(self.raw))
 
     @property
     def streams(self) -> list[MappingNode]:
-        """The streams that the manifest declares without a template.
+        """Nodes of the streams that the manifest declares without a template.
 
         Raises:
             ManifestError: ``streams`` is not a list of mappings, or is missing without
@@ -96,18 +95,18 @@ class Manifest:
         """
         if not self.raw.get("streams") and self.raw.get("dynamic_streams"):
             return []
-        return self._listed("streams")
+        return self._get_list("streams")
 
     @property
     def dynamic_streams(self) -> list[MappingNode]:
-        """The stream templates of the manifest.
+        """Nodes of the dynamic streams; each has a stream template and a components resolver.
 
         Raises:
             ManifestError: ``dynamic_streams`` is not a list of mappings.
         """
-        return self._listed("dynamic_streams") if self.raw.get("dynamic_streams") else []
+        return self._get_list("dynamic_streams") if self.raw.get("dynamic_streams") else []
 
-    def _listed(self, key: str) -> list[MappingNode]:
+    def _get_list(self, key: str) -> list[MappingNode]:
         found = self.tree.get(key)
         if isinstance(found, list) and found and all(isinstance(one, MappingNode) for one in found):
             return cast(list[MappingNode], found)
@@ -115,7 +114,7 @@ class Manifest:
         self.fault(line, key, "a manifest needs a list of streams.")
         return []
 
-    def part(self, key: str) -> Any:
+    def get_part(self, key: str) -> Any:
         """Return the value of a top-level key with references resolved; None if it is missing.
 
         Raises:
@@ -123,7 +122,7 @@ class Manifest:
         """
         line = self.raw.lines.get(key, 0)
         try:
-            found = self.references.resolved(self.raw.get(key), line)
+            found = self.references.resolve(self.raw.get(key), line)
             if not is_larger(found, YAML_NODES.whole):
                 return found
             self.fault(line, key, str(too_many_nodes()))
@@ -132,23 +131,23 @@ class Manifest:
         return None
 
     def fault(self, line: int, path: str, message: str) -> None:
-        """Report a problem: collect it, or raise it.
+        """Report a problem: append it to `faults`, or raise it.
 
         Raises:
-            ManifestError: problems are not collected.
+            ManifestError: `faults` is None.
         """
         if self.faults is None:
             raise ManifestError(message, place=self.place(line, path), line=line, path=path)
         self.faults.append(ManifestProblem(line, path, message))
 
     def place(self, line: int, path: str = "") -> str:
-        """Return a position as text for messages: file, line, and path of keys."""
+        """Return a position as text for messages, such as "manifest.yaml, line 3, streams[0]"."""
         parts = [self.name, *([f"line {line}"] if line else []), *([path] if path else [])]
         return ", ".join(parts)
 
 
 def read_manifest(source: Path | str) -> Manifest:
-    """Read a manifest from a file (Path) or from its text (str).
+    """Read a manifest from a file (a Path) or from its text (a str).
 
     Raises:
         ManifestError: the source cannot be read, is not YAML, or is not a mapping.
@@ -163,7 +162,7 @@ def read_manifest(source: Path | str) -> Manifest:
 
 
 def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the names of stream templates; unnamed ones get a name from their position."""
+    """Return the names of dynamic streams; ``dynamic_stream_<index>`` if one has no name."""
     return [
         str(one.get("name") or f"dynamic_stream_{place}")
         for place, one in enumerate(dynamic_streams)
@@ -171,7 +170,11 @@ def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str
 
 
 def parse_value(text: str) -> Any:
-    """Return a text parsed as YAML, or the text itself if it is not valid YAML."""
+    """Parse a text as YAML; return the text itself if it is not valid YAML.
+
+    Raises:
+        ManifestError: the YAML exceeds a size limit.
+    """
     try:
         return to_plain(_parse_document(text, []))
     except LimitExceededError as error:
@@ -181,9 +184,9 @@ def parse_value(text: str) -> Any:
 
 
 def _parse_manifest(text: str, name: str, folder: Path) -> Manifest:
-    twice: list[tuple[int, str]] = []
+    duplicate_keys: list[tuple[int, str]] = []
     try:
-        made = _parse_document(text, twice)
+        made = _parse_document(text, duplicate_keys)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 0
@@ -196,21 +199,21 @@ def _parse_manifest(text: str, name: str, folder: Path) -> Manifest:
         raise ManifestError(str(error), place=name) from None
     if not isinstance(made, MappingNode):
         raise ManifestError("a manifest must be a mapping with `streams` and `check`.", place=name)
-    return Manifest(name, folder, made, twice)
+    return Manifest(name, folder, made, duplicate_keys)
 
 
-def _parse_document(text: str, twice: list[tuple[int, str]]) -> Any:
+def _parse_document(text: str, duplicate_keys: list[tuple[int, str]]) -> Any:
     try:
-        document = _composed(text)
+        document = _compose(text)
     except yaml.YAMLError:
         if not text.lstrip().startswith("{"):
             raise
         # JSON with tabs is not valid YAML; parsing it as JSON loses the line numbers.
-        document = _composed(json.dumps(json.loads(text)))
-    return None if document is None else _Reader(twice).made(document)
+        document = _compose(json.dumps(json.loads(text)))
+    return None if document is None else _Reader(duplicate_keys).convert(document)
 
 
-def _composed(text: str) -> yaml.Node | None:
+def _compose(text: str) -> yaml.Node | None:
     check_text(text)
     loader = _LOADER(text)
     try:
@@ -225,12 +228,12 @@ def _composed(text: str) -> yaml.Node | None:
 class _Reader:
     """Converter of YAML nodes to manifest nodes; an anchor used twice gives one object."""
 
-    def __init__(self, twice: list[tuple[int, str]]) -> None:
+    def __init__(self, duplicate_keys: list[tuple[int, str]]) -> None:
         self._words = yaml.constructor.SafeConstructor()
         self._known: dict[int, Any] = {}
-        self._twice = twice
+        self._duplicate_keys = duplicate_keys
 
-    def made(self, node: yaml.Node) -> Any:
+    def convert(self, node: yaml.Node) -> Any:
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
         found = self._known.get(id(node))
@@ -251,7 +254,7 @@ class _Reader:
     def _list(self, node: yaml.Node) -> ListNode:
         items = cast(yaml.SequenceNode, node).value
         lines = [item.start_mark.line + 1 for item in items]
-        return ListNode([self.made(item) for item in items], lines=lines)
+        return ListNode([self.convert(item) for item in items], lines=lines)
 
     def _mapping(self, node: yaml.MappingNode) -> MappingNode:
         self._record_duplicate_keys(node.value)
@@ -260,7 +263,7 @@ class _Reader:
         result = MappingNode(line=node.start_mark.line + 1)
         for key_node, value_node in node.value:
             key = self._key(key_node)
-            result[key] = self.made(value_node)
+            result[key] = self.convert(value_node)
             result.lines[key] = key_node.start_mark.line + 1
         return result
 
@@ -270,7 +273,7 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 continue
             if key.value in seen and key.value != "<<":
-                self._twice.append((key.start_mark.line + 1, key.value))
+                self._duplicate_keys.append((key.start_mark.line + 1, key.value))
             seen.add(key.value)
 
     def _key(self, node: yaml.Node) -> Any:

@@ -1,7 +1,7 @@
-"""Functions and filters for interpolation.
+"""Functions and filters of templates.
 
-The names, arguments and results are Airbyte's (its YAML reference, "Macros" and "Filters"), so a
-template means the same here. Nothing here uses Jinja.
+Names, arguments and results are Airbyte's (its YAML reference, "Macros" and "Filters"), so that a
+template means the same here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tap_core.parsing.datetimes import parse_datetime, utc_now
 __all__ = ["FILTERS", "MACROS", "NON_DETERMINISTIC"]
 
 _COUNTS: Final = frozenset({"%s", "%s_as_float", "%ms", "%epoch_microseconds"})
-"""Formats that count from 1970, which ``strftime`` does not support."""
+"""Datetime formats that count from 1970, which ``strftime`` does not support."""
 _SHORT_DATE: Final = re.compile(r"\d{4}(?:-\d\d)?", re.ASCII)
 _JANUARY_FIRST: Final = "-01-01"
 
@@ -49,7 +49,7 @@ def _timestamp(dt: float | str) -> int | float:
 
 
 def _parse_datetime(s: str) -> datetime:
-    """Return an ISO 8601 date or datetime in UTC; a year or a month alone is accepted."""
+    """Parse an ISO 8601 date or datetime to UTC; a year or a month alone is accepted."""
     s = s + ""  # raises TypeError for None, UndefinedError for an undefined value
     if _SHORT_DATE.fullmatch(s):
         s += _JANUARY_FIRST[(len(s) - 4) :]
@@ -71,7 +71,7 @@ def _day_delta(num_days: int, format: str = "%Y-%m-%dT%H:%M:%S.%f%z") -> str:
 
 @dataclass(frozen=True)
 class _Months:
-    """A duration with months or years, which can be added to and subtracted from dates."""
+    """Duration with months or years, which can be added to and subtracted from dates."""
 
     length: ISODuration
     sign: int
@@ -154,12 +154,12 @@ MACROS: Final[Mapping[str, Callable[..., Any]]] = {
     "generate_uuid": _generate_uuid,
     "json_loads": json.loads,  # in airbyte-cdk only for JwtAuthenticator
 }
-"""Functions by name."""
+"""Functions of templates, by name."""
 
 NON_DETERMINISTIC: Final = frozenset(
     {"now_utc", "today_utc", "today_with_timezone", "day_delta", "generate_uuid"}
 )
-"""Functions whose result differs at each call."""
+"""Functions whose result may differ at each call."""
 
 
 # Filters
@@ -183,12 +183,12 @@ def _base64decode(value: str) -> str:
 
 
 def _base64binascii_decode(value: str) -> str:
-    """Return the base64 encoding, as airbyte-cdk's filter does despite its name."""
+    """Return the base64 encoding of a text, as airbyte-cdk's filter does despite its name."""
     return base64.standard_b64encode(value.encode("ascii")).decode("ascii")
 
 
 def _string(value: Any) -> str:
-    """Return a value as quoted JSON, so that the result stays text when it is parsed."""
+    """Return a value as quoted JSON, so that it is not read as a literal; a text unchanged."""
     if isinstance(value, str):
         return value
     return f'"""{json.dumps(decimals_to_floats(value), default=str)}"""'
@@ -219,4 +219,4 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "regex_replace": _regex_replace,
     "hmac": _hmac,
 }
-"""Filters by name."""
+"""Filters of templates, by name."""

@@ -1,4 +1,4 @@
-"""Adapter of a manifest's paginator to the page loop of `tap_core.http.page_iteration`.
+"""Page loop of a manifest's stream, for `tap_core.http.page_iteration`.
 
 A page without records does not end the pagination; the paginator decides. An error response that
 the error handler ignores has no records and no next page.
@@ -27,9 +27,9 @@ __all__ = ["PageLoop", "PageToken"]
 
 @dataclass(frozen=True, slots=True)
 class PageToken:
-    """The page to request: the page cursor and the interpolation scope."""
+    """Page to request: the page cursor, and the scope of the request's templates."""
 
-    walk: PageCursor
+    cursor: PageCursor
     scope: TemplateScope
 
 
@@ -43,42 +43,42 @@ class _Counts:
 
 
 class PageLoop:
-    """The pages of one slice.
+    """Pages of one slice: parses each response and moves to the next page.
 
     Args:
-        walk: The page cursor.
-        scope: The interpolation scope of the slice.
-        decode: Yields the documents of a response.
-        select: Yields the records of documents.
+        cursor: Page cursor of the slice.
+        scope: Interpolation scope of the slice.
+        decode: Function that yields the documents of a response.
+        select: Function that yields the records of documents.
         is_pristine: True if processing the records never changes the documents.
-        documents: Yields the documents to select records from, if it differs from ``decode``.
-        behind: Called with each page's record count before the paginator moves on.
-        sizes: Reduces the page size, if the manifest configures that.
-        admits: Returns True for a record to keep, if the client must filter records.
+        documents: Function that yields the documents to select records from, if not ``decode``.
+        on_page_read: Function called with each page's record count before the paginator moves on.
+        page_sizes: Current page size, if the manifest declares a reduction.
+        admits: Function that returns True for a record to keep, if the client filters records.
     """
 
     def __init__(
         self,
-        walk: PageCursor,
+        cursor: PageCursor,
         scope: TemplateScope,
         decode: Callable[[requests.Response], Iterator[Any]],
         select: Callable[[Iterable[Any], TemplateScope, Callable[[], None]], Iterator[Record]],
         *,
         is_pristine: bool,
         documents: Callable[[requests.Response], Iterator[Any]] | None = None,
-        behind: Callable[[int], None] | None = None,
-        sizes: PageSizeState | None = None,
+        on_page_read: Callable[[int], None] | None = None,
+        page_sizes: PageSizeState | None = None,
         admits: Callable[[Record], bool] | None = None,
     ) -> None:
         self.finished: bool = False
-        self._walk = walk
+        self._walk = cursor
         self._scope = scope
         self._decode = decode
         self._documents = documents or decode
         self._select = select
         self._is_pristine = is_pristine
-        self._behind = behind
-        self._sizes = sizes
+        self._on_page_read = on_page_read
+        self._page_sizes = page_sizes
         self._admits = admits
         self._comes_again: bool = False
         self._first: Any = None
@@ -86,23 +86,23 @@ class PageLoop:
 
     @property
     def current_value(self) -> PageToken:
-        """The page to request next."""
+        """Page to request next."""
         return PageToken(self._walk, {**self._scope, "next_page_token": self._walk.token})
 
     def reduce(self, error: SyncError) -> None:
-        """Wait, then have the refused page requested again with a smaller page size.
+        """Wait, then let the rejected page be requested again with a smaller page size.
 
         Raises:
             SyncError: the page size cannot be reduced further.
         """
-        if self._sizes is None:
+        if self._page_sizes is None:
             raise error
-        time.sleep(self._sizes.reduced(error))
-        self._walk.resize(self._sizes.size)
+        time.sleep(self._page_sizes.reduce(error))
+        self._walk.resize(self._page_sizes.size)
         self._comes_again = True
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
-        """Yield the records of a response."""
+        """Yield the records of a response; none if the page must be requested again."""
         if self._comes_again:
             return
         counts = self._counts = _Counts()
@@ -123,7 +123,7 @@ class PageLoop:
             yield record
 
     def _noting(self, documents: Iterator[Any]) -> Iterator[Any]:
-        """Yield the documents; keep the first one for templates if documents never change."""
+        """Yield the documents unchanged; keep the first one for templates if it never changes."""
         self._first = None
         for document in documents:
             if self._is_pristine and self._first is None:
@@ -137,7 +137,7 @@ class PageLoop:
         return next(self._decode(response), {})
 
     def continue_if_empty(self, response: requests.Response) -> bool:  # noqa: ARG002  a hook
-        """Return True: `advance` decides whether there is another page."""
+        """Return True: the paginator decides whether another page follows an empty one."""
         return True
 
     def advance(self, response: requests.Response) -> None:
@@ -146,12 +146,12 @@ class PageLoop:
         if self.finished or is_refused:
             return
         counts = self._counts
-        if self._behind is not None:
-            self._behind(counts.kept)
-        read, sizes = partial(self._read, response), self._sizes
-        asked_for = None if sizes is None else sizes.size
-        page = Page(response, read, counts.size, counts.kept, counts.last, asked_for)
-        if sizes is not None:
-            sizes.succeeded()
-            self._walk.resize(sizes.size)
+        if self._on_page_read is not None:
+            self._on_page_read(counts.kept)
+        read, page_sizes = partial(self._read, response), self._page_sizes
+        reduced_size = None if page_sizes is None else page_sizes.size
+        page = Page(response, read, counts.size, counts.kept, counts.last, reduced_size)
+        if page_sizes is not None:
+            page_sizes.record_success()
+            self._walk.resize(page_sizes.size)
         self.finished = not self._walk.advance(page, self._scope)

@@ -1,8 +1,8 @@
 """Limits on restarts of a slice's pagination (``pagination_reset``).
 
 A pagination that restarts unchanged may do so as often as a request may be tried. With
-``SPLIT_USING_CURSOR`` the pagination continues from the highest cursor value, as long as that
-value grows; the value itself is requested again, since more records may have it.
+``SPLIT_USING_CURSOR`` the pagination continues from the highest cursor value, as long as that value
+grows; the value itself is requested again, since more records may have it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ class RestartPagination(Exception):  # noqa: N818  (no failure)
     def __init__(self, error: SyncError) -> None:
         super().__init__(str(error))
         self.error = error
-        """The error to raise if a restart does not help."""
+        """Error to raise if a restart does not help."""
 
 
 class SplitWindow(RestartPagination):
-    """Signal that the current window must be read in two halves."""
+    """Signal that the current time window must be read in two halves."""
 
 
 class RestartLimiter:
-    """Restart state of one slice's pagination; ``most`` is the maximum number of starts.
+    """Counts the paginations of one slice, and computes the window of the next one.
+
+    ``most`` is the maximum number of paginations.
 
     Raises:
         ManifestError: the manifest sets ``limits`` without a DatetimeBasedCursor.
@@ -59,11 +61,13 @@ class RestartLimiter:
         self._read = 0
         self._highest: dt.datetime | None = None
 
-    def watched(self, records: Iterable[Record]) -> Iterable[Record]:
-        """Return the records unchanged; note their highest cursor value if it is needed."""
-        return records if self._cursor is None else self._watched(records, self._cursor)
+    def track_records(self, records: Iterable[Record]) -> Iterable[Record]:
+        """Yield the records unchanged; keep their highest cursor value if a restart needs it."""
+        return records if self._cursor is None else self._track_records(records, self._cursor)
 
-    def _watched(self, records: Iterable[Record], cursor: DatetimeBasedCursor) -> Iterator[Record]:
+    def _track_records(
+        self, records: Iterable[Record], cursor: DatetimeBasedCursor
+    ) -> Iterator[Record]:
         for record in records:
             try:
                 found = cursor.read(record.get(cursor.cursor_field))
@@ -74,8 +78,8 @@ class RestartLimiter:
                     self._highest = found
             yield record
 
-    def behind_page(self, size: int) -> None:
-        """Add the record count of a page.
+    def count_page(self, size: int) -> None:
+        """Add the number of records of a page; called before the next page is requested.
 
         Raises:
             RestartPagination: the record limit of one pagination is reached.
@@ -89,8 +93,10 @@ class RestartLimiter:
                 )
             )
 
-    def window(self, asked: RestartPagination, current: TimeWindow | None) -> TimeWindow | None:
-        """Return the window with which the pagination restarts.
+    def next_window(
+        self, restart: RestartPagination, current: TimeWindow | None
+    ) -> TimeWindow | None:
+        """Return the window with which the pagination restarts; None without windows.
 
         Raises:
             SyncError: a restart would not help.
@@ -99,9 +105,9 @@ class RestartLimiter:
         self._begun += 1
         if self._cursor is None or current is None:
             if self._begun > self._most:
-                raise asked.error from None
+                raise restart.error from None
             return current
         start = min(self._highest or current.start, current.end)
         if start <= current.start:
-            raise asked.error from None
+            raise restart.error from None
         return replace(current, start=start, start_time=self._cursor.format.write(start))

@@ -1,8 +1,8 @@
 """Propagation of ``$parameters`` to components, and default component types.
 
-The functions are pure. A parameter reaches all components below the component that declares it.
-It fills an option of the same name that has no value, and is available to templates. A JSON
-Schema is not a component and stays unchanged. (Airbyte's YAML reference, "$parameters".)
+A parameter reaches all components within the component that declares it. It fills an option of the
+same name that has no value, and is available to templates. A JSON Schema is not a component and
+stays unchanged (Airbyte's YAML reference, "$parameters").
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _IMPLIED: Final[Mapping[str, Mapping[str, str]]] = {
     "DynamicSchemaLoader": {"retriever": "SimpleRetriever"},
     "SchemaTypeIdentifier": {"types_map": "TypesMap"},
 }
-"""By type and option, the default type of the component in that option."""
+"""Default type of a component, by the type of its parent and the option that holds it."""
 
 _IMPLIED_CUSTOM: Final[Mapping[str, Mapping[str, str]]] = {
     "CompositeErrorHandler": {"backoff_strategies": "CustomBackoffStrategy"},
@@ -97,7 +97,7 @@ _IMPLIED_CUSTOM: Final[Mapping[str, Mapping[str, str]]] = {
     "RecordSelector": {"extractor": "CustomRecordExtractor"},
     "SimpleRetriever": {"partition_router": "CustomPartitionRouter"},
 }
-"""The same for components with a ``class_name``."""
+"""Default types as in `_IMPLIED`, for components with a ``class_name``."""
 
 
 def expand_component(
@@ -108,13 +108,13 @@ def expand_component(
     *,
     parents_win: bool = False,
 ) -> MappingNode:
-    """Return a component with types and parameters filled in, at all levels below too.
+    """Return a component with types and parameters filled in, at all levels.
 
     Args:
         node: The component.
-        path: The keys that lead to it.
+        path: Path of keys that leads to it.
         implied: Its type, if it declares none.
-        given: The parameters of the components above.
+        given: Parameters of the components above.
         parents_win: True if ``given`` overrides the component's own parameters.
     """
     kind, own = node.get("type") or implied, node.get(_PARAMETERS)
@@ -137,7 +137,7 @@ def expand_component(
 
 
 def _joined(own: Any, given: Mapping[str, Any], *, parents_win: bool) -> Mapping[str, Any]:
-    """Return a component's own parameters merged with those from above."""
+    """Return a component's own parameters merged with those of the components above."""
     if own is UNKNOWN:
         own = {UNKNOWN: UNKNOWN}
     if not isinstance(own, Mapping):
@@ -146,7 +146,7 @@ def _joined(own: Any, given: Mapping[str, Any], *, parents_win: bool) -> Mapping
 
 
 def _find_inherited_options(own: Any, made: MappingNode) -> list[Any]:
-    """Return the options whose values equal the component's own parameters.
+    """Return the options that have the value of the component's own parameter of that name.
 
     An earlier expansion may have filled them in.
     """
@@ -163,7 +163,7 @@ def _copied(node: MappingNode, path: str) -> MappingNode:
 
 
 def _below(made: MappingNode, key: Any, parameters: Mapping[str, Any], *, parents_win: bool) -> Any:
-    """Return the value of a component's option, expanded as in `expand_component`."""
+    """Return the value of a component's option, with the components in it expanded."""
     value, field, path = made[key], (str(made["type"]), key), f"{made.path}.{key}".lstrip(".")
     if isinstance(value, MappingNode):
         implied = _implied(value, field)
@@ -188,7 +188,7 @@ def _implied(node: MappingNode, field: tuple[str, str]) -> str | None:
 
 
 def _inner(made: MappingNode, implied: str | None, *, parents_win: bool) -> MappingNode:
-    """Expand the components in a mapping that is not itself a component."""
+    """Expand the components in a mapping that is not a component itself; return the mapping."""
     for key, value in made.items():
         if isinstance(value, MappingNode) and value.get("type"):
             path = f"{made.path}.{key}"
@@ -199,9 +199,9 @@ def _inner(made: MappingNode, implied: str | None, *, parents_win: bool) -> Mapp
 
 
 def expand_parameters(node: Any) -> Any:
-    """Return a copy of a part in which components have their ``$parameters`` again.
+    """Return a copy of a node in which each component has a ``$parameters`` key again.
 
-    These are their own and inherited parameters, as `expand_component` has merged them.
+    It holds own and inherited parameters, as `expand_component` has merged them.
     """
     if isinstance(node, ListNode):
         return ListNode([expand_parameters(one) for one in node], lines=list(node.lines))
@@ -218,7 +218,7 @@ def expand_parameters(node: Any) -> Any:
 
 
 def apply_own_parameters(node: MappingNode) -> MappingNode:
-    """Return a mapping of values with the ``$parameters`` that airbyte-cdk adds to it.
+    """Return a mapping of values with the key ``$parameters`` that airbyte-cdk adds to it.
 
     airbyte-cdk treats a mapping with a ``type``, such as a request body, as a component: parameters
     fill it, and it also keeps them as a key.
@@ -231,7 +231,7 @@ def apply_own_parameters(node: MappingNode) -> MappingNode:
 
 
 def parameter_names(node: Any) -> Iterator[Any]:
-    """Yield the names in all ``$parameters`` of a part."""
+    """Yield the names in all ``$parameters`` within a node."""
     if isinstance(node, MappingNode):
         own = node.get(_PARAMETERS)
         yield from own if isinstance(own, MappingNode) else ()

@@ -1,4 +1,4 @@
-"""Lazy, cached slices of a stream, as its partition routers yield them.
+"""Slices of a stream as its partition routers yield them: lazy and cached.
 
 Contexts are produced as parents yield records, so the first slice is read before the last parent.
 They are kept for the run, because its end iterates over all of them again.
@@ -20,9 +20,9 @@ __all__ = ["PartitionCache", "cartesian_product"]
 
 
 class PartitionCache(Iterable["Context"]):
-    """Contexts that are produced on demand; several threads may iterate at the same time.
+    """Contexts of slices that are produced on demand; several threads may iterate over them.
 
-    The first reader of a slice gets it with its extra fields, later readers only the plain context.
+    The first iteration yields a slice with its extra fields, later ones only the plain context.
     """
 
     def __init__(self, contexts: Iterator[Context]) -> None:
@@ -48,7 +48,10 @@ class PartitionCache(Iterable["Context"]):
 
 
 def cartesian_product(parts: Sequence[Callable[[], Iterable[Context]]]) -> Iterator[Context]:
-    """Yield all combinations of several routers' contexts; the last router varies fastest."""
+    """Yield all combinations of several routers' contexts; the last router varies fastest.
+
+    Each of ``parts`` is a function that yields the contexts of one router.
+    """
     if not parts:
         yield {}
         return
@@ -59,4 +62,4 @@ def cartesian_product(parts: Sequence[Callable[[], Iterable[Context]]]) -> Itera
     rest = PartitionCache(cartesian_product(others))
     for context in first():
         for more in rest:
-            yield PartitionSlice(more).joined(context)
+            yield PartitionSlice(more).merge(context)

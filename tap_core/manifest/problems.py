@@ -1,4 +1,4 @@
-"""Problems of a manifest: raised when it runs, collected when it is linted."""
+"""Problem of a manifest: raised when the manifest runs, collected when it is linted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["ManifestProblem"]
 
 @dataclass(frozen=True, slots=True)
 class ManifestProblem:
-    """A problem at one position of a manifest."""
+    """Problem at one position of a manifest; ``line`` 0 means the whole file."""
 
     line: int
     path: str

@@ -1,6 +1,6 @@
 """Pages whose properties need several requests (property chunking), merged by key.
 
-To the page loop each request is a separate page. No merged record of a page is sent before the
+To the page loop each request is a separate page. No merged record of a page is emitted before the
 page's last chunk has arrived, so a reader that stops early stops between whole pages.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["PropertyChunkReader"]
 
 
 class PropertyChunkReader(PageLoop):
-    """The pages of one slice, each read with one request per chunk of properties."""
+    """Pages of one slice, each read with one request per chunk of properties."""
 
     def __init__(
         self,
@@ -39,16 +39,16 @@ class PropertyChunkReader(PageLoop):
 
     @property
     def current_value(self) -> PageToken:
-        """The page and the chunk of properties to request next."""
-        turn = super().current_value
-        return PageToken(turn.walk, inject_properties(turn.scope, self._chunks[self._place]))
+        """Page to request next, with the chunk of properties in its scope."""
+        token = super().current_value
+        return PageToken(token.cursor, inject_properties(token.scope, self._chunks[self._place]))
 
     @property
     def _is_last(self) -> bool:
         return self._place + 1 == len(self._chunks)
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
-        """Yield a page's records after its last chunk, records without a merge key first."""
+        """Yield a page's records after its last chunk: unmerged ones first, then merged ones."""
         if self._merging is None:
             yield from super().parse(response)
             return

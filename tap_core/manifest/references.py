@@ -1,8 +1,8 @@
 """Resolution of a manifest's references, such as ``#/definitions/…``.
 
 A reference is any text that begins with ``#/``. A mapping with ``$ref`` becomes the referenced
-mapping, overridden by its own keys. The target of several references is resolved once and shared.
-(Airbyte's YAML reference, "References".)
+mapping, overridden by its own keys. The target of several references is resolved once and shared
+(Airbyte's YAML reference, "References").
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["References"]
 
 _BEGIN: Final = "#/"
 _UNTOUCHED: Final = "config_overrides"
-"""Key that holds config values, whose texts are never references."""
+"""Key that holds config values, in which a text is never a reference."""
 
 
 class References:
@@ -28,7 +28,7 @@ class References:
         self._known: dict[str, Any] = {}
         self._open: list[str] = []
 
-    def resolved(self, node: Any, line: int = 0) -> Any:
+    def resolve(self, node: Any, line: int = 0) -> Any:
         """Return a part of the document with its references resolved.
 
         Raises:
@@ -39,7 +39,7 @@ class References:
         if isinstance(node, ListNode):
             lines = node.lines
             return ListNode(
-                [self.resolved(one, at) for one, at in zip(node, lines, strict=True)], lines=lines
+                [self.resolve(one, at) for one, at in zip(node, lines, strict=True)], lines=lines
             )
         if isinstance(node, str) and node.startswith(_BEGIN):
             return self._found(node, line)
@@ -48,13 +48,13 @@ class References:
     def _mapping(self, node: MappingNode) -> Any:
         lines = node.lines
         own = {
-            key: value if key == _UNTOUCHED else self.resolved(value, lines.get(key, 0))
+            key: value if key == _UNTOUCHED else self.resolve(value, lines.get(key, 0))
             for key, value in node.items()
             if key != "$ref"
         }
         if "$ref" not in node:
             return MappingNode(own, line=node.line, lines=lines)
-        below = self.resolved(node["$ref"], lines["$ref"])
+        below = self.resolve(node["$ref"], lines["$ref"])
         if not isinstance(below, MappingNode) or not own:
             return below
         return MappingNode({**below, **own}, line=node.line, lines={**below.lines, **lines})
@@ -68,7 +68,7 @@ class References:
             return None
         self._open.append(reference)
         try:
-            found = self.resolved(self._find_target(reference, line), line)
+            found = self.resolve(self._find_target(reference, line), line)
         finally:
             self._open.pop()
         self._known[reference] = found

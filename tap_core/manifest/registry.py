@@ -215,10 +215,10 @@ MODULES: Final[Mapping[str, str]] = {
         f"{_HERE}.custom",
     ),
 }
-"""Modules by component type."""
+"""Module of each component type, by type name."""
 
 
 def get_component_class(name: str) -> type | None:
-    """Return the class of a component type, or None if the type is unknown."""
+    """Import and return the class of a component type; None if the type is unknown."""
     module = MODULES.get(name)
     return None if module is None else getattr(import_module(module), name)

@@ -1,7 +1,7 @@
 """Functions that sign requests for a manifest's authenticators.
 
-They are classes of `tap_core.authenticators` with the field names and request options of a
-manifest. Signing a request twice adds the credential once. A token is fetched under a lock, once
+They extend classes of `tap_core.authenticators` by the field names and request options of a
+manifest. Signing a request twice adds the credential once. A token is requested under a lock, once
 for all threads, and is used until shortly before it expires.
 """
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 __all__ = ["CachedToken", "ExpiringToken", "InjectedCredential", "parse_expiry"]
 
 _USUAL_LIFETIME = 3600
-"""Assumed lifetime in seconds of an OAuth token if the server sends none."""
+"""Lifetime in seconds assumed for an OAuth token if the server sends none."""
 
 
 def parse_expiry(value: Any, form: str | None = None) -> datetime | None:
-    """Parse a token's expiry: in its format, as ISO 8601, or as seconds since 1970.
+    """Parse a token's expiry: with the format ``form``, as ISO 8601, or as seconds since 1970.
 
     Returns:
         An aware datetime, or None if the value is not a datetime.
@@ -55,10 +55,10 @@ def parse_expiry(value: Any, form: str | None = None) -> datetime | None:
 
 
 class InjectedCredential(APIAuthenticatorBase):
-    """Authenticator that puts a credential at the place of a request option."""
+    """Authenticator that puts a credential where a request option says."""
 
     def __init__(self, option: RequestOption, credential: Callable[[], str]) -> None:
-        """Set the request option and the function that returns the credential."""
+        """Create the authenticator; ``credential`` returns the current credential."""
         super().__init__()
         self._option = option
         self._credential = credential
@@ -75,7 +75,7 @@ class InjectedCredential(APIAuthenticatorBase):
 
 
 def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[str, Any] | None]:
-    """Return True if a body is JSON, and the body's fields, or None without fields."""
+    """Return True if a body is JSON, and the fields of the body (None if it has none)."""
     body = request.body or b""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
     kind = str(request.headers.get("Content-Type", ""))
@@ -103,10 +103,10 @@ def _write_body(request: requests.PreparedRequest, asked: HTTPRequest, *, is_jso
 
 
 class ExpiringToken:
-    """A token that is made or requested on demand and cached until shortly before it expires.
+    """Token that is signed or requested on demand and cached until shortly before it expires.
 
     ``get`` returns a new token and the datetime of its expiry, or None if the expiry is unknown.
-    After a 401 the stream renews the token if ``access_token`` still equals the refused one.
+    After a 401 the stream renews the token if ``access_token`` still equals the rejected one.
     """
 
     def __init__(self, get: Callable[[], tuple[str, datetime | None]]) -> None:
@@ -116,14 +116,14 @@ class ExpiringToken:
         self._updating = threading.RLock()
 
     def __call__(self) -> str:
-        """Return the token; get a new one if there is no valid one."""
-        if not self.is_good():
+        """Return a valid token; get a new one if the current one expires soon."""
+        if not self.is_valid():
             with self._updating:
-                if not self.is_good():
+                if not self.is_valid():
                     self.update_access_token()
         return self.access_token or ""
 
-    def is_good(self) -> bool:
+    def is_valid(self) -> bool:
         """Return True if there is a token that does not expire soon."""
         until = self._good_until
         return self.access_token is not None and (until is None or utc_now() < until)
@@ -140,19 +140,18 @@ class ExpiringToken:
 
 
 class CachedToken(OAuthAuthenticator):
-    """An OAuth token, requested with the field names that a manifest declares.
+    """OAuth token, requested with the field names that a manifest declares.
 
     Args:
-        endpoint: The token endpoint; None for a fixed token.
-        body: Returns the fields of the token request.
-        headers: The headers of the token request.
-        names: The names of the fields in the token response.
+        endpoint: URL of the token endpoint; None for a fixed token.
+        body: Function that returns the fields of the token request.
+        headers: Headers of the token request.
+        names: Names of the fields in the token response.
         in_query: True if the fields are sent in the query string instead of the body.
-        end_format: The datetime format of the expiry; None if the server sends a lifetime in
-        seconds.
-        known: The token of an earlier run with its expiry.
-        keep_in: The config paths of the token and its expiry, None to not store them.
-        client_secret: The client secret.
+        end_format: Datetime format of the expiry; None if the server sends a lifetime in seconds.
+        known: Token of an earlier run with its expiry; None without one.
+        keep_in: Config paths of the token and its expiry; None to not store them.
+        client_secret: The client secret, which messages hide.
     """
 
     def __init__(
@@ -179,26 +178,26 @@ class CachedToken(OAuthAuthenticator):
         self._in_query = in_query
         self._end_format = end_format
         self._keep_in = keep_in
-        self._is_given = endpoint is None and known is not None
+        self._is_fixed = endpoint is None and known is not None
         if known is not None:
-            self._begin_with(*known)
+            self._restore_token(*known)
 
-    def _begin_with(self, token: str, ends_at: datetime | None) -> None:
+    def _restore_token(self, token: str, ends_at: datetime | None) -> None:
         now = utc_now()
         lifetime = 0.0 if ends_at is None else (ends_at - now).total_seconds()
-        if token and (lifetime > 0 or self._is_given):
+        if token and (lifetime > 0 or self._is_fixed):
             self.access_token = token
-            self.expires_in = None if self._is_given else int(lifetime)
+            self.expires_in = None if self._is_fixed else int(lifetime)
             self.last_refreshed = now
 
     def update_access_token(self) -> None:
         """Request a new token; do nothing for a fixed token."""
-        if not self._is_given:
+        if not self._is_fixed:
             super().update_access_token()
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """The fields of the token request."""
+        """Fields of the token request."""
         return self._body()
 
     def _token_request(self, payload: Any) -> TokenRequest:
@@ -222,10 +221,10 @@ class CachedToken(OAuthAuthenticator):
         super()._keep(token)
         listener = getattr(self._tap, "config_listener", None)
         if self._keep_in is not None and callable(listener):
-            listener(self._kept)
+            listener(self._store_token)
 
-    def _kept(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a config with this token and its expiry, for the next run."""
+    def _store_token(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy of a config with this token and its expiry, for the next run."""
         token_path, end_path = self._keep_in or ((), ())
         ends_at = (self.last_refreshed or utc_now()) + timedelta(seconds=self.expires_in or 0)
         renewed = replace_path(settings, token_path, self.access_token)

@@ -1,8 +1,8 @@
 """Values that component mappings put into a stream template: manifest text, or data.
 
-A text of the manifest may be a template after it was put in. A value from a response or the
-config is data: it is never rendered as a template and never names a component, even within a
-text of the manifest.
+A text of the manifest may be a template after it was inserted. A value from a response or the
+config is data: it is never rendered as a template and never names a component, even within a text
+of the manifest.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _CLOSING: Final = ("}}", "%}", "#}")
 def insert_value(given: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
     """Return the value of a component mapping in a scope, with data marked as such.
 
+    ``reads_yaml`` parses a text as YAML.
+
     Raises:
         ManifestError: a template of the value fails, or data would become part of a template.
     """
@@ -48,7 +50,7 @@ def insert_value(given: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
 
 
 def split_template_text(value: Any) -> Any:
-    """Return a part of a manifest with its texts as `OwnText`, distinguishable from data."""
+    """Return a part of a manifest whose texts are `OwnText`, so that data can be told from it."""
     if isinstance(value, dict):
         return {key: split_template_text(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -57,7 +59,7 @@ def split_template_text(value: Any) -> Any:
 
 
 def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bool) -> Any:
-    pieces = bound.pieces(scope)
+    pieces = bound.render_parts(scope)
     own = "".join(one for one in pieces if not isinstance(one, DataText))
     has_data = any(one and isinstance(one, DataText) for one in pieces)
     if has_data and (has_template(own) or (reads_yaml and own.strip())):
@@ -94,7 +96,7 @@ def _restored(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any:
 
 
 def _embedded(parts: Sequence[str]) -> str:
-    """Return a manifest template that renders the embedded data unchanged."""
+    """Return a template that renders to the parts, with data in them unchanged."""
     made = ""
     for number, one in enumerate(parts):
         if not isinstance(one, DataText):

@@ -30,7 +30,7 @@ _IsGood: TypeAlias = Callable[[requests.Response], bool]
 
 @dataclass
 class _Entry:
-    """A request with its cached response; the sending thread holds the lock ``turn``."""
+    """Request with its cached response; the thread that sends it holds the lock ``turn``."""
 
     turn: threading.Lock = field(default_factory=threading.Lock)
     kept: _CachedResponse | None = None
@@ -38,7 +38,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _CachedResponse:
-    """A cached response: the position of its body in the file, and its other attributes."""
+    """Cached response: the position of its body in the file, and its other attributes."""
 
     offset: int
     length: int
@@ -50,7 +50,7 @@ class _CachedResponse:
 
 
 class ResponseCache:
-    """A thread-safe cache of responses by request."""
+    """Cache of responses by request; several threads may use it."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, _Entry] = {}
@@ -67,9 +67,9 @@ class ResponseCache:
 
         Args:
             request: The request.
-            send: Sends the request and returns its response.
-            is_good: Returns True if a response with a success status may be cached; None allows
-            all.
+            send: Function that sends the request and returns its response.
+            is_good: Function that returns True if a response with a success status may be cached;
+                None allows all.
         """
         key = _build_key(request)
         if key is None:
@@ -135,7 +135,7 @@ class ResponseCache:
 
 
 def _build_key(request: requests.PreparedRequest) -> bytes | None:
-    """Return a key that equal requests share, or None if the body is a stream."""
+    """Return a key that equal requests share; None if the body is a stream."""
     body: object = request.body or b""
     if not isinstance(body, (str, bytes)):
         return None

@@ -1,8 +1,8 @@
 """Jinja environment for templates: a sandbox with limits on time and memory.
 
 All operations that can make large results from small input are intercepted: operators, ``~``,
-calls, filters, loop iterations, and the joining of output. Each checks the template's running
-time and the size of its result. Filters that future Jinja versions add are bounded too.
+calls, filters, loop iterations, and the joining of output. Each checks the template's running time
+and the size of its result. Filters that future Jinja versions add are limited too.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tap_core.manifest.macros import FILTERS, MACROS
 
 __all__ = ["Sandbox", "bounded", "running"]
 
-_EACH: Final = "each round"
+_COUNTED: Final = "each round"
 _JOINED: Final = "joined text"
 """Names of internal filters; a template cannot contain them, as they have spaces."""
 
 _MOST_COUNT: Final = 100_000
-"""Maximum of a width, a precision or a number of parts."""
+"""Maximum of a width, a precision or a number of parts in a filter's arguments."""
 _MOST_IN_ALL: Final = 4
-"""Maximum size of all values that a rendering makes, in multiples of the maximum length."""
+"""Total size of the values that one rendering may make, in multiples of the length limit."""
 
 _HOLDERS: Final = (dict, list, tuple, set, frozenset)
 _ANY_NUMBER: Final = frozenset({"d", "default", "float", "int", "sum", "abs", "min", "max"})
@@ -44,7 +44,7 @@ _KEEPS_PARTS: Final = frozenset(
         *("reverse", "select", "selectattr", "slice", "sort", "unique"),
     }
 )
-"""Filters that pass on the items of a list or mapping; other filters may write them as text."""
+"""Filters that pass on the items of a container; other filters may write them as text."""
 _MOST_SCANNED: Final[Mapping[str, int]] = {
     "pprint": 100_000,
     "striptags": 1_000_000,
@@ -52,7 +52,7 @@ _MOST_SCANNED: Final[Mapping[str, int]] = {
     "wordwrap": 100_000,
     "xmlattr": 1_000_000,
 }
-"""Maximum input in characters of filters that scan their input more than once."""
+"""Maximum number of input characters of filters that scan their input more than once."""
 
 
 @cache
@@ -72,24 +72,27 @@ class _Run:
         self.made = 0
 
 
-_present: Final = threading.local()
+_current: Final = threading.local()
 
 
 @contextmanager
 def running() -> Iterator[_Run]:
-    """Apply one rendering's limits to everything that this thread renders in the block."""
-    outer = getattr(_present, "run", None)
-    _present.run = run = _Run() if outer is None else outer
+    """Apply the limits of one rendering to all that this thread renders in the block.
+
+    A nested block shares the limits of the outer one.
+    """
+    outer = getattr(_current, "run", None)
+    _current.run = run = _Run() if outer is None else outer
     try:
         yield run
     finally:
-        _present.run = outer
+        _current.run = outer
 
 
 def bounded(
     render: Callable[[Mapping[str, Any]], str],
 ) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that renders within the limits."""
+    """Return a function that renders like ``render``, within the limits of one rendering."""
 
     def run(scope: Mapping[str, Any]) -> str:
         with running():
@@ -98,13 +101,13 @@ def bounded(
     return run
 
 
-def _step() -> Bounds:
-    """Check the deadline of the current rendering; return the bounds for its results.
+def _check_deadline() -> Bounds:
+    """Check the deadline of the current rendering; return the size limits for its results.
 
     Raises:
         LimitExceededError: the rendering takes too long.
     """
-    run: _Run = getattr(_present, "run", None) or _Run()
+    run: _Run = getattr(_current, "run", None) or _Run()
     if time.monotonic() > run.deadline:
         raise LimitExceededError(
             f"A template takes longer than {TEMPLATE_SECONDS.value:g} seconds: simplify it, or"
@@ -114,8 +117,8 @@ def _step() -> Bounds:
 
 
 def _count_size(value: Any) -> Any:
-    """Return a value unchanged after adding its size to the rendering's total."""
-    run: _Run | None = getattr(_present, "run", None)
+    """Add a value's size to the total of the rendering; return the value unchanged."""
+    run: _Run | None = getattr(_current, "run", None)
     if run is not None and isinstance(value, (str, bytes, *_HOLDERS)):
         run.made += len(value)
         if run.made > _MOST_IN_ALL * run.bounds.most:
@@ -124,15 +127,15 @@ def _count_size(value: Any) -> Any:
 
 
 def _join(parts: Iterable[str]) -> str:
-    """Return the joined output of a template."""
+    """Return the joined output of a template, after a check of its size."""
     items = list(parts)
-    _step().check(sum(map(len, items)))
+    _check_deadline().check(sum(map(len, items)))
     text: str = _count_size("".join(items))
     return text
 
 
 class Sandbox(SandboxedEnvironment):
-    """The environment in which all templates are compiled."""
+    """Environment in which all templates are compiled."""
 
     intercepted_binops = frozenset({"+", "*", "%", "**"})
     concat = staticmethod(_join)
@@ -141,14 +144,14 @@ class Sandbox(SandboxedEnvironment):
         super().__init__(finalize=lambda value: finalize(_check_output(value)))
         self.filters.update(FILTERS)
         self.filters = {name: _bounded_filter(name, one) for name, one in self.filters.items()}
-        self.filters[_EACH] = _iterate_counted
+        self.filters[_COUNTED] = _iterate_counted
         self.filters[_JOINED] = _joined
         self.globals.update(MACROS)
         for name in ("range", "lipsum"):
             self.globals.pop(name)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Return True if a template may read an attribute.
+        """Return True if a template may read an attribute of an object.
 
         ``_partition`` is allowed because older manifests read it from slices.
         """
@@ -157,16 +160,16 @@ class Sandbox(SandboxedEnvironment):
     # Templates calculate with floats, not with Decimals.
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Return the result of ``obj[argument]``."""
+        """Return ``obj[argument]``, with a Decimal as a float."""
         return as_float(super().getitem(obj, argument))
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return the result of ``obj.attribute``."""
+        """Return ``obj.attribute``, with a Decimal as a float."""
         return as_float(super().getattr(obj, attribute))
 
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the result of a call in a template."""
-        bounds = _step()
+        """Call a function or method for a template and return its result, within the limits."""
+        bounds = _check_deadline()
         if isinstance(obj, (BuiltinFunctionType, MethodType)) and self.is_safe_callable(obj):
             for name in ("_loop_vars", "_block_vars"):  # set by Jinja
                 kwargs.pop(name, None)
@@ -174,7 +177,7 @@ class Sandbox(SandboxedEnvironment):
         return as_float(_count_size(super().call(context, obj, *args, **kwargs)))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Return a bounded replacement of ``str.format``; None if the value is another object."""
+        """Return ``str.format`` with a check of its result's size; None for another object."""
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
             return None
@@ -182,14 +185,14 @@ class Sandbox(SandboxedEnvironment):
         fill = wrapped
 
         def format_text(*args: Any, **kwargs: Any) -> str:
-            _step().check_format(text, args, kwargs)
+            _check_deadline().check_format(text, args, kwargs)
             return fill(*args, **kwargs)
 
         return format_text
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Return the result of a binary operator."""
-        bounds = _step()
+        """Return the result of a binary operator, within the limits."""
+        bounds = _check_deadline()
         if operator == "+":
             return _count_size(bounds.add(left, right))
         if operator == "*":
@@ -201,21 +204,21 @@ class Sandbox(SandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def compiled(self, tree: nodes.Template) -> Any:
-        """Compile a parsed template, with bounded loops and text concatenations."""
+        """Compile a parsed template whose loops and concatenations check the limits."""
         return self.from_string(_Bounding().visit(tree))
 
 
 class _Bounding(NodeTransformer):
-    """Syntax tree transformer that adds bounding filters to loops and replaces ``~``."""
+    """Syntax tree transformer that adds limit checks to loops and to ``~``."""
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802  Jinja's name
         """Wrap a loop's iterable in a filter that checks the limits at each iteration."""
         self.generic_visit(node)
-        node.iter = _filtered(_EACH, node.iter)
+        node.iter = _filtered(_COUNTED, node.iter)
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> Any:  # noqa: N802  Jinja's name
-        """Replace a concatenation (``~``) with a bounded join filter."""
+        """Replace a concatenation (``~``) by a filter that joins within the limits."""
         self.generic_visit(node)
         return _filtered(_JOINED, nodes.List(node.nodes, lineno=node.lineno))
 
@@ -228,7 +231,7 @@ def _filtered(name: str, node: Any) -> Any:
 @pass_context
 def _iterate_counted(_context: Any, items: Iterable[Any]) -> Iterator[Any]:
     for one in items:
-        _step()
+        _check_deadline()
         yield one
 
 
@@ -238,21 +241,21 @@ def _joined(_context: Any, parts: list[Any]) -> str:
 
 
 def _check_output(value: Any) -> Any:
-    """Return a value that is about to be written as text, after a check of its size."""
+    """Check the size of a value that is about to be written as text; return the value."""
     if isinstance(value, _HOLDERS):
-        bounds = _step()
+        bounds = _check_deadline()
         bounds.check(weight(value, bounds.most))
     return value
 
 
 def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter that checks the limits on its input and its result."""
+    """Return a filter with a check of its input's and its result's size."""
     passed = getattr(getattr(function, "jinja_pass_arg", None), "name", "")
 
     @pass_context
     @wraps(function)
     def run(context: Any, value: Any = "", *args: Any, **kwargs: Any) -> Any:
-        bounds = _step()
+        bounds = _check_deadline()
         _check_filter(bounds, name, value, [*args, *kwargs.values()])
         first = {"context": context, "environment": context.environment}.get(
             passed, context.eval_ctx
@@ -262,8 +265,8 @@ def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., An
     return run
 
 
-def _check_filter(bounds: Bounds, name: str, value: Any, given: list[Any]) -> None:
-    numbers = [abs(one) for one in given if isinstance(one, int)]
+def _check_filter(bounds: Bounds, name: str, value: Any, arguments: list[Any]) -> None:
+    numbers = [abs(one) for one in arguments if isinstance(one, int)]
     if name not in _ANY_NUMBER and name != "format" and max((0, *numbers)) > _MOST_COUNT:
         raise LimitExceededError(
             f"A number in the filter '{name}' is higher than {_MOST_COUNT:,}: make it lower."
@@ -277,43 +280,45 @@ def _check_filter(bounds: Bounds, name: str, value: Any, given: list[Any]) -> No
         )
     estimate = _ESTIMATES.get(name)
     if estimate is not None:
-        bounds.check(estimate(value, given, bounds))
+        bounds.check(estimate(value, arguments, bounds))
 
 
-def _estimate_format(value: Any, given: list[Any], bounds: Bounds) -> int:
-    mapping = given[-1] if given and isinstance(given[-1], Mapping) else None
-    bounds.check_percent(str(value), mapping if mapping is not None else tuple(given))
+def _estimate_format(value: Any, arguments: list[Any], bounds: Bounds) -> int:
+    mapping = arguments[-1] if arguments and isinstance(arguments[-1], Mapping) else None
+    bounds.check_percent(str(value), mapping if mapping is not None else tuple(arguments))
     return 0
 
 
-def _estimate_replace(value: Any, given: list[Any], _bounds: Bounds) -> int:
-    text, (old, new) = str(value), [str(one) for one in (*given, "", "")][:2]
+def _estimate_replace(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
+    text, (old, new) = str(value), [str(one) for one in (*arguments, "", "")][:2]
     return len(text) + text.count(old) * max(0, len(new) - len(old))
 
 
-def _estimate_join(value: Any, given: list[Any], bounds: Bounds) -> int:
-    between = max((1, *(len(one) for one in given if isinstance(one, str))))
+def _estimate_join(value: Any, arguments: list[Any], bounds: Bounds) -> int:
+    between = max((1, *(len(one) for one in arguments if isinstance(one, str))))
     count = len(value) if hasattr(value, "__len__") else 0
     return count * between + (weight(value, bounds.most) if isinstance(value, _HOLDERS) else 0)
 
 
-def _estimate_lines(value: Any, given: list[Any], _bounds: Bounds) -> int:
-    """Return the estimated size of a text that gets longer at each line or word."""
+def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
+    """Return the estimated size of a text to which each line or word adds characters."""
     text = str(value)
-    more = sum(one if isinstance(one, int) else len(str(one)) for one in given)
+    more = sum(one if isinstance(one, int) else len(str(one)) for one in arguments)
     return len(text) + (text.count("\n") + text.count(" ") + text.count("\t") + 1) * more
 
 
-def _estimate_wrapped(value: Any, given: list[Any], _bounds: Bounds) -> int:
-    return len(str(value)) * max((1, *(len(one) for one in given if isinstance(one, str))))
+def _estimate_wrapped(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
+    return len(str(value)) * max((1, *(len(one) for one in arguments if isinstance(one, str))))
 
 
-def _estimate_json(value: Any, given: list[Any], bounds: Bounds) -> int:
-    return weight(value, bounds.most) * max((1, *(one for one in given if isinstance(one, int))))
+def _estimate_json(value: Any, arguments: list[Any], bounds: Bounds) -> int:
+    return weight(value, bounds.most) * max(
+        (1, *(one for one in arguments if isinstance(one, int)))
+    )
 
 
-def _estimate_sum(value: Any, given: list[Any], bounds: Bounds) -> int:
-    is_of_lists = any(isinstance(one, (list, tuple, str)) for one in given)
+def _estimate_sum(value: Any, arguments: list[Any], bounds: Bounds) -> int:
+    is_of_lists = any(isinstance(one, (list, tuple, str)) for one in arguments)
     size = weight(value, bounds.most) if isinstance(value, _HOLDERS) else 1
     return size * len(value) if is_of_lists and hasattr(value, "__len__") else 0
 

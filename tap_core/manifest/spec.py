@@ -1,8 +1,8 @@
-"""The config spec of a connector, from the manifest's ``spec``.
+"""Config spec of a connector, from the manifest's ``spec``.
 
-Only the manifest's ``spec`` is resolved, so a client gets it quickly. Airbyte's own keywords stay
-in the schema for clients that know them; a property marked ``airbyte_secret`` is also marked as a
-secret of this SDK.
+Only this key of the manifest is resolved, so that a client gets the spec quickly. Airbyte's own
+keywords stay in the schema for clients that know them; a property marked ``airbyte_secret`` is also
+marked as a secret of this SDK.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _SECRET: Final = "airbyte_secret"  # noqa: S105  (the keyword, not a secret)
 
 
 def config_jsonschema(manifest: Manifest) -> JsonSchema:
-    """Return the JSON Schema of the config; it allows any properties if there is no spec.
+    """Return the JSON Schema of the config; without a spec it allows any properties.
 
     Raises:
         ManifestError: a reference in the spec has no target.
     """
-    spec = manifest.part("spec")
+    spec = manifest.get_part("spec")
     declared = spec.get("connection_specification") if isinstance(spec, MappingNode) else None
     if not isinstance(declared, MappingNode):
         return {"type": "object", "properties": {}, "additionalProperties": True}
@@ -36,17 +36,17 @@ def config_jsonschema(manifest: Manifest) -> JsonSchema:
 
 
 def documentation_url(manifest: Manifest) -> str | None:
-    """Return the URL of the connector's documentation."""
+    """Return the URL of the connector's documentation, or None."""
     return _address(manifest, "documentation_url", "documentationUrl")
 
 
 def changelog_url(manifest: Manifest) -> str | None:
-    """Return the URL of the connector's changelog."""
+    """Return the URL of the connector's changelog, or None."""
     return _address(manifest, "changelog_url", "changelogUrl")
 
 
 def _address(manifest: Manifest, *names: str) -> str | None:
-    spec = manifest.part("spec")
+    spec = manifest.get_part("spec")
     if not isinstance(spec, MappingNode):
         return None
     found = next(filter(None, map(spec.get, names)), None)
@@ -54,18 +54,18 @@ def _address(manifest: Manifest, *names: str) -> str | None:
 
 
 def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
-    """Return the OAuth flow that a platform runs in the user's browser; None without one.
+    """Return the spec's ``advanced_auth``: the OAuth flow that a platform runs, or None.
 
-    (Airbyte's declarative component schema, Spec and AuthFlow: ``advanced_auth``.)
+    Source: Airbyte's declarative component schema, Spec and AuthFlow.
     """
-    spec = manifest.part("spec")
+    spec = manifest.get_part("spec")
     declared = spec.get("advanced_auth") if isinstance(spec, MappingNode) else None
     found: dict[str, Any] | None = to_plain(declared) if isinstance(declared, MappingNode) else None
     return found
 
 
 def _mark(schema: Any) -> None:
-    """Set ``secret`` on all properties with ``airbyte_secret``, in place."""
+    """Set ``secret`` on all properties of a schema with ``airbyte_secret``, in place."""
     if isinstance(schema, list):
         for one in schema:
             _mark(one)

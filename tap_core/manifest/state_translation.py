@@ -1,8 +1,8 @@
-"""Translation of stream states between airbyte-cdk's and this SDK's formats.
+"""Translation of stream states between the formats of airbyte-cdk and this SDK.
 
-The functions are pure. They translate states whose keys they recognize and return others
-unchanged. Of a list of completed windows with gaps, only the first unbroken run counts. A state
-in an unknown format causes a full read, never a lost record.
+States whose keys are recognized are translated, others are returned unchanged. Of a list of
+completed windows with gaps, only the first unbroken run counts. A state in an unknown format causes
+a full read, never a lost record.
 """
 
 from __future__ import annotations
@@ -28,15 +28,20 @@ __all__ = [
 ]
 
 CURSOR_STATE: Final = "cursor_state"
-"""Key of a custom cursor's state, if it is more than one value."""
+"""Key of a custom cursor's state, if that is more than one value."""
 
 LOOKBACK_WINDOW_KEY: Final = "lookback_window"
-"""Duration in seconds of an airbyte-cdk run that stored one cursor for all slices: a record that
-changed while other slices were read may be that much older than the cursor."""
+"""Key for the duration in seconds of a sync that stored one cursor for all slices.
+
+A record that changed while other slices were read may be older than the cursor by this duration.
+"""
 
 GLOBAL_CURSOR: Final = "global_cursor"
-"""Key of the latest bookmark of all slices at the end of a sync, with the sync's duration under
-`LOOKBACK_WINDOW_KEY`. With ``new_slices: global_cursor``, a later sync starts new slices there."""
+"""Key of the latest bookmark of all slices at the end of a sync, with the sync's duration.
+
+With ``new_slices: global_cursor``, a later sync starts new slices at this bookmark, minus the
+duration.
+"""
 
 _OURS: Final = frozenset(
     {
@@ -72,20 +77,20 @@ def from_cdk_state(
     partition_field: str | None,
     keeps_global: bool = False,
 ) -> dict[str, Any]:
-    """Return a stream's state in this SDK's format.
+    """Convert a stream's state from airbyte-cdk's to this SDK's format.
 
     Args:
         state: The state, in either format.
-        cursor_field: The stream's cursor field.
+        cursor_field: Cursor field of the stream; None without a cursor.
         partition_field: The only key of the stream's slices; None if there are several or none.
         keeps_global: True to keep the global cursor, at which new slices begin.
     """
-    if _is_ours(state) or not state:
+    if _is_own_format(state) or not state:
         return dict(state)
     if cursor_field is None or any(key in state for key in _NOTHING):
         return {}
     if isinstance(state.get("states"), Sequence):
-        found = _of_partitions(state, cursor_field, _bookmark)
+        found = _translate_partitions(state, cursor_field, _bookmark)
         if keeps_global and "partitions" in found:
             found |= _global_cursor(state, cursor_field)
         return found
@@ -95,28 +100,28 @@ def from_cdk_state(
         entries = [
             {"partition": {partition_field: key}, "cursor": value} for key, value in state.items()
         ]
-        return _of_partitions({"states": entries}, cursor_field, _bookmark)
+        return _translate_partitions({"states": entries}, cursor_field, _bookmark)
     return dict(state)
 
 
 def translate_custom_state(
     state: Mapping[str, Any], cursor_field: str, *, by_slices: bool
 ) -> dict[str, Any]:
-    """Return the state of a stream with a custom cursor in this SDK's format.
+    """Convert the state of a stream with a custom cursor to this SDK's format.
 
     ``by_slices`` is True if partition routers make the stream's slices, each with its own cursor.
     """
-    if _is_ours(state) or not state:
+    if _is_own_format(state) or not state:
         return dict(state)
     if any(key in state for key in _NOTHING):
         return {}
     if by_slices and isinstance(state.get("states"), Sequence):
-        return _of_partitions(state, cursor_field, to_state_entry)
+        return _translate_partitions(state, cursor_field, to_state_entry)
     return to_state_entry(state, cursor_field)
 
 
 def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Return the state entry for the state that a custom cursor wants stored."""
+    """Return the state entry in which a custom cursor's state is stored."""
     value = own.get(cursor_field)
     is_one = not isinstance(value, (Mapping, list))
     known = _position(cursor_field, value) if is_one else {}
@@ -126,7 +131,7 @@ def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
 
 
 def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Return the state of a custom cursor from a state entry, in the cursor's own format."""
+    """Return a custom cursor's state from a state entry, in the cursor's own format."""
     if isinstance(own := entry.get(CURSOR_STATE), Mapping):
         return dict(own)
     value = entry.get("replication_key_value")
@@ -135,7 +140,10 @@ def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, An
 
 
 def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[str, Any]:
-    """Return a parent stream's state in the format that a custom cursor expects."""
+    """Convert a parent stream's state to the format that a custom cursor expects.
+
+    None or {} gives {}.
+    """
     if not state:
         return {}
     states = [
@@ -146,8 +154,8 @@ def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[
 
 
 def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a stream's state in airbyte-cdk's format; a state in another format unchanged."""
-    if not _is_ours(state):
+    """Convert a stream's state to airbyte-cdk's format; return a state in another one unchanged."""
+    if not _is_own_format(state):
         return state
     if "partitions" not in state:
         return to_cursor_state(state, str(state.get("replication_key")))
@@ -159,13 +167,13 @@ def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"use_global_cursor": False, "states": states}
 
 
-def _is_ours(state: Mapping[str, Any]) -> bool:
+def _is_own_format(state: Mapping[str, Any]) -> bool:
     """Return True if a state is in this SDK's format."""
     return bool(_OURS.intersection(state))
 
 
 def get_parent_states(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the declarations of a stream's direct and indirect parent streams."""
+    """Yield the nodes of a stream's parent streams, and of their parents."""
     own = stream.get("incremental_sync")
     for router in (*_routers(stream), own if isinstance(own, Mapping) else {}):
         for one in router.get("parent_stream_configs") or ():
@@ -175,7 +183,7 @@ def get_parent_states(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def partition_field(stream: Mapping[str, Any]) -> str | None:
-    """Return the only key of a declared stream's slices; None if there are several or none."""
+    """Return the only key of a stream's slices; None if there are several or none."""
     names = [name for router in _routers(stream) for name in _get_partition_fields(router)]
     return names[0] if len(names) == 1 and "{{" not in names[0] else None
 
@@ -192,7 +200,7 @@ def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
 
 
 def parse_context(partition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the context of a partition; an empty ``parent_slice`` is omitted."""
+    """Return the context of an airbyte-cdk partition, without an empty ``parent_slice``."""
     return {
         key: parse_context(value) if key == "parent_slice" else value
         for key, value in partition.items()
@@ -200,12 +208,15 @@ def parse_context(partition: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_partitions(
+def _translate_partitions(
     state: Mapping[str, Any],
     cursor_field: str,
     read: Callable[[Any, str], Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Translate the states of slices; also the global state if ``use_global_cursor`` is set."""
+    """Convert the states of all slices, and the global one if ``use_global_cursor`` is set.
+
+    ``read`` converts the cursor of one slice to a state entry.
+    """
     result: dict[str, Any] = {}
     if state.get("use_global_cursor") and isinstance(state.get("state"), Mapping):
         result |= read(state["state"], cursor_field)
@@ -227,10 +238,7 @@ def _of_partitions(
 
 
 def _global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Return the global part of an airbyte-cdk state in this SDK's format, under `GLOBAL_CURSOR`.
-
-    The result is {} if the state has no global part.
-    """
+    """Return the global part of an airbyte-cdk state under `GLOBAL_CURSOR`; {} without one."""
     found = _bookmark(state.get("state"), cursor_field)
     if not found or state.get("use_global_cursor"):
         return {}

@@ -3,10 +3,9 @@
 Pagination loop, retries, sessions, threads and the removal of secrets from errors are those of
 every HTTP stream. Bookmarks and checkpoints are those of the sync engine.
 
-A requester's base URL is trusted if its template depends only on the config and the manifest.
-If part of an address comes from a record, a parent's stream slice or another response,
-credentials are sent only to origins that the manifest declares for the same authenticator or
-lists in ``allowed_hosts``.
+A requester's base URL is trusted if its template depends only on the config and the manifest. If
+part of a URL comes from a record, a parent's stream slice or another response, credentials are sent
+only to origins that the manifest declares for the same authenticator or lists in ``allowed_hosts``.
 """
 
 from __future__ import annotations
@@ -26,14 +25,7 @@ from requests.exceptions import RequestException
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SyncError
-from tap_core.http.origins import (
-    Origin,
-    Route,
-    check_allowed_hosts,
-    declared_origin,
-    describe_redirect,
-    parse_origin,
-)
+from tap_core.http.origins import Origin, Route, check_allowed_hosts, describe_redirect
 from tap_core.http.rate_limit import get_counters
 from tap_core.http.request import HTTPRequest, PageContext, prepare_request
 from tap_core.http.response import JSONResponse, check_content_length
@@ -48,11 +40,16 @@ from tap_core.manifest.components.async_retriever import AsyncRetriever
 from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.error_handlers import default_resolution
 from tap_core.manifest.components.page_size_reduction import PageSizeState
-from tap_core.manifest.components.partition_routers import CHILD_RESPONSE, ListPartitionRouter
+from tap_core.manifest.components.partition_routers import CHILD_RESPONSE
 from tap_core.manifest.components.requester import finalize_request
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.components.schema_loaders import load_schema
 from tap_core.manifest.context_reader import ManifestReader
+from tap_core.manifest.declared_origins import (
+    add_base_origin,
+    make_component_route,
+    make_trusted_scope,
+)
 from tap_core.manifest.errors import FailedRecordsError, ManifestError
 from tap_core.manifest.failed_records import FailedRecords
 from tap_core.manifest.interfaces import (
@@ -65,11 +62,7 @@ from tap_core.manifest.interfaces import (
 from tap_core.manifest.page_loop import PageLoop, PageToken
 from tap_core.manifest.pagination_reset import RestartLimiter, RestartPagination, SplitWindow
 from tap_core.manifest.property_chunks import PropertyChunkReader
-from tap_core.manifest.stream_components import (
-    ManifestTapProtocol,
-    StreamComponents,
-    get_parameters,
-)
+from tap_core.manifest.stream_components import StreamComponents, get_parameters
 from tap_core.manifest.stream_slices import StreamSlices
 from tap_core.manifest.token_rotation import TokenRotator
 from tap_core.parsing.datetimes import utc_now
@@ -85,6 +78,7 @@ from tap_core.typing.inspect import TypeConformanceLevel
 if TYPE_CHECKING:
     from tap_core.http.request import Auth
     from tap_core.manifest.components.record_selector import OnFailure, RecordSelection
+    from tap_core.manifest.shared_resources import SharedResources
     from tap_core.types import Context, Record
 
 __all__ = ["ManifestStream"]
@@ -94,10 +88,10 @@ _INTERRUPTS: Final[Mapping[ResponseAction, type[RestartPagination]]] = {
     ResponseAction.RESET_PAGINATION: RestartPagination,
     ResponseAction.SPLIT_REQUEST_WINDOW: SplitWindow,
 }
-"""Actions that restart the pagination of a slice, with the exceptions that signal them."""
+"""Exceptions that signal a restart of a slice's pagination, by the action that causes it."""
 
 _OF_ONE_SLICE: Final = (FatalAPIError, RetriableAPIError, RequestException, FailedRecordsError)
-"""Errors that may affect one slice only."""
+"""Errors that may concern one slice only, so that the others are still read."""
 
 
 class _Requests(metrics.Counter):
@@ -111,16 +105,16 @@ class _Requests(metrics.Counter):
 
 
 class ManifestStream(_HTTPStream[PageToken]):
-    """A stream built from a DeclarativeStream or StateDelegatingStream of a manifest."""
+    """Stream built from a DeclarativeStream or StateDelegatingStream of a manifest."""
 
     _request_scope: TemplateScope | None = None
-    """The interpolation scope of a copy that sends a request of an asynchronous job."""
+    """Interpolation scope of a copy that sends one request of an asynchronous job, else None."""
 
     _failed_records: FailedRecords | None = None
     """Records of the current context on which templates failed; None raises the first failure."""
 
     _page_loop: PageLoop
-    """The page loop of the current slice."""
+    """Page loop of the current slice."""
 
     _LOG_REQUEST_METRICS = False  # there may be thousands of slices
 
@@ -128,7 +122,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     """State of a parent that resumes from its child's position; None for other streams."""
 
     is_parent: bool = False
-    """True if it is read in full for its children's slices, regardless of its own state."""
+    """True for a parent that is read in full for its children, regardless of its own state."""
 
     TYPE_CONFORMANCE_LEVEL = TypeConformanceLevel.NONE
     add_context_to_records = False
@@ -137,19 +131,20 @@ class ManifestStream(_HTTPStream[PageToken]):
         """Build the stream of a manifest node.
 
         Args:
-            tap: Tap of the stream, which is also a `ManifestTapProtocol`.
+            tap: Tap of the stream, a `ManifestTap`.
             node: Part of the manifest that declares the stream.
             is_description: True for an internal stream that reads an API's description of its
                 streams: its responses are cached and its records keep their nulls.
         """
-        self._host: ManifestTapProtocol = tap
+        shared: SharedResources = tap.shared
+        self._shared = shared
         self._config = dict(tap.config)
         self._is_description = is_description
-        self._components = StreamComponents(tap, node, self._has_known_state)
+        self._components = StreamComponents(shared, node, self._has_known_state)
         super().__init__(tap, name=self._components.build_option("name", str) or "stream")
         self._slices = StreamSlices(self)
         makes_jobs = self._is_read_by_one = self._components.makes_jobs
-        threads = max(tap.threads, tap.job_limiter.most) if makes_jobs else tap.threads
+        threads = max(shared.threads, shared.job_limiter.most) if makes_jobs else shared.threads
         self.max_parallel_partitions = self.max_parallel_windows = threads
         if self._components.has_custom_cursor:
             self.max_parallel_partitions = 1
@@ -158,7 +153,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         if not field:  # the inherited property would build the stream's components
             self.state_partitioning_keys = []  # slices without a cursor have no state
         self._scope: TemplateScope = {"config": tap.config}
-        """The interpolation scope of the current request."""
+        """Interpolation scope of the current request."""
         self._unsigned_origins: set[Origin] = set()
         """Origins that the manifest declares for requests without an authenticator."""
         tags: dict[str, Any] = {metrics.Tag.STREAM: self.name}
@@ -166,35 +161,35 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     def _has_known_state(self) -> bool:
         """Return True if a StateDelegatingStream is read incrementally in this run."""
-        return not self.is_parent and self.name in self._host.names_with_state
+        return not self.is_parent and self.name in self._shared.names_with_state
 
     def _log_warnings(self) -> None:
-        """Log the warnings about this stream's manifest part, each text once per tap."""
+        """Log the warnings about this stream's node, each text once per tap."""
         warnings = self._components.warnings
         sentences, warnings[:] = list(warnings), []
         for sentence in sentences:
-            if sentence not in self._host.logged_warnings:
-                self._host.logged_warnings.add(sentence)
+            if sentence not in self._shared.logged_warnings:
+                self._shared.logged_warnings.add(sentence)
                 self.log("%s", sentence, level=logging.WARNING)
 
     # Components
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """The retriever of the stream; for asynchronous jobs its SimpleRetriever counterpart."""
+        """SimpleRetriever of the stream: its retriever, or the one inside of another retriever."""
         return self._components.retriever
 
     @cached_property
     def schema(self) -> JsonSchema:
-        """JSON Schema of a record, from the manifest's schema loaders."""
+        """JSON Schema of the stream's records, from the manifest's schema loaders."""
         loaders = self._components.build_option("schema_loader", SchemaLoader | list[SchemaLoader])
         return load_schema(
-            loaders, cast(DeclarativeStreamProtocol, self), self._host.manifest.folder
+            loaders, cast(DeclarativeStreamProtocol, self), self._shared.manifest.folder
         )
 
     @property
     def incremental_sync(self) -> DatetimeBasedCursor | None:  # type: ignore[override]
-        """The DatetimeBasedCursor with the tap's overrides; None for other cursors."""
+        """DatetimeBasedCursor with the tap's overrides; None without a cursor of this type."""
         return self._components.datetime_cursor
 
     @property
@@ -220,15 +215,15 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     def _order(self) -> ReplicationKeyComparator:
         cursor, usual = self._components.other_cursor, super()._order()
-        return usual if cursor is None else cursor.order(self.name, usual)
+        return usual if cursor is None else cursor.make_comparator(self.name, usual)
 
     def get_replication_key_signpost(self, context: Context | None = None) -> Any | None:
-        """Return the greatest bookmark of this sync; None with a cursor, which limits it itself."""
+        """Return the greatest possible bookmark of this sync; None for custom and count cursors."""
         has_other = self._components.other_cursor is not None
         return None if has_other else super().get_replication_key_signpost(context)
 
     def compare_start_date(self, value: str, start_date_value: str) -> str:
-        """Return the later of a bookmark and ``start_date``, or the bookmark of other cursors."""
+        """Return the later of bookmark and ``start_date``; the bookmark for other cursors."""
         has_other = self._components.other_cursor is not None
         return value if has_other else super().compare_start_date(value, start_date_value)
 
@@ -240,8 +235,8 @@ class ManifestStream(_HTTPStream[PageToken]):
     def is_probably_selected(self) -> bool:
         """True if the stream is selected, as far as that is known without its schema.
 
-        The schema is not used because reading it may need requests to the API, and this property
-        may be read on the way.
+        The schema is not used because reading it may need requests to the API, which may need this
+        property.
         """
         catalog = self._tap_input_catalog
         if self._metadata is None and (catalog is None or catalog.get_stream(self.name) is None):
@@ -249,7 +244,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return self.selected
 
     def _continues_after(self, error: Exception) -> bool:
-        """Return True if the other slices are still read after a slice failed with this error.
+        """Return True if the other slices are still read after one failed with this error.
 
         Config errors end the stream, since they affect all slices.
         """
@@ -259,7 +254,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     # State
 
     def rebuild_components(self) -> None:
-        """Discard the built components of a StateDelegatingStream once its state is known."""
+        """Discard the built components of a StateDelegatingStream, once its state is known."""
         if self._components.is_delegating:
             self._replace_components(self._components.rebuilt(self._has_known_state))
 
@@ -269,7 +264,7 @@ class ManifestStream(_HTTPStream[PageToken]):
             vars(self).pop(name, None)
 
     def is_state_expired(self, state: Mapping[str, Any]) -> bool:
-        """Return True if the stored state is older than the API's ``api_retention_period``."""
+        """Return True if a stored state is older than the API's ``api_retention_period``."""
         node = self._components.node
         given = node.get("api_retention_period")
         period = self._components.build(given, str | None, get_parameters(node))
@@ -301,20 +296,20 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def partitions(self) -> list[dict[str, Any]] | None:
-        """The slices' contexts, which the partition routers find lazily; None without a router."""
+        """Contexts of the slices, which the partition routers yield lazily; None without any."""
         me = cast(DeclarativeStreamProtocol, self)
         found = self._slices.find_contexts(
-            [partial(router.contexts, me) for router in self.retriever.routers]
+            [partial(router.generate_contexts, me) for router in self.retriever.routers]
         )
         return cast("list[dict[str, Any]] | None", found)  # callers only iterate
 
     def slices(self) -> Iterable[Context | None]:
-        """Return this stream's own slices; [None] if it has just one."""
+        """Return the contexts of this stream's own slices; [None] without partition routers."""
         known: Iterable[Context] | None = self.partitions
         return known or [None]
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the finished records of a slice, for a child stream."""
+        """Yield the transformed records of a slice, for the slices of a child stream."""
         manager, key = self.state_manager, str(self.replication_key)
         cursor = (
             None if self._resume_document is None else manager.cursor(context, replication_key=key)
@@ -334,15 +329,18 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def parent_names(self) -> list[str]:
-        """Names of all direct and indirect parent streams of this stream's slices."""
+        """Names of the stream's parent streams and of their parents."""
         return self._components.parent_names
 
     def parent(self, declared: Mapping[str, Any]) -> DeclarativeStreamProtocol:
-        """Return the stream of a parent's manifest node, which reads all the parent's records."""
-        return self._host.parent_stream(declared)
+        """Return the stream that reads all records of a parent, by the parent's manifest node."""
+        return self._shared.parent_stream(declared)
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
-        """Return a copy of this parent stream that reads the records after a stored position."""
+        """Return a copy of this parent stream that reads the records after a stored position.
+
+        None as the position reads all records.
+        """
         known = copy.deepcopy(self.translate_state(position)) if isinstance(position, dict) else {}
         follows = StateDocument({"bookmarks": {self.name: known}})
         made = copy.copy(self)
@@ -356,16 +354,16 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def resume_position(self) -> Any:
-        """The position reached by a parent stream, for `resume_from`; None if none is tracked."""
+        """Position that this parent stream has reached, for `resume_from`; None if not tracked."""
         return (
             None if self._resume_document is None else self._resume_document.stream_state(self.name)
         )
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return a parent's position after the last sync of all children of its records.
+        """Return the stored position of a parent: all children of earlier records were synced.
 
-        Several partition routers give None, so all parents are read in full, as in airbyte-cdk: a
-        parent record that is not new may still form a new slice with another router's value.
+        None with several partition routers, so that all parents are read in full, as in
+        airbyte-cdk: an old parent record may still form a new slice with another router's value.
         """
         has_one = len(self.retriever.routers) == 1
         return self._slices.find_parent_state(parent) if has_one else None
@@ -393,9 +391,9 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def _has_ended(self) -> bool:
-        """True if no further page is needed because a feed has reached records sent earlier."""
+        """True if a data feed has reached records emitted earlier: no further page is read."""
         current = self._reader.current_slice
-        return super()._has_ended if current is None else current.reading.is_past
+        return super()._has_ended if current is None else current.reader.is_past
 
     @property
     def _has_gap(self) -> bool:
@@ -415,7 +413,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         partition, fields = self._reader.find_partition(context)
         if cursor is not None and window is not None:
             fields = cursor.fields(window)
-        whole = partition.joined(fields)
+        whole = partition.merge(fields)
         return {
             **self._reader.state_scope,
             "config": self.config,
@@ -427,7 +425,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def url_base(self) -> str:
-        """The empty text: requesters build complete URLs."""
+        """Empty string: requesters build complete URLs."""
         return ""
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
@@ -447,22 +445,26 @@ class ManifestStream(_HTTPStream[PageToken]):
         while True:
             self._scope = self._make_scope(context)
             try:
-                yield from restarts.watched(super().request_records(context))
+                yield from restarts.track_records(super().request_records(context))
             except SplitWindow as asked:
                 yield from self._read_halves(context, asked.error)
                 return
             except RestartPagination as asked:
-                self.stream_interval = restarts.window(asked, self.stream_interval)
+                self.stream_interval = restarts.next_window(asked, self.stream_interval)
                 self.log("The pages of a slice are read again from the first one: %s", asked.error)
             else:
                 return
 
     def _read_halves(self, context: Context | None, error: SyncError) -> Iterator[Record]:
-        """Yield the records of the current window, one half after the other."""
+        """Yield the records of the current window, one half after the other.
+
+        ``error`` is the API's error for the whole window; it is raised if the manifest declares no
+        splitting.
+        """
         splitting, cursor = self.retriever.request_window_splitting, self.incremental_sync
         if splitting is None or cursor is None or self.stream_interval is None:
             raise error
-        for window in splitting.halves(cursor, self.stream_interval, error):
+        for window in splitting.split(cursor, self.stream_interval, error):
             self.log("A window is read in halves: %s to %s", window.start_time, window.end_time)
             self.stream_interval = window
             yield from self.request_records(context)
@@ -475,7 +477,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         if one := scope["stream_slice"]:
             place += f", slice {dump_json(dict(one), default=str)}"
         run, place = self._tap.run, self._secrets().hide(place)
-        reader = AsyncJobReader(self, retriever, scope, self._host.job_limiter, run, place)
+        reader = AsyncJobReader(self, retriever, scope, self._shared.job_limiter, run, place)
         return self._selection(reader.records(), scope, lambda: None, self._on_failure)
 
     def with_request_only(
@@ -486,7 +488,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         ``scope`` is the interpolation scope; ``into_file`` is True if responses may be large.
         """
         made = self._copy_with_retriever(retriever)
-        selection = retriever.record_selector.selection()
+        selection = retriever.record_selector.make_selection()
         vars(made).update(_request_scope=scope, _selection=selection, _stores_responses=into_file)
         return made
 
@@ -514,7 +516,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return response
 
     def _read_pages(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a slice for a custom retriever, which may read several at once."""
+        """Yield the records of a slice for a custom retriever, which may read several slices."""
         made = copy.copy(self)
         made._components = copy.copy(self._components)
         declared = replace(self._components.declared, retriever=self.retriever)
@@ -523,36 +525,36 @@ class ManifestStream(_HTTPStream[PageToken]):
         return made.request_records(context)
 
     def get_new_paginator(self) -> Any:
-        """Return the page loop of the current slice."""
+        """Return a new page loop for the current slice."""
         scope, declared = self._scope, self._components.declared
         selector = self.retriever.record_selector
-        walk = self.retriever.paginator.walk(scope)
-        whole = getattr(selector.extractor, "whole", None)
+        cursor = self.retriever.paginator.start_pagination(scope)
+        whole = getattr(selector.extractor, "replace_decoder", None)
         changed = declared.transformations or selector.schema_normalization != "None"
         pristine = not changed and self._request_scope is None
         made: Callable[..., PageLoop] = PageLoop
         properties = self.retriever.requester.properties
         if properties is not None:
             made = partial(
-                PropertyChunkReader, chunks=properties.chunks(self), merging=properties.merging
+                PropertyChunkReader, chunks=properties.make_chunks(self), merging=properties.merging
             )
         reduction = self.retriever.page_size_reduction
         self._page_loop = made(
-            walk,
+            cursor,
             scope,
             self._components.decoder.decode,
             partial(self._selection, failed=self._on_failure),
             is_pristine=pristine and whole is None,
             documents=whole and whole(self._components.decoder),
-            behind=self._restarts.behind_page,
-            sizes=reduction and PageSizeState(reduction, walk.size),
+            on_page_read=self._restarts.count_page,
+            page_sizes=reduction and PageSizeState(reduction, cursor.size),
             admits=self._admits,
         )
         return self._page_loop
 
     @property
     def _admits(self) -> Callable[[Record], bool] | None:
-        """The client-side record filter of the cursor; None if the API filters the records.
+        """Client-side record filter of the cursor; None if the API filters the records.
 
         Only the records that it admits count for the paginator.
         """
@@ -565,12 +567,15 @@ class ManifestStream(_HTTPStream[PageToken]):
         return self._page_loop.parse(response)
 
     def get_http_request(self, *, page: PageContext[PageToken]) -> HTTPRequest:
-        """Return the request for a page, to which the components contribute in order."""
+        """Return the request for a page.
+
+        The requester builds it; paginator, partition routers and cursor add to it, in this order.
+        """
         assert page.next_page_token is not None  # noqa: S101 - `Pages` gives one
-        turn, retriever = page.next_page_token, self.retriever
-        scope = self._scope = turn.scope
+        token, retriever = page.next_page_token, self.retriever
+        scope = self._scope = token.scope
         request = retriever.requester.request(scope)
-        turn.walk.put(request, scope)
+        token.cursor.put(request, scope)
         later = bool(scope["next_page_token"])
         if later and retriever.ignore_stream_slicer_parameters_on_paginated_requests:
             return finalize_request(request)
@@ -585,7 +590,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         if current is None:
             super()._add_window_options(request)
         else:
-            current.reading.put(request, scope, current.one)
+            current.reader.put(request, scope, current.cursor_slice)
 
     def _add_window_options(self, asked: HTTPRequest) -> None:
         """Do nothing: `_add_slice_options` has added the window already."""
@@ -597,7 +602,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return self._copy_with_retriever(retriever).request_records(None)
 
     def _copy_with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> ManifestStream:
-        """Return a copy with another retriever, without slices and a cursor."""
+        """Return a copy of the stream with another retriever, without slices and cursor."""
         made = copy.copy(self)
         made._replace_components(self._components.with_retriever(retriever))
         vars(made).update(schema={}, _record_filter=None, _failed_records=None)
@@ -606,7 +611,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     def _make_selection(self) -> RecordSelection:
         """Return the record selector's function from documents to records."""
         cursor = self.incremental_sync
-        return self.retriever.record_selector.selection(
+        return self.retriever.record_selector.make_selection(
             self._components.declared.transformations,
             lambda: self.schema,
             transform_first=cursor is not None and cursor.is_client_side_incremental,
@@ -614,7 +619,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @cached_property
     def _selection(self) -> RecordSelection:
-        """The function from documents to records, which drops top-level nulls."""
+        """Function from documents to records, which drops top-level nulls."""
         select = self._make_selection()
         if self._is_description:
             return select
@@ -650,12 +655,12 @@ class ManifestStream(_HTTPStream[PageToken]):
         return (
             SimpleAuthenticator()
             if declared is None
-            else self._host.get_signer(declared, cast(DeclarativeStreamProtocol, self))
+            else self._shared.get_signer(declared, cast(DeclarativeStreamProtocol, self))
         )
 
     @property
     def authenticator(self) -> Auth:
-        """The function that signs requests; streams with equal authenticators share it."""
+        """Function that signs requests; streams with equal authenticators share it."""
         return self._signer
 
     @property
@@ -669,7 +674,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         context: Context | None,
         authenticator: Auth,
     ) -> requests.Response:
-        """Return a request's response, sent within the API budget or taken from the cache."""
+        """Return the response to a request, sent within the API budget or taken from the cache."""
         if (known := self._find_embedded_page(context)) is not None:
             return known
 
@@ -679,22 +684,22 @@ class ManifestStream(_HTTPStream[PageToken]):
                 response = self._send_once(asked.copy(), context, authenticator)
             return response
 
-        answers = self._host.response_cache
+        answers = self._shared.response_cache
         return answers.fetch(request, send, self._is_success) if self._is_cached else send(request)
 
     def _send_once(
         self, asked: requests.PreparedRequest, context: Context | None, authenticator: Auth
     ) -> requests.Response:
         """Sign and send a request once; update API budget and token quotas by its response."""
-        budget, counters = self._host.budget, None
+        budget, counters = self._shared.budget, None
         if budget is not None:
-            counters = get_counters(self._host)
+            counters = get_counters(self._tap)
             budget.take(asked, counters)
         response = super()._send(asked, context, authenticator)
         if budget is not None:
             budget.update(asked, response, counters)
         if isinstance(self._signer, TokenRotator):
-            self._signer.hear(asked, response)
+            self._signer.update_quotas(asked, response)
         return response
 
     def _has_other_token(self, response: requests.Response) -> bool:
@@ -702,7 +707,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         if not isinstance(self._signer, TokenRotator):
             return False
         is_limited = self._resolve_response(response).action is ResponseAction.RATE_LIMITED
-        return is_limited and self._signer.has_other(response.request)
+        return is_limited and self._signer.has_other_token(response.request)
 
     def _find_embedded_page(self, context: Context | None) -> requests.Response | None:
         """Return the first page of a slice if the parent's record contains it, else None.
@@ -725,16 +730,16 @@ class ManifestStream(_HTTPStream[PageToken]):
         }
 
     def _resolve_response(self, response: requests.Response) -> ResponseResolution:
-        return self._components.error_handler.judge(response, self._scope) or default_resolution(
-            response
-        )
+        return self._components.error_handler.interpret(
+            response, self._scope
+        ) or default_resolution(response)
 
     @property
     def _is_cached(self) -> bool:
         """True if responses are cached: for child streams, or because of ``use_cache``."""
         if self._request_scope is not None:
             return False  # a job's status changes
-        is_used_again = self._is_description or self.name in self._host.parent_names
+        is_used_again = self._is_description or self.name in self._shared.parent_names
         return is_used_again or self.retriever.requester.use_cache
 
     def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
@@ -752,12 +757,13 @@ class ManifestStream(_HTTPStream[PageToken]):
     def _send_component_request(
         self, request: requests.PreparedRequest, context: Context | None
     ) -> requests.Response:
-        route = self._component_route(request)
+        route = make_component_route(request, self._components.node, self._is_secure)
         response = self._exchange(request, context, lambda asked: asked, route, follows=False)
-        self._refuse_redirect(response)
-        verdict = self._resolve_response(response)
-        if verdict.action is ResponseAction.REDUCE_PAGE_SIZE:  # the request is not for a page
-            raise self._error(verdict, response)
+        if (redirect := describe_redirect(response)) is not None:
+            raise redirect
+        resolution = self._resolve_response(response)
+        if resolution.action is ResponseAction.REDUCE_PAGE_SIZE:  # the request is not for a page
+            raise self._error(resolution, response)
         self.validate_response(response)
         return response
 
@@ -769,37 +775,37 @@ class ManifestStream(_HTTPStream[PageToken]):
         Raises:
             RetriableAPIError, FatalAPIError: the action treats the response as an error.
         """
-        verdict = self._resolve_response(response)
-        if verdict.action is ResponseAction.SUCCESS:
+        resolution = self._resolve_response(response)
+        if resolution.action is ResponseAction.SUCCESS:
             return
-        if verdict.action is ResponseAction.IGNORE:
-            self.log("%s", verdict.message or f"Status {response.status_code} is ignored.")
+        if resolution.action is ResponseAction.IGNORE:
+            self.log("%s", resolution.message or f"Status {response.status_code} is ignored.")
             return
-        if verdict.action is ResponseAction.REFRESH_TOKEN_THEN_RETRY:
+        if resolution.action is ResponseAction.REFRESH_TOKEN_THEN_RETRY:
             refresh_token_after_401(self.authenticator, response)
-        error = self._error(verdict, response)
-        if verdict.action is ResponseAction.REDUCE_PAGE_SIZE:
+        error = self._error(resolution, response)
+        if resolution.action is ResponseAction.REDUCE_PAGE_SIZE:
             self._page_loop.reduce(error)
             return
-        raise _INTERRUPTS[verdict.action](error) if verdict.action in _INTERRUPTS else error
+        raise _INTERRUPTS[resolution.action](error) if resolution.action in _INTERRUPTS else error
 
-    def _error(self, verdict: ResponseResolution, response: requests.Response) -> SyncError:
+    def _error(self, resolution: ResponseResolution, response: requests.Response) -> SyncError:
         message = self.response_error_message(response)
-        if verdict.message:
+        if resolution.message:
             secrets = self._secrets() | collect_sent_secrets(response.request)
-            message = f"{secrets.hide(verdict.message)} ({message})"
+            message = f"{secrets.hide(resolution.message)} ({message})"
         again = {
             ResponseAction.RETRY,
             ResponseAction.RATE_LIMITED,
             ResponseAction.REFRESH_TOKEN_THEN_RETRY,
         }
-        kind = RetriableAPIError if verdict.action in again else FatalAPIError
+        kind = RetriableAPIError if resolution.action in again else FatalAPIError
         error: SyncError = kind(message, response=response)
-        error.failure_type = verdict.failure_type
+        error.failure_type = resolution.failure_type
         return error
 
     def backoff_max_tries(self) -> int:
-        """Return the maximum number of attempts of a request."""
+        """Return the maximum number of attempts per request, including the first."""
         return self._components.error_handler.max_tries
 
     def backoff_jitter(self, value: float) -> float:
@@ -807,23 +813,23 @@ class ManifestStream(_HTTPStream[PageToken]):
         return value
 
     def backoff_wait_generator(self) -> Generator[float, Any, None]:
-        """Yield the error handler's waits; by default 1, 2, 4 … seconds with jitter."""
+        """Yield the error handler's waits in seconds; by default 1, 2, 4 … with jitter."""
         begun, limit = time.monotonic(), self._components.error_handler.max_seconds
         error = yield 0.0
         for tries in itertools.count(1):
             if limit is not None and time.monotonic() - begun >= limit:
                 return
             response = getattr(error, "response", None)
-            told = self._components.error_handler.wait(response, tries, self._scope)
+            told = self._components.error_handler.compute_wait(response, tries, self._scope)
             error = yield random_jitter(2.0 ** (tries - 1)) if told is None else told
 
     def _check_body(self, response: requests.Response) -> None:
-        """Parse JSON here, where the request of a truncated body is still retried.
+        """Parse a JSON body at once, while the request of a truncated body is still retried.
 
         If the extractor reads the response itself, the body need not be JSON: then only its length
         is checked.
         """
-        if hasattr(self.retriever.record_selector.extractor, "whole"):
+        if hasattr(self.retriever.record_selector.extractor, "replace_decoder"):
             if not self._stores_responses:
                 check_content_length(response)
             return
@@ -863,62 +869,13 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def _known_origins(self) -> set[Origin]:
-        """The origins found so far, shared by requesters that have equal authenticators."""
+        """Origins found so far, shared by requesters that have equal authenticators."""
         is_signed = self.retriever.requester.authenticator is not None
-        return self._host.get_origins(self._signer) if is_signed else self._unsigned_origins
+        return self._shared.get_origins(self._signer) if is_signed else self._unsigned_origins
 
     def _declared_origins(self) -> set[Origin]:
         """Return the origins found so far, including the current requester's own origin."""
-        found, base = self._known_origins, self.retriever.requester.home(self._own_scope)
-        origin = declared_origin(base) if base else None
-        if origin is not None and self._is_template_origin(origin):
-            found.add(origin)
-        return found
-
-    @property
-    def _own_scope(self) -> TemplateScope:
-        """The interpolation scope without any value that may come from an API response."""
-        routers = () if self._request_scope is not None else self.retriever.routers
-        is_own = self._request_scope is None and all(
-            isinstance(one, ListPartitionRouter) for one in routers
-        )
-        slices: Any = self._scope.get("stream_slice") if is_own else None
-        names = ("stream_slice", "stream_partition", "stream_interval")
-        return {
-            "config": self.config,
-            "stream_name": self.name,
-            "next_page_token": None,
-            **dict.fromkeys(names, slices or {}),
-            "partition": self._scope.get("partition") or {} if is_own else {},
-        }
-
-    def _is_template_origin(self, origin: Origin) -> bool:
-        """Return True if the origin is in the stream template, for a stream made from a template.
-
-        Always True for a stream that the manifest declares without a template.
-        """
-        origins = getattr(self._components.node, "origins", None)
-        return origins is None or origin in origins
-
-    # Requests of a component, such as for a token
-
-    def _component_route(self, request: requests.PreparedRequest) -> Route:
-        """Return the rules for a request for credentials: only its own origin is allowed."""
-        asked = parse_origin(request.url)
-
-        def is_home(one: Origin) -> bool:
-            return one == asked and self._is_template_origin(one)
-
-        return Route(
-            is_home,
-            lambda _: True,
-            is_secure=self._is_secure,
-            setting="the template of the stream, as its base URL",
-        )
-
-    @staticmethod
-    def _refuse_redirect(response: requests.Response) -> None:
-        """Raise an error if a request for credentials is redirected; no redirect is followed."""
-        error = describe_redirect(response)
-        if error is not None:
-            raise error
+        routers = None if self._request_scope is not None else self.retriever.routers
+        scope = make_trusted_scope(self._scope, self.config, self.name, routers)
+        base = self.retriever.requester.find_base_url(scope)
+        return add_base_origin(self._known_origins, base, self._components.node)

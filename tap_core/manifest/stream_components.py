@@ -1,16 +1,16 @@
 """`StreamComponents`: the components of one stream, built from its node of the manifest.
 
-Each component is built when it is first needed, so discovery needs no config values. Copies of a
-stream (for a thread or a window) share its components.
+Each component is built when it is first needed, so that discovery needs no config values. Copies of
+a stream (for a thread or a window) share its components.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.builder import build_component
@@ -33,119 +33,51 @@ from tap_core.manifest.state_translation import (
 )
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from tap_core.manifest.interfaces import Decoder, ErrorHandler
+    from tap_core.manifest.shared_resources import SharedResources
 
-    from tap_core.http.origins import Origin
-    from tap_core.http.request import Auth
-    from tap_core.manifest.async_jobs import JobLimiter
-    from tap_core.manifest.components.api_budget import HTTPAPIBudget
-    from tap_core.manifest.interfaces import (
-        Authenticator,
-        DeclarativeStreamProtocol,
-        Decoder,
-        ErrorHandler,
-    )
-    from tap_core.manifest.loader import Manifest
-    from tap_core.manifest.response_cache import ResponseCache
-
-__all__ = ["ManifestTapProtocol", "OtherCursor", "StreamComponents", "get_parameters"]
+__all__ = ["OtherCursor", "StreamComponents", "get_parameters"]
 
 OtherCursor: TypeAlias = CustomIncrementalSync | IncrementingCountCursor
-"""A cursor that is not a DatetimeBasedCursor."""
+"""Cursor that is not a DatetimeBasedCursor."""
 
 _NEW_SLICES: Final = "new_slices"
-"""Name of the override for the start of new slices: ``start`` or ``global_cursor``."""
-
-
-class ManifestTapProtocol(Protocol):
-    """The members that a declarative stream uses of its tap, in addition to a plain stream's."""
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The config."""
-
-    @property
-    def manifest(self) -> Manifest:
-        """The manifest that declares the streams."""
-
-    @property
-    def changes(self) -> Mapping[str, str]:
-        """Overrides for all cursors, from the command's flags or environment variables."""
-
-    @property
-    def threads(self) -> int:
-        """The number of threads that may read slices and windows."""
-
-    @property
-    def job_limiter(self) -> JobLimiter:
-        """The limit on asynchronous jobs that run at the API at the same time."""
-
-    @property
-    def budget(self) -> HTTPAPIBudget | None:
-        """The API budget: the rate limits of the source."""
-
-    @property
-    def response_cache(self) -> ResponseCache:
-        """The response cache."""
-
-    @property
-    def parent_names(self) -> frozenset[str]:
-        """Names of the parent streams, whose responses are cached."""
-
-    @property
-    def names_with_state(self) -> frozenset[str]:
-        """Names of the streams that had a state when the run began."""
-
-    @property
-    def logged_warnings(self) -> set[str]:
-        """Warnings about the manifest that have been logged already."""
-
-    def parent_stream(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
-        """Return the stream that reads all records of a parent."""
-
-    def caching_parents(self, names: Iterable[str]) -> AbstractContextManager[None]:
-        """Cache the responses of these parent streams while the tap's streams are not known yet."""
-
-    def get_signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return the function that signs requests; streams with equal authenticators share it."""
-
-    def get_origins(self, signer: Auth) -> set[Origin]:
-        """Return the origins that the manifest declares for a signer's credentials."""
+"""Override of the tap for the start of new slices: ``start`` or ``global_cursor``."""
 
 
 class StreamComponents:
     """Components of a DeclarativeStream or StateDelegatingStream."""
 
     def __init__(
-        self, host: ManifestTapProtocol, node: Mapping[str, Any], has_state: Callable[[], bool]
+        self, shared: SharedResources, node: Mapping[str, Any], has_state: Callable[[], bool]
     ) -> None:
-        """Build no component yet.
+        """Store the node; no component is built yet.
 
         Args:
-            host: Tap of the stream.
+            shared: Objects that the streams of the tap share.
             node: Part of the manifest that declares the stream.
             has_state: Function that returns True if a StateDelegatingStream is read incrementally.
         """
         self.node = node
-        self._host = host
+        self._shared = shared
         self._has_state = has_state
         self.warnings: list[str] = []
         """Warnings about the node, until they are logged at the first read."""
 
     def build(self, node: Any, kind: Any, parameters: Mapping[str, Any] | None = None) -> Any:
         """Build a component of the stream; its warnings are logged when the stream is read."""
-        manifest, config = self._host.manifest, self._host.config
+        manifest, config = self._shared.manifest, self._shared.config
         return build_component(manifest, node, kind, config, parameters, self.warnings.append)
 
     def build_option(self, key: str, kind: Any) -> Any:
-        """Build one option of the stream and no other."""
+        """Build a single option of the stream; None if it is missing."""
         whole = self.node.get("full_refresh_stream", self.node)
         node = whole.get(key)
         return None if node is None else self.build(node, kind, get_parameters(whole))
 
     def with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> StreamComponents:
         """Return components with another retriever, without a cursor and transformations."""
-        made = StreamComponents(self._host, self.node, self._has_state)
+        made = StreamComponents(self._shared, self.node, self._has_state)
         made.warnings = self.warnings
         name = self.declared.name
         vars(made).update(declared=DeclarativeStream(retriever=retriever, name=name))
@@ -153,8 +85,8 @@ class StreamComponents:
         return made
 
     def rebuilt(self, has_state: Callable[[], bool]) -> StreamComponents:
-        """Return the components of the same node, to be built again."""
-        made = StreamComponents(self._host, self.node, has_state)
+        """Return unbuilt components of the same node."""
+        made = StreamComponents(self._shared, self.node, has_state)
         made.warnings = self.warnings
         return made
 
@@ -162,7 +94,7 @@ class StreamComponents:
 
     @property
     def incremental_node(self) -> Mapping[str, Any]:
-        """The manifest node that declares the incremental sync."""
+        """Manifest node that declares the incremental sync."""
         found: Mapping[str, Any] = self.node.get("incremental_stream", self.node)
         return found
 
@@ -180,17 +112,17 @@ class StreamComponents:
 
     @property
     def has_custom_cursor(self) -> bool:
-        """True if the cursor is a class of the connector's own code, with its own state format."""
-        return bool(DeclarativeStream.shows(self.incremental_node))
+        """True if the cursor is a class of the connector, with a state format of its own class."""
+        return bool(DeclarativeStream.get_restricted_names(self.incremental_node))
 
     @property
     def has_global_cursor(self) -> bool:
         """True if new slices begin at the position that the other slices have reached."""
-        return self._host.changes.get(_NEW_SLICES) == "global_cursor"
+        return self._shared.changes.get(_NEW_SLICES) == "global_cursor"
 
     @property
     def cursor_field(self) -> str | None:
-        """The cursor field's name, found without building the rest of the cursor."""
+        """Name of the cursor field, found without building the rest of the cursor."""
         node = self.incremental_node.get("incremental_sync")
         if not isinstance(node, Mapping) or not (field := node.get("cursor_field")):
             return None
@@ -199,7 +131,7 @@ class StreamComponents:
 
     @property
     def primary_key(self) -> list[str]:
-        """The primary key's field names; empty if a path leads to a nested value.
+        """Field names of the primary key; empty if a path leads to a nested value.
 
         Raises:
             ManifestError: the option is not a name, a list of names, or a list of paths.
@@ -216,7 +148,7 @@ class StreamComponents:
 
     @property
     def parent_names(self) -> list[str]:
-        """Names of all direct and indirect parent streams of the stream's slices."""
+        """Names of the stream's parent streams and of their parents."""
         parents = get_parent_states(self.incremental_node)
         return [self.build(one.get("name"), str, get_parameters(one)) or "" for one in parents]
 
@@ -224,7 +156,7 @@ class StreamComponents:
 
     @cached_property
     def declared(self) -> DeclarativeStream:
-        """The stream's components as the manifest nests them."""
+        """DeclarativeStream with all its components; built on first access."""
         node = self.node
         if self.is_delegating:
             node = node["incremental_stream" if self._has_state() else "full_refresh_stream"]
@@ -233,20 +165,20 @@ class StreamComponents:
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """The retriever of the stream; for asynchronous jobs its SimpleRetriever counterpart."""
+        """SimpleRetriever of the stream: its retriever, or the one inside of another retriever."""
         found = self.declared.retriever
         return found if isinstance(found, SimpleRetriever) else found.simple
 
     @cached_property
     def datetime_cursor(self) -> DatetimeBasedCursor | None:
-        """The DatetimeBasedCursor with the tap's overrides; None for other cursors."""
+        """DatetimeBasedCursor with the tap's overrides; None without a cursor of this type."""
         if not self.incremental_node.get("incremental_sync"):
             return None
         found = self.declared.incremental_sync
         if not isinstance(found, DatetimeBasedCursor):
             return None
         changes: dict[str, Any] = {
-            name: value for name, value in self._host.changes.items() if name != _NEW_SLICES
+            name: value for name, value in self._shared.changes.items() if name != _NEW_SLICES
         }
         if self._has_groups:
             changes["global_substream_cursor"] = True
@@ -258,14 +190,15 @@ class StreamComponents:
     def _has_groups(self) -> bool:
         """True if slices are groups of partitions, which must share one state.
 
-        A new member shifts the groups, so a state per group would not match the next sync's groups.
+        A new partition shifts the groups, so a state per group would not match the next sync's
+        groups.
         """
         routers = self.retriever.routers
         return len(routers) == 1 and isinstance(routers[0], GroupingPartitionRouter)
 
     @cached_property
     def other_cursor(self) -> OtherCursor | None:
-        """The custom or counting cursor; None without a cursor or for a DatetimeBasedCursor."""
+        """Custom or counting cursor; None without a cursor or for a DatetimeBasedCursor."""
         if not self.incremental_node.get("incremental_sync"):
             return None
         found = self.declared.incremental_sync
@@ -273,12 +206,12 @@ class StreamComponents:
 
     @cached_property
     def error_handler(self) -> ErrorHandler:
-        """The requester's error handler."""
+        """Error handler of the requester; a DefaultErrorHandler if it has none."""
         return self.retriever.requester.error_handler or DefaultErrorHandler()
 
     @cached_property
     def decoder(self) -> Decoder:
-        """The decoder of the responses; JSON unless the retriever has another one."""
+        """Decoder of the responses; a JsonDecoder unless the retriever has another one."""
         return self.retriever.decoder or JsonDecoder()
 
     # State of airbyte-cdk
@@ -307,14 +240,14 @@ class StreamComponents:
         state, is_migrated = to_cdk_state(kept) if migrations else kept, False
         for migration in migrations:
             if isinstance(migration, CustomStateMigration):
-                migration.of(self.incremental_node)
+                migration.set_stream(self.incremental_node)
             if state and migration.should_migrate(state):
                 state, is_migrated = migration.migrate(state), True
         return state if is_migrated else kept
 
 
 def get_parameters(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the ``$parameters`` that are in force at a manifest node."""
+    """Return the ``$parameters`` that apply at a manifest node; {} without any."""
     found: Mapping[str, Any] = getattr(node, "parameters", None) or {}
     return found
 

@@ -28,7 +28,7 @@ __all__ = ["StreamSlices"]
 
 
 class StreamSlices:
-    """Slices of a stream in the current run."""
+    """Slices of a stream in the current run, and the parts of its state that concern them."""
 
     def __init__(self, stream: SyncStream) -> None:
         self._stream = stream
@@ -37,15 +37,15 @@ class StreamSlices:
         self._parents: dict[str, Any] = {}
         """Position of each parent, to be stored when this stream has completed."""
         self._known_before: frozenset[Any] = frozenset()
-        """Slices that had a state when the run began."""
+        """Slices that had a state when the run began, as hashable contexts."""
         self._begun: float | None = None
         self._end: tuple[int, dt.datetime] | None = None
-        """A run and the end of its first slice."""
+        """Number of a run, and the end of the first slice that the run read."""
 
     def find_contexts(
         self, routers: Sequence[Callable[[], Iterable[Context]]]
     ) -> PartitionCache | None:
-        """Return the slices of the current run, which the partition routers find lazily.
+        """Return the slices of the current run, which the partition routers yield lazily.
 
         Args:
             routers: Functions that yield the contexts of one partition router each.
@@ -62,7 +62,7 @@ class StreamSlices:
                 coming = self._iterate_distinct(coming)
             entries = self._stream.state_manager.get_state_partitions() or ()
             self._known_before = frozenset(
-                freeze_context(one["context"]) for one in entries if "context" in one
+                freeze_context(entry["context"]) for entry in entries if "context" in entry
             )
             self._run, self._contexts, self._parents = run, PartitionCache(coming), {}
             self._begun = time.monotonic()
@@ -88,7 +88,7 @@ class StreamSlices:
             )
 
     def limit_end(self, end: dt.datetime) -> dt.datetime:
-        """Return the end of a slice that shares its cursor: that of the first slice of the run.
+        """Return the end of a slice that shares its cursor with others: the first slice's end.
 
         The shared state never passes that end, so later records would be read again by the next
         sync.
@@ -101,7 +101,10 @@ class StreamSlices:
     # State
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return a parent's position after the last sync of all children of its records."""
+        """Return the stored position of a parent: all children of earlier records were synced.
+
+        None in the first sync.
+        """
         kept = get_stream_state(self._stream).get("parent_state")
         return kept.get(parent) if isinstance(kept, Mapping) else None
 
@@ -110,7 +113,10 @@ class StreamSlices:
         self._parents[parent] = position
 
     def start_at_global_cursor(self, context: Context, cursor: DatetimeBasedCursor | None) -> None:
-        """Set the bookmark of a new slice to the global cursor minus the lookback window."""
+        """Set the bookmark of a new slice to the global cursor minus the lookback window.
+
+        A slice that has a bookmark, or an invalid global cursor, changes nothing.
+        """
         stream, manager = self._stream, self._stream.state_manager
         known = manager.stream_state.get(GLOBAL_CURSOR)
         entry = manager.get_context_state(context)
@@ -133,7 +139,7 @@ class StreamSlices:
         manager.touch(context)
 
     def complete(self, *, has_global_cursor: bool) -> None:
-        """Store the parents' positions and the global cursor after all slices have ended."""
+        """Store the parents' positions and the global cursor, after all slices have ended."""
         stream, state = self._stream, get_stream_state(self._stream)
         is_kept = has_global_cursor and self._keep_global_cursor()
         if self._parents:
@@ -147,9 +153,9 @@ class StreamSlices:
         """Store the latest bookmark of the slices as the global cursor; return True if stored."""
         manager, key = self._stream.state_manager, self._stream.replication_key
         values = [
-            one["replication_key_value"]
-            for one in manager.get_state_partitions() or ()
-            if one.get("replication_key") == key and "replication_key_value" in one
+            entry["replication_key_value"]
+            for entry in manager.get_state_partitions() or ()
+            if entry.get("replication_key") == key and "replication_key_value" in entry
         ]
         if not values or self._begun is None:
             return False

@@ -1,9 +1,9 @@
 """Expansion of stream templates with a components resolver's values.
 
-The functions are pure and send no requests. The input is the template after references were
-resolved and ``$parameters`` handed down; both steps are repeated on the result, so components
-keep their ``$parameters`` in between. A linter expands as far as possible; values that it cannot
-know are `UNKNOWN`. (airbyte-cdk's component schema, ComponentMappingDefinition.)
+The input is the template after references were resolved and ``$parameters`` handed down; both steps
+are repeated on the result, so components keep their ``$parameters`` in between. A linter expands as
+far as possible; values that it cannot know are `UNKNOWN` (airbyte-cdk's component schema,
+ComponentMappingDefinition).
 """
 
 from __future__ import annotations
@@ -38,25 +38,24 @@ _TYPE: Final = "type"
 
 @dataclass(frozen=True)
 class StreamTemplate:
-    """A stream template with the components resolver that fills it."""
+    """Stream template with the components resolver that fills it."""
 
     node: MappingNode
-    """The template."""
+    """Node of the template."""
     resolver: HttpComponentsResolver | ConfigComponentsResolver | ParametrizedComponentsResolver
     lines: Sequence[int]
-    """The line of each mapping."""
+    """Line of each component mapping."""
     parents_win: bool = True
     """True if an inherited parameter overrides a component's own parameter."""
     known: Collection[str] | None = None
-    """Names whose values are known to the templates of mappings; None for all names."""
+    """Variables whose values are known to the templates of mappings; None for all of them."""
 
-    def filled(self, scope: TemplateScope) -> MappingNode:
+    def fill(self, scope: TemplateScope) -> MappingNode:
         """Return the stream that results from the component mappings in a scope.
 
         Raises:
-            ManifestError: a template of a mapping fails, or its path leads through a plain value;
-            the
-                error's ``line`` is the line of the mapping.
+            ManifestError: a template of a mapping fails, or its path leads through a scalar value;
+                ``line`` is the line of the mapping.
         """
         document: MappingNode = expand_parameters(self.node)
         seen = {**scope, "stream_template_config": split_template_text(to_plain(document))}
@@ -69,7 +68,7 @@ class StreamTemplate:
             whole, self.node.path, "DeclarativeStream", {}, parents_win=self.parents_win
         )
 
-    def idle(self) -> list[int]:
+    def find_unused_mappings(self) -> list[int]:
         """Return the indices of the mappings that can never change anything in the template."""
         document, found = expand_parameters(self.node), []
         mappings = self.resolver.components_mapping
@@ -107,10 +106,10 @@ class StreamTemplate:
         condition = True if mapping.condition is None else self._value(mapping.condition, scope)
         if not condition:
             return
-        value = UNKNOWN if condition is UNKNOWN else self._mapped(mapping, scope)
+        value = UNKNOWN if condition is UNKNOWN else self._evaluate_mapping(mapping, scope)
         self._put(document, mapping, value, self._steps(mapping, scope), line)
 
-    def _mapped(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> Any:
+    def _evaluate_mapping(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> Any:
         """Return the value of a mapping; values from responses and the config are data."""
         reads_yaml = not self.resolver.keeps_text(mapping)
         brings_data = self.resolver.BRINGS_DATA or "config" in find_template_names(mapping.value)
@@ -138,21 +137,21 @@ class StreamTemplate:
         steps: list[Any],
         line: int,
     ) -> None:
-        """Set a value at all places of a path; create the path if the mapping says so."""
+        """Set a value at all locations of a path; create the path if the mapping says so."""
         creates = mapping.create_or_update and self.resolver.CREATES and bool(value)
         if UNKNOWN in steps:
-            _blur(document, steps, creates=creates)
+            _mark_unknown(document, steps, creates=creates)
             return
         found = make_locator(steps)(document)
         for holder, name in found:
             holder[name] = copy.deepcopy(value)
-            _note(holder, name, line)
+            _set_line(holder, name, line)
         if creates and not found and not _is_unknown_at(document, steps):
             _create(document, steps, value, line)
 
 
 def get_lines(resolver: Mapping[str, Any]) -> list[int]:
-    """Return the line of each component mapping of a declared resolver."""
+    """Return the line of each component mapping in a resolver's node."""
     return [getattr(one, "line", 0) for one in resolver.get("components_mapping") or ()]
 
 
@@ -164,13 +163,13 @@ def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> N
     holder: Any = document
     for step in steps:
         if isinstance(holder, MappingNode) and step not in holder.lines:
-            _note(holder, step, line)
+            _set_line(holder, step, line)
         holder = holder[int(step)] if isinstance(holder, list) else holder[step]
         if not isinstance(holder, (dict, list)):
             return
 
 
-def _note(holder: Any, name: Any, line: int) -> None:
+def _set_line(holder: Any, name: Any, line: int) -> None:
     """Set the line of a changed value."""
     if isinstance(holder, MappingNode):
         holder.lines[name] = line
@@ -178,8 +177,8 @@ def _note(holder: Any, name: Any, line: int) -> None:
         holder.lines[int(name)] = line
 
 
-def _blur(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
-    """Set everything that a partly unknown path may match to UNKNOWN, except types."""
+def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
+    """Set each value that a partly unknown path may match to UNKNOWN, except types."""
     for holder, name in make_locator(["*" if step is UNKNOWN else step for step in steps])(
         document
     ):

@@ -1,9 +1,9 @@
 """Rotation of several API tokens by their remaining quotas.
 
-The remaining quotas are requested once before the first request, and again after each wait for the
-next quota window. In between they are counted here and corrected by response headers. Counting
-happens under a lock, waiting outside of it. A token without quota tracking at the API is never
-waited for. Messages never contain tokens.
+The remaining quotas are requested before the first request, and again after each wait for the next
+quota window. In between they are counted here and corrected by response headers. Counting happens
+under a lock, waiting outside of it. A token without quota tracking at the API is never waited for.
+Messages never contain tokens.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _SKEW: Final = timedelta(seconds=60)
 
 
 @dataclass(slots=True)
-class _Left:
-    """A token's remaining requests of a quota, and the end of the quota's window.
+class _QuotaState:
+    """Remaining requests of a token under a quota, until the quota window ends.
 
-    If the API does not track the token's requests, nothing is counted.
+    Nothing is counted if the API does not track the token (`is_counted`).
     """
 
     remaining: int
@@ -56,7 +56,11 @@ class _Left:
     def update_quota(
         self, remaining: int | None, ends: datetime | None, limit: int | None, *, is_spent: bool
     ) -> None:
-        """Apply a response's quota: all values of a new window, only lower ones of this window."""
+        """Apply the quota of a response: all values of a new window, only lower ones of this one.
+
+        None stands for a value that the response does not contain; ``is_spent`` is True if its
+        status says that the quota is used up.
+        """
         is_newer = ends is not None and ends > self.ends
         if limit and (ends is None or ends >= self.ends):
             self.limit = limit
@@ -84,9 +88,9 @@ class TokenRotator:
             raise ConfigurationError("There are no tokens: check the credentials in the config.")
         self._turns = itertools.cycle(self._tokens)
         self._active = next(self._turns)
-        self._left: dict[str, dict[str, _Left]] = {}
-        self._counting = threading.RLock()
-        self._asking = threading.RLock()
+        self._quota_states: dict[str, dict[str, _QuotaState]] = {}
+        self._count_lock = threading.RLock()
+        self._request_lock = threading.RLock()
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Add a token to a request; wait until a token has a request left.
@@ -94,15 +98,15 @@ class TokenRotator:
         Raises:
             SyncError: the wait would exceed ``max_wait_time``.
         """
-        if not self._left:
-            with self._asking:
-                if not self._left:
-                    self._ask()
-        token = self._taken(self._find_quota(request))
-        request.headers[self._declared.header] = self._worded(token)
+        if not self._quota_states:
+            with self._request_lock:
+                if not self._quota_states:
+                    self._request_quotas()
+        token = self._take_token(self._find_quota(request))
+        request.headers[self._declared.header] = self._format_credential(token)
         return request
 
-    def _worded(self, token: str) -> str:
+    def _format_credential(self, token: str) -> str:
         return f"{self._declared.auth_method} {token}".strip()
 
     def _find_quota(self, request: requests.PreparedRequest) -> TokenQuota:
@@ -113,13 +117,17 @@ class TokenRotator:
 
     # Quota accounting
 
-    def _taken(self, quota: TokenQuota) -> str:
-        """Take one request of a quota, waiting for it if necessary; return its token."""
+    def _take_token(self, quota: TokenQuota) -> str:
+        """Take one request of a quota, waiting for it if necessary; return its token.
+
+        Raises:
+            SyncError: the wait would exceed ``max_wait_time``.
+        """
         end: float | None = None
         while True:
-            with self._counting:
-                found = self._next(quota)
-                delay = self._delay(quota) if found else self._until_next(quota)
+            with self._count_lock:
+                found = self._choose_token(quota)
+                delay = self._delay(quota) if found else self._seconds_until_next(quota)
             if found is not None:
                 if delay >= _SHORT:
                     time.sleep(delay)
@@ -128,17 +136,17 @@ class TokenRotator:
             now = time.monotonic()
             end = now + longest if end is None else end
             if now >= end or delay >= end - now:
-                raise self._spent(quota)
+                raise self._make_spent_error(quota)
             wait = min(max(delay, _SHORTEST_WAIT), end - now)
             self._stream.log(
                 "All tokens are spent (quota %s): waiting for %.0f seconds.", quota.name, wait
             )
             time.sleep(wait)
-            with self._asking:
+            with self._request_lock:
                 if self._is_spent(quota):  # another thread may have updated the quotas
-                    self._ask()
+                    self._request_quotas()
 
-    def _spent(self, quota: TokenQuota) -> SyncError:
+    def _make_spent_error(self, quota: TokenQuota) -> SyncError:
         longest = self._declared.max_wait_time
         error = SyncError(
             f"All tokens are spent (quota {quota.name}), and no quota is renewed within"
@@ -147,49 +155,49 @@ class TokenRotator:
         error.failure_type = "transient_error"
         return error
 
-    def _next(self, quota: TokenQuota) -> str | None:
+    def _choose_token(self, quota: TokenQuota) -> str | None:
         """Return the token of the next request, or None if all tokens are spent."""
         for _ in self._tokens:
             token = self._active
-            left = self._left[token][quota.name]
-            if not left.is_counted:
+            state = self._quota_states[token][quota.name]
+            if not state.is_counted:
                 self._active = next(self._turns)
                 return token
-            if left.remaining > 0:
-                left.remaining -= 1
+            if state.remaining > 0:
+                state.remaining -= 1
                 return token
             self._active = next(self._turns)
         return None
 
-    def _of_all(self, quota: TokenQuota) -> list[_Left]:
-        return [self._left[token][quota.name] for token in self._tokens]
+    def _get_states(self, quota: TokenQuota) -> list[_QuotaState]:
+        return [self._quota_states[token][quota.name] for token in self._tokens]
 
     def _is_spent(self, quota: TokenQuota) -> bool:
-        with self._counting:
-            return all(one.is_counted and one.remaining <= 0 for one in self._of_all(quota))
+        with self._count_lock:
+            return all(one.is_counted and one.remaining <= 0 for one in self._get_states(quota))
 
-    def _until_next(self, quota: TokenQuota) -> float:
-        return (min(one.ends for one in self._of_all(quota)) - utc_now()).total_seconds()
+    def _seconds_until_next(self, quota: TokenQuota) -> float:
+        return (min(one.ends for one in self._get_states(quota)) - utc_now()).total_seconds()
 
     def _delay(self, quota: TokenQuota) -> float:
-        """Return the seconds to delay a request when all tokens are down to their reserve."""
-        declared, known = self._declared, self._of_all(quota)
+        """Return the seconds to delay a request: above 0 if all tokens are at their reserve."""
+        declared, known = self._declared, self._get_states(quota)
         share, least = declared.budget_reserve_fraction, declared.budget_min_reserve
         if any(
             not one.is_counted or one.remaining > max(least, one.limit * share) for one in known
         ):
             return 0.0
-        seconds = (self._left[self._active][quota.name].ends - utc_now()).total_seconds()
+        seconds = (self._quota_states[self._active][quota.name].ends - utc_now()).total_seconds()
         total = sum(max(one.remaining, 0) for one in known)
         return min(max(seconds, 0.0) / total, _LONGEST_DELAY) if total > 0 else 0.0
 
     # Quota status
 
-    def _ask(self) -> None:
+    def _request_quotas(self) -> None:
         """Request the remaining quotas of all tokens."""
-        made = {token: self._asked(token) for token in self._tokens}
-        with self._counting:
-            self._left = made
+        made = {token: self._request_quota(token) for token in self._tokens}
+        with self._count_lock:
+            self._quota_states = made
         number = sum(any(not one.is_counted for one in known.values()) for known in made.values())
         if number:
             self._stream.log(
@@ -198,9 +206,9 @@ class TokenRotator:
                 level=logging.INFO,
             )
 
-    def _asked(self, token: str) -> dict[str, _Left]:
+    def _request_quota(self, token: str) -> dict[str, _QuotaState]:
         source = self._declared.quota_status_source
-        headers = {**source.request_headers, self._declared.header: self._worded(token)}
+        headers = {**source.request_headers, self._declared.header: self._format_credential(token)}
         asked = HTTPRequest(url=source.url, method=source.http_method, headers=headers)
         try:
             response = self._stream.fetch(asked, {"config": self._stream.config})
@@ -210,12 +218,14 @@ class TokenRotator:
             response = error.response
         if response.status_code in source.unavailable_status_codes:
             now = utc_now()
-            return {one.name: _Left(0, now, 0, is_counted=False) for one in self._declared.quotas}
+            return {
+                one.name: _QuotaState(0, now, 0, is_counted=False) for one in self._declared.quotas
+            }
         document = parse_json(response)
         return {one.name: self._read(one, document) for one in self._declared.quotas}
 
-    def _read(self, quota: TokenQuota, document: Any) -> _Left:
-        found = {name: find(document) for name, find in quota.found.items()}
+    def _read(self, quota: TokenQuota, document: Any) -> _QuotaState:
+        found = {name: find(document) for name, find in quota.getters.items()}
         for name, value in found.items():
             if value is MISSING:
                 raise SyncError(
@@ -228,15 +238,15 @@ class TokenRotator:
                 f"The value at the reset_path of the quota '{quota.name}' is not a datetime."
             )
         remaining = int(found["remaining_path"])
-        return _Left(remaining, ends, int(found.get("limit_path", remaining)))
+        return _QuotaState(remaining, ends, int(found.get("limit_path", remaining)))
 
-    def hear(self, request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Update the sender's quota by a response."""
+    def update_quotas(self, request: requests.PreparedRequest, response: requests.Response) -> None:
+        """Update the quota of the token that sent a request by the response."""
         quota = self._find_quota(request)
         codes = quota.exhaustion_status_codes
-        with self._counting:
-            left = self._left.get(self._find_token(request), {}).get(quota.name)
-            if left is None or not left.is_counted:
+        with self._count_lock:
+            state = self._quota_states.get(self._find_token(request), {}).get(quota.name)
+            if state is None or not state.is_counted:
                 return
             remaining = _number(response.headers, quota.remaining_header)
             is_spent = response.status_code in codes
@@ -244,22 +254,24 @@ class TokenRotator:
                 remaining = 0
             ends = _instant(response.headers, quota.reset_header)
             limit = _number(response.headers, quota.limit_header)
-            left.update_quota(remaining, ends, limit, is_spent=is_spent)
+            state.update_quota(remaining, ends, limit, is_spent=is_spent)
 
-    def has_other(self, request: requests.PreparedRequest) -> bool:
-        """Return True if a refused request can be sent at once with another token."""
+    def has_other_token(self, request: requests.PreparedRequest) -> bool:
+        """Return True if a rejected request can be sent at once with another token."""
         name, sender = self._find_quota(request).name, self._find_token(request)
-        with self._counting:
-            left = self._left.get(sender, {}).get(name)
-            if left is None or not left.is_counted or left.remaining > 0:
+        with self._count_lock:
+            state = self._quota_states.get(sender, {}).get(name)
+            if state is None or not state.is_counted or state.remaining > 0:
                 return False
-            others = (self._left[token][name] for token in self._tokens if token != sender)
+            others = (self._quota_states[token][name] for token in self._tokens if token != sender)
             return any(one.remaining > 0 for one in others)
 
     def _find_token(self, request: requests.PreparedRequest) -> str:
-        """Return the token of a signed request, or an empty text."""
+        """Return the token of a signed request, or "" if it has none."""
         value = request.headers.get(self._declared.header)
-        return next((token for token in self._tokens if self._worded(token) == value), "")
+        return next(
+            (token for token in self._tokens if self._format_credential(token) == value), ""
+        )
 
 
 def _number(headers: Mapping[str, str], name: str | None) -> int | None:

@@ -1,7 +1,7 @@
 """Type hints of component classes, converted to the values that their YAML options accept.
 
-The functions are pure. A field's type hint is the only description of an option; it is parsed
-once per class.
+The functions are pure. A field's type hint is the only description of an option; it is parsed once
+per class.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 INJECTED_FIELDS: Final = frozenset({"parameters", "config", "folder", "place"})
-"""Fields that the builder fills; they are not options."""
+"""Fields of components that the builder fills; they are not options."""
 
 _KINDS: Final = frozenset({"text", "value", "condition", "node", "draft"})
 _SCALARS: Final = frozenset({str, int, float, bool})
@@ -31,20 +31,23 @@ _SCALARS: Final = frozenset({str, int, float, bool})
 
 @dataclass(frozen=True)
 class FieldType:
-    """The values that an option accepts."""
+    """Values that an option accepts."""
 
     components: tuple[type, ...] = ()
-    """Accepted component classes and Protocols."""
+    """Component classes and Protocols that are accepted."""
     item: FieldType | None = None
     """Type of list items; None if lists are not accepted."""
     value: FieldType | None = None
     """Type of the values of a plain mapping; None if plain mappings are not accepted."""
     kind: str = ""
-    """``text``, ``value`` or ``condition``: an interpolated field that may vary per request;
-    ``node``: the unbuilt node, which its user builds when needed; ``draft``: the same, for an
-    incomplete node such as a stream template."""
+    """Kind of an option that is not built at once; "" for other options.
+
+    ``text``, ``value`` and ``condition`` are interpolated and may vary per request. ``node`` stays
+    unbuilt until its user builds it; ``draft`` is the same for an incomplete node such as a stream
+    template.
+    """
     types: tuple[type, ...] = ()
-    """Allowed types of a literal of the kind ``value``; empty allows all."""
+    """Types that a literal of the kind ``value`` may have; () allows all types."""
     scalars: frozenset[type] = frozenset()
     literals: tuple[Any, ...] = ()
     is_any: bool = False
@@ -56,10 +59,10 @@ class FieldType:
 
 @dataclass(frozen=True)
 class ComponentPlan:
-    """The options of a component class."""
+    """Options of a component class, from its type hints."""
 
     shapes: Mapping[str, FieldType]
-    """Field types by option."""
+    """Type of each option, by name."""
     required: frozenset[str]
     given: frozenset[str]
     """Fields that the builder fills."""
@@ -69,7 +72,7 @@ class ComponentPlan:
 
 @cache
 def get_component_plan(cls: type) -> ComponentPlan:
-    """Return the plan of a component class, from its dataclass fields."""
+    """Return the options of a component class, from its dataclass fields; cached."""
     hints = hints_of(cls, include_extras=True)
     fields = [one for one in dataclasses.fields(cls) if one.init]
     return ComponentPlan(
@@ -91,7 +94,7 @@ def get_component_plan(cls: type) -> ComponentPlan:
 
 
 def parse_annotation(annotation: Any) -> FieldType:
-    """Return the field type of a type hint."""
+    """Return the values that a type hint accepts."""
     made: dict[str, Any] = {}
     for member in _members(annotation):
         _add(made, member)

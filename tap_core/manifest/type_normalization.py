@@ -1,10 +1,10 @@
-"""Conversion of values to their schema types (``schema_normalization: Default``).
+"""Conversion of record values to their schema types (``schema_normalization: Default``).
 
-The conversion is compiled once per schema. A value is converted if the schema has one type
-(besides null) for it and the value can be read as that type; otherwise it stays unchanged. Fields
-outside the schema stay, and no record is rejected: validation is not done here. The rules are
-those of airbyte-cdk 7.39, except that no digits are lost: a fraction stays a ``Decimal``, and an
-integer stays an integer for the type ``number``.
+The conversion is compiled once per schema. A value is converted if the schema has one type (besides
+null) for it and the value can be read as that type; otherwise it stays unchanged. Fields outside
+the schema stay, and no record is rejected: validation is not done here. The rules are those of
+airbyte-cdk 7.39, except that no digits are lost: a fraction stays a ``Decimal``, and an integer
+stays an integer for the type ``number``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def make_normalizer(schema: JsonSchema) -> Callable[[Record], None]:
 
 
 class _Compiler:
-    """Compiler of one schema's conversion; each recursive definition is compiled once."""
+    """Compiler of one schema's conversion; a recursive definition is compiled once."""
 
     def __init__(self, root: JsonSchema) -> None:
         self._root = root
@@ -96,7 +96,7 @@ class _Compiler:
         return self.descent(found) if {"properties", "items"} & found.keys() else None
 
     def _referred(self, schema: Any) -> Mapping[str, Any]:
-        """Return the target of a reference within the document; {} if it has no target."""
+        """Return the target of a schema's reference within the document; {} without a target."""
         for _ in range(len(_SIMPLE) * 10):
             path = schema.get("$ref") if isinstance(schema, Mapping) else None
             if not isinstance(path, str):
@@ -113,7 +113,7 @@ def _apply_steps(steps: list[_Convert], value: Any) -> None:
 
 
 def _conversion(schema: Mapping[str, Any]) -> _Convert | None:
-    """Return the function that converts values to a schema's type, or None if none is needed."""
+    """Return a function that converts a value to a schema's type, or None if none is needed."""
     given = schema.get("type", [])
     types: list[Any] = given if isinstance(given, list) else [given]
     rest = [one for one in types if one != "null" or not isinstance(given, list)]
@@ -126,7 +126,10 @@ def _conversion(schema: Mapping[str, Any]) -> _Convert | None:
 
 
 def _of_list(schema: Mapping[str, Any]) -> _Convert | None:
-    """Return the conversion of a single plain value to a list, or None."""
+    """Return the conversion of a single scalar value to a list of one item, or None.
+
+    None if the items are not scalars.
+    """
     items = schema.get("items")
     types: Any = items.get("type", ()) if isinstance(items, Mapping) else ()
     if isinstance(types, str) or not _SIMPLE.issuperset(types):

@@ -2,7 +2,7 @@
 
 The result equals that of the xmltodict library, which Airbyte's XmlDecoder uses: an element is a
 mapping of its attributes (``@name``), its children and its text (``#text``). An element with only
-text is that text, an empty element is null, and repeated children are a list. Entities that the
+text is that text, an empty element is None, and repeated children are a list. Entities that the
 document declares are not expanded, and nothing outside the document is read.
 """
 
@@ -17,7 +17,7 @@ _TEXT: Final = "#text"
 
 
 class _Builder:
-    """Parser callbacks; a stack of the open elements with their content so far."""
+    """Callbacks of the parser; keeps a stack of the open elements with their content so far."""
 
     def __init__(self) -> None:
         self.root: dict[str, Any] = {}
@@ -25,16 +25,16 @@ class _Builder:
         self._texts: list[list[str]] = [[]]
 
     def start(self, _name: str, attributes: dict[str, str]) -> None:
-        """Open an element."""
+        """Open an element with its attributes."""
         self._open.append({f"@{name}": value for name, value in attributes.items()})
         self._texts.append([])
 
     def text(self, text: str) -> None:
-        """Append a piece of text to the innermost element."""
+        """Append a piece of text to the innermost open element."""
         self._texts[-1].append(text)
 
     def end(self, name: str) -> None:
-        """Close an element and add it to its parent."""
+        """Close the innermost element and add it to its parent."""
         inner: Any = self._open.pop()
         text = "".join(self._texts.pop()).strip() or None
         if not inner:
@@ -45,7 +45,7 @@ class _Builder:
 
 
 def document_of_xml(body: bytes, encoding: str | None = None) -> dict[str, Any]:
-    """Return the document; ``encoding`` overrides the encoding that the XML declares.
+    """Parse an XML body; ``encoding`` overrides the encoding that the XML declares.
 
     Raises:
         xml.parsers.expat.ExpatError: the body is not XML.
@@ -72,7 +72,7 @@ def _add(holder: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _pass_over(_data: str) -> None:
-    """Ignore parts of a document that are neither element nor text."""
+    """Ignore a part of a document that is neither element nor text."""
 
 
 def _leave_out(*_reference: Any) -> int:

@@ -1,4 +1,4 @@
-"""Reserved keys of the setting ``stream_maps``, identical to the Singer SDK's."""
+"""Reserved keys of the setting ``stream_maps``, identical to those of singer_sdk."""
 
 from __future__ import annotations
 

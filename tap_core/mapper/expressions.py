@@ -1,10 +1,10 @@
-"""Compiler from an expression of a stream map to a Python function of a record.
+"""Compiler of stream map expressions to Python functions of a record.
 
-Syntax outside of the tables in this module is rejected when the map is created. The function
-is built from a newly generated syntax tree: user names become only look-up keys and
-constants, never Python names, so no builtin can be reached. Attributes and unsafe operators
-go through `tap_core.mapper.functions`. Errors that depend on the record (a missing field, a
-wrong type) name the stream and the property.
+Syntax that this module does not list is rejected when the map is created. The function is built
+from a newly generated syntax tree: user names become only look-up keys and constants, never
+Python names, so no builtin can be reached. Attributes and unsafe operators go through
+`tap_core.mapper.functions`. Errors that depend on the record (a missing field, a wrong type) name
+the stream and the property.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 
 
 class UnknownNameError(MapExpressionError):
-    """An expression uses a name that is neither a field nor a name of the map."""
+    """The expression uses a name that is neither a field of the record nor a defined name."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class ExpressionScope:
     functions: Mapping[str, Any]
     constants: Mapping[str, Any]
     record: Sequence[str] = ("_", "record")
-    """The names of the record itself."""
+    """Names that refer to the record itself."""
     own: str | None = None
-    """The property that ``self`` refers to, if the record has it."""
+    """Property that ``self`` refers to, if the record has it; None without ``self``."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,14 @@ class Expression:
 
 
 def parse_expression(text: str, what: str) -> ast.stmt:
-    """Parse the text of an expression; ``what`` describes its location in messages.
+    """Return the first statement in the text of an expression, as singer_sdk does.
 
-    Only the first of several statements is used, as in the Singer SDK.
+    Args:
+        text: Text of the expression.
+        what: Description of its location in the settings, for messages.
 
     Raises:
-        MapExpressionError: the text is not valid Python.
+        MapExpressionError: The text is not valid Python.
     """
     try:
         with warnings.catch_warnings():
@@ -95,10 +97,16 @@ def parse_expression(text: str, what: str) -> ast.stmt:
 
 
 def compile_expression(text: str, tree: ast.expr, words: ExpressionScope, what: str) -> Expression:
-    """Compile a parsed expression; ``what`` describes its location in messages.
+    """Compile a parsed expression.
+
+    Args:
+        text: Text of the expression, for messages.
+        tree: Its syntax tree.
+        words: Names that the expression can use.
+        what: Description of its location in the settings, for messages.
 
     Raises:
-        MapExpressionError: the expression uses syntax or names that are not allowed.
+        MapExpressionError: The expression uses syntax or names that are not allowed.
     """
     writer = _Writer(words)
     try:
@@ -110,6 +118,7 @@ def compile_expression(text: str, tree: ast.expr, words: ExpressionScope, what: 
 
 
 def _message(text: str, what: str, error: BaseException) -> str:
+    """Return the message of a MapExpressionError."""
     is_plain = isinstance(error, (NotAllowedError, LimitExceededError))
     said = str(error).removesuffix(".")
     said = said if is_plain else f"{type(error).__name__}: {said}"
@@ -120,7 +129,10 @@ _Failure: TypeAlias = Callable[[Exception, Record], MapExpressionError]
 
 
 def _failure(text: str, what: str, fields: set[str]) -> _Failure:
-    """Return a function that converts an evaluation error to a `MapExpressionError`."""
+    """Return a function that converts an evaluation error to a `MapExpressionError`.
+
+    ``fields`` are the fields that the expression reads; a missing one is an unknown name.
+    """
 
     def failed(error: Exception, record: Record) -> MapExpressionError:
         name = error.args[0] if isinstance(error, KeyError) and error.args else None
@@ -144,7 +156,7 @@ def run(r):
 
 
 def _compile_function(body: ast.expr, writer: _Writer, failed: _Failure) -> Callable[[Record], Any]:
-    """Compile an expression's syntax tree as the body of a function.
+    """Return a function whose body is the translated syntax tree of an expression.
 
     Python's builtins are present because C methods import through them; the body cannot name
     them.
@@ -206,7 +218,7 @@ class _Writer:
 
     words: ExpressionScope
     bound: dict[str, Any] = field(default_factory=dict)
-    """Values of the function's globals, by generated name."""
+    """Values in the function's globals, by generated name."""
     fields: set[str] = field(default_factory=set)
     """Fields of the record that the expression reads."""
     loops: bool = False
@@ -215,28 +227,32 @@ class _Writer:
     _made: int = 0
 
     def write(self, node: ast.AST) -> ast.expr:
-        """Translate a node and all its children."""
+        """Return the translation of a syntax node and its children.
+
+        Raises:
+            NotAllowedError: The syntax is not allowed in expressions.
+        """
         write = _NODES.get(type(node))
         if write is None:
             raise NotAllowedError(f"{type(node).__name__} is not available in expressions")
         return write(self, node)
 
     def all(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
-        """Translate several nodes."""
+        """Return the translations of several syntax nodes."""
         return [self.write(node) for node in nodes]
 
     def maybe(self, node: ast.expr | None) -> ast.expr | None:
-        """Translate a syntax node, or return None for None."""
+        """Return the translation of a syntax node, or None for None."""
         return None if node is None else self.write(node)
 
     def bind(self, value: Any) -> ast.expr:
-        """Bind an external value to a generated name."""
+        """Store a value in the function's globals; return the node that loads it."""
         name = f"k{len(self.bound)}"
         self.bound[name] = value
         return _load(name)
 
     def name(self, name: str) -> ast.expr:
-        """Translate the look-up of a name."""
+        """Return the translation of a name."""
         words = self.words
         if name in self._locals:
             return _load(self._locals[name])
@@ -251,7 +267,7 @@ class _Writer:
         return self._field(name)
 
     def _field(self, name: str) -> ast.expr:
-        """Translate the look-up of a record's field, or of the function with that name."""
+        """Return the node that looks up a field of the record, else the function of that name."""
         if name in self.words.functions:
             get = ast.Attribute(_load("n"), "get", ast.Load())
             return _call(get, ast.Constant(name), self.bind(self.words.functions[name]))
@@ -260,7 +276,7 @@ class _Writer:
 
     @contextmanager
     def inner(self) -> Iterator[None]:
-        """Limit the names that a comprehension defines to the duration of the block."""
+        """Context manager that removes the names defined in its block, for a comprehension."""
         outer = dict(self._locals)
         try:
             yield
@@ -268,7 +284,7 @@ class _Writer:
             self._locals = outer
 
     def target(self, node: ast.expr) -> tuple[ast.expr, Any]:
-        """Translate an assignment target; return it with its nesting form (see `iterate`)."""
+        """Return the translation of an assignment target, and its nesting (see `iterate`)."""
         if isinstance(node, ast.Name):
             self._made += 1
             name = self._locals[node.id] = f"v{self._made}"
@@ -319,7 +335,7 @@ def _compare(writer: _Writer, node: ast.Compare) -> ast.expr:
 
 
 def _function_called(writer: _Writer, node: ast.Call) -> ast.expr:
-    """Translate the callee: a registered function, or a method of a value."""
+    """Return the translation of a callee: a registered function or a method of a value."""
     if isinstance(node.func, ast.Attribute):
         return writer.write(node.func)
     if not isinstance(node.func, ast.Name):
@@ -348,7 +364,7 @@ def _attribute(writer: _Writer, node: ast.Attribute) -> ast.expr:
 
 
 def _attribute_parts(writer: _Writer, node: ast.Attribute) -> list[ast.expr]:
-    """Translate a value and the name of its attribute."""
+    """Return the translated value of an attribute access, and the attribute's name."""
     reject_name(node.attr)
     writer.mutates = writer.mutates or node.attr in MUTATORS
     return [writer.write(node.value), ast.Constant(node.attr)]
@@ -364,7 +380,7 @@ def _joined(writer: _Writer, node: ast.JoinedStr) -> ast.expr:
 
 
 def _formatted(writer: _Writer, node: ast.FormattedValue) -> ast.expr:
-    """Translate a replacement field of an f-string; a conversion (``!r``) has no effect."""
+    """Return the translated replacement field of an f-string; a conversion (``!r``) is ignored."""
     if node.format_spec is None:
         return writer.write(node.value)
     return _call("formatted", writer.write(node.value), writer.write(node.format_spec))
@@ -391,7 +407,7 @@ def _list(writer: _Writer, node: ast.List) -> ast.expr:
 def _comprehension(
     writer: _Writer, node: ast.ListComp | ast.GeneratorExp | ast.DictComp
 ) -> ast.expr:
-    """Translate a comprehension; a generator expression becomes a list too."""
+    """Return the translation of a comprehension; a generator expression becomes a list."""
     writer.loops = True
     with writer.inner():
         generators = [_generator(writer, one) for one in node.generators]
@@ -402,7 +418,7 @@ def _comprehension(
 
 
 def _write_counted(writer: _Writer, node: ast.expr) -> ast.expr:
-    """Translate the element of a comprehension so that its size counts towards the limit."""
+    """Return the translated element of a comprehension, whose size is counted."""
     made = writer.write(node)
     is_small = isinstance(node, (ast.Constant, ast.Compare))
     return made if is_small else _call("kept", _load("c"), made)

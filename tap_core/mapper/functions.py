@@ -1,7 +1,7 @@
 """Functions and limits of stream map expressions.
 
 Compiled expressions call these functions in place of unsafe operators and attributes. The
-limits are those of simpleeval 1.0, which the Singer SDK uses, so that an expression behaves
+limits are those of simpleeval 1.0, which singer_sdk uses, so that an expression behaves
 identically in both.
 """
 
@@ -48,13 +48,13 @@ __all__ = [
 ]
 
 _MAX_LENGTH = 100_000
-"""The maximum number of characters or items that an expression may create in one step."""
+"""Maximum number of characters or items of a value that an expression creates."""
 
 _MAX_ROUNDS = 10_000
-"""The maximum number of comprehension rounds of one evaluation."""
+"""Maximum number of items over which the comprehensions of one evaluation iterate."""
 
 _MAX_WEIGHT = 10_000_000
-"""The maximum total size of a value in characters and items, including nested values."""
+"""Maximum total size of a value in characters and items, including nested values."""
 
 _BOUNDS = Bounds(_MAX_LENGTH)
 _MAX_POWER = 4_000_000
@@ -62,7 +62,7 @@ _PAIR = 2
 _FEW = 100
 _LONG = 1 << 100_000
 _LEAST = -_LONG
-"""Integers outside of ``_LEAST`` to ``_LONG`` are multiplied with a size check."""
+"""Products of integers below ``_LEAST`` or above ``_LONG`` are computed with a size check."""
 _MAX_SHIFT = 10_000
 _MAX_SHIFTED = int(sys.float_info.max)
 
@@ -99,14 +99,14 @@ PLAIN_METHODS = frozenset(
     for kind in (str, bytes, int, float, list, dict, set, tuple, dt.datetime, dt.timedelta)
     for name in dir(kind)
 ) - set(GROWING_METHODS)
-"""Methods whose results are about as large as their inputs."""
+"""Methods whose results are about as large as their inputs; they are called without a check."""
 
 _PLAIN = frozenset((str, int, float, bool))
 _SIZELESS = frozenset((int, float, bool))
 
 
 class NotAllowedError(Exception):
-    """An expression uses a forbidden operation or exceeds a limit."""
+    """The expression uses a forbidden operation or exceeds a limit."""
 
 
 # Functions
@@ -123,6 +123,7 @@ def sha256(string: str) -> str:
 
 
 def _random_below(top: float) -> int:
+    """Return a random integer from 0 to below ``top``."""
     return int(random() * top)  # noqa: S311 - sampling, not secrets
 
 
@@ -132,7 +133,7 @@ class FunctionLibrary:
     __slots__ = ("_module",)
 
     def __init__(self, module: ModuleType) -> None:
-        """Expose the public members of ``module``."""
+        """Store the wrapped module."""
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
@@ -170,29 +171,32 @@ def map_functions() -> dict[str, Callable[..., Any]]:
 
 
 def reject_name(name: str) -> None:
-    """Reject an attribute that gives access to interpreter internals.
+    """Raise an error for an attribute that gives access to interpreter internals.
 
     Raises:
-        NotAllowedError: the attribute is not allowed.
+        NotAllowedError: The attribute is not allowed.
     """
     if name.startswith(_HIDDEN_PREFIXES) or name in _HIDDEN:
         raise NotAllowedError(f"the attribute '{name}' is not available to expressions")
 
 
 def reject_function(function: Any) -> None:
-    """Reject a forbidden function.
+    """Raise an error for a function that expressions must not call.
 
     Raises:
-        NotAllowedError: the function is forbidden.
+        NotAllowedError: The function is forbidden.
     """
     if callable(function) and function in _FORBIDDEN:
         raise NotAllowedError("this function is forbidden in expressions")
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return an attribute, or the item with that name if there is no such attribute.
+    """Return an attribute of a value, or the item with that name if there is no such attribute.
 
     The name was already checked when the expression was compiled.
+
+    Raises:
+        NotAllowedError: There is neither, or the attribute is a module or a forbidden function.
     """
     try:
         found = getattr(value, name)
@@ -207,6 +211,7 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def _item(value: Any, name: str) -> Any:
+    """Return the item of a value with the key ``name``; raise NotAllowedError if there is none."""
     try:
         return value[name]
     except (KeyError, TypeError):
@@ -215,10 +220,10 @@ def _item(value: Any, name: str) -> Any:
 
 
 def checked_size(value: Any) -> Any:
-    """Return a value unchanged if it is not too long.
+    """Return a value unchanged.
 
     Raises:
-        NotAllowedError: the value is too long.
+        NotAllowedError: The value has more than `_MAX_LENGTH` characters or items.
     """
     if hasattr(value, "__len__") and len(value) > _MAX_LENGTH:
         raise NotAllowedError(f"a value of {len(value):,} parts is too long")
@@ -226,7 +231,11 @@ def checked_size(value: Any) -> Any:
 
 
 def add(left: Any, right: Any) -> Any:
-    """Add numbers, or concatenate sequences within the length limit."""
+    """Return the sum of two numbers, or the concatenation of two sequences.
+
+    Raises:
+        NotAllowedError: The result would be too long.
+    """
     if (
         type(left) not in _SIZELESS
         and hasattr(left, "__len__")
@@ -238,7 +247,11 @@ def add(left: Any, right: Any) -> Any:
 
 
 def multiply(left: Any, right: Any) -> Any:
-    """Multiply numbers, or repeat a sequence within the length limit."""
+    """Return the product of two numbers, or a repeated sequence.
+
+    Raises:
+        NotAllowedError: The result would be too long.
+    """
     if type(left) not in _SIZELESS or type(right) not in _SIZELESS:
         for many, times in ((left, right), (right, left)):
             if hasattr(many, "__len__") and times * len(many) > _MAX_LENGTH:
@@ -251,12 +264,17 @@ def multiply(left: Any, right: Any) -> Any:
 
 
 def _check_weight(size: int) -> None:
+    """Raise NotAllowedError for a size above the limit."""
     if size > _MAX_WEIGHT:
         raise NotAllowedError(f"a value of more than {_MAX_WEIGHT:,} parts is too large")
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Raise a number to a power within the limits on both numbers."""
+    """Return a number raised to a power.
+
+    Raises:
+        NotAllowedError: A number is too high.
+    """
     if abs(base) > _MAX_POWER or abs(exponent) > _MAX_POWER:
         raise NotAllowedError("a number is too high to be raised to a power")
     return _BOUNDS.power(base, exponent)
@@ -268,7 +286,10 @@ def modulo(left: Any, right: Any) -> Any:
 
 
 def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call a method whose result may be large; common text methods take a fast path."""
+    """Call a method whose result may be large, within the length limit.
+
+    Common text methods are called directly if their result is certainly short enough.
+    """
     if value.__class__ is str and not kwargs:
         if name == "replace" and len(args) == _PAIR:
             if (len(value) + 1) * (len(args[1]) + 1) <= _MAX_LENGTH:
@@ -279,24 +300,29 @@ def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def left_shift(value: Any, bits: Any) -> Any:
-    """Shift an integer to the left within the limits."""
+    """Return an integer shifted to the left; raise NotAllowedError if a number is too high."""
     _check_shift(value, bits)
     return value << bits
 
 
 def right_shift(value: Any, bits: Any) -> Any:
-    """Shift an integer to the right within the limits."""
+    """Return an integer shifted to the right; raise NotAllowedError if a number is too high."""
     _check_shift(value, bits)
     return value >> bits
 
 
 def _check_shift(value: Any, bits: Any) -> None:
+    """Raise NotAllowedError if a number is too high for a shift."""
     if abs(bits) > _MAX_SHIFT or abs(value) > _MAX_SHIFTED:
         raise NotAllowedError("a number is too high to be shifted")
 
 
 def safe_join(*parts: Any) -> str:
-    """Join the parts of an f-string."""
+    """Return the concatenated parts of an f-string.
+
+    Raises:
+        NotAllowedError: A part is too long.
+    """
     return "".join([part if type(part) is str else str(part) for part in map(_part, parts)])
 
 
@@ -305,18 +331,22 @@ def _part(part: Any) -> Any:
 
 
 def safe_format(value: Any, form: str) -> str:
-    """Format a value inside an f-string."""
+    """Return a value formatted by the format specification of an f-string."""
     _BOUNDS.check_spec(value, form)
     return ("{:" + form + "}").format(value)
 
 
 def operation_budget() -> list[int]:
-    """Return the rounds and parts that one evaluation may use for its comprehensions."""
+    """Return the budget for the comprehensions of one evaluation: [iterations, total size]."""
     return [_MAX_ROUNDS, _MAX_WEIGHT]
 
 
 def kept(left: list[int], value: Any) -> Any:
-    """Return an element of a comprehension after subtracting its size from the budget ``left``."""
+    """Return an element of a comprehension after subtracting its size from the budget ``left``.
+
+    Raises:
+        NotAllowedError: The budget is used up.
+    """
     kind = value.__class__
     if kind not in _SIZELESS:
         left[1] -= len(value) if kind is str else weight(value, _MAX_WEIGHT)
@@ -326,11 +356,17 @@ def kept(left: list[int], value: Any) -> Any:
 
 
 _Form = tuple[Any, ...] | None
-"""The unpacking form of a comprehension's target: None for one name, or a tuple of forms."""
+"""Nesting of a comprehension's target: None for a name, a tuple for several names."""
 
 
 def iterate(left: list[int], items: Iterable[Any], form: _Form) -> Iterator[Any]:
-    """Yield the items of a comprehension and subtract each round from the budget."""
+    """Yield the items of a comprehension; subtract each iteration from the budget ``left``.
+
+    With ``form``, each item is unpacked to the nesting of the target.
+
+    Raises:
+        NotAllowedError: The budget is used up.
+    """
     for item in items:
         left[0] -= 1
         if left[0] < 0:

@@ -1,7 +1,7 @@
 """Stream maps of a plugin: assignment of maps and names to streams.
 
 The settings are read once and not changed. Each stream has a primary map, the first of its
-list, and a further map for each setting that names it as ``__source__``.
+list, and a further map for each setting that names the stream as ``__source__``.
 """
 
 from __future__ import annotations
@@ -48,14 +48,19 @@ __all__ = ["PluginMapper"]
 
 
 class PluginMapper:
-    """Stream maps of all streams; ``stream_maps`` is indexed by the original stream name."""
+    """Stream maps of a plugin; ``stream_maps`` holds lists of maps by original stream name."""
 
     def __init__(self, plugin_config: Mapping[str, Any], logger: logging.Logger) -> None:
-        """Read the settings.
+        """Read the settings of a plugin.
+
+        Args:
+            plugin_config: Configuration of the plugin, with ``stream_maps`` and its related
+                settings.
+            logger: Logger of the plugin.
 
         Raises:
-            StreamMapConfigError: an option has an invalid name or value.
-            ConfigValidationError: flattening is enabled without a depth.
+            StreamMapConfigError: An option has an invalid name or value.
+            ConfigValidationError: Flattening is enabled without a depth.
         """
         self.stream_maps: dict[str, list[StreamMap]] = {}
         self.map_config: dict[str, Any] = plugin_config.get("stream_map_config") or {}
@@ -78,7 +83,7 @@ class PluginMapper:
                 raise StreamMapConfigError(f"Option '{name}:{definition}' is not expected.")
 
     def register_raw_streams_from_catalog(self, catalog: Catalog) -> None:
-        """Create the maps of all streams of a catalog from their selected properties.
+        """Create the maps of all streams in a catalog from their selected properties.
 
         A deselected stream is mapped with all its properties, because they may be keys.
         """
@@ -96,10 +101,15 @@ class PluginMapper:
     ) -> None:
         """Create the maps of a stream, or recreate them if its schema or keys have changed.
 
+        Args:
+            stream_name: Name of the stream before the map.
+            schema: JSON Schema of the stream before the map.
+            key_properties: Primary keys of the stream before the map.
+
         Raises:
-            StreamMapConfigError: the settings are invalid for this stream.
-            MapExpressionError: an expression is invalid.
-            StreamSetupError: the schema is invalid, or its properties cannot be flattened.
+            StreamMapConfigError: The settings are invalid for this stream.
+            MapExpressionError: An expression is invalid.
+            StreamSetupError: The schema is invalid, or its properties cannot be flattened.
         """
         if self._is_registered(stream_name, schema, key_properties):
             return
@@ -116,6 +126,7 @@ class PluginMapper:
     def _build_maps(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> list[StreamMap]:
+        """Return the maps of a stream, the primary one first."""
         options = self.flattening_options
         maps: list[StreamMap] = [
             self.default_mapper_type(
@@ -137,6 +148,7 @@ class PluginMapper:
     def _is_registered(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> bool:
+        """Return True if a stream has maps for the same schema and keys."""
         primary = self.stream_maps.get(stream_name, [None])[0]
         return (
             isinstance(primary, self.default_mapper_type)
@@ -145,9 +157,9 @@ class PluginMapper:
         )
 
     def _names(self, name: str, given: Any, stream_name: str) -> tuple[str, str]:
-        """Return the source stream (or pattern) and the new stream name of a setting.
+        """Return the source stream (or pattern) and the new stream name of a stream map setting.
 
-        The options that define them are removed from ``given``.
+        The options ``__source__`` and ``__alias__`` are removed from ``given``.
         """
         if not isinstance(given, dict):
             return name, stream_name
@@ -176,6 +188,7 @@ class PluginMapper:
         schema: JsonSchema,
         key_properties: Sequence[str] | None,
     ) -> StreamMap:
+        """Return the map for one entry of ``stream_maps``."""
         if isinstance(given, dict):
             return CustomStreamMap(
                 stream_alias=alias,
@@ -204,7 +217,10 @@ class PluginMapper:
 
     @staticmethod
     def _eval_stream(expr: str, stream_name: str) -> str:
-        """Return the stream name of an alias: the expression's value, else the text itself."""
+        """Return the new stream name of an ``__alias__``.
+
+        It is the value of the expression, or the text itself if it is an unknown name.
+        """
         what = f"the {MAPPER_ALIAS_OPTION} of stream '{stream_name}'"
         if not isinstance(expr, str):
             raise StreamMapConfigError(f"{expr!r} is {what}: it must be text.")
@@ -220,4 +236,5 @@ class PluginMapper:
 
 
 def _is_none(definition: Any) -> bool:
+    """Return True for null and for its spelling ``__NULL__`` in settings."""
     return definition is None or definition == NULL_STRING

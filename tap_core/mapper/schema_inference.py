@@ -1,7 +1,7 @@
-"""Schema of a mapped property, inferred from the start of its expression.
+"""Inference of the schema of a mapped property from the text of its expression.
 
-The prefixes and their types are those of the Singer SDK. If no prefix matches, the property
-keeps its existing type, or is text.
+The prefixes and their types are those of singer_sdk. If no prefix matches, the property keeps its
+existing type, or is text.
 """
 
 from __future__ import annotations
@@ -26,9 +26,13 @@ _DATE_TIME = ("datetime.datetime.", "datetime.datetime(")
 def infer_property_schema(
     name: str, expression: str, existing: JsonSchema | None, record: JsonSchema
 ) -> JsonSchema:
-    """Return name and schema of a mapped property, nullable.
+    """Return the schema of a mapped property as ``{name: schema}``; it is nullable.
 
-    ``existing`` is the property's schema before the map, ``record`` the stream's schema.
+    Args:
+        name: Name of the property.
+        expression: Text of the expression.
+        existing: Schema of the property before the map, or None if it is new.
+        record: Schema of the stream.
     """
     return th.Property(name, _infer_type(expression, existing, record)).to_dict()
 
@@ -36,6 +40,7 @@ def infer_property_schema(
 def _infer_type(
     expression: str, existing: JsonSchema | None, record: JsonSchema
 ) -> th.JSONTypeHelper[Any]:
+    """Return the type helper of an expression's value."""
     if expression == "record":
         return th.CustomType(record)
     for prefixes, kind in _BY_PREFIX:

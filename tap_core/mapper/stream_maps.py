@@ -1,8 +1,8 @@
 """Stream maps: transformation of one stream's records, schema and name.
 
 Everything is compiled when a map is created, so an invalid map fails before the first record.
-Names, signatures and results are those of the Singer SDK (version 0.54). The raw schema is
-never changed. A map has no access to streams or taps.
+Names, signatures and results are those of singer_sdk 0.54. The raw schema is never changed. A map
+has no access to streams or taps.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _Run: TypeAlias = Callable[[Record], Any]
 
 
 class StreamMap(abc.ABC):
-    """Base class of stream maps; mapped records are sent as ``stream_alias``."""
+    """Base class of stream maps; mapped records are sent as stream ``stream_alias``."""
 
     may_mutate = True
     """True if `transform` may change its argument, or a value in it."""
@@ -59,10 +59,16 @@ class StreamMap(abc.ABC):
         key_properties: Sequence[str] | None,
         flattening_options: FlatteningOptions | None,
     ) -> None:
-        """Store the stream's schema and keys before the map.
+        """Create a map.
+
+        Args:
+            stream_alias: Name of the mapped stream.
+            raw_schema: JSON Schema of the stream before the map.
+            key_properties: Primary keys of the stream before the map.
+            flattening_options: Flattening settings, or None.
 
         Raises:
-            ValueError: flattening gives two properties the same name.
+            ValueError: Flattening gives two properties the same name.
         """
         self.stream_alias = stream_alias
         self.raw_schema: JsonSchema = copy.deepcopy(raw_schema)
@@ -98,7 +104,7 @@ class StreamMap(abc.ABC):
 
     @property
     def flattener(self) -> _Run | None:
-        """The function that flattens records; None if flattening is disabled."""
+        """Compiled function that flattens a record; None if flattening is disabled."""
         options = self.flattening_options
         if options is None or not self.flattening_enabled:
             return None
@@ -116,31 +122,31 @@ class StreamMap(abc.ABC):
     def transform(self, record: Record) -> Record | None:
         """Return the mapped and flattened record, or None to drop it.
 
-        An override modifies its record and calls ``super().transform(record)``.
+        An override changes the record and calls ``super().transform(record)`` to flatten it.
         """
         return self.flatten_record(record)
 
     @abc.abstractmethod
     def get_filter_result(self, record: Record) -> bool:
-        """Return True to keep a record."""
+        """Return True to keep a record, False to drop it."""
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """A single function equivalent to `transform`, for many records."""
+        """Function equivalent to `transform` that is faster for many records."""
         return self.transform
 
 
 class DefaultStreamMap(StreamMap):
-    """Base class of the maps of streams that the settings do not mention."""
+    """Base class of the maps for streams that the setting ``stream_maps`` does not mention."""
 
 
 class RemoveRecordTransform(DefaultStreamMap):
-    """Map that drops every record and thus the stream."""
+    """Map that drops every record, and thereby the stream."""
 
     may_mutate = False
 
     def transform(self, record: Record) -> None:
-        """Return None to drop the record."""
+        """Return None, which drops the record."""
 
     def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - asks for nothing
         """Return False: no record is kept."""
@@ -162,13 +168,13 @@ class SameRecordTransform(DefaultStreamMap):
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """The flattener, unless a subclass overrides `transform`."""
+        """The flattener, or `transform` if a subclass overrides it."""
         own = type(self).transform is not SameRecordTransform.transform
         return self.transform if own else (self.flattener or _same)
 
 
 class CustomStreamMap(StreamMap):
-    """Map of a stream that is configured in the settings."""
+    """Map of a stream that the setting ``stream_maps`` configures."""
 
     def __init__(
         self,
@@ -185,18 +191,18 @@ class CustomStreamMap(StreamMap):
         """Compile a map.
 
         Args:
-            stream_alias: the name of the mapped stream.
-            map_config: the value of ``config`` in expressions.
-            faker_config: seed and locale of ``fake`` in expressions.
-            raw_schema: the stream's schema before the map.
-            key_properties: the stream's keys before the map.
-            map_transform: expressions, or null to remove a property, by property name.
-            flattening_options: the flattening settings, if any.
-            stream_name: the original name of the stream.
+            stream_alias: Name of the mapped stream.
+            map_config: Value of ``config`` in expressions.
+            faker_config: Seed and locale of ``fake`` in expressions.
+            raw_schema: JSON Schema of the stream before the map.
+            key_properties: Primary keys of the stream before the map.
+            map_transform: Expressions by property name; null removes the property.
+            flattening_options: Flattening settings, or None.
+            stream_name: Original name of the stream.
 
         Raises:
-            MapExpressionError: an expression is invalid or not allowed.
-            StreamMapConfigError: the map is invalid, for example removes a key.
+            MapExpressionError: An expression is invalid or not allowed.
+            StreamMapConfigError: The map is invalid; for example it removes a key.
             NotImplementedError: ``__else__`` is not null.
         """
         super().__init__(stream_alias, raw_schema, key_properties, flattening_options)
@@ -226,7 +232,7 @@ class CustomStreamMap(StreamMap):
         return super().transform(result) if result else None
 
     def get_filter_result(self, record: Record) -> bool:
-        """Return True if the filter keeps a record."""
+        """Return True if the ``__filter__`` keeps the record."""
         return self._filter is None or bool(self._filter.run(record))
 
     @property
@@ -236,11 +242,12 @@ class CustomStreamMap(StreamMap):
 
     @property
     def _asks_subclass(self) -> bool:
+        """True if a subclass overrides `get_filter_result`."""
         return type(self).get_filter_result is not CustomStreamMap.get_filter_result
 
     @cached_property
     def _transform(self) -> Callable[[Record], Record | None]:
-        """The function that filters and maps one record."""
+        """Function that filters and maps one record, without flattening."""
         keep: _Run | None = self._filter.run if self._filter else None
         if self._asks_subclass:
             keep = self.get_filter_result
@@ -264,7 +271,7 @@ class CustomStreamMap(StreamMap):
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """A single function equivalent to `transform`."""
+        """Function equivalent to `transform` that is faster for many records."""
         if type(self).transform is not CustomStreamMap.transform:
             return self.transform
         change, flatten = self._transform, self.flattener
@@ -279,7 +286,7 @@ class CustomStreamMap(StreamMap):
 
     @staticmethod
     def _takes_others(rest: dict[str, Any]) -> bool:
-        """Remove ``__else__`` from a map; return True if unmentioned properties are kept."""
+        """Remove ``__else__`` from a map; return True if properties not in the map are kept."""
         if MAPPER_ELSE_OPTION not in rest:
             return True
         value = rest.pop(MAPPER_ELSE_OPTION)
@@ -291,15 +298,16 @@ class CustomStreamMap(StreamMap):
 
     @property
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """The functions that expressions can call, by name; a subclass may add functions."""
+        """Functions that expressions can call, by name; a subclass may add functions."""
         return map_functions()
 
     @cached_property
     def fake(self) -> Any:
-        """The Faker instance, or None if the package Faker is not installed."""
+        """Faker instance for expressions, or None if the package Faker is not installed."""
         return _faker(self.faker_config or {})
 
     def _build_filter(self, rule: Any) -> Expression:
+        """Return the compiled ``__filter__`` expression."""
         if not isinstance(rule, str):
             raise StreamMapConfigError(
                 f"Unexpected filter rule type '{type(rule).__name__}' in expression {rule!s}:"
@@ -318,6 +326,7 @@ class CustomStreamMap(StreamMap):
         return self._compiled(rule, statement, what, None)
 
     def _build_step(self, name: str, definition: Any) -> tuple[str, Expression | None]:
+        """Return a property's name and its compiled expression, or None to remove the property."""
         what = f"property '{name}' in the map of stream '{self.stream_alias}'"
         if definition is None or definition == NULL_STRING:
             if name in (self.transformed_key_properties or ()):
@@ -335,6 +344,7 @@ class CustomStreamMap(StreamMap):
         return name, self._compiled(definition, parse_expression(definition, what), what, name)
 
     def _compiled(self, text: str, node: ast.AST, what: str, own: str | None) -> Expression:
+        """Compile an expression; ``own`` is the property that ``self`` refers to in it."""
         value = node.value if isinstance(node, ast.Expr) else node
         if not isinstance(value, ast.expr):
             raise MapExpressionError(
@@ -383,11 +393,12 @@ def _same(record: Record) -> Record:
 
 
 def _is_none(definition: Any) -> bool:
+    """Return True for null and for its spelling ``__NULL__`` in settings."""
     return definition is None or definition == NULL_STRING
 
 
 def _faker(settings: Mapping[str, Any]) -> Any:
-    """Create a Faker instance with the seed and locale of the settings."""
+    """Return a Faker instance with the seed and locale of the settings, or None without Faker."""
     try:
         from faker import Faker
     except ModuleNotFoundError:

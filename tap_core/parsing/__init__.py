@@ -1,1 +1,1 @@
-"""Parsers of datetimes, JSON paths and variable-length integers."""
+"""Parsers of datetimes, JSONPath expressions and variable-length integers."""

@@ -1,7 +1,6 @@
 """Parsing and formatting of datetimes in Singer messages.
 
-Datetimes are aware and in UTC; a text without an offset is taken as UTC, as the Singer
-specification defines.
+A text without an offset is taken as UTC, as the Singer specification defines.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 class NonUTCDatetimeError(Exception):
-    """A datetime that must be written as UTC has another offset."""
+    """Error for a datetime with an offset other than zero that was to be written as UTC."""
 
     def __init__(self) -> None:
         super().__init__("The date-time must be in UTC to be written with a 'Z'.")
@@ -37,17 +36,21 @@ def utc_now() -> datetime:
 
 
 def parse_datetime(text: str) -> datetime:
-    """Parse an ISO 8601 datetime; without an offset it is taken as UTC.
+    """Parse an ISO 8601 datetime to an aware datetime; without an offset it is taken as UTC.
 
     Raises:
-        ValueError: the text is not a datetime.
+        ValueError: The text is not a datetime.
     """
     found = datetime_fromisoformat(text)
     return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found
 
 
 def strptime_to_utc(dtimestr: str) -> datetime:
-    """Parse an ISO 8601 datetime and convert it to UTC."""
+    """Parse an ISO 8601 datetime and convert it to UTC; without an offset it is taken as UTC.
+
+    Raises:
+        ValueError: The text is not a datetime.
+    """
     return parse_datetime(dtimestr).astimezone(timezone.utc)
 
 
@@ -55,7 +58,7 @@ def strftime(dtime: datetime, format_str: str = _FORMAT) -> str:
     """Format a datetime in UTC, by default as ``2024-01-31T00:00:00.000000Z``.
 
     Raises:
-        NonUTCDatetimeError: the offset is not zero.
+        NonUTCDatetimeError: The offset is not zero.
     """
     if dtime.utcoffset() != timedelta(0):
         raise NonUTCDatetimeError
@@ -64,10 +67,10 @@ def strftime(dtime: datetime, format_str: str = _FORMAT) -> str:
 
 
 def datetime_fromisoformat(text: str) -> datetime:
-    """Parse an ISO 8601 datetime as Python 3.11 does; without an offset it is naive.
+    """Parse an ISO 8601 datetime as Python 3.11 does; without an offset the result is naive.
 
     Raises:
-        ValueError: the text is not a datetime.
+        ValueError: The text is not a datetime.
     """
     return datetime.fromisoformat(_as_python_reads(text))
 
@@ -76,7 +79,7 @@ def date_fromisoformat(text: str) -> date:
     """Parse an ISO 8601 date.
 
     Raises:
-        ValueError: the text is not a date.
+        ValueError: The text is not a date.
     """
     return date.fromisoformat(text)
 
@@ -85,7 +88,7 @@ def time_fromisoformat(text: str) -> time:
     """Parse an ISO 8601 time of day as Python 3.11 does.
 
     Raises:
-        ValueError: the text is not a time.
+        ValueError: The text is not a time.
     """
     return time.fromisoformat(_as_python_reads(text))
 

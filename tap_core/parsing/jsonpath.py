@@ -1,9 +1,11 @@
-"""Evaluation of JSONPath expressions: records in a page, the token of the next page.
+"""Evaluation of JSONPath expressions, such as the records of a page or its next-page token.
 
-- Chains of names, indices and wildcards (``$.data.items[*]``) are evaluated here. Other paths use
-  jsonpath-ng, imported on first use because the import takes longer than parsing a page.
-- Results equal those of jsonpath-ng 1.11 to 1.15: names without ``$`` are valid, and a wildcard on
-  an object gives its values. Other syntax means what the installed version (Python 3.10: 1.8) says.
+- Simple paths, chains of names, indices and wildcards (``$.data.items[*]``), are evaluated here.
+  Other paths use jsonpath-ng, which is imported on first use because the import takes longer than
+  parsing a page.
+- Results equal those of jsonpath-ng 1.11 to 1.15: names without ``$`` are valid, and a wildcard
+  on an object gives its values. Other syntax has the meaning of the installed version (Python
+  3.10: 1.8).
 - As in singer_sdk, a final ``[*]`` on a single value gives that value, and on null nothing.
 """
 
@@ -24,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["extract_jsonpath"]
 
 _Find: TypeAlias = Callable[[Any], list[Any]]
-"""From a document to all values that a path finds in it."""
+"""Function from a JSON document to the list of values that a path matches."""
 
 _Step: TypeAlias = Callable[[list[Any]], list[Any]]
-"""From the values found so far to those one step below them."""
+"""Function that evaluates one step of a path: from matched values to the values below them."""
 
 _ABSENT: Any = object()
 
@@ -43,15 +45,15 @@ _STEP = re.compile(
     """,
     re.VERBOSE,
 )
-"""One step of an everyday path, with exactly the characters that jsonpath-ng lets a name have."""
+"""One step of a simple path. A name has exactly the characters that jsonpath-ng allows."""
 
 _WORDS = frozenset({"where", "wherenot"})
-"""Names that mean something else to jsonpath-ng unless they are quoted."""
+"""Keywords of jsonpath-ng; as names they must be quoted."""
 
 
 @dataclass(frozen=True)
 class _Path:
-    """A compiled path; ``of_arrays`` is True if the arrays that it finds are to be unpacked."""
+    """Compiled path; ``of_arrays`` is True if it ended in ``[*]``: its matches are unpacked."""
 
     find: _Find
     of_arrays: bool
@@ -60,7 +62,12 @@ class _Path:
 def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iterator[Any]:
     """Yield all values that a JSONPath expression matches in a JSON document, in order.
 
-    Raises jsonpath-ng's ``JSONPathError`` for an invalid expression.
+    Args:
+        expression: The JSONPath; a leading ``$.`` may be omitted.
+        input: Parsed JSON document.
+
+    Raises:
+        JSONPathError: The expression is invalid (jsonpath-ng's exception).
     """
     path = _parse_path(expression)
     found = path.find(input)
@@ -78,7 +85,11 @@ def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iter
 
 
 def _unpack(values: list[Any]) -> tuple[list[Any], bool]:
-    """Return the elements of arrays, and True if another value was taken as an element."""
+    """Return the elements of the matched arrays; other matches count as single elements.
+
+    The second result is True if there was a match that is neither an array nor null. Nulls are
+    skipped.
+    """
     if len(values) == 1 and isinstance(values[0], list):
         return values[0], False
     found: list[Any] = []
@@ -109,7 +120,7 @@ def _by_library(expression: str) -> _Path:
 
 
 def _path_of_arrays(path: JSONPath) -> JSONPath | None:
-    """Return the part before a path's final ``[*]``, or None if the path does not end in it."""
+    """Return a path without its final ``[*]``, or None if it does not end in ``[*]``."""
     from jsonpath_ng import Child
 
     # It is shown as `[*]`, being a slice without bounds; from 1.16 on as `*`, being a wildcard.
@@ -118,7 +129,7 @@ def _path_of_arrays(path: JSONPath) -> JSONPath | None:
 
 @lru_cache(maxsize=512)
 def _compile_jsonpath(expression: str) -> JSONPath:
-    """Return jsonpath-ng's object for an expression; its errors name the expression."""
+    """Parse an expression with jsonpath-ng; the message of its error names the expression."""
     from jsonpath_ng.exceptions import JSONPathError
     from jsonpath_ng.ext.parser import parse
 
@@ -132,7 +143,7 @@ def _compile_jsonpath(expression: str) -> JSONPath:
 
 
 def _everyday(expression: str) -> _Path | None:
-    """Compile a chain of names, indices and wildcards; return None for other paths."""
+    """Compile a chain of names, indices and wildcards; return None for any other path."""
     steps = _parse_steps(expression)
     if steps is None:
         return None
@@ -144,6 +155,7 @@ def _everyday(expression: str) -> _Path | None:
 
 
 def _parse_steps(expression: str) -> list[_Step] | None:
+    """Return the steps of a simple path, or None if the expression is not one."""
     rest = expression[1:]
     if not expression.startswith("$"):
         # The root need not be named: `a.b` is `$.a.b`, and `[0]` is `$[0]`. But `.a` is nothing.
@@ -185,7 +197,7 @@ def _make_name_step(name: str) -> _Step:
 
 
 def _member(value: Any, name: str) -> Any:
-    """Return a member of an object or of another value that supports lookup by name."""
+    """Return a member of an object by name, or `_ABSENT`; other objects need a ``get`` method."""
     try:
         return value.get(name, _ABSENT)
     except (AttributeError, TypeError):
@@ -193,6 +205,8 @@ def _member(value: Any, name: str) -> Any:
 
 
 def _at(index: int) -> _Step:
+    """Return the step for an index into arrays."""
+
     def step(values: list[Any]) -> list[Any]:
         return [
             value[index]
@@ -204,7 +218,7 @@ def _at(index: int) -> _Step:
 
 
 def _elements(values: list[Any]) -> list[Any]:
-    """Return the elements of arrays and the values of objects, for ``[*]``."""
+    """Return the elements of arrays and the values of objects, for the step ``[*]``."""
     found: list[Any] = []
     for value in values:
         if isinstance(value, dict):
@@ -215,7 +229,10 @@ def _elements(values: list[Any]) -> list[Any]:
 
 
 def _members(values: list[Any]) -> list[Any]:
-    """Return the values for ``.*``: like ``[*]``, and of other values that have keys."""
+    """Return the elements of arrays and the values of objects, for the step ``.*``.
+
+    Unlike `_elements`, it also supports other objects with a ``keys`` method.
+    """
     found: list[Any] = []
     for value in values:
         if isinstance(value, (list, tuple)):

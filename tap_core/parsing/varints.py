@@ -10,17 +10,18 @@ from typing import Final
 __all__ = ["read_varint"]
 
 _GOES_ON: Final = 0x80
-"""The bit of a byte that others follow."""
+"""Bit that is set in every byte of an integer except the last."""
 
 _BITS: Final = 64
+"""Maximum number of bits of an integer."""
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the integer at a position and the position after it.
+    """Return the unsigned integer at position ``at`` of the data, and the position after it.
 
     Raises:
-        IndexError: the data end within the integer.
-        ValueError: it has more than 64 bits.
+        IndexError: The data end within the integer.
+        ValueError: The integer has more than 64 bits.
     """
     number = shift = 0
     while (byte := data[at]) & _GOES_ON:

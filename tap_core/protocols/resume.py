@@ -12,19 +12,19 @@ from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from typing import Any, TypeAlias
 
-from tap_core.protocols.interfaces import ResumableStream
+from tap_core.sync.interfaces import SyncStream
 
 __all__ = ["RestartedStreams", "find_previously_sent", "retained_bookmarks"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-RestartedStreams: TypeAlias = Callable[[ResumableStream, Any], bool]
+RestartedStreams: TypeAlias = Callable[[SyncStream, Any], bool]
 """Function of a selected stream and its state (or None) that returns True if it restarts."""
 
 
 def retained_bookmarks(
     bookmarks: Mapping[str, Any],
-    streams: Mapping[str, ResumableStream],
+    streams: Mapping[str, SyncStream],
     begins: RestartedStreams,
     in_full: Collection[str] = (),
 ) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def retained_bookmarks(
 
 def find_previously_sent(
     bookmarks: Mapping[str, Any],
-    streams: Mapping[str, ResumableStream],
+    streams: Mapping[str, SyncStream],
     begins: RestartedStreams,
     in_full: Collection[str] = (),
 ) -> dict[str, dict[str, Any]]:
@@ -60,7 +60,7 @@ def find_previously_sent(
 
 def _find_restarted(
     bookmarks: Mapping[str, Any],
-    streams: Mapping[str, ResumableStream],
+    streams: Mapping[str, SyncStream],
     begins: RestartedStreams,
     in_full: Collection[str],
 ) -> set[str]:
@@ -72,7 +72,7 @@ def _find_restarted(
     }
 
 
-def _parents(begun: Collection[str], streams: Mapping[str, ResumableStream]) -> dict[str, str]:
+def _parents(begun: Collection[str], streams: Mapping[str, SyncStream]) -> dict[str, str]:
     """Return the ancestors of restarting streams, each with the name of one such descendant."""
     found = {
         name: next((one.name for one in stream.descendent_streams if one.name in begun), None)

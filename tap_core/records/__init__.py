@@ -1,1 +1,4 @@
-"""Record processing: functions that compile a schema to a function of one record."""
+"""Record processing: selection, conversion to JSON types, flattening and serialization.
+
+Each step compiles a stream's schema once to a function that processes one record.
+"""

@@ -1,8 +1,9 @@
-"""Check of a whole record, compiled to one flat function for its layout.
+"""Compilation of the check that a record can be encoded without conversion.
 
-The check returns False in all doubtful cases, and the caller then checks the record with loops,
-so the compiled check only saves time. Property names are inserted in the source as literals, all
-other names are chosen by this module.
+The check of one layout (order of keys) is one flat generated function. It returns False in every
+doubtful case, and the caller then checks the record with slower code, so a wrong False costs only
+time. Property names are inserted into the generated source as literals; all other names are
+chosen by this module.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["always_false", "compile_record_check"]
 
 
 def always_false(_record: Record) -> bool:
-    """Return False for any record; used as the check until a compiled one exists."""
+    """Return False for any record; the check of a layout until a compiled one exists."""
     return False
 
 
@@ -29,11 +30,16 @@ def compile_record_check(
 ) -> Callable[[Record], bool]:
     """Return a function that is True for records that can be encoded without conversion.
 
-    It takes dicts with exactly these keys, in any order. ``allowed`` are the types of each property
-    that is kept. ``checks`` are called for values of other types, but not for finite decimals,
-    which
-    are frequent in API responses. Properties that are in neither mapping are deleted from a record
-    that passes.
+    Args:
+        keys: All keys of a record with this layout. A record with other keys fails the check; the
+            order is not checked.
+        allowed: Types of each selected property whose values need no further check.
+        checks: Predicates for values of other types. They are not called for finite decimals,
+            which
+            are frequent in API responses and always pass.
+
+    Returns:
+        The function. It deletes the keys that are not in ``allowed`` from a record that passes.
     """
     names: dict[str, Any] = {"Decimal": Decimal}
     terms = ["type(r) is dict", f"len(r) == {len(keys)}"]

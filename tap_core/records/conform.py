@@ -1,8 +1,8 @@
-"""Conversion of record values to JSON types and to the types of the schema.
+"""Conversion of record values to JSON types and to the types of the stream's schema.
 
-A schema is compiled once to a function from record to record. The author's own object is never
+A schema is compiled once to a function from record to record. The author's own record is never
 changed. Properties that are not in the schema are dropped, with one warning. The rules for each
-value are those of the Meltano Singer SDK.
+value are those of singer_sdk's ``conform_record_data_types``.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ __all__ = [
 ]
 
 UnmappedCallback: TypeAlias = Callable[[tuple[str, ...]], None]
-"""Function that is called with the dotted paths of properties that are not in the schema."""
+"""Callback for dropped properties; its argument is a tuple of their dotted paths."""
 
 _Conform: TypeAlias = Callable[[Any, list[str]], Any]
-"""Function from a value to its conformed value; it appends the paths that were dropped."""
+"""Function that converts a value; it appends the dotted paths of dropped properties to a list."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ZERO_BIT = b"\x00"
@@ -55,10 +55,19 @@ def compile_conformer(
     level: TypeConformanceLevel,
     unmapped: UnmappedCallback,
 ) -> Callable[[Record], Record]:
-    """Return the function that conforms one record of this schema.
+    """Return a function that converts one record to the types of ``schema``.
 
-    ``unmapped`` is called with the paths of properties that are not in the schema, for each record
-    that has some; it decides how often to log.
+    Args:
+        schema: JSON Schema of the stream.
+        level: How deep values are converted: not at all, top-level properties only, or also nested
+            objects and lists.
+        unmapped: Called for each record with properties that the schema does not declare. These
+            properties are dropped.
+
+    Returns:
+        The function. It returns a new record, except at level ``NONE``, where it returns its
+        argument. For a schema without properties it raises `DiscoveryError` for any record that is
+        not empty.
     """
     if level == TypeConformanceLevel.NONE:
         return lambda record: record
@@ -77,9 +86,12 @@ def compile_conformer(
 
 
 def _refuse_fields(record: Record) -> Record:
-    """Return an empty record unchanged; raise for others, whose values would all be dropped.
+    """Return an empty record unchanged.
 
-    Used for a schema that declares no properties.
+    This is the conformer of a schema that declares no properties and would drop every value.
+
+    Raises:
+        DiscoveryError: The record has values.
     """
     if record:
         raise DiscoveryError(
@@ -97,12 +109,18 @@ def conform_record_data_types(
     level: TypeConformanceLevel,
     logger: logging.Logger,
 ) -> Record:
-    """Conform one record without a compiled function, for callers outside a sync."""
+    """Return a record converted to the types of the schema.
+
+    The schema is compiled at each call. Inside a sync use `compile_conformer` instead.
+    """
     return compile_conformer(schema, level, warn_once(stream_name, logger))(record)
 
 
 def warn_once(stream_name: str, logger: logging.Logger) -> UnmappedCallback:
-    """Return a function that warns once about each distinct set of unknown properties."""
+    """Return a callback that warns once about each distinct set of dropped properties.
+
+    It is the ``unmapped`` argument of `compile_conformer`.
+    """
     seen: set[tuple[str, ...]] = set()
 
     def unmapped(names: tuple[str, ...]) -> None:
@@ -119,7 +137,11 @@ def warn_once(stream_name: str, logger: logging.Logger) -> UnmappedCallback:
 
 
 def conform_primitive(value: Any, schema: JsonSchema) -> Any:
-    """Conform a value that is neither a declared object nor a uniform list."""
+    """Return a scalar value, or a list or object without a usable schema, as a JSON value.
+
+    NaN and infinity become None. Bytes become text (or a boolean), and dates, times and durations
+    become ISO 8601 text. For a property of type boolean, every other value becomes a boolean.
+    """
     if isinstance(value, (str, int)) or value is None:
         pass
     elif isinstance(value, (float, Decimal)):
@@ -134,7 +156,11 @@ def conform_primitive(value: Any, schema: JsonSchema) -> Any:
 
 
 def _text_of_bytes(value: bytes, schema: JsonSchema) -> str | bool:
-    """Return bytes as hexadecimal text, as singer_sdk does, or decoded if the schema says how."""
+    """Return bytes as hexadecimal text, like singer_sdk.
+
+    For ``contentEncoding: base64`` the text is base64. For a boolean property, return False for a
+    single zero byte and True for any other bytes.
+    """
     if is_boolean_type(schema):
         return value != _ZERO_BIT
     if schema.get("contentEncoding") == "base64":
@@ -143,7 +169,11 @@ def _text_of_bytes(value: bytes, schema: JsonSchema) -> str | bool:
 
 
 def _instant_text(value: date | time | timedelta) -> str:
-    """Return the ISO 8601 text of a date, time or duration; a naive datetime is UTC."""
+    """Return the ISO 8601 text of a date, time or duration.
+
+    A datetime without a timezone is taken as UTC. A duration is written as the datetime that is
+    that long after 1970-01-01, like singer_sdk.
+    """
     if isinstance(value, datetime):
         aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
         return aware.isoformat("T", timespec="microseconds")
@@ -153,16 +183,16 @@ def _instant_text(value: date | time | timedelta) -> str:
 
 
 def is_finite(value: float | Decimal) -> bool:
-    """Return True if JSON can represent the number; a decimal is not converted to a float."""
+    """Return False for NaN and infinity, which JSON cannot represent."""
     return value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
 
 
 def to_json_compatible(value: Any) -> Any:
-    """Return a copy of a value that holds only the exact types of JSON.
+    """Return a copy of a value in which every part has exactly a JSON type (or is a Decimal).
 
-    Values without declared properties are not conformed, only converted: date-times to
-    ``isoformat``, bytes to text, named tuples to objects, all other types to text. A lone surrogate
-    becomes a question mark, since UTF-8 cannot represent it.
+    No schema is used. Datetimes become ISO 8601 text, bytes UTF-8 text, named tuples objects, NaN
+    and infinity None, and all other types their ``str()``. A lone surrogate in text becomes a
+    question mark, since UTF-8 cannot represent it.
     """
     kind = type(value)
     if kind is str:
@@ -179,9 +209,11 @@ def to_json_compatible(value: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """Convert a value whose type is not a JSON type, or only a subtype of one.
+    """Return a value that is not a container as a value of exactly a JSON type.
 
-    Encoders support exact types only: they write others, such as NumPy's float64, as text.
+    Subclasses are converted to their base type (NumPy's float64 to float), because the JSON
+    encoders
+    would write them as text.
     """
     if isinstance(value, (float, Decimal)):
         exact = float if isinstance(value, float) else Decimal
@@ -196,14 +228,17 @@ def _scalar(value: Any) -> Any:
 
 
 def _key(name: Any) -> str:
-    """Return the key of an object as text, converted as JSON writers do."""
+    """Return a dict key as text, converted as the ``json`` module does (None becomes ``null``)."""
     if name is None or isinstance(name, bool):
         return "null" if name is None else str(name).lower()
     return str(_scalar(name))
 
 
 def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None) -> _Conform:
-    """Return the function that conforms an object with declared properties."""
+    """Return a function that converts the declared properties of an object and drops all others.
+
+    ``parent`` is the dotted path of the object, or None for the record itself.
+    """
     keep_unknown = bool(schema.get("additionalProperties"))
     fields = {
         name: _value(get_property_schema(definition), level, f"{parent}.{name}" if parent else name)
@@ -226,14 +261,14 @@ def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None)
 
 
 def get_property_schema(schema: Any) -> JsonSchema:
-    """Return a property's schema; the schemas ``true`` and ``false`` become an empty dict."""
+    """Return a property's schema, or an empty dict for the schemas ``true`` and ``false``."""
     return schema if isinstance(schema, dict) else {}
 
 
 def has_uniform_items(schema: JsonSchema) -> bool:
-    """Return True if a schema declares lists with one schema for all items.
+    """Return True if a schema declares an array whose items all have the same schema.
 
-    A schema without a type has no such lists.
+    Return False for a schema without a type.
     """
     try:
         return is_uniform_list(schema)
@@ -242,7 +277,7 @@ def has_uniform_items(schema: JsonSchema) -> bool:
 
 
 def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
-    """Return the function that conforms one property, whatever kind of value it gets."""
+    """Return a function that converts the value of one property, for any type of value."""
     deep = level == TypeConformanceLevel.RECURSIVE
     has_object = bool(is_object_type(schema)) and "properties" in schema
     has_list = has_uniform_items(schema)
@@ -262,7 +297,7 @@ def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Confo
 
 
 def _list(items: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
-    """Return the function that conforms a list whose items share one schema."""
+    """Return a function that converts each item of a list by the schema ``items``."""
     as_object = (
         _object(items, level, path) if is_object_type(items) and "properties" in items else None
     )

@@ -1,9 +1,9 @@
 """Flattening of nested objects to columns: ``{"a": {"b": 1}}`` becomes ``{"a__b": 1}``.
 
-Schema and options are compiled to one function of a record; the column of a key is computed once
-per path. Remaining nested values (lists, objects below the last level, objects that are columns
-of the flattened schema) are written as JSON text. Names and results are those of the Meltano
-Singer SDK 0.54, so that tables keep their columns.
+Schema and options are compiled once to a function of one record, which caches the column name of
+each path. Values that stay nested (lists, and objects below the maximum level) are written as
+JSON text. Column names and results equal those of singer_sdk 0.54, so that existing tables keep
+their columns.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ DEFAULT_MAX_KEY_LENGTH = 255
 
 _UNSET = -1
 _KEYS = 4096
-"""Maximum number of cached keys per object, because objects may have arbitrary keys."""
+"""Maximum number of cached column names per object, because objects may have arbitrary keys."""
 
 _PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
 
 
 class PluginFlatteningConfig(TypedDict, total=False):
-    """Settings of flattening."""
+    """Flattening settings in the configuration of a tap, mapper or target."""
 
     flattening_enabled: bool
     flattening_max_depth: int
@@ -54,7 +54,13 @@ class PluginFlatteningConfig(TypedDict, total=False):
 
 @dataclass
 class FlatteningOptions:
-    """Options of flattening; ``max_level`` 0 flattens nothing.
+    """Options of flattening.
+
+    Args:
+        enabled: True if nested objects are flattened.
+        max_level: Number of nesting levels to flatten; 0 flattens nothing.
+        separator: Text between the names of an object and its property in a column name.
+        max_key_length: Length, in characters, from which column names are shortened.
 
     Raises:
         ConfigValidationError: Flattening is enabled without a maximum level.
@@ -67,7 +73,7 @@ class FlatteningOptions:
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH
 
     def __post_init__(self) -> None:
-        """Check that a level is set."""
+        """Raise ConfigValidationError if flattening is enabled without a maximum level."""
         if self.enabled and self.max_level == _UNSET:
             raise ConfigValidationError(
                 "Flattening is misconfigured",
@@ -76,7 +82,7 @@ class FlatteningOptions:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FlatteningOptions:
-        """Return the options from a plugin's settings; null is treated as missing."""
+        """Return the options in a plugin's configuration; null means the default."""
         given = {
             "max_level": data.get("flattening_max_depth"),
             "max_key_length": data.get("flattening_max_key_length"),
@@ -87,7 +93,7 @@ class FlatteningOptions:
 
 
 def get_flattening_options(plugin_config: Mapping[str, Any]) -> FlatteningOptions:
-    """Return the flattening options from a plugin's settings."""
+    """Return the flattening options in a plugin's configuration."""
     return FlatteningOptions.from_dict(plugin_config)
 
 
@@ -101,7 +107,10 @@ def flatten_key(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> str:
-    """Join a key to its parent keys; if the result is too long, shorten them from the left.
+    """Return the column name of a nested property: its name after those of its parents.
+
+    A name of ``max_key_length`` or more characters is shortened: the parents first, from the left,
+    then the key, until it is short enough.
 
     >>> flatten_key("foo", ["bar", "baz"])
     'bar__baz__foo'
@@ -117,7 +126,7 @@ def flatten_key(
 
 
 def _shortened(key: str) -> str:
-    """Return the initials of a key's words, or its first three characters."""
+    """Return the lower-case initials of a name's words, or the first three letters of one word."""
     camel = re.sub(r"(?:^|_)(.)", lambda found: found.group(1).upper(), key)
     initials = re.sub(r"[a-z]", "", camel)
     return (initials if len(initials) > 1 else key[:3]).lower()
@@ -133,10 +142,16 @@ def flatten_schema(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> JsonSchema:
-    """Return a copy of ``schema`` whose objects are flattened down to ``max_level``.
+    """Return a copy of a schema in which nested objects are replaced by flat properties.
+
+    Args:
+        schema: JSON Schema of a record.
+        max_level: Number of nesting levels to flatten. Deeper objects become strings (JSON text).
+        separator: Text between the names of an object and its property in a column name.
+        max_key_length: Length, in characters, from which column names are shortened.
 
     Raises:
-        ValueError: Two properties get the same name.
+        ValueError: Two properties get the same column name.
     """
     result = deepcopy(schema)
     columns = _Columns(max_level, separator, max_key_length)
@@ -146,7 +161,7 @@ def flatten_schema(
 
 @dataclass(frozen=True)
 class _Columns:
-    """Columns that result from flattening the objects of a schema."""
+    """Flattening of a schema's ``properties`` to columns."""
 
     max_level: int
     separator: str
@@ -177,7 +192,10 @@ class _Columns:
         return is_object and "properties" in definition and level < self.max_level
 
     def _column(self, definition: JsonSchema) -> JsonSchema | None:
-        """Return the schema of a property that remains one column, or None to omit it."""
+        """Return the schema of the single column for a property that is not split.
+
+        Return None if the property gets no column.
+        """
         if "type" not in definition:
             return _column_of_choices(definition)
         kinds = definition["type"]
@@ -187,11 +205,13 @@ class _Columns:
 
 
 def _column_of_choices(definition: JsonSchema) -> JsonSchema | None:
-    """Return the schema of a property without a type.
+    """Return the column schema of a property whose definition has no ``type``.
 
-    Of alternatives (``oneOf``, ``anyOf``, as the first keyword) the first one is used if it is a
-    string, an array or an object; for other types the property is omitted. A property without
-    alternatives becomes a string.
+    The first keyword of the definition decides. If it lists alternatives (``oneOf``, ``anyOf``),
+    the
+    column has the type of the first alternative, provided that is a string, an array or an object;
+    with any other type the property gets no column (None). Without alternatives the column is a
+    string.
     """
     choices = next(iter(definition.values()), None)
     first = choices[0] if isinstance(choices, list) and choices else None
@@ -213,7 +233,10 @@ def flatten_record(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> Record:
-    """Flatten one record without a compiled function."""
+    """Return a flattened copy of one record.
+
+    The options are compiled at each call. For many records use `compile_flattener`.
+    """
     flatten = compile_flattener(
         flattened_schema, max_level, separator, max_key_length=max_key_length
     )
@@ -227,10 +250,15 @@ def compile_flattener(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> Callable[[Record], Record]:
-    """Return the function that flattens one record to a new one.
+    """Return a function that returns a flattened copy of one record.
 
-    An object is flattened if its key is not a column of ``flattened_schema``; without a schema
-    nothing is flattened.
+    Args:
+        flattened_schema: Result of `flatten_schema`. An object whose key is a column of this
+            schema
+            is not split. With None no object is split.
+        max_level: Number of nesting levels to flatten. Deeper objects become JSON text.
+        separator: Text between the names of an object and its property in a column name.
+        max_key_length: Length, in characters, from which column names are shortened.
     """
     columns = (flattened_schema or {}).get("properties") or {}
 
@@ -251,11 +279,11 @@ def compile_flattener(
 
 
 _Place: TypeAlias = "tuple[str, _Level | None]"
-"""Column name of a key, and the level of the object under it; None keeps the value whole."""
+"""Column name of a key, and the cache for the object below it, or None if it is not split."""
 
 
 class _Level(dict[str, _Place]):
-    """Column names for the keys of one object at one nesting path, computed on first access."""
+    """Cache of the column names of one object's keys, filled at the first use of each key."""
 
     def __init__(
         self, path: tuple[str, ...], place: Callable[[tuple[str, ...], str], _Place]
@@ -272,7 +300,7 @@ class _Level(dict[str, _Place]):
 
 
 def _spread(values: Mapping[str, Any], level: _Level, result: Record) -> None:
-    """Add the values of an object, with its nested objects flattened, to ``result``."""
+    """Add the values of an object and of its nested objects to ``result``, by column name."""
     for name, value in values.items():
         key, below = level[name]
         if type(value) in _PLAIN:
@@ -284,7 +312,7 @@ def _spread(values: Mapping[str, Any], level: _Level, result: Record) -> None:
 
 
 def _as_json(value: Any) -> str:
-    """Return remaining nested values as JSON text; lone surrogates are replaced."""
+    """Return a list or object as JSON text; lone surrogates become question marks."""
     try:
         return serialize_json(value)
     except UnicodeEncodeError:

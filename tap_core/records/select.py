@@ -1,9 +1,9 @@
-"""Selection: removes from schemas and records the properties that a catalog deselects.
+"""Selection: removal of the properties that a catalog deselects, from schemas and records.
 
-- All functions are pure. The mask becomes a tree of names once per stream, and a record is
-  searched only where a property can be deselected.
-- A schema is pruned where it declares an object; a record is pruned wherever a property holds
-  a dict, declared or not. Lists are not changed, also in schemas.
+- The selection mask is compiled once per stream to a tree of names, and a record is searched
+  only where a property is deselected.
+- In a schema, objects are searched where they are declared; in a record, wherever a property
+  holds a dict, declared or not. Items of lists are never pruned.
 - A property that the mask does not list follows its parent. A deselected parent deselects
   everything below it.
 """
@@ -27,16 +27,16 @@ __all__ = [
 ]
 
 RecordPruner: TypeAlias = Callable[[Record], None]
-"""Function that deletes the deselected properties of a record, in place."""
+"""Function that deletes the deselected properties from a record, in place."""
 
 _Tree: TypeAlias = dict[str, "_Tree | None"]
-"""Mapping from a property name to the tree below it, or None for a deselected property."""
+"""Tree of names; a deselected property has the value None, others the tree below them."""
 
 
 def selected_schema(schema: JsonSchema, mask: SelectionMask) -> JsonSchema:
     """Return a copy of ``schema`` without deselected properties.
 
-    They are removed from ``required`` too, which remains as an empty list.
+    Their names are also removed from ``required``, which remains as an empty list if none is left.
     """
     result = deepcopy(schema)
     _prune_schema(result, mask, ())
@@ -48,7 +48,7 @@ def get_selected_schema(
     schema: JsonSchema,
     mask: SelectionMask,
 ) -> JsonSchema:
-    """Return a copy of ``schema`` without deselected properties."""
+    """Return a copy of ``schema`` without deselected properties; ``stream_name`` is not used."""
     return selected_schema(schema, mask)
 
 
@@ -75,8 +75,13 @@ def pop_deselected_record_properties(
 ) -> None:
     """Delete deselected properties from one record, in place.
 
-    ``breadcrumb`` is the position of the record in the schema. For many records of one stream use
-    `compile_pruner`.
+    Args:
+        record: The record, or a nested object of it.
+        schema: Not used; kept for compatibility with singer_sdk.
+        mask: Selection of each property, from the catalog.
+        breadcrumb: Position of ``record`` in the schema, for a nested object.
+
+    For many records of one stream use `compile_pruner`.
     """
     for name, value in list(record.items()):
         path = (*breadcrumb, "properties", name)
@@ -90,9 +95,9 @@ def compile_pruner(
     schema: JsonSchema,  # noqa: ARG001 - a record may hold undeclared properties
     mask: SelectionMask,
 ) -> RecordPruner | None:
-    """Return the function that deletes deselected properties, or None if nothing is deselected.
+    """Return a function that deletes deselected properties, or None if nothing is deselected.
 
-    The mask is read now: later changes of it have no effect on the function.
+    The mask is read during this call only; later changes of it have no effect on the function.
     """
     tree: _Tree = {}
     for path in _deselected(mask):
@@ -103,7 +108,10 @@ def compile_pruner(
 
 
 def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
-    """Yield the path of names to each deselected property, up to its first deselected parent."""
+    """Yield the path of each deselected property, or of its topmost deselected parent.
+
+    A path is a tuple of property names.
+    """
     for breadcrumb, selected in mask.items():
         names = _names(breadcrumb)
         if selected or not names:
@@ -114,7 +122,7 @@ def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
 
 
 def _names(breadcrumb: Breadcrumb) -> tuple[str, ...]:
-    """Return the property names of a path through objects, else an empty tuple."""
+    """Return the property names in a breadcrumb through objects, else an empty tuple."""
     keywords, names = breadcrumb[::2], breadcrumb[1::2]
     through_objects = len(keywords) == len(names) and set(keywords) <= {"properties"}
     return names if through_objects else ()
@@ -157,7 +165,7 @@ def _pruner(tree: _Tree) -> RecordPruner:
 
 
 def _strict_pruner(kept: frozenset[str], prune: RecordPruner) -> RecordPruner:
-    """Return the pruner of a deselected stream, which keeps only listed properties."""
+    """Return the pruner of a deselected stream, which keeps only the properties in ``kept``."""
 
     def prune_strictly(record: dict[Any, Any]) -> None:
         for name in record.keys() - kept:

@@ -1,9 +1,10 @@
-"""Serialization of an author's record to the bytes of its body: the function run per record.
+"""Serialization of a tap's records to the bytes of a message body; runs once per record.
 
-Decisions that depend on schema and selection are made once per layout (the order of keys in the
-source's records), so that a record of a known layout with plain values is encoded directly. All
-other records take the slow path (`conform`), with the same bytes. Deselected properties are
-deleted from the author's own record, because taps read it again afterwards.
+A *layout* is the order of keys in a record. Decisions that depend on schema and selection are
+made once per layout, so that a record with a known layout and plain values is encoded directly.
+All other records are first converted with `tap_core.records.conform` (the slow path), with the
+same bytes as result. Deselected properties are deleted from the author's own record, because taps
+read it again afterwards.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ __all__ = [
 ]
 
 ENCODING_ERRORS = (UnicodeEncodeError, TypeError, ValueError, OverflowError)
-"""Errors of an encoder for values that only the slow path can write."""
+"""Errors of a body encoder for values that must be converted before they can be encoded."""
 
 _PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
 _BOOLEAN: frozenset[type] = frozenset((bool, NoneType))
@@ -56,39 +57,40 @@ _are_text = frozenset((str,)).issuperset
 _LAYOUTS = 64
 _SIGNATURES = 4096
 _WORTH_COMPILING = 16
-"""Number of records of one layout after which its check is compiled."""
+"""Number of records with one layout after which the check of this layout is compiled."""
 
 _Check: TypeAlias = Callable[[Any], bool]
-"""Predicate that is True for a value that needs no conversion."""
+"""Predicate that is True for a value that can be encoded without conversion."""
 
 _Signature: TypeAlias = tuple[type, ...]
-"""Types of a record's values, in their order."""
+"""Types of a record's values, in the order of its keys."""
 
 
 class _Layout(NamedTuple):
-    """Encoding decisions for records whose keys come in one particular order."""
+    """Encoding decisions for all records whose keys come in one particular order."""
 
     drops: tuple[str, ...]
-    """Deselected properties, which are deleted from the record."""
+    """Names of the deselected properties, which are deleted from the record."""
     allowed: tuple[frozenset[type], ...]
-    """Types that need no conversion, for each property that is kept."""
+    """For each selected property, the types whose values may need no conversion."""
     sure: tuple[frozenset[type], ...]
-    """The types in `allowed` that need no check of the value."""
+    """For each selected property, the subset of `allowed` whose values never need conversion."""
     nested: tuple[tuple[str, _Check], ...]
-    """Properties whose values may be objects or lists, with the check of such values."""
+    """Names of the properties that may hold objects or lists, each with the check of its value."""
     good: set[_Signature]
-    """Signatures that need no conversion, apart from nested values."""
+    """Cache of signatures for which every type is in `allowed`."""
     fits: list[Callable[[Record], bool]]
-    """Compiled check of a whole record; empty until it is compiled."""
+    """The compiled check of a whole record as the only element; empty until it is compiled."""
     uses: Iterator[int]
-    """Counter of the records that were checked."""
+    """Counter of the records that were checked with this layout."""
 
 
 class RecordSerializer:
-    """Function from a record to its encoded body, for one stream and one thread.
+    """Callable that prunes, converts and encodes the records of one stream, for use by one thread.
 
-    A loop may skip the call: a record for which ``shape.fits`` returns True can be passed directly
-    to ``shape.encode``. Each call of the serializer may replace ``fits``.
+    A loop may skip the call: a record for which ``serializer.fits`` returns True can be passed
+    directly to ``serializer.encode``. Each call of the serializer may replace ``fits``, so read it
+    again after a call.
     """
 
     __slots__ = ("_careful", "_find", "_known", "_layout", "encode", "fits")
@@ -99,7 +101,14 @@ class RecordSerializer:
         careful: RecordBodyEncoder,
         encode: RecordBodyEncoder,
     ) -> None:
-        """Use ``find`` to get layouts, and ``careful`` for records that must be converted."""
+        """Create a serializer.
+
+        Args:
+            find: Returns the layout for a list of keys, or None if such records need the slow
+                path.
+            careful: Slow path: prunes, converts and encodes any record.
+            encode: Encodes a record whose values need no conversion.
+        """
         self._find = find
         self._careful = careful
         self.encode: RecordBodyEncoder = encode
@@ -108,7 +117,7 @@ class RecordSerializer:
         self.fits: Callable[[Record], bool] = always_false
 
     def __call__(self, record: Record) -> Any:
-        """Prune, conform and encode one record."""
+        """Return the encoded body of one record; delete deselected properties from the record."""
         keys = list(record)
         turns = keys != self._known
         if turns:
@@ -125,7 +134,7 @@ class RecordSerializer:
             return self._careful(record)
 
     def _is_good(self, record: Record, layout: _Layout) -> bool:
-        """Delete deselected properties; return True if all others need no conversion."""
+        """Delete the deselected properties; return True if the record needs no conversion."""
         if next(layout.uses) == _WORTH_COMPILING:
             self.fits = _get_record_check(self._known, layout)
         for name in layout.drops:
@@ -136,16 +145,16 @@ class RecordSerializer:
         return all(check(record[name]) for name, check in layout.nested)
 
     def _turn_to(self, keys: list[str]) -> None:
-        """Use the layout of records with the keys in this order from now on."""
+        """Make the layout for this order of keys the current one."""
         self._known, self._layout = keys, self._find(keys)
         made = self._layout.fits if self._layout is not None else []
         self.fits = made[0] if made else always_false
 
 
 class TypedRecordSerializer(RecordSerializer):
-    """Serializer of a stream whose body encoder has a type for each property.
+    """Serializer of a stream whose body encoder has a type for each property, such as Fivetran's.
 
-    The encoder selects and converts properties, so records are not pruned or conformed before.
+    The encoder selects and converts properties, so records are not pruned or converted before.
     ``careful`` encodes the records that ``encode`` rejects.
     """
 
@@ -156,8 +165,15 @@ class TypedRecordSerializer(RecordSerializer):
         self.fits = _is_record
 
     def __call__(self, record: Record) -> Any:
-        """Return the encoded body of one record with values of any type."""
+        """Return the encoded body of one record; values of any type are accepted."""
         return self._careful(record)
+
+    def body(self, record: Record) -> Any:
+        """Encode a record on the fast path, or with ``careful`` if that fails."""
+        try:
+            return self.encode(record)
+        except ENCODING_ERRORS:
+            return self._careful(record)
 
 
 def compile_serializer(
@@ -169,10 +185,16 @@ def compile_serializer(
     encode: RecordBodyEncoder,
     unmapped: UnmappedCallback,
 ) -> RecordSerializer:
-    """Return the serializer of a stream, which prunes, conforms and encodes one record.
+    """Return the serializer of a stream.
 
-    ``schema`` and ``mask`` define the deselected properties. Values are conformed to
-    ``effective_schema``, which is that of the input catalog if there is one.
+    Args:
+        schema: Schema of the stream; with ``mask`` it defines the deselected properties.
+        effective_schema: Schema to whose types values are converted: that of the input catalog, or
+            ``schema`` without one.
+        mask: Selection of each property, from the catalog.
+        level: How deep values are converted.
+        encode: Encoder of a record with JSON values.
+        unmapped: Called with the paths of properties that ``effective_schema`` does not declare.
     """
     prune = compile_pruner(schema, mask)
     conform = compile_conformer(effective_schema, level, unmapped)
@@ -194,10 +216,12 @@ def compile_conformer_only(
     unmapped: UnmappedCallback,
     copies: bool,
 ) -> RecordSerializer:
-    """Return a serializer that prunes and conforms a record without encoding it.
+    """Return a serializer that prunes and converts a record but does not encode it.
 
-    Its body is the record: the author's own object if nothing must be converted, unless ``copies``
-    requests an object that may be changed.
+    The body of each record is the converted record. If nothing had to be converted it is the
+    author's
+    own object, unless ``copies`` is True: then it is always a copy that the caller may change. The
+    other arguments are those of `compile_serializer`.
     """
     prune = compile_pruner(schema, mask)
     conform = compile_conformer(effective_schema, level, unmapped)
@@ -216,7 +240,7 @@ def compile_conformer_only(
 
 
 def encode_record(record: Record, encode: RecordBodyEncoder) -> Any:
-    """Encode a record with any values.
+    """Encode a record that may hold values of any type.
 
     Raises:
         DataError: A value is nested too deeply, or an integer has too many digits.
@@ -240,7 +264,7 @@ def _encode_converted(record: Record, encode: RecordBodyEncoder) -> Any:
 def make_value_check(
     schema: JsonSchema | None, level: TypeConformanceLevel
 ) -> Callable[[Any], bool]:
-    """Return a predicate that is True for values of a property that need no conversion."""
+    """Return a predicate that is True for values of a property that can be encoded unconverted."""
     return _build_check(schema, level) or _is_plain
 
 
@@ -253,7 +277,7 @@ def _is_record(record: Any) -> bool:
 
 
 def _get_record_check(keys: list[str], layout: _Layout) -> Callable[[Record], bool]:
-    """Return the compiled check of a layout; it is compiled once."""
+    """Return the compiled check of a layout; compile it at the first call."""
     if not layout.fits:
         kept = [name for name in keys if name not in layout.drops]
         allowed = dict(zip(kept, layout.sure, strict=True))
@@ -267,7 +291,7 @@ def _get_record_check(keys: list[str], layout: _Layout) -> Callable[[Record], bo
 
 
 def _learn(types: _Signature, allowed: tuple[frozenset[type], ...], good: set[_Signature]) -> bool:
-    """Return True if values of these types need no conversion, and remember the types."""
+    """Return True if all types of a signature are allowed; if so, cache the signature."""
     fine = all(kind in kinds for kind, kinds in zip(types, allowed, strict=True))
     if fine and len(good) < _SIGNATURES:
         good.add(types)
@@ -277,11 +301,13 @@ def _learn(types: _Signature, allowed: tuple[frozenset[type], ...], good: set[_S
 def _layout_finder(
     schema: JsonSchema, mask: SelectionMask, level: TypeConformanceLevel, *, finite: bool = False
 ) -> Callable[[list[str]], _Layout | None]:
-    """Return the function that finds, or computes, the layout of an order of keys.
+    """Return a function from a list of keys to its layout, or to None for the slow path.
 
-    It returns None for records that need the slow path. The number of cached layouts is bounded,
-    for sources with ever new orders of keys. With ``finite``, a number that JSON cannot represent
-    needs conversion too (an encoder writes null for it anyway).
+    Layouts are computed at first use. Their cache is cleared when it is full, for sources that
+    send
+    ever new orders of keys. With ``finite``, NaN and infinity count as values that need
+    conversion;
+    otherwise the encoder writes them as null.
     """
     properties: dict[str, JsonSchema] = schema.get("properties") or {}
     partial = {
@@ -322,7 +348,7 @@ def _layout_finder(
 def _build_rule(
     schema: JsonSchema | None, level: TypeConformanceLevel
 ) -> tuple[frozenset[type], _Check | None]:
-    """Return the types that a property may have, and the check of its nested values."""
+    """Return the types that need no conversion, and the check of values of these types or None."""
     check = _build_check(schema, level)
     if check is _is_boolean:
         return _BOOLEAN, None
@@ -330,7 +356,7 @@ def _build_rule(
 
 
 def _finite_check(kinds: frozenset[type], check: _Check | None) -> _Check | None:
-    """Return a check that also requires all numbers, nested ones included, to be finite."""
+    """Return a check that also requires all numbers in a value to be finite."""
     if kinds is _BOOLEAN:
         return check
     fits = check or _is_plain
@@ -351,7 +377,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _build_check(schema: JsonSchema | None, level: TypeConformanceLevel) -> _Check | None:
-    """Return the check that a property needs in addition to its type, or None."""
+    """Return the check of a property's values, or None if the type of a value is sufficient."""
     if not isinstance(schema, dict):
         return _is_json
     if level != TypeConformanceLevel.NONE and is_exclusive_boolean_type(schema):
@@ -362,7 +388,7 @@ def _build_check(schema: JsonSchema | None, level: TypeConformanceLevel) -> _Che
 
 
 def _nested_check(schema: JsonSchema) -> _Check | None:
-    """Return the check of a declared object or uniform list, or None for other schemas."""
+    """Return the check for a declared object or uniform list, or None for any other schema."""
     as_object = _object_check(schema) if is_object_type(schema) and "properties" in schema else None
     as_list = _list_check(schema["items"]) if has_uniform_items(schema) else None
     if as_object is None and as_list is None:
@@ -380,7 +406,7 @@ def _nested_check(schema: JsonSchema) -> _Check | None:
 
 
 def _object_check(schema: JsonSchema) -> _Check:
-    """Return the check of an object with declared properties."""
+    """Return the check for objects with the properties of a schema."""
     keep_unknown = bool(schema.get("additionalProperties"))
     properties = schema.get("properties") or {}
     known = properties.keys()
@@ -406,7 +432,7 @@ def _object_check(schema: JsonSchema) -> _Check:
 
 
 def _list_check(items: JsonSchema) -> _Check:
-    """Return the check of a list whose items share one schema."""
+    """Return the check for lists whose items have the schema ``items``."""
     check = _build_check(items, TypeConformanceLevel.RECURSIVE)
     if check is None:
         return _all_plain
@@ -414,7 +440,7 @@ def _list_check(items: JsonSchema) -> _Check:
 
 
 def _may_nest(schema: JsonSchema) -> bool:
-    """Return True unless the schema says that no value is an object or a list."""
+    """Return False if the schema's ``type`` excludes objects and arrays."""
     kinds = schema.get("type")
     if not isinstance(kinds, (str, list)):
         return True
@@ -446,7 +472,7 @@ def _all_json(values: Iterable[Any]) -> bool:
 
 
 def _is_json(value: Any) -> bool:
-    """Return True for a value that holds only the exact types of JSON, to any depth."""
+    """Return True if every part of a value has exactly a JSON type or is a finite Decimal."""
     kind = type(value)
     if kind is list:
         return _all_json(value)

@@ -1,4 +1,4 @@
-"""Redaction: recognizes secrets and removes them from all output."""
+"""Redaction: recognition of secrets, and their removal from all output."""
 
 from tap_core.redaction.config import (
     collect_secrets,

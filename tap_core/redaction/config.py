@@ -1,7 +1,7 @@
 """Secrets of a configuration: settings that are secret by their schema or their name.
 
 All values inside a secret setting are secret, except those that the schema itself contains (a
-default, a constant, an enum value). Passwords within URLs and option strings always are.
+default, a constant, an enum value). Passwords within URLs and option strings are always secret.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ __all__ = [
 ]
 
 _MARKS: Final = ("secret", "writeOnly", "airbyte_secret")
-"""Keywords by which schemas call a setting secret, besides the format ``password``."""
+"""Schema keywords that mark a setting as secret, besides the format ``password``."""
 
 _LONGEST_SHOWN: Final = 42
-"""Characters of a value that a message about a setting shows: 40 and quotes."""
+"""Maximum length, in characters, of a value in a message about a setting: 40 and quotes."""
 
 _SHORTEST_UNMARKED_NUMBER: Final = 6
-"""Digits of a number that is secret by its name alone: ``max_tokens`` is 100."""
+"""Minimum digits of a number that is secret by its name alone: ``max_tokens`` may be 100."""
 
 _NAMED_BY_USERS: Final = re.compile(r"stream|table", re.IGNORECASE)
-"""Settings whose keys are names of streams or tables: one called ``tokens`` is not a secret."""
+"""Settings whose keys are names of streams or tables; a table ``tokens`` is not a secret."""
 
 _LONG_PART: Final = 8
-"""Characters of a part that is secret by itself, of a secret text that lists several."""
+"""Minimum length, in characters, of an item that is hidden alone if a secret lists several."""
 
 _ALTERNATIVES: Final = ("anyOf", "oneOf", "allOf")
 
@@ -46,7 +46,7 @@ _ALTERNATIVES: Final = ("anyOf", "oneOf", "allOf")
 def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
     """Return True if a setting is secret by its schema or its name.
 
-    An author overrides the name with ``"secret": false``.
+    A schema with ``"secret": false`` overrides the name.
     """
     if schema is not None:
         if any(schema.get(mark) for mark in _MARKS) or schema.get("format") == "password":
@@ -71,9 +71,11 @@ def is_secret_text(name: str, setting: Mapping[str, Any]) -> bool:
 
 
 def property_schema(schema: Mapping[str, Any], name: str) -> Any:
-    """Return the schema of a property, or None if it is not described.
+    """Return the schema of a property, or None if the object's schema does not declare it.
 
-    If alternatives differ, one that marks the property as secret is returned.
+    If alternatives (``anyOf``, ``oneOf``, ``allOf``) differ, one that marks the property as secret
+    is
+    returned.
     """
     known = (schema.get("properties") or {}).get(name)
     if known is not None:
@@ -93,7 +95,9 @@ def make_redactor(
 ) -> Callable[[str], str]:
     """Return a function that removes the secrets of a configuration from a text.
 
-    ``schema`` is the JSON Schema of the settings, which may mark some as secret.
+    Args:
+        config: The configuration.
+        schema: JSON Schema of the settings, which may mark some as secret.
     """
     return collect_secrets(config, schema).hide
 
@@ -104,6 +108,7 @@ def collect_secrets(config: Mapping[str, Any], schema: Mapping[str, Any] | None 
 
 
 def _config_values(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the secret strings of a configuration."""
     for name, value in config.items():
         about = _as_schema(property_schema(schema, name))
         is_named = is_secret_parameter(str(name)) and about.get("secret") is not False
@@ -123,6 +128,7 @@ class _ValueLocation(NamedTuple):
     is_named: bool = False
 
     def inside(self, name: str) -> _ValueLocation:
+        """Return the location of a member of this object."""
         about = _as_schema(property_schema(self.schema, name))
         names_settings = _NAMED_BY_USERS.search(self.name) is None
         return _ValueLocation(
@@ -133,6 +139,7 @@ class _ValueLocation(NamedTuple):
         )
 
     def item(self) -> _ValueLocation:
+        """Return the location of the items of this array."""
         about = _as_schema(self.schema.get("items"))
         return self._replace(schema=about, is_marked=self.is_marked or is_secret("", about))
 
@@ -153,6 +160,7 @@ def _values(value: Any, place: _ValueLocation) -> Iterator[str]:
 
 
 def _is_secret_number(value: Any, place: _ValueLocation) -> bool:
+    """Return True for a number that is secret by its mark, or by its name and length."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return False
     is_long = len(str(value)) >= _SHORTEST_UNMARKED_NUMBER
@@ -160,6 +168,7 @@ def _is_secret_number(value: Any, place: _ValueLocation) -> bool:
 
 
 def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
+    """Yield the secrets of a text: if ``is_hidden`` the text and its items, else embedded ones."""
     if is_hidden:
         yield value
     if is_hidden:
@@ -182,7 +191,7 @@ def _json_object(text: str) -> dict[str, Any] | None:
 
 
 def _is_shown(value: str, schema: Mapping[str, Any]) -> bool:
-    """Return True if the schema itself contains a value."""
+    """Return True if the schema itself contains a value, which is therefore public."""
     if value in (schema.get("default"), schema.get("const")) or value in schema.get("enum", ()):
         return True
     branches = (one for keyword in _ALTERNATIVES for one in schema.get(keyword, ()))
@@ -190,4 +199,5 @@ def _is_shown(value: str, schema: Mapping[str, Any]) -> bool:
 
 
 def _as_schema(found: Any) -> Mapping[str, Any]:
+    """Return a schema, or an empty dict for anything that is not an object."""
     return found if isinstance(found, Mapping) else {}

@@ -1,4 +1,4 @@
-"""Removal of data that Fivetran bans from logs: URLs, request paths, query parameters, responses.
+"""Removal of data that Fivetran bans from logs: URLs, request paths, parameters, responses.
 
 The time is linear in the length of a text, and a second pass changes nothing. Other terms with a
 slash, dates and media types are kept.
@@ -14,25 +14,25 @@ __all__ = ["remove_addresses"]
 
 _GONE: Final = "***"
 _SIGNS: Final = frozenset("/%?&@")
-"""A word without any of these is none of what is looked for."""
+"""Characters of which every removed word contains at least one."""
 
 _WORD: Final = re.compile(r'[^\s"<>`]+')
-"""What stands between spaces, and between signs that no URL has."""
+"""Sequence of characters without spaces and without signs that no URL contains."""
 
 _SLASHES: Final = r"(?://|\\/\\/|(?:%2[fF]){2})"
 _URL: Final = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]{{0,40}}(?::|%3[aA]){_SLASHES}")
 _ROOTED: Final = re.compile(r"(?<![\w/.~%)\]}\\])(?:\\?/)+(?=[\w{%$~.:@*+(\[-])")
-"""Slashes with which a word begins, or what follows a sign within it."""
+"""Slashes at the beginning of a path, at the start of a word or after a sign in it."""
 
 _HOST: Final = re.compile(r"(?<![\w.-])[\w.-]{1,300}?(?:\.[A-Za-z]{2,24}|:\d{1,5}){1,2}/")
 _SERVER: Final = re.compile(
     r"HTTPS?Connection(?:Pool)?\(host='[^']{0,300}', port=[^)]{1,20}\)"
     r"|(?<=Failed to resolve )'[^']{1,300}'"
 )
-"""How urllib3 names a server."""
+"""Description of a server in urllib3's messages."""
 
 _BODY: Final = re.compile(r"(, content is |; it begins: )[^\n]*?(?=, headers: |\n|\Z)")
-"""Where messages of failed requests show a piece of an answer, which may be a row."""
+"""Excerpt of a response in messages of failed requests, which may contain a row."""
 
 _PHRASE: Final = re.compile(
     r"""(?x)
@@ -46,12 +46,12 @@ _PHRASE: Final = re.compile(
     """,
     re.IGNORECASE,
 )
-"""Words that say that a path follows, which need not look like one: ``for URL users``."""
+"""Words that announce a path, which need not look like one: ``for URL users``."""
 
 _OPENING: Final = "([{'=:,;!*|"
 _CLOSING: Final = ")]}',.;:!?*|"
 _DEEP: Final = 2
-"""So many slashes make a path of a word that has both letters and digits."""
+"""Number of slashes from which a word with both letters and digits is a path."""
 
 
 def remove_addresses(text: str) -> str:
@@ -62,12 +62,14 @@ def remove_addresses(text: str) -> str:
 
 
 def _once(text: str) -> str:
+    """Return a text after one pass; a removal may join parts that must be removed next."""
     text = _BODY.sub(rf"\1{_GONE}", _SERVER.sub("the server", text))
     words = _WORD.sub(_clean, text)
     return _PHRASE.sub(rf"\1{_GONE}", words)
 
 
 def _clean(match: re.Match[str]) -> str:
+    """Return the replacement of a matched word: *** for the part that is an address."""
     word = match[0]
     if _SIGNS.isdisjoint(word):
         return word
@@ -83,7 +85,7 @@ def _clean(match: re.Match[str]) -> str:
 
 
 def _tail(word: str) -> str:
-    """Return the punctuation at the end of a term, which belongs to the sentence."""
+    """Return the punctuation at the end of a word, which belongs to the sentence."""
     return word[len(word.rstrip(_CLOSING)) :]
 
 

@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 LONGEST_BODY = 16_384
-"""Bytes of a body from which an excerpt is taken; of longer ones nothing is shown."""
+"""Size in bytes above which no excerpt of a body is shown."""
 
 LONGEST_EXCERPT = 500
-"""Characters of a body that are shown."""
+"""Maximum length of an excerpt in characters."""
 
 _SHORTEST_SENT = 4
-"""Characters of a value that counts as a credential because it was sent under such a name."""
+"""Minimum length, in characters, of a sent value that counts as a credential by its name."""
 
 _TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
@@ -71,7 +71,7 @@ def content_type(response: requests.Response) -> str:
 
 
 def body_excerpt(response: requests.Response, secrets: Secrets) -> str:
-    """Return the beginning of a short text body, or an empty string.
+    """Return the beginning of a short text body, or an empty string for any other body.
 
     Values with secret names are hidden, in JSON by its structure; HTML is reduced to its text.
     """
@@ -92,12 +92,14 @@ def body_excerpt(response: requests.Response, secrets: Secrets) -> str:
 
 
 def _is_text(kind: str, body: bytes) -> bool:
+    """Return True if media type and content are those of a text."""
     if kind and not kind.startswith("text/") and not re.search(r"json|xml|urlencoded", kind):
         return False
     return b"\x00" not in body
 
 
 def _codec(response: requests.Response) -> str:
+    """Return the encoding of a response, or UTF-8 if it is missing or unknown."""
     try:
         "".encode(response.encoding or "utf-8")
     except LookupError:
@@ -106,6 +108,7 @@ def _codec(response: requests.Response) -> str:
 
 
 def _json_without_secrets(text: str) -> str | None:
+    """Return a JSON text with its secrets hidden, or None if it is not a JSON object or array."""
     try:
         document = json.loads(text)
         if not isinstance(document, (dict, list)):

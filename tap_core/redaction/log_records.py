@@ -1,6 +1,7 @@
 """Log records without secrets and control characters, for any formatter.
 
-A record is cleaned when it is created, so that handlers and formatters of other code, such as those
+A record is cleaned when it is created, so that handlers and formatters of other code, such as
+those
 in a user's log configuration, receive it clean. Disabled log levels create no record.
 """
 
@@ -23,25 +24,25 @@ __all__ = [
 ]
 
 _Redact: TypeAlias = Callable[..., str]
-"""See `tap_core.redaction.process_secrets.redact`."""
+"""Function like `tap_core.redaction.process_secrets.redact`."""
 _ExcInfo: TypeAlias = (
     tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 )
 
 _BUILTIN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""Attributes of every record; all others were given as ``extra``."""
+"""Attributes of every log record; all others were passed as ``extra``."""
 
 _OWN_LINES: Final = ("Traceback (", "\nThe above exception", "\nDuring handling", 'File "')
-"""How the parts of a traceback begin that consist of several lines."""
+"""Beginnings of the parts of a traceback that consist of several lines."""
 
 
 class CleanRecord(logging.LogRecord):
-    """A log record whose message and traceback contain no secrets and control characters."""
+    """Log record whose message and traceback contain no secrets and control characters."""
 
     def getMessage(self) -> str:  # noqa: N802  the name of the base class
         """Return the message on one line, unformatted if the arguments do not match it.
 
-        An exception here would make `logging` print the arguments unredacted.
+        An exception here would make `logging` print the arguments with their secrets.
         """
         try:
             text = super().getMessage()
@@ -54,13 +55,14 @@ _classes: Final[dict[type, type[CleanRecord]]] = {logging.LogRecord: CleanRecord
 
 
 def _cleaned(kind: type[logging.LogRecord]) -> type[logging.LogRecord]:
-    """Return the clean subclass of a record class."""
+    """Return the subclass of a record class that cleans its messages."""
     if kind not in _classes:
         _classes[kind] = type(f"Clean{kind.__name__}", (CleanRecord, kind), {})
     return _classes[kind]
 
 
 def _redact(text: str, *, by_name: bool = True) -> str:
+    """Return a text without secrets, or the text itself before redaction is installed."""
     return _installed[-1](text, by_name=by_name) if _installed else text
 
 
@@ -77,7 +79,7 @@ def install_log_redaction(redact: _Redact) -> None:
 
 
 class _CleanFactory:
-    """Record factory that cleans the records of another factory."""
+    """Log record factory that cleans the records of another factory."""
 
     is_clean = True
 
@@ -85,12 +87,12 @@ class _CleanFactory:
         self._make = make
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
-        """Create a record; the arguments are those of `logging.LogRecord`."""
+        """Return a clean log record; the arguments are those of `logging.LogRecord`."""
         return clean_record(self._make(*args, **kwargs))
 
 
 def clean_record(record: logging.LogRecord) -> logging.LogRecord:
-    """Clean a record in place and return it."""
+    """Clean a log record in place and return it."""
     if isinstance(record, CleanRecord):
         return record
     record.__class__ = _cleaned(type(record))
@@ -106,7 +108,7 @@ def clean_record(record: logging.LogRecord) -> logging.LogRecord:
 
 
 class RedactingFormatter(logging.Formatter):
-    """Wrapper that removes secrets from the output of a user's formatter."""
+    """Formatter that removes secrets from the output of a user's formatter."""
 
     def __init__(self, inner: logging.Formatter) -> None:
         super().__init__()
@@ -141,7 +143,7 @@ def _format_exc_info(exc_info: _ExcInfo) -> str:
 
 
 def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
-    """Return the traceback of an error without secrets; its messages stay on one line each."""
+    """Return the traceback of an error without secrets; each of its messages is on one line."""
     if isinstance(error, BaseException):
         error = (type(error), error, error.__traceback__)
     trace = traceback.TracebackException(*error)
@@ -150,6 +152,7 @@ def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
 
 
 def _clean_parts(trace: traceback.TracebackException, redact: _Redact) -> Iterator[str]:
+    """Yield the redacted lines of a traceback."""
     for part in trace.format():
         is_ours = part.lstrip(" |+-").startswith(_OWN_LINES)  # groups have a margin of these
         text = redact(part.removesuffix("\n"), by_name=not is_ours)

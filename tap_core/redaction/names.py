@@ -1,8 +1,8 @@
 """Names of secrets: one rule for settings, parameters, headers, fields and Spark's keys.
 
 Invariant: the pattern for Python and the one for Spark are built from the same terms, and use
-only syntax that the regular expressions of Python and Java share. Tokens of pages
-(``page_token``, ``nextToken``) are not secrets.
+only syntax that the regular expressions of Python and Java share. Page tokens (``page_token``,
+``nextToken``) are not secrets.
 Source: Spark's configuration guide, ``spark.redaction.regex``.
 """
 
@@ -44,7 +44,7 @@ _TERMS: Final = (
     f"conn(?:ection)?{_GAP}(?:str(?:ing)?(?![a-z])|ur[il])",
     f"(?:jdbc|sqlalchemy){_GAP}ur[il]",
 )
-"""Terms that make a name secret wherever they occur in it, in small or capital letters."""
+"""Terms that make a name secret at any position in it, in small or capital letters."""
 
 _WORDS: Final = (
     *("assertion", "bearer", "cookie", "cookies", "dsn", "jwt", "otp", "pass", "pat"),
@@ -53,10 +53,10 @@ _WORDS: Final = (
 """Short terms that count only as a whole word: ``sig``, but not ``design``."""
 
 _LAST_WORDS: Final = ("auth", "oauth", "session", "sessions")
-"""Words that count only at the end: ``X-Auth``, but not ``auth_type``."""
+"""Words that count only at the end of a name: ``X-Auth``, but not ``auth_type``."""
 
 _WHOLE: Final = frozenset({"code", "key"})
-"""Parameters that are secret under exactly this name, and harmless as the name of a setting."""
+"""Parameters that are secret under exactly this name, which is harmless for a setting."""
 
 _PAGE_TOKEN: Final = re.compile(
     r"(?:(?:continuation|cursor|next|page|sync)[._ -]?)+tokens?", re.IGNORECASE
@@ -78,7 +78,7 @@ _ANYWHERE: Final = f"(?i:{'|'.join(_TERMS)})"
 SECRET_NAME_PATTERN: Final = re.compile(
     "|".join([_ANYWHERE, *map(_as_word, _WORDS), *(_as_word(word, "$") for word in _LAST_WORDS)])
 )
-"""Searched in a name, finds what makes it secret; see `is_secret_name` for the exceptions."""
+"""Pattern that finds a secret term in a name; see `is_secret_name` for the exceptions."""
 
 SPARK_REDACTION_REGEX: Final = "|".join(
     [
@@ -87,9 +87,9 @@ SPARK_REDACTION_REGEX: Final = "|".join(
         r"//[^/?#\s]+:[^/?#\s]+@",
     ]
 )
-"""Value for ``spark.redaction.regex``: Spark hides a setting whose key or value contains it.
+"""Value for ``spark.redaction.regex``: Spark hides a setting if its key or value matches.
 
-The last part finds addresses with a user and a password, which occur in values.
+The last part matches URLs with a user and a password, which occur in values.
 """
 
 
@@ -103,5 +103,5 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_parameter(name: str) -> bool:
-    """Return True for a secret name in a query, header or body, including ``key``, ``code``."""
+    """Return True for a secret name in a query, header or body; ``key`` and ``code`` count too."""
     return name.lower() in _WHOLE or is_secret_name(name)

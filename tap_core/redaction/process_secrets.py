@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _REMEMBERED: Final = 32
-"""Plugins that are gone, whose secrets are still hidden."""
+"""Number of deleted plugins whose secrets are still hidden."""
 
 
 class _Registry:
@@ -41,6 +41,7 @@ class _Registry:
         self._all: Secrets | None = Secrets()
 
     def add(self, owner: object, secrets: Secrets) -> None:
+        """Add secrets that are hidden while their owner exists."""
         with self._lock:
             if id(owner) not in self._owned:
                 weakref.finalize(owner, self._end, id(owner)).atexit = False
@@ -49,17 +50,20 @@ class _Registry:
             self._all = None
 
     def _end(self, owner: int) -> None:
+        """Move the secrets of a deleted owner to those of recent owners."""
         with self._lock:
             self._ended.append(self._owned.pop(owner, Secrets()))
             self._all = None
 
     def clear(self) -> None:
+        """Remove all secrets."""
         with self._lock:
             self._owned.clear()
             self._ended.clear()
             self._all = None
 
     def all(self) -> Secrets:
+        """Return the secrets of all current and recent owners."""
         joined = self._all
         if joined is None:
             with self._lock:
@@ -95,12 +99,12 @@ def redact(text: str, *, by_name: bool = True) -> str:
 
 
 def redact_line(text: str) -> str:
-    """Return a text as one line for a log or a terminal: redacted, control characters escaped."""
+    """Return a text as one redacted line, with control characters escaped."""
     return escape_control_characters(redact(text))
 
 
 def redact_lines(text: str) -> str:
-    """Return a text as lines for a terminal: like `redact_line`, but line feeds are kept."""
+    """Return a redacted text with control characters escaped, except line feeds."""
     return "\n".join(map(escape_control_characters, redact(text).split("\n")))
 
 

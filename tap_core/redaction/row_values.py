@@ -1,4 +1,4 @@
-"""Row values in messages, and the variable by which an operator suppresses them.
+"""Row values in messages, and the environment variable that suppresses them.
 
 With ``TAP_CORE_LOG_ROWS=false`` no message of the SDK shows values of rows; their type and length
 are shown instead.
@@ -13,7 +13,7 @@ from typing import Any, Final
 __all__ = ["LOG_ROWS", "are_rows_shown", "describe_value", "show_value"]
 
 LOG_ROWS: Final = "TAP_CORE_LOG_ROWS"
-"""The environment variable: ``false``, ``0``, ``no`` or ``off`` keep values of rows out."""
+"""Environment variable; ``false``, ``0``, ``no`` or ``off`` suppress row values."""
 
 _OFF: Final = frozenset({"false", "0", "no", "off"})
 _TYPES: Final = {bool: "boolean", int: "integer", float: "number", type(None): "null"}
@@ -25,9 +25,11 @@ def are_rows_shown() -> bool:
 
 
 def show_value(value: Any, shown: Any = None) -> str:
-    """Return the text for a row value in a message: ``shown`` if passed, else the value.
+    """Return the text for a row value in a message.
 
-    If row values are suppressed, the text is the value's type and length.
+    It is ``shown`` if passed, else the value as text. If row values are suppressed, it is the
+    value's
+    type and length.
     """
     if are_rows_shown():
         return str(value if shown is None else shown)

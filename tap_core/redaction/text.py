@@ -30,24 +30,24 @@ __all__ = [
 HIDDEN: Final = "***"
 
 _SHORTEST: Final = 3
-"""Characters; hiding shorter values would change the words around them."""
+"""Minimum length of a hidden value, in characters; shorter ones are parts of other words."""
 _SHORTEST_NUMBER: Final = 4
 _SHORTEST_BASE64: Final = 8
 _SHORTEST_LINE: Final = 16
-"""Characters of a line that is hidden by itself, of a value with several lines (a PEM key)."""
+"""Minimum length, in characters, of a line that is hidden alone, of a value like a PEM key."""
 _SHORTEST_LONE_USER: Final = 16
-"""Characters from which a user without a password in an address counts as a token."""
+"""Minimum length, in characters, of a URL's user that counts as a token without a password."""
 
 _PERCENT: Final = re.compile("%[0-9A-F]{2}")
 _OF_HTML: Final = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#x27;"))
 _USER_INFO: Final = re.compile(r"(?:(?<=//)|(?<=/\\/)|(?<=\\/\\/))[^/?#\s\"'<>\\]+@")
 _ORACLE_LOGIN: Final = re.compile(r"(?<=:thin:|:oci8:)[^\s/@]{1,200}/[^\s@]{1,200}@")
 _PROSE: Final = r"""\s+[a-z]{1,12}(?=\s|$|[.,;:!?"')}\]]+(?:\s|$))"""
-"""What follows in "your token has expired": a short word in small letters, and its end."""
+"""End of "your token has expired": a short word in small letters after the name."""
 _SCHEME: Final = re.compile(
     rf"(?<![\w/.])(Bearer|Basic|(?i:Bearer|Basic|Token)(?!{_PROSE}))\s+[\w.~+/][\w.~+/=-]*",
 )
-"""A credential behind its scheme."""
+"""Credential after the name of its HTTP authentication scheme."""
 
 _NAME: Final = re.compile(
     r"""(?<![\w.-])(?P<name>[\w.-]+)(?P<sign>\\{0,3}["']?\s{0,8}(?P<mark>[=:])\s{0,8})"""
@@ -58,18 +58,18 @@ _BARE_VALUE: Final = re.compile(
     r"(?:(?i:Basic|Bearer|Digest|Negotiate|Token|AWS4-HMAC-SHA256)[ ]{1,8})?"
     r"""(?P<value>(?:[^\s&,;<>"']|["'](?=\w))+)"""
 )
-"""A value without quotes; a scheme of HTTP before it is not part of it."""
+"""Value without quotes; the name of an HTTP scheme before it is not part of the value."""
 _QUOTE_ENDS: Final = {"'": re.compile(r"(\\*)'"), '"': re.compile(r'(\\*)"')}
 _JSON_NAME: Final = re.compile(r'"\s*:\s*\Z')
-"""What is before a number in a JSON object; Python's search ends where the value begins."""
+"""Text before a number in a JSON object; a search for it ends where the value begins."""
 _LONGEST_NAME: Final = 200
 _HEADERS: Final = re.compile(r"(?i)authorization|cookie|[a-z0-9]+(?:-[a-z0-9]+)+")
-"""Names that are headers: an unquoted value may follow their colon."""
+"""Names of HTTP headers, after whose colon an unquoted value may follow."""
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """Values that no message may show, longest first."""
+    """Set of values that no message may show, longest first."""
 
     values: tuple[str, ...] = ()
 
@@ -84,30 +84,33 @@ class Secrets:
         return tuple(_longest_first(form for value in self.values for form in _forms(value)))
 
     def hide(self, text: str) -> str:
-        """Return a text without these values and without values that look secret by their name."""
+        """Return a text without these values and without values that are secret by their name."""
         return redact_text(self.hide_values(text))
 
     def hide_values(self, text: str) -> str:
-        """Return a text without these values."""
+        """Return a text without these values, in any encoding."""
         for form in self.forms:
             if form in text:
                 text = text.replace(form, HIDDEN)
         return text
 
     def __or__(self, other: Secrets) -> Secrets:
-        """Return the union of both."""
+        """Return the union of two sets of secrets."""
         return Secrets(tuple(_longest_first((*self.values, *other.values))))
 
 
 def _longest_first(values: Iterable[str]) -> list[str]:
+    """Return the distinct values, longest first."""
     return sorted(set(values), key=lambda value: (-len(value), value))
 
 
 def _is_long_enough(value: str) -> bool:
+    """Return True if a value is long enough to be hidden."""
     return len(value) >= (_SHORTEST_NUMBER if value.isdigit() else _SHORTEST)
 
 
 def _forms(value: str) -> Iterator[str]:
+    """Yield a value and its encodings: percent, JSON, Python, HTML, Base64."""
     for plain in filter(_is_long_enough, {value, value.strip(), *_long_lines(value)}):
         data = plain.encode("utf-8", "surrogatepass")
         quoted = {quote(data, safe=""), quote(data), quote_plus(data)}
@@ -120,7 +123,7 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def _escape_html(text: str) -> str:
-    """Return the result of `html.escape`; that module is slow to import."""
+    """Return the result of `html.escape`, whose module is slow to import."""
     for sign, written in _OF_HTML:
         text = text.replace(sign, written)
     return text
@@ -131,6 +134,7 @@ def _in_small_letters(found: re.Match[str]) -> str:
 
 
 def _long_lines(value: str) -> Iterator[str]:
+    """Yield the long lines of a value with several lines, such as a PEM key."""
     lines = value.splitlines()
     if len(lines) > 1:
         yield from (
@@ -141,7 +145,7 @@ def _long_lines(value: str) -> Iterator[str]:
 
 
 def _base64_forms(data: bytes) -> Iterator[str]:
-    """Yield the Base64 characters determined by these bytes alone, at each of three offsets."""
+    """Yield the Base64 characters that these bytes alone determine, at each of three offsets."""
     for offset in range(3):
         skipped = (offset * 8 + 5) // 6
         bits = (offset + len(data)) * 8
@@ -154,7 +158,10 @@ def _base64_forms(data: bytes) -> Iterator[str]:
 # By name
 
 _Rule: TypeAlias = Callable[..., bool]
-"""Takes the match of a name, and ``is_quoted`` of its value."""
+"""Function that returns True if the value after a matched name is hidden.
+
+Its arguments are the match of the name and ``is_quoted``, which is True for a quoted value.
+"""
 
 
 def redact_text(text: str) -> str:
@@ -168,6 +175,7 @@ def redact_parameters(text: str) -> str:
 
 
 def _hide_credentials(text: str) -> str:
+    """Return a text without passwords in URLs and without credentials after a scheme."""
     if "@" in text:
         text = _USER_INFO.sub(f"{HIDDEN}@", text)
         text = _ORACLE_LOGIN.sub(f"{HIDDEN}@", text)
@@ -183,14 +191,17 @@ def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
 
 
 def _is_secret_in_body(name: re.Match[str], *, is_quoted: bool) -> bool:  # noqa: ARG001
+    """Return True for a value with a secret name in a body, where no prose is expected."""
     return is_secret_parameter(_shortened(name))
 
 
 def _shortened(name: re.Match[str]) -> str:
+    """Return the last `_LONGEST_NAME` characters of a matched name."""
     return name["name"][-_LONGEST_NAME:]
 
 
 def _replace_named(text: str, is_hidden: _Rule) -> str:
+    """Return a text in which the values after secret names are replaced by ``***``."""
     parts: list[str] = []
     done = 0
     for start, end in _iterate_named_values(text, is_hidden):
@@ -216,6 +227,7 @@ def _iterate_named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, in
 
 
 def _value_span(text: str, name: re.Match[str], opening: re.Match[str] | None) -> tuple[int, int]:
+    """Return the start and end of the value after a matched name."""
     if opening is None:
         is_json = '"' in name["sign"]
         bare = (_JSON_SCALAR if is_json else _BARE_VALUE).match(text, name.end())
@@ -233,9 +245,14 @@ def _is_unescaped(backslashes: str, escapes: str) -> bool:
 
 
 def clean_document(value: Any, clean: Callable[[str], str], *, by_name: bool = True) -> Any:
-    """Return a JSON-like value with ``clean`` applied to strings and secret names' values hidden.
+    """Return a JSON-like value without secrets.
 
-    With ``by_name`` False names hide nothing, since they are names of streams or columns.
+    Args:
+        value: The value.
+        clean: Applied to every string.
+        by_name: True to hide the values of secret names. False if the names are those of streams
+            or
+            columns.
     """
     if isinstance(value, dict):
         return {
@@ -250,6 +267,7 @@ def clean_document(value: Any, clean: Callable[[str], str], *, by_name: bool = T
 
 
 def _is_hidden(name: Any, item: Any) -> bool:
+    """Return True if an item is hidden because of its name."""
     is_named = isinstance(name, str) and is_secret_parameter(name[-_LONGEST_NAME:])
     return is_named and item is not None
 
@@ -287,6 +305,7 @@ def escape_control_characters(text: str) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
+    """Return the escape sequence of a control character."""
     letter = found[0]
     if letter in _SHORT:
         return _SHORT[letter]

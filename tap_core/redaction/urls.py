@@ -20,7 +20,11 @@ _AUTHORITY: Final = re.compile(r"(?<=://)[^/]*@")
 def redact_url(url: str | bytes | None, *, with_query: bool = True) -> str:
     """Return a URL without user info and fragment, and with values of secret names hidden.
 
-    With ``with_query`` False the URL is that of a file or folder; its path is kept verbatim.
+    Args:
+        url: The URL; None becomes an empty text.
+        with_query: False for the URL of a file or folder: its query is removed and its path is
+            kept
+            verbatim.
     """
     text = url.decode("utf-8", "replace") if isinstance(url, bytes) else url or ""
     if not with_query:

@@ -1,4 +1,4 @@
-"""Generator of new tap and target projects: `tap-core new`."""
+"""Generator of new tap and target projects: the command `tap-core new`."""
 
 from tap_core.scaffold.project import Project as Project
 from tap_core.scaffold.project import ProjectError as ProjectError

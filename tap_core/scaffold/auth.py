@@ -16,20 +16,21 @@ class Authentication:
     """Code fragments of one authentication method for the client, the settings and the tests."""
 
     imports: str = ""
-    """The name to import from `tap_core.authenticators`."""
+    """Name to import from `tap_core.authenticators`."""
     helper: str = ""
-    """The source of a class to insert before the client's class."""
+    """Source of a class to insert before the client's class."""
     member: str = ""
-    """The source of the property in the client's class."""
+    """Source of the property in the client's class."""
     settings: str = ""
-    """The lines to insert into the settings' schema."""
+    """Lines to insert into the settings' schema."""
     values: str = ""
-    """The values of these settings in the tests, as dict items."""
+    """Values of these settings in the tests, as dict items."""
     check: str = "True"
-    """The expression over ``headers`` that the test service uses to accept a request."""
+    """Expression over ``headers`` that the test service uses to accept a request."""
 
 
 def _secret(name: str, description: str) -> str:
+    """Return the source of a required secret setting."""
     return f"""\
         th.Property(
             "{name}",
@@ -42,6 +43,7 @@ def _secret(name: str, description: str) -> str:
 
 
 def _member(made: str) -> str:
+    """Return the source of the property that creates the authenticator."""
     name = made.partition("(")[0]
     return f"""
     @cached_property

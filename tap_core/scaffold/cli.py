@@ -19,7 +19,7 @@ __all__ = ["new"]
 
 
 def new(arguments: Sequence[str]) -> int:
-    """Create a project and return the exit code."""
+    """Create a project and return the exit code: 0, or 1 after an error message."""
     given = _parser().parse_args(arguments)
     try:
         project = Project.of(given.name, given.kind, given.auth, given.pagination)
@@ -35,6 +35,7 @@ def new(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = argparse.ArgumentParser(
         prog="tap-core new",
         description="Create a tap or target project with passing tests.",

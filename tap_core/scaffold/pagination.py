@@ -17,15 +17,15 @@ class Pagination:
     """Code fragments of one pagination method for the client and the service in the tests."""
 
     imports: str = ""
-    """The name to import from `tap_core.pagination`."""
+    """Name to import from `tap_core.pagination`."""
     token: str = "Any"  # noqa: S105  (the name of a type)
-    """The type of the next page token."""
+    """Type of the next page token."""
     member: str = ""
-    """The source of the method in the client's class."""
+    """Source of the method in the client's class."""
     params: str = ""
-    """The lines that add the token to the request parameters."""
+    """Lines that add the token to the request parameters."""
     page: str = ""
-    """The body of the test service's function that returns one page and its headers."""
+    """Body of the test service's function that returns one page and its headers."""
 
 
 _PAGINATOR = """

@@ -31,7 +31,14 @@ class ProjectError(ValueError):
 
 @dataclass(frozen=True)
 class Project:
-    """A project, created by `of`. ``name`` is its command, such as ``tap-example``."""
+    """Options of a new project, validated by `of`.
+
+    Attributes:
+        name: Name of the plugin and its command, such as ``tap-example``.
+        kind: Kind of the plugin, one of `KINDS`.
+        auth: Authentication method of an HTTP tap.
+        pagination: Pagination method of an HTTP tap.
+    """
 
     name: str
     kind: str
@@ -45,7 +52,7 @@ class Project:
         """Return a project; None selects the default of an option.
 
         Raises:
-            ProjectError: the name or an option is invalid; the message lists the valid options.
+            ProjectError: The name or an option is invalid; the message lists the valid options.
         """
         if not _NAME.fullmatch(name):
             raise ProjectError(
@@ -64,26 +71,31 @@ class Project:
 
     @property
     def what(self) -> str:
-        """The plugin type: ``tap`` or ``target``."""
+        """Plugin type: ``tap`` or ``target``."""
         return self.name.partition("-")[0]
 
     @property
     def package(self) -> str:
-        """The name of the Python package: ``tap_example``."""
+        """Name of the Python package, such as ``tap_example``."""
         return self.name.replace("-", "_")
 
     @property
     def class_name(self) -> str:
-        """The name of the plugin's class: ``TapExample``."""
+        """Name of the plugin's class, such as ``TapExample``."""
         return "".join(word.capitalize() for word in self.name.split("-"))
 
     @property
     def source(self) -> str:
-        """The name of the source or destination as a class name prefix: ``Example``."""
+        """Prefix of other class names, from the source or destination: ``Example``."""
         return self.class_name.removeprefix(self.what.capitalize())
 
 
 def _among(choice: str, given: str | None, possible: tuple[str, ...]) -> str:
+    """Return the value of an option, by default the first possible one.
+
+    Raises:
+        ProjectError: The value is not possible.
+    """
     if given is not None and given not in possible:
         raise ProjectError(f"--{choice} {given} is not possible here; {', '.join(possible)} is.")
     return given or possible[0]

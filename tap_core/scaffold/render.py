@@ -24,6 +24,8 @@ _WORD: Final = re.compile(r"%%(\w+)%%")
 
 @dataclass(frozen=True)
 class _File:
+    """File of the new project, with its relative path."""
+
     path: str
     text: str
 
@@ -32,7 +34,7 @@ def write(project: Project, folder: Path) -> list[Path]:
     """Write the project's files into a new folder and return their paths.
 
     Raises:
-        ProjectError: the folder exists and is not empty.
+        ProjectError: The folder exists and is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ProjectError(f"{folder} is there already; nothing was written.")
@@ -46,6 +48,7 @@ def write(project: Project, folder: Path) -> list[Path]:
 
 
 def _files(project: Project) -> Iterator[_File]:
+    """Yield the files of a project: those of its plugin type, then those of its kind."""
     words = _make_placeholders(project)
     for layer in (project.what, f"{project.what}_{project.kind}"):
         root = _TEMPLATES / layer
@@ -55,10 +58,12 @@ def _files(project: Project) -> Iterator[_File]:
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:
+    """Return a text with its placeholders replaced."""
     return _WORD.sub(lambda found: words[found.group(1)], text)
 
 
 def _make_placeholders(project: Project) -> dict[str, str]:
+    """Return the values of the placeholders by name."""
     auth, pages = AUTHENTICATION[project.auth], PAGINATION[project.pagination]
     return {
         "name": project.name,
@@ -86,8 +91,10 @@ def _make_placeholders(project: Project) -> dict[str, str]:
 
 
 def _import(module: str, names: str) -> str:
+    """Return an import statement on one line, or an empty text without names."""
     return f"from {module} import {names}\n" if names else ""
 
 
 def _or_none(kind: str) -> str:
+    """Return a type that also allows None."""
     return kind if kind.endswith("None") else f"{kind} | None"

@@ -1,4 +1,4 @@
-"""JSON Schemas as documents: sources, references, validation and normalization."""
+"""JSON Schemas: sources, resolution of references, validation and normalization."""
 
 from __future__ import annotations
 

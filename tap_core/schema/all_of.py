@@ -3,7 +3,6 @@
 Properties are never lost: they are combined, and where two schemas contradict each other
 the later one wins. The result is no larger than the inputs together. The inputs are not
 changed; the result may share their inner objects.
-
 Source: JSON Schema 2020-12, Core, section 10.2.1.1 (allOf).
 """
 
@@ -18,7 +17,10 @@ __all__ = ["get_types", "merge_schemas"]
 
 
 def merge_schemas(schemas: Iterable[JsonSchema]) -> JsonSchema:
-    """Return one schema equivalent to all of ``schemas``; for annotations the last value wins."""
+    """Return one schema for values that match all of ``schemas``.
+
+    Of annotations, such as ``title``, the last value wins.
+    """
     result: JsonSchema = {}
     for schema in schemas:
         for keyword, value in schema.items():
@@ -27,12 +29,13 @@ def merge_schemas(schemas: Iterable[JsonSchema]) -> JsonSchema:
 
 
 def get_types(schema: Mapping[str, Any]) -> list[str]:
-    """Return the types that a schema names; an empty list if it names no type."""
+    """Return the type names of a schema as a list, which is empty without ``type``."""
     kind = schema.get("type", [])
     return [kind] if isinstance(kind, str) else list(kind or [])
 
 
 def _add(result: JsonSchema, keyword: str, value: Any) -> None:
+    """Merge a keyword and its value into ``result``."""
     if keyword not in result:
         result[keyword] = value
     elif keyword == "oneOf":  # merged options may match more than once
@@ -44,14 +47,14 @@ def _add(result: JsonSchema, keyword: str, value: Any) -> None:
 
 
 def _both(one: Any, other: Any) -> Any:
-    """Merge two schemas, either of which may be true or false."""
+    """Return the merger of two schemas; the second one if either is True or False."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return merge_schemas([dict(one), dict(other)])
     return other
 
 
 def _merge_by_name(one: Any, other: Any) -> Any:
-    """Merge two objects that map names to schemas."""
+    """Return the merger of two objects whose values are schemas."""
     if not isinstance(one, Mapping) or not isinstance(other, Mapping):
         return other
     shared = {name: _both(one[name], other[name]) for name in one.keys() & other.keys()}
@@ -59,20 +62,21 @@ def _merge_by_name(one: Any, other: Any) -> Any:
 
 
 def _all(one: Any, other: Any) -> Any:
-    """Return the union of two lists."""
+    """Return the union of two lists; the second value if either is not a list."""
     if not isinstance(one, list) or not isinstance(other, list):
         return other
     return [*one, *(value for value in other if value not in one)]
 
 
 def _shared(one: Any, other: Any) -> Any:
-    """Return the intersection of two lists; if it is empty, the second list."""
+    """Return the intersection of two lists, or the second list if they have nothing in common."""
     if not isinstance(one, list) or not isinstance(other, list):
         return other
     return [value for value in one if value in other] or other
 
 
 def _type(one: Any, other: Any) -> Any:
+    """Return the value of ``type`` that two values have in common, or the second value if none."""
     ours, theirs = get_types({"type": one}), get_types({"type": other})
     if "number" in ours and "integer" in theirs:
         ours.append("integer")
@@ -85,12 +89,15 @@ def _type(one: Any, other: Any) -> Any:
 
 
 def _wider(one: Any, other: Any) -> Any:
-    """Merge ``additionalProperties`` and ignore false: each part knows only its own properties."""
+    """Return the merger of two ``additionalProperties``; a False as the second is ignored.
+
+    Each member of an ``allOf`` declares only its own properties, so False is seldom meant.
+    """
     return one if other is False else _both(one, other)
 
 
 def _or_last(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a function that chooses between numbers; booleans are flags of draft 4."""
+    """Return a merge function for bounds; of draft 4's boolean flags the last one wins."""
 
     def chosen(one: Any, other: Any) -> Any:
         if isinstance(one, bool) or isinstance(other, bool):
@@ -118,4 +125,4 @@ _JOINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
     **dict.fromkeys(_HIGHER, _or_last(max)),
     **dict.fromkeys(_LOWER, _or_last(min)),
 }
-"""Merge functions of the keywords that two schemas may share."""
+"""Merge functions of the keywords that two schemas may share; of others the last value wins."""

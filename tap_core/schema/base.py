@@ -1,8 +1,8 @@
 """Schema sources, and the descriptor that gives a stream its schema by name.
 
-- A source is queried once per key. Each caller gets a separate copy of the schema.
-- A stream resolves its schema once per set of primary keys, which an input catalog may
-  change; an author's changes to that dictionary affect only the stream.
+- A source fetches each schema once. Each caller gets a separate copy.
+- A stream resolves its schema once per set of primary keys, which an input catalog may change.
+  An author's changes to that dict affect only the stream.
 - Errors name the source and the key and have the original error as their cause.
 """
 
@@ -34,7 +34,12 @@ class SchemaPreprocessor(Protocol):
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return the schema for the stream; ``schema`` may be changed in place."""
+        """Return the schema for the stream; ``schema`` may be changed in place.
+
+        Args:
+            schema: Schema as fetched from the source.
+            key_properties: Names of the stream's primary keys.
+        """
         ...
 
 
@@ -52,20 +57,22 @@ class SchemaSource(ABC, Generic[KeyT]):
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return the schema after the source's preprocessor, if it has one."""
+        """Return a schema converted by the source's preprocessor, or unchanged without one."""
         if self._preprocessor is None:
             return schema
         return self._preprocessor.preprocess_schema(schema, key_properties=key_properties)
 
     @final
     def get_schema(self, key: KeyT, /, *, key_properties: Sequence[str] = ()) -> JsonSchema:
-        """Return a preprocessed copy of the schema of ``key``.
+        """Return a preprocessed copy of the schema of a key.
 
-        ``key_properties`` are the names of the properties that identify a record.
+        Args:
+            key: Key of the schema, usually the name of the stream.
+            key_properties: Names of the stream's primary keys.
 
         Raises:
-            SchemaNotFoundError: the schema does not exist or cannot be read; see its cause.
-            SchemaNotValidError: the schema is not a JSON object.
+            SchemaNotFoundError: The schema does not exist or cannot be read; the cause says why.
+            SchemaNotValidError: The schema is not a JSON object.
         """
         if key not in self._schema_cache:
             self._schema_cache[key] = self._fetched(key)
@@ -73,7 +80,12 @@ class SchemaSource(ABC, Generic[KeyT]):
         return self.preprocess_schema(found, key_properties=key_properties)
 
     def _fetched(self, key: KeyT) -> JsonSchema:
-        """Fetch a schema and convert failures to `SchemaNotFoundError`."""
+        """Fetch a schema from the source.
+
+        Raises:
+            SchemaNotFoundError: `fetch_schema` has raised any exception.
+            SchemaNotValidError: The schema is not a JSON object.
+        """
         try:
             schema = cast(object, self.fetch_schema(key))
         except Exception as ex:  # noqa: BLE001 - any error means "not found"
@@ -90,16 +102,23 @@ class SchemaSource(ABC, Generic[KeyT]):
 
     @abstractmethod
     def fetch_schema(self, key: KeyT) -> JsonSchema:
-        """Return the schema of ``key``; called once per key, any exception means "not found"."""
+        """Return the schema of a key.
+
+        It is called once per key. Any exception means that the schema is not found.
+        """
 
 
 def _find_cause(ex: Exception) -> BaseException:
-    """Return the underlying error of an error that only reports the location."""
+    """Return the cause of an error that only says where a schema is invalid, else the error."""
     return ex.__cause__ or ex if isinstance(ex, SchemaNotValidError) else ex
 
 
 class StreamSchema(Generic[KeyT]):
-    """Descriptor for the ``schema`` of a stream class, by ``key`` or the stream's name.
+    """Descriptor for the ``schema`` of a stream class that reads it from a schema source.
+
+    Args:
+        schema_source: Source of the schema.
+        key: Key of the schema in the source; by default the stream's name.
 
     >>> class Users(Stream):
     ...     name = "users"
@@ -133,11 +152,17 @@ class StreamSchema(Generic[KeyT]):
         stream: Any,
         stream_class: type[Any],  # noqa: ARG002 - for overrides
     ) -> JsonSchema:
-        """Return the schema of a stream; called once for each set of its primary keys.
+        """Return the schema of a stream; override to compute the key differently.
+
+        It is called once for each set of the stream's primary keys.
+
+        Args:
+            stream: The stream.
+            stream_class: Class of the stream.
 
         Raises:
-            SchemaNotFoundError: the source does not have the schema.
-            SchemaNotValidError: the schema is not a JSON object.
+            SchemaNotFoundError: The source does not have the schema.
+            SchemaNotValidError: The schema is not a JSON object.
         """
         key = self.key or cast(KeyT, stream.name)
         return self.schema_source.get_schema(key, key_properties=stream.primary_keys or ())

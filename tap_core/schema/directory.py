@@ -1,4 +1,4 @@
-"""Schemas in files, one file per stream.
+"""Schema source for a directory with one schema file per stream.
 
 The directory may be a folder, a package or any other resource of `importlib.resources`, so
 that a tap in a zip file finds its schemas. References between files are relative to the
@@ -27,9 +27,12 @@ __all__ = ["SchemaDirectory"]
 class SchemaDirectory(SchemaSource[str]):
     """Schema source of a directory: ``users.json`` is the schema of ``users``.
 
-    ``dir_path`` is a path, a package or its dotted name, or a resource of a package. A name
-    that is both a folder and a package means the folder. Files with the ``extension`` ``yaml``
-    or ``yml`` are YAML, all others JSON.
+    Args:
+        dir_path: A path, a package or its dotted name, or a resource of a package. A name that is
+            both a folder and a package means the folder.
+        extension: Suffix of the files without the dot. Files with ``yaml`` or ``yml`` are YAML,
+            all
+            others JSON.
     """
 
     def __init__(
@@ -48,12 +51,12 @@ class SchemaDirectory(SchemaSource[str]):
         return f"{type(self).__name__}('{self.dir_path}')"
 
     def fetch_schema(self, key: str) -> JsonSchema:
-        """Read the file of ``key`` and the files that it references.
+        """Return the schema in the file of ``key``, with its references to other files resolved.
 
         Raises:
-            OSError: the file cannot be read.
-            ValueError: the file is not valid JSON or YAML.
-            SchemaNotValidError: a reference cannot be resolved.
+            OSError: The file cannot be read.
+            ValueError: The file is not valid JSON or YAML.
+            SchemaNotValidError: A reference cannot be resolved.
         """
         name = quote(f"{key}.{self.extension}")
         schema = self._read(name)
@@ -62,7 +65,7 @@ class SchemaDirectory(SchemaSource[str]):
         return resolve_schema_references({"$ref": name}, cut_circles=True, retrieve=self._read)
 
     def _read(self, name: str) -> Any:
-        """Read a file once; ``name`` is URL-encoded as in a reference."""
+        """Return the parsed file of a URL-encoded name; each file is read once."""
         if name not in self._files:
             text = resolve_relative(self.dir_path, name).read_text(encoding="utf-8-sig")
             self._files[name] = parse_document(text, get_suffix(name))
@@ -70,6 +73,7 @@ class SchemaDirectory(SchemaSource[str]):
 
 
 def _directory(given: str | Path | Traversable | ModuleType) -> Path | Traversable:
+    """Return the directory for a path, a package, its dotted name or a resource."""
     if isinstance(given, ModuleType):
         return importlib.resources.files(given)
     if not isinstance(given, str):

@@ -1,7 +1,7 @@
-"""Inlining of references for clients that do not follow them.
+"""Inlining of references, for clients that do not resolve ``$ref``.
 
-The functions are pure. An unresolvable reference becomes a schema that accepts anything,
-so that one error does not hide the rest of the schema.
+An unresolvable reference becomes a schema that accepts anything, so that one error does not hide
+the rest of the schema.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ __all__ = ["ANNOTATION_KEYWORDS", "inline_references"]
 ANNOTATION_KEYWORDS: Final = frozenset(
     ("title", "description", "default", "examples", "deprecated")
 )
-"""Keywords without effect on validity."""
+"""JSON Schema keywords without effect on validity."""
 
 
 def inline_references(json_schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a copy in which each ``$ref`` is replaced by its target, or by ``{}``."""
+    """Return a copy of a schema in which each ``$ref`` is replaced by its target.
+
+    A property with an unresolvable reference becomes ``{}``, and ``$defs`` and ``definitions`` are
+    removed.
+    """
     resolved = _resolved(json_schema, json_schema)
     if resolved is None:
         named = json_schema.get("properties")
@@ -43,7 +47,7 @@ def inline_references(json_schema: Mapping[str, Any]) -> JsonSchema:
 
 
 def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> JsonSchema | None:
-    """Return a schema with its references inlined, or None if one cannot be resolved."""
+    """Return a copy of a schema with its references inlined, or None if one cannot be resolved."""
     try:
         return resolve_schema_references(schema, {"": dict(document)}, cut_circles=True)
     except (SchemaNotValidError, TypeError, AttributeError, ValueError, RecursionError):

@@ -44,16 +44,17 @@ _QUERY: Final = re.compile(r"\?[^\s'\")]*")
 
 
 def parse_document(text: str | bytes, suffix: str) -> Any:
-    """Parse a document: YAML if the suffix says so, else JSON.
+    """Parse a document: as YAML if ``suffix`` is ``.yaml`` or ``.yml``, else as JSON.
 
     Raises:
-        ValueError: the text is not valid JSON or YAML.
-        UnsupportedSchemaFormatError: the document is YAML, and PyYAML is not installed.
+        ValueError: The text is not valid JSON or YAML.
+        UnsupportedSchemaFormatError: The document is YAML, and PyYAML is not installed.
     """
     return _yaml(text) if suffix in {".yaml", ".yml"} else load_json(text, parse_float=float)
 
 
 def _yaml(text: str | bytes) -> Any:
+    """Parse a YAML document; raise UnsupportedSchemaFormatError without PyYAML."""
     try:
         from tap_core.schema.yaml import load_yaml
     except ImportError as ex:
@@ -63,7 +64,7 @@ def _yaml(text: str | bytes) -> Any:
 
 
 def get_suffix(name: str) -> str:
-    """Return the lower-case suffix of a file name or path, such as ``.json``."""
+    """Return the suffix of a file name or path in lower case, such as ``.json``, if it has one."""
     return posixpath.splitext(name)[1].lower()
 
 
@@ -71,14 +72,16 @@ def get_suffix(name: str) -> str:
 
 
 def load_document(location: _Location, *, redirects: bool = True) -> Any:
-    """Load the JSON or YAML document of a URL or file.
+    """Load the JSON or YAML document at a URL or in a file.
 
-    If ``redirects`` is false, a redirect is an error.
+    Args:
+        location: URL (http or https), path, or resource of a package.
+        redirects: False to treat a redirect as an error.
 
     Raises:
-        OSError: the document cannot be read.
-        ValueError: the content does not match its suffix or content type.
-        UnsupportedSchemaFormatError: the suffix is neither JSON nor YAML.
+        OSError: The document cannot be read.
+        ValueError: The content does not match its suffix or content type.
+        UnsupportedSchemaFormatError: The suffix is neither JSON nor YAML.
     """
     if isinstance(location, str) and location.startswith(_WEB):
         content, suffix = _fetched(location, redirects=redirects)
@@ -94,10 +97,14 @@ def load_document(location: _Location, *, redirects: bool = True) -> Any:
 
 
 def resolve_sibling(location: _Location, name: str) -> _Location:
-    """Return the location of a document that another document names by a relative path.
+    """Return the location of a document to which another document refers by a relative path.
+
+    Args:
+        location: Location of the referring document.
+        name: Relative path, URL-encoded.
 
     Raises:
-        ValueError: the name is not relative, or the location has no folder.
+        ValueError: The name is not relative, or the location has no folder.
     """
     if isinstance(location, str) and location.startswith(_WEB):
         found = urljoin(location, name)
@@ -114,10 +121,10 @@ def resolve_sibling(location: _Location, name: str) -> _Location:
 
 
 def resolve_relative(folder: Path | Traversable, name: str) -> Path | Traversable:
-    """Return the file of a folder that a URL-encoded relative reference names.
+    """Return the file in a folder to which a URL-encoded relative path leads.
 
     Raises:
-        ValueError: the name is not relative.
+        ValueError: The path is not relative, or contains an encoded slash.
     """
     if urlsplit(name).scheme or name.startswith("/"):
         msg = f"'{name}' is not relative to the document that names it"
@@ -131,7 +138,7 @@ def resolve_relative(folder: Path | Traversable, name: str) -> Path | Traversabl
 
 
 def format_location(location: object) -> str:
-    """Return a location as text for messages, without secrets."""
+    """Return a location as text for messages, without credentials and query."""
     if isinstance(location, Mapping):
         return "a dictionary"
     text = str(location)
@@ -145,7 +152,7 @@ def format_location(location: object) -> str:
 
 
 def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
-    """Return the content of a URL and the suffix of its content type."""
+    """Return the content of a URL, and the suffix of its content type or of its path."""
     import requests
 
     from tap_core.http.transport import get_document
@@ -169,16 +176,18 @@ def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
 
 
 def _origin(address: str) -> tuple[str, str | None, int | None]:
+    """Return scheme, host and port of a URL."""
     parts = urlsplit(address)
     return parts.scheme, parts.hostname, parts.port
 
 
 def _host(parts: SplitResult) -> str:
+    """Return host and port of a URL without the credentials."""
     return parts.netloc.rpartition("@")[2]
 
 
 def _suffix_of_kind(kind: str) -> str | None:
-    """Return the suffix of a JSON or YAML content type, including those of OpenAPI."""
+    """Return ``.json`` or ``.yaml`` for such a content type, or None for any other."""
     if kind.endswith("json"):
         return ".json"
     return ".yaml" if kind.endswith("yaml") else None

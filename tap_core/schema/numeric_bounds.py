@@ -1,8 +1,8 @@
-"""Bounds, digits and decimal places that a JSON Schema declares for its numbers.
+"""Bounds, digits and decimal places that a JSON Schema declares for a number.
 
-The functions are pure. Bounds and ``multipleOf`` are read exactly through their text,
-because a float has already lost precision. A float bound that equals a 64-bit limit when
-rounded is treated as that limit.
+Bounds and ``multipleOf`` are converted to decimals through their text, because a float has
+already lost precision. A float bound that equals a 64-bit limit when rounded is treated as that
+limit.
 """
 
 from __future__ import annotations
@@ -25,54 +25,62 @@ __all__ = [
 ]
 
 DECIMAL_FORMATS: Final = frozenset(("x-singer.decimal", "singer.decimal"))
-"""Formats of a string (or number) that holds an exact decimal."""
+"""Values of ``format`` for a string (or number) that holds an exact decimal."""
 
 MIN_INT64: Final = -(2**63)
 MAX_INT64: Final = 2**63 - 1
-"""The limits of signed 64-bit integers."""
+"""Largest signed 64-bit integer; `MIN_INT64` is the smallest."""
 
 MAX_DIGITS: Final = 38
-"""The maximum precision of table decimals."""
+"""Maximum precision of decimal columns in Spark and table formats, in digits."""
 
 MIN_INTEGER_DIGITS: Final = 10
-"""The minimum number of integer digits. A ``multipleOf`` so small that fewer remain is how
-databases express unlimited numeric types, and is ignored."""
+"""Minimum number of digits before the decimal point.
+
+A ``multipleOf`` so small that fewer remain is how databases express unlimited numeric types; it
+is ignored.
+"""
 
 _Schema = Mapping[str, Any]
 
 
 def get_bounds(schema: _Schema) -> tuple[decimal.Decimal | None, decimal.Decimal | None]:
-    """Return the lowest and the highest value that a schema declares, or None."""
+    """Return the lowest and the highest value that a schema allows; None for a missing bound."""
     low = _bound(schema, "minimum", "exclusiveMinimum", 1)
     high = _bound(schema, "maximum", "exclusiveMaximum", -1)
     return low, high
 
 
 def get_step(schema: _Schema) -> decimal.Decimal | None:
-    """Return the positive ``multipleOf`` of a schema, or None."""
+    """Return the ``multipleOf`` of a schema, or None if it has none or it is not positive."""
     step = _exact(schema.get("multipleOf"))
     return step if step is not None and step > 0 else None
 
 
 def get_decimal_places(step: decimal.Decimal) -> int:
-    """Return the number of decimal places of a step."""
+    """Return the number of decimal places of numbers that are multiples of ``step``."""
     exponent = step.normalize().as_tuple().exponent
     return max(-exponent, 0) if isinstance(exponent, int) else 0
 
 
 def get_integer_digits(bound: decimal.Decimal | None) -> int:
-    """Return the number of integer digits of a bound, at least 1."""
+    """Return the number of digits of a bound before the decimal point, at least 1."""
     return max(bound.adjusted() + 1, 1) if bound else 1
 
 
 def parse_count(value: Any) -> int | None:
-    """Return a declared number of digits, or None if it is not a non-negative integer."""
+    """Return a number of digits from a schema, or None if it is not a non-negative integer."""
     counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return value if counts else None
 
 
 def _bound(schema: _Schema, word: str, exclusive: str, inward: int) -> decimal.Decimal | None:
-    """Return the tighter of a bound's two spellings; draft 4 marks exclusive bounds by a flag."""
+    """Return the bound in the keywords ``word`` and ``exclusive``, the tighter one of both.
+
+    An exclusive bound is moved inward by 1: ``inward`` is 1 for a lower bound, -1 for an upper
+    one. In
+    draft 4, ``exclusive`` is a boolean flag of ``word``. Return None without a bound.
+    """
     plain, strict = _exact(schema.get(word)), _exact(schema.get(exclusive))
     if plain is not None and schema.get(exclusive) is True:
         plain += inward
@@ -83,6 +91,7 @@ def _bound(schema: _Schema, word: str, exclusive: str, inward: int) -> decimal.D
 
 
 def _exact(value: Any) -> decimal.Decimal | None:
+    """Return a number as an exact decimal, or None for other values, NaN and infinity."""
     if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
         return None
     if isinstance(value, float) and value in {float(MIN_INT64), float(MAX_INT64)}:

@@ -1,9 +1,8 @@
-"""Schemas from an OpenAPI document.
+"""Schema source for the components of an OpenAPI document.
 
-A key is the name of a component. References are resolved in the whole document and in
-documents beside it; a recursive component is cut at the recursion. The normalizer converts
+A key is the name of a component. References are resolved in the whole document and in other
+documents in its folder; a recursive component is cut at the recursion. The normalizer converts
 OpenAPI keywords to JSON Schema.
-
 Source: OpenAPI 2.0, 3.0.4 and 3.1.1, "Schema Object" and "Reference Object".
 """
 
@@ -28,15 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["OpenAPISchema"]
 
 _COMPONENTS: Final = {"v2": ("definitions",), "v3": ("components", "schemas")}
-"""The path of a document's schemas, by major version."""
+"""Path to the component schemas in a document, by major version of OpenAPI."""
 
 
 class OpenAPISchema(SchemaSource[KeyT]):
     """Schema source of the components of an OpenAPI 2.0, 3.0 or 3.1 document (JSON or YAML).
 
-    ``source`` is an http or https URL, a path, a resource of a package, or the document itself
-    as a dictionary. ``preprocessor`` converts the schemas to JSON Schema; the default is an
-    `OpenAPISchemaNormalizer`.
+    Args:
+        source: An http or https URL, a path, a resource of a package, or the document itself as a
+            dict.
+        preprocessor: Converter of the schemas to JSON Schema, by default an
+            `OpenAPISchemaNormalizer`.
     """
 
     def __init__(
@@ -56,12 +57,12 @@ class OpenAPISchema(SchemaSource[KeyT]):
 
     @cached_property
     def spec(self) -> dict[str, Any]:
-        """The whole document, read once.
+        """The whole document, read at first access.
 
         Raises:
-            OSError: the document cannot be read.
-            ValueError: the document is not valid JSON or YAML.
-            UnsupportedOpenAPISpec: the file name is neither JSON nor YAML.
+            OSError: The document cannot be read.
+            ValueError: The document is not valid JSON or YAML.
+            UnsupportedOpenAPISpec: The file name is neither that of a JSON nor of a YAML file.
         """
         if isinstance(self.source, Mapping):
             return dict(self.source)
@@ -69,10 +70,10 @@ class OpenAPISchema(SchemaSource[KeyT]):
 
     @property
     def spec_version(self) -> Literal["v2", "v3"]:
-        """The major version of the document: ``v2`` or ``v3``.
+        """Major version of the document: ``v2`` or ``v3``.
 
         Raises:
-            UnsupportedOpenAPISpec: the document has neither ``swagger`` nor ``openapi``.
+            UnsupportedOpenAPISpec: The document has neither ``swagger`` nor ``openapi``.
         """
         if isinstance(self.spec, Mapping):
             if "swagger" in self.spec:
@@ -86,9 +87,11 @@ class OpenAPISchema(SchemaSource[KeyT]):
         raise UnsupportedOpenAPISpec(msg)
 
     def get_unresolved_schema(self, key: KeyT) -> JsonSchema:
-        """Return the schema of a key with its references; by default a reference to a component.
+        """Return the schema of a key before its references are resolved.
 
-        Override to find schemas elsewhere, such as in the responses of a path.
+        By default it is a ``$ref`` to the component of that name. Override it to find schemas
+        elsewhere,
+        such as in the responses of a path.
         """
         way = _COMPONENTS[self.spec_version]
         components: Any = self.spec
@@ -103,7 +106,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
         """Return the schema of a key with every reference replaced by its target.
 
         Raises:
-            SchemaNotValidError: a reference cannot be resolved, including the key's reference.
+            SchemaNotValidError: A reference cannot be resolved, or there is no such component.
         """
         return resolve_schema_references(
             self.get_unresolved_schema(key),
@@ -113,11 +116,11 @@ class OpenAPISchema(SchemaSource[KeyT]):
         )
 
     def fetch_schema(self, key: KeyT) -> JsonSchema:
-        """Return the schema of a component, references resolved, not yet normalized."""
+        """Return the schema of a component with references resolved, not yet normalized."""
         return self.resolve_schema(key)
 
     def _neighbour(self, name: str) -> Any:
-        """Read a document beside this one, once."""
+        """Return a document in the folder of this one, which is read at first use."""
         if isinstance(self.source, Mapping):
             msg = f"'{name}' cannot be read: the document is a dictionary and has no folder"
             raise ValueError(msg)  # noqa: TRY004 - the reference is wrong, not the type

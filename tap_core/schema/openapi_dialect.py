@@ -1,8 +1,7 @@
 """Conversion of OpenAPI keywords to JSON Schema keywords.
 
-The functions convert one schema without its subschemas, in place; the caller must pass its
-own copies. Schemas that are already JSON Schema stay unchanged.
-
+The functions convert one schema without its subschemas, in place; the caller must pass a copy.
+Schemas that are already JSON Schema stay unchanged.
 Source: OpenAPI 2.0, 3.0.4 and 3.1.1, "Schema Object"; JSON Schema 2020-12, Validation.
 """
 
@@ -21,7 +20,7 @@ _CHOICES: Final = ("oneOf", "anyOf")
 
 
 def to_json_schema(schema: JsonSchema) -> None:
-    """Convert one schema to JSON Schema, except for ``nullable``, which the caller handles."""
+    """Convert the keywords of one schema, in place; ``nullable`` is left to the caller."""
     _normalize_nullable(schema)
     _normalize_type(schema)
     _normalize_bounds(schema)
@@ -29,14 +28,14 @@ def to_json_schema(schema: JsonSchema) -> None:
 
 
 def _normalize_nullable(schema: JsonSchema) -> None:
-    """Rename ``x-nullable`` of OpenAPI 2.0 documents to ``nullable`` if that is absent."""
+    """Rename ``x-nullable`` to ``nullable``, unless the schema has both."""
     vendor = schema.pop("x-nullable", None)
     if vendor is not None:
         schema.setdefault("nullable", vendor)
 
 
 def _normalize_type(schema: JsonSchema) -> None:
-    """Set the type: files become text; properties, items and enums imply a type."""
+    """Set a missing ``type`` that other keywords imply; type ``file`` becomes binary text."""
     if schema.get("type") == "file":
         schema["type"] = "string"
         schema.setdefault("format", "binary")
@@ -55,6 +54,7 @@ def _normalize_type(schema: JsonSchema) -> None:
 
 
 def _infer_enum_type(schema: JsonSchema) -> None:
+    """Set the ``type`` to the types of the values in ``enum``."""
     kinds = list(dict.fromkeys(_get_type(value) for value in schema["enum"]))
     if "number" in kinds and "integer" in kinds:
         kinds.remove("integer")
@@ -70,7 +70,7 @@ def _get_type(value: Any) -> str:
 
 
 def _normalize_bounds(schema: JsonSchema) -> None:
-    """Merge a bound and its exclusive flag (OpenAPI 3.0) into one number."""
+    """Replace a bound with a boolean exclusive flag (OpenAPI 3.0) by an exclusive bound."""
     for flag, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(schema.get(flag), bool):
             exclusive = schema.pop(flag)
@@ -79,7 +79,7 @@ def _normalize_bounds(schema: JsonSchema) -> None:
 
 
 def _keep_lists_only(schema: JsonSchema) -> None:
-    """Remove ``required`` and ``examples`` that are not lists, such as ``required: true``."""
+    """Remove ``required`` and ``examples`` if they are not lists, such as ``required: true``."""
     for keyword in ("required", "examples"):
         if keyword in schema and not isinstance(schema[keyword], list):
             del schema[keyword]
@@ -91,7 +91,7 @@ def _keep_lists_only(schema: JsonSchema) -> None:
 
 
 def accepts_null(schema: Any) -> bool:
-    """Return True if a schema's types and choices allow null."""
+    """Return True if ``type``, ``const``, ``oneOf`` and ``anyOf`` of a schema allow null."""
     if not isinstance(schema, Mapping):
         return bool(schema)
     types = get_types(schema)
@@ -103,7 +103,7 @@ def accepts_null(schema: Any) -> bool:
 
 
 def accept_null(schema: JsonSchema) -> None:
-    """Allow null in a schema's types and choices."""
+    """Add null to the ``type`` of a schema and to its ``oneOf`` and ``anyOf``, in place."""
     types = get_types(schema)
     if types and _NULL not in types:
         schema["type"] = [*types, _NULL]
@@ -113,7 +113,7 @@ def accept_null(schema: JsonSchema) -> None:
 
 
 def without_null(schema: Any) -> Any:
-    """Return a choice without null, or None if it allows only null."""
+    """Return an option of ``oneOf`` without the type null, or None if it allows only null."""
     if not isinstance(schema, Mapping) or _NULL not in get_types(schema):
         return schema
     types = [kind for kind in get_types(schema) if kind != _NULL]

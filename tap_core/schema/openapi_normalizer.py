@@ -22,7 +22,7 @@ __all__ = ["OpenAPISchemaNormalizer"]
 
 _NULL: Final = {"type": "null"}
 _NOT_CHECKED: Final = ("enum", "pattern")
-"""Keywords that are removed; options may be equal without them."""
+"""Keywords that are removed. Options of a ``oneOf`` may be equal without them."""
 
 
 class OpenAPISchemaNormalizer(SchemaPreprocessor):
@@ -40,7 +40,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return the schema of a record, normalized."""
+        """Return the normalized schema of a stream; ``key_properties`` do not become nullable."""
         return self.normalize_schema(schema, key_properties=key_properties)
 
     def normalize_schema(
@@ -76,16 +76,16 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return schema
 
     def handle_array_items(self, schema: JsonSchema) -> JsonSchema:
-        """Normalize the schema of an array's items."""
+        """Return the normalized schema of an array's items."""
         return self.normalize_schema(schema)
 
     def handle_enum(self, schema: JsonSchema) -> JsonSchema:
-        """Remove the documented values, because APIs add further values without notice."""
+        """Remove ``enum``, because APIs add values without notice."""
         schema.pop("enum", None)
         return schema
 
     def handle_pattern(self, schema: JsonSchema) -> JsonSchema:
-        """Remove the pattern, because regular expression dialects differ."""
+        """Remove ``pattern``, because regular expression dialects differ."""
         schema.pop("pattern", None)
         return schema
 
@@ -103,12 +103,13 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return {**rest, "oneOf": _null_once(choices)}
 
     def handle_all_of(self, subschemas: list[JsonSchema]) -> JsonSchema:
-        """Merge the schemas of an ``allOf``; they are not normalized yet."""
+        """Return one schema for the members of an ``allOf``, which are not normalized yet."""
         return merge_schemas(deepcopy(part) for part in subschemas)
 
     # Subschemas
 
     def _normalize_inside(self, schema: JsonSchema, key_properties: Sequence[str]) -> JsonSchema:
+        """Normalize the subschemas of a schema, except those of ``oneOf`` and ``anyOf``."""
         named = ["patternProperties"]
         if "object" in get_types(schema):
             schema = self.handle_object(schema, key_properties=key_properties)
@@ -130,10 +131,11 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
                 schema[word] = [self._each(item) for item in listed]
 
     def _each(self, schema: Any) -> Any:
-        """Normalize a schema that may also be true or false."""
+        """Return a normalized copy of a subschema; True and False stay unchanged."""
         return self.normalize_schema(dict(schema)) if isinstance(schema, Mapping) else schema
 
     def _without_checks(self, schema: JsonSchema) -> JsonSchema:
+        """Remove ``enum`` and ``pattern``; an ``enum`` that an override keeps also gets null."""
         if "enum" in schema:
             schema = self.handle_enum(schema)
         if "pattern" in schema:
@@ -144,7 +146,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
 
 
 def _is_checked(schema: Any) -> bool:
-    """Return True if a schema or a subschema has a keyword that is removed."""
+    """Return True if a schema or one of its subschemas has ``enum`` or ``pattern``."""
     if isinstance(schema, Mapping):
         return any(word in schema for word in _NOT_CHECKED) or any(
             map(_is_checked, schema.values())
@@ -153,7 +155,10 @@ def _is_checked(schema: Any) -> bool:
 
 
 def _null_once(choices: list[Any]) -> list[Any]:
-    """Allow null in at most one option; ``oneOf`` rejects a value that matches two."""
+    """Return the options of a ``oneOf``, of which at most one allows null.
+
+    A value that matches two options is not valid under ``oneOf``.
+    """
     if sum(map(accepts_null, choices)) <= 1:
         return choices
     real = [left for choice in choices if (left := without_null(choice)) is not None]

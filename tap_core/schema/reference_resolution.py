@@ -1,7 +1,7 @@
-"""Reference resolution with singer_sdk's interface.
+"""Resolution of references with the interface of ``singer_sdk.singerlib``.
 
-The schema is changed in place, because some taps ignore the return value; recursive schemas
-are cut, so that they are not an error.
+The schema is changed in place, because some taps ignore the return value. Recursive references
+are no error: they are cut.
 """
 
 from __future__ import annotations
@@ -18,10 +18,16 @@ def resolve_schema_references(
     schema: JsonSchema,
     refs: Mapping[str, JsonSchema] | None = None,
 ) -> JsonSchema:
-    """Replace every ``$ref`` of a schema in place, and return the schema.
+    """Replace every ``$ref`` of a schema by its target, in place, and return the schema.
 
-    A recursive reference is removed, so that its place accepts anything. Raises
-    SchemaNotValidError for a reference that cannot be resolved.
+    A recursive reference is replaced by ``{}``, which accepts anything.
+
+    Args:
+        schema: Schema to change.
+        refs: Further documents by the name that references use.
+
+    Raises:
+        SchemaNotValidError: A reference cannot be resolved.
     """
     resolved = resolved_copy(schema, refs, cut_circles=True)
     schema.clear()

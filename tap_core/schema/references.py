@@ -60,10 +60,10 @@ _UNORDERED: Final = frozenset({"enum", "required", "type"})
 _Step: TypeAlias = Callable[[JsonSchema], Any]
 
 _MOST_REFERENCES: Final = 5_000
-"""The maximum number of references of one schema, counted after expansion."""
+"""Maximum number of references of one schema, counted after expansion."""
 
 _DEPTHS: Final = (8, 4, 2, 1)
-"""The reference depths that are tried in turn for a schema with more references."""
+"""Maximum depths of expansion that are tried in turn for a schema with more references."""
 
 
 class _TooManyError(Exception):
@@ -77,19 +77,19 @@ def resolve_schema_references(
     cut_circles: bool = False,
     retrieve: Callable[[str], Any] | None = None,
 ) -> JsonSchema:
-    """Return the schema with every ``$ref`` replaced by its target; the argument is unchanged.
+    """Return a copy of a schema with every ``$ref`` replaced by its target.
 
     Args:
-        schema: the schema to resolve.
-        refs: further documents by the name that references use; ``""`` is the document of
+        schema: The schema to resolve.
+        refs: Further documents by the name that references use; ``""`` is the document of
             ``#/...`` references, by default the schema itself.
-        cut_circles: cut recursive references instead of raising an error; references beyond
-            the limit are cut from the innermost.
-        retrieve: returns a document that is not in ``refs``, the same one for the same name;
-            any exception means that it does not exist.
+        cut_circles: Cut recursive references instead of raising an error. If there are too many
+            references, the innermost are cut.
+        retrieve: Called with the name of a document that is not in ``refs``; returns the document.
+            Any exception means that it does not exist.
 
     Raises:
-        SchemaNotValidError: a reference cannot be resolved, or, without ``cut_circles``, it is
+        SchemaNotValidError: A reference cannot be resolved, or, without ``cut_circles``, it is
             recursive or there are too many references.
     """
     if not has_reference(schema):
@@ -101,7 +101,7 @@ def resolve_schema_references(
 
 
 def normalize(schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a normal form such that equivalent schemas give equal dictionaries.
+    """Return the normal form of a schema, which is equal for equivalent schemas.
 
     Keys and property names are sorted, ``type`` is a list, ``type``, ``required`` and ``enum``
     are sorted without duplicates, and an empty ``required`` is removed.
@@ -120,20 +120,23 @@ def normalize(schema: Mapping[str, Any]) -> JsonSchema:
 
 
 def _sorted(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a mapping with sorted keys."""
     return {key: mapping[key] for key in sorted(mapping)}
 
 
 def _as_sorted_set(values: list[Any]) -> list[Any]:
+    """Return a list sorted by its values' JSON text, without duplicates."""
     by_text = {json.dumps(value, sort_keys=True, default=repr): value for value in values}
     return [by_text[text] for text in sorted(by_text)]
 
 
 def map_subschemas(schema: Mapping[str, Any], step: Callable[[JsonSchema], Any]) -> JsonSchema:
-    """Return a copy of the schema with ``step`` applied to its direct subschemas."""
+    """Return a copy of a schema with ``step`` applied to its direct subschemas."""
     return {key: _mapped_value(key, value, step) for key, value in schema.items()}
 
 
 def _mapped_value(keyword: str, value: Any, step: _Step) -> Any:
+    """Return the value of a keyword with ``step`` applied to the schemas in it."""
     if isinstance(value, Mapping) and keyword in _NAMED:
         return {name: _applied(inner, step) for name, inner in value.items()}
     if isinstance(value, list) and keyword in _LISTED:
@@ -142,6 +145,7 @@ def _mapped_value(keyword: str, value: Any, step: _Step) -> Any:
 
 
 def _applied(value: Any, step: _Step) -> Any:
+    """Return ``step`` of a copy of an object schema, and other values unchanged."""
     return step(dict(value)) if isinstance(value, Mapping) else value
 
 
@@ -150,7 +154,7 @@ def _applied(value: Any, step: _Step) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Resolution context of a schema: its resolver and the references that led to it."""
+    """Position in the resolution of a schema: the resolver and the references that led here."""
 
     resolver: Any
     cut_circles: bool
@@ -159,7 +163,7 @@ class _Scope:
     count: Iterator[int] = field(default_factory=itertools.count)
 
     def follow(self, reference: str) -> tuple[JsonSchema, _Scope]:
-        """Return the target of a reference and its scope."""
+        """Return the target of a reference, and the scope in which the target is resolved."""
         from referencing.exceptions import Unresolvable
 
         if len(self.visited) >= self.deepest:
@@ -199,23 +203,23 @@ def _make_scope(
 
 
 def _as_object(schema: Any) -> JsonSchema:
-    """Return a schema as an object; true and false are converted."""
+    """Return a schema as an object: True becomes ``{}``, False ``{"not": {}}``."""
     if isinstance(schema, Mapping):
         return dict(schema)
     return {} if schema else {"not": {}}
 
 
 def has_reference(value: Any) -> bool:
-    """Return True if ``$ref`` occurs as a key, even in data; False is always correct."""
+    """Return True if ``$ref`` occurs as a key anywhere, even in data that are not a schema."""
     if isinstance(value, Mapping):
         return "$ref" in value or any(map(has_reference, value.values()))
     return isinstance(value, list) and any(map(has_reference, value))
 
 
 def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
-    """Resolve all references, or, if there are too many, only to a limited depth.
+    """Resolve all references or, if there are too many, only to a limited depth.
 
-    Schemas that reference each other have as many paths through them as there are orders.
+    The number of references grows exponentially if schemas reference each other.
     """
     for deepest in (sys.maxsize, *_DEPTHS) if scope.cut_circles else (sys.maxsize,):
         with contextlib.suppress(_TooManyError):
@@ -225,7 +229,7 @@ def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
 
 
 def _replaced(schema: JsonSchema, scope: _Scope) -> JsonSchema:
-    """Replace the reference of a schema and those of its subschemas and its target."""
+    """Return a schema with its reference and those of its subschemas and its target replaced."""
     rest = {key: value for key, value in schema.items() if key != "$ref"}
     result = map_subschemas(rest, lambda inner: _replaced(inner, scope))
     if "$ref" in schema:

@@ -11,14 +11,14 @@ from tap_core.limits.environment import Limit
 __all__ = ["SCHEMA_OBJECTS", "check_schema_size"]
 
 SCHEMA_OBJECTS: Final = Limit("TAP_CORE_SCHEMA_OBJECTS", 30_000)
-"""The maximum number of JSON objects in a schema: one per property, two per nested object."""
+"""Maximum number of JSON objects in a schema: one per property, two per nested object."""
 
 
 def check_schema_size(schema: object, stream: str) -> None:
-    """Check the number of objects in a schema.
+    """Check the number of JSON objects in the schema of a stream.
 
     Raises:
-        LimitExceededError: the schema has too many objects.
+        LimitExceededError: The schema has more than `SCHEMA_OBJECTS` objects.
     """
     most, count = SCHEMA_OBJECTS.whole, 0
     waiting: list[Any] = [schema]

@@ -1,4 +1,4 @@
-"""Compatibility import path of singer_sdk for the schema sources of `tap_core.schema`."""
+"""Import path of singer_sdk for the schema sources of `tap_core.schema`."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ __all__ = [
 ]
 
 Schema: TypeAlias = JsonSchema
-"""A JSON Schema as a dictionary."""
+"""JSON Schema as a dict."""

@@ -1,9 +1,9 @@
-"""Decomposition of a JSON Schema into plain schemas of one type each.
+"""Decomposition of a JSON Schema into variants: plain schemas of one type each.
 
-`allOf` yields one variant (each member narrows it); `anyOf`, `oneOf` and a list of types
-yield several. The type null is omitted, because every column allows null. For a schema
-without a type, the type follows from its other keywords: object, array, or the types of the
-values in `const` or `enum`; otherwise any type is allowed.
+``anyOf``, ``oneOf`` and a list of types give several variants; the members of ``allOf`` narrow
+each of them. The type null is omitted, because every column allows null. For a schema without a
+type, the type follows from its other keywords: object for ``properties``, array for ``items``, or
+the types of the values in ``const`` or ``enum``; otherwise any type is allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 ANY_SCHEMA = "any"
-"""The kind of a schema without a type."""
+"""Type name that stands for a schema without a type."""
 
 _Schema: TypeAlias = Mapping[str, Any]
 _Alternatives: TypeAlias = Sequence[_Schema]
@@ -32,7 +32,7 @@ _Alternatives: TypeAlias = Sequence[_Schema]
 _COMBINING = ("allOf", "anyOf", "oneOf")
 
 _KINDS_OF_WORDS: Mapping[str, type] = MappingProxyType({"format": str, "properties": Mapping})
-"""Required value types of some keywords; other values are ignored."""
+"""Required value types of some keywords; a keyword with another value is ignored."""
 
 _NUMBERS = {"integer", "number"}
 
@@ -41,16 +41,16 @@ _KIND_OF_VALUE: Mapping[type, str] = MappingProxyType(
 )
 
 _MOST_VARIANTS: Final = 1_000
-"""The maximum number of combinations of alternatives; they multiply with each anyOf."""
+"""Maximum number of variants of one schema; their number multiplies with each ``anyOf``."""
 
 _MORE_PROPERTIES = ("additionalProperties", "patternProperties", "unevaluatedProperties")
 
 
 def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
-    """Yield each type that the schema allows, except null, with the schema of that type.
+    """Yield the type name and the schema of each variant that a schema allows, except null.
 
     Raises:
-        SchemaNotValidError: the schema allows too many combinations.
+        SchemaNotValidError: The schema has too many variants.
     """
     if not isinstance(schema, Mapping):
         if schema is not False:
@@ -67,7 +67,7 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
 
 
 def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[str, _Schema]]:
-    """Yield the variants of a plain schema combined with one alternative of each part."""
+    """Yield the variants of a schema combined with one alternative of each list in ``parts``."""
     while parts and len(parts[0]) == 1:  # allOf may have thousands of members
         own, inner = _split_combinators(parts[0][0])
         plain, parts = _both(plain, own), [*inner, *parts[1:]]
@@ -81,7 +81,11 @@ def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[
 
 
 def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
-    """Return a schema without its combining keywords, and those as lists of alternatives."""
+    """Return a schema without its combining keywords, and these as lists of alternatives.
+
+    The keywords are ``allOf``, ``anyOf`` and ``oneOf``. A value must match one alternative of each
+    list; a member of ``allOf`` is a list of one.
+    """
     plain = {word: value for word, value in schema.items() if _says_something(word, value)}
     parts: list[_Alternatives] = []
     for word in _COMBINING:
@@ -95,12 +99,13 @@ def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
 
 
 def _says_something(word: str, value: Any) -> bool:
+    """Return False for combining keywords, and for keywords with a value of the wrong type."""
     kind = _KINDS_OF_WORDS.get(word)
     return word not in _COMBINING and (kind is None or isinstance(value, kind))
 
 
 def _both(one: _Schema, other: _Schema) -> _Schema:
-    """Return the intersection of two schemas as far as types and names go."""
+    """Return a schema for values that match two schemas, as far as types and properties go."""
     merged = {**one, **other}
     if "type" in one and "type" in other:
         merged["type"] = _shared_types(_types(one), _types(other))
@@ -110,12 +115,13 @@ def _both(one: _Schema, other: _Schema) -> _Schema:
 
 
 def _narrowed(one: _Schema, other: _Schema) -> dict[str, Any]:
-    """Return the properties of both schemas; shared ones must be valid under both."""
+    """Return the properties of two schemas; a property of both becomes an ``allOf`` of the two."""
     names = [name for name in other if name in one and one[name] != other[name]]
     return {**one, **other, **{name: {"allOf": [one[name], other[name]]} for name in names}}
 
 
 def _types(schema: _Schema) -> list[str]:
+    """Return the type names of a schema as a list, which is empty without a valid ``type``."""
     types = schema.get("type")
     if isinstance(types, str):
         return [types]
@@ -123,6 +129,7 @@ def _types(schema: _Schema) -> list[str]:
 
 
 def _shared_types(one: Sequence[str], other: Sequence[str]) -> list[str]:
+    """Return the type names in both lists; integer and number have integer in common."""
     shared = [kind for kind in one if kind in other]
     if (
         not _NUMBERS.isdisjoint(one)
@@ -134,7 +141,7 @@ def _shared_types(one: Sequence[str], other: Sequence[str]) -> list[str]:
 
 
 def _kinds(schema: _Schema) -> list[str]:
-    """Return the types without null; without ``type``, those that other keywords imply."""
+    """Return the type names of a schema except null; without ``type``, the implied ones."""
     if "type" in schema:
         return [kind for kind in _types(schema) if kind != "null"]
     if schema.get("properties"):
@@ -143,7 +150,10 @@ def _kinds(schema: _Schema) -> list[str]:
 
 
 def _kinds_of_values(schema: _Schema) -> list[str]:
-    """Return the types of the listed values; an empty list if one is a list or an object."""
+    """Return the type names of the values in ``const`` or ``enum``.
+
+    Return an empty list if there are none, or if a value is a list or an object.
+    """
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list):
         return []
@@ -152,19 +162,22 @@ def _kinds_of_values(schema: _Schema) -> list[str]:
 
 
 def allows_undeclared_properties(schema: _Schema) -> bool:
-    """Return True if an object schema allows properties other than the declared ones."""
+    """Return True if an object schema explicitly allows properties besides the declared ones."""
     words = (schema.get(word) for word in _MORE_PROPERTIES)
     return any(word is not None and word is not False for word in words)
 
 
 def object_schema(schema: Any) -> _Schema:
-    """Return one schema for the objects that a schema allows; ``{}`` if it allows no object."""
+    """Return one schema for all objects that a schema allows, or ``{}`` if it allows none."""
     variants = [variant for kind, variant in split_variants(schema) if kind == "object"]
     return merge_object_variants(variants) if variants else {}
 
 
 def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
-    """Return one schema for objects that match any of the variants."""
+    """Return one schema for the objects that match any of several object schemas.
+
+    Its ``properties`` are empty if one of the schemas declares none.
+    """
     if len(variants) == 1:
         return variants[0]
     open_ended = any(not variant.get("properties") for variant in variants)
@@ -176,6 +189,7 @@ def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
 
 
 def _merged_properties(variants: Iterable[_Schema], how: str) -> dict[str, Any]:
+    """Return the properties of all variants; different definitions are combined by ``how``."""
     collected: dict[str, list[Any]] = {}
     for variant in variants:
         for name, schema in (variant.get("properties") or {}).items():

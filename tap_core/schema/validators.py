@@ -27,7 +27,7 @@ _BOUND_RE: Final = SimpleNamespace(**{**vars(re), "search": search})
 
 @cache
 def validator_class() -> type[Draft202012Validator]:
-    """Return the validator class for schemas of Draft 2020-12."""
+    """Return the restricted validator class for schemas of Draft 2020-12."""
     from jsonschema import Draft202012Validator
 
     kind: type[Draft202012Validator] = bound_validator(Draft202012Validator)
@@ -45,7 +45,11 @@ def find_schema_errors(schema: Any) -> Iterator[tuple[list[str | int], str]]:
 
 @cache
 def bound_validator(base: Any) -> Any:
-    """Return a variant of the validator class ``base`` that is restricted to its schema."""
+    """Return a variant of a jsonschema validator class that is safe for untrusted schemas.
+
+    Its regular expressions are matched within limits, and it resolves references only within its
+    schema. The variant is created once per class.
+    """
     from jsonschema import validators
 
     known: dict[int, dict[str, Any]] = {}
@@ -64,7 +68,7 @@ def bound_validator(base: Any) -> Any:
 
 
 def _in_its_schema(original: Any) -> Any:
-    """Return a constructor that gives validators an empty registry."""
+    """Return a validator's constructor that uses an empty registry unless one is passed."""
 
     def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
         from referencing import Registry
@@ -77,7 +81,7 @@ def _in_its_schema(original: Any) -> Any:
 
 
 def _telling_references(original: Any) -> Any:
-    """Return an `iter_errors` that reports unresolvable references as `InvalidJSONSchema`."""
+    """Return an ``iter_errors`` that raises `InvalidJSONSchema` for unresolvable references."""
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
         from referencing.exceptions import CannotDetermineSpecification, Unresolvable
@@ -98,7 +102,7 @@ def _telling_references(original: Any) -> Any:
 
 
 def _staying_bound(made: Any, original: Any) -> Any:
-    """Return an `evolve` that also restricts validators of subschemas with another ``$schema``."""
+    """Return an ``evolve`` that also restricts validators for another ``$schema``."""
 
     def evolve(self: Any, **changes: Any) -> Any:
         found = original(self, **changes)
@@ -116,6 +120,7 @@ def _staying_bound(made: Any, original: Any) -> Any:
 
 
 def _format_checker(base: FormatChecker) -> FormatChecker:
+    """Return a copy of a format checker whose check of ``regex`` has limits."""
     from jsonschema import FormatChecker
 
     made = FormatChecker(formats=())
@@ -131,7 +136,12 @@ def _is_pattern(value: object) -> bool:
 
 
 def _copied(function: Any, known: dict[int, dict[str, Any]]) -> Any:
-    """Return a copy of a jsonschema function that matches patterns within limits."""
+    """Return a copy of a jsonschema function that matches patterns within limits.
+
+    ``known`` caches the copied globals by the id of the originals. Other values are returned as
+    they
+    are.
+    """
     if not isinstance(function, FunctionType) or not function.__module__.startswith(_OF_LIBRARY):
         return function
     made = FunctionType(
@@ -146,7 +156,7 @@ def _copied(function: Any, known: dict[int, dict[str, Any]]) -> Any:
 
 
 def _names(given: Mapping[str, Any], known: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """Return the globals of a module's copied functions."""
+    """Return copied module globals in which ``re`` and jsonschema's functions are replaced."""
     if id(given) in known:
         return known[id(given)]
     made = known[id(given)] = dict(given)

@@ -2,7 +2,6 @@
 
 ``no`` is text and ``2024-01-01`` is text, not false and a date. Keys are text. A recursive
 document is rejected. The module is imported only for YAML, because PyYAML is optional.
-
 Source: OpenAPI 3.1, section 4.2 (format); YAML 1.2, section 10.2 (JSON schema).
 """
 
@@ -24,8 +23,8 @@ def load_yaml(text: str | bytes) -> Any:
     """Load one YAML document.
 
     Raises:
-        ValueError: the text is not valid YAML, or has unknown tags.
-        LimitExceededError: the document is nested too deeply, or is too large with its aliases
+        ValueError: The text is not valid YAML, or has unknown tags.
+        LimitExceededError: The document is nested too deeply, or is too large with its aliases
             expanded.
     """
     try:
@@ -45,7 +44,7 @@ class _JsonLoader(yaml.SafeLoader):
         self.deep_construct = True  # otherwise recursive documents would be constructed
 
     def construct_document(self, node: yaml.Node) -> Any:
-        """Return the document of a node tree that has passed the checks."""
+        """Return the document of a node tree after checking its tags and size."""
         check_nodes(node)
         return super().construct_document(node)
 
@@ -59,7 +58,7 @@ class _JsonLoader(yaml.SafeLoader):
         )
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return a mapping whose keys are the source text."""
+        """Return a mapping whose keys are text as in the document."""
         self.flatten_mapping(node)
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):

@@ -1,9 +1,8 @@
 """Checks of untrusted YAML documents: size, nesting depth and tags.
 
 The nodes of a document are counted while it is parsed, before any is stored, and again with
-aliases expanded, because readers visit an alias as often as it occurs. Tags outside of
-YAML's core schema request language objects and are rejected.
-
+aliases expanded, because a reader visits an alias each time it occurs. Tags outside of YAML's
+core schema request language objects and are rejected.
 Source: YAML 1.2, sections 7.1 (aliases) and 10.3 (core schema).
 """
 
@@ -20,7 +19,7 @@ from tap_core.limits.environment import Limit
 __all__ = ["YAML_NODES", "check_nodes", "check_text", "read_scalar", "too_many_nodes"]
 
 YAML_NODES: Final = Limit("TAP_CORE_YAML_NODES", 300_000)
-"""The maximum number of nodes of a document with aliases expanded."""
+"""Maximum number of nodes of a document with aliases expanded."""
 
 _DEEPEST: Final = 100
 _TAG: Final = "tag:yaml.org,2002:"
@@ -32,19 +31,21 @@ _SCALARS: Final = frozenset(
 )
 _NUMBERS: Final = frozenset({f"{_TAG}float", f"{_TAG}int"})
 _LONGEST_NUMBER: Final = 4300
-"""The maximum length of a number in characters: Python's limit for integer digits; base 60
-numbers take quadratic time."""
+"""Maximum length of a number in characters.
+
+It is Python's limit for the digits of an integer. Parsing of base 60 numbers takes quadratic time.
+"""
 
 _SHOWN: Final = 40
 _PARSER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def check_text(text: str | bytes) -> None:
-    """Check the nesting depth and the number of nodes of a text.
+    """Check the nesting depth and the number of nodes of a YAML text.
 
     Raises:
-        LimitExceededError: a limit is exceeded.
-        yaml.YAMLError: the text is not valid YAML.
+        LimitExceededError: A limit is exceeded.
+        yaml.YAMLError: The text is not valid YAML.
     """
     depth = count = 0
     most = YAML_NODES.whole
@@ -66,11 +67,11 @@ def check_text(text: str | bytes) -> None:
 
 
 def check_nodes(root: yaml.Node) -> None:
-    """Check the tags of a document and its size with aliases expanded.
+    """Check the tags of a YAML document and its size with aliases expanded.
 
     Raises:
-        yaml.constructor.ConstructorError: a tag is not allowed, or an anchor contains itself.
-        LimitExceededError: the document has too many nodes.
+        yaml.constructor.ConstructorError: A tag is not allowed, or an anchor contains itself.
+        LimitExceededError: The document has too many nodes.
     """
     sizes: dict[int, int] = {}
     open_nodes: set[int] = set()
@@ -94,10 +95,10 @@ def check_nodes(root: yaml.Node) -> None:
 
 
 def read_scalar(node: yaml.ScalarNode, construct: Callable[[yaml.ScalarNode], Any]) -> Any:
-    """Return the value of a scalar, converted by a PyYAML constructor.
+    """Return the value of a scalar node; ``construct`` is PyYAML's constructor for it.
 
     Raises:
-        yaml.constructor.ConstructorError: the text is invalid for its tag, or the number is
+        yaml.constructor.ConstructorError: The text is invalid for its tag, or the number is
             too long.
     """
     kind = node.tag.removeprefix(_TAG)
@@ -120,12 +121,14 @@ def too_many_nodes() -> LimitExceededError:
 
 
 def _children(node: yaml.Node) -> list[yaml.Node]:
+    """Return the child nodes of a node: keys and values of a mapping, items of a sequence."""
     if isinstance(node, yaml.MappingNode):
         return [one for pair in node.value for one in pair]
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
 def _check_tag(node: yaml.Node) -> None:
+    """Raise ConstructorError if a node's tag is not one of YAML's core schema."""
     if isinstance(node, yaml.ScalarNode):
         is_known = node.tag in _SCALARS
     else:
@@ -136,4 +139,5 @@ def _check_tag(node: yaml.Node) -> None:
 
 
 def _refused(node: yaml.Node, problem: str) -> yaml.constructor.ConstructorError:
+    """Return PyYAML's error for a node, with its line and column."""
     return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)

@@ -1,6 +1,7 @@
 """Singer data structures: catalog, schema and messages.
 
-Each name is imported from its module on first use, so that a module of this package can be imported
+Each name is imported from its module on first use, so that a module of this package can be
+imported
 from anywhere in tap_core.
 """
 
@@ -58,7 +59,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name from the module that defines it."""
+    """Return a name from the module that defines it, imported on first use."""
     from importlib import import_module
 
     if name not in __all__:

@@ -40,7 +40,7 @@ REPLICATION_INCREMENTAL: Final = "INCREMENTAL"
 REPLICATION_LOG_BASED: Final = "LOG_BASED"
 
 Breadcrumb: TypeAlias = tuple[str, ...]
-"""The path to a node of a schema, as the Singer metadata writes it."""
+"""Path to a node of a schema, as in Singer metadata."""
 
 _PARENT_DEPTH: Final = 2
 
@@ -61,10 +61,16 @@ class SelectionMask(dict[Breadcrumb, bool]):
 
 @dataclass(slots=True)
 class Metadata:
-    """Catalog metadata of one property."""
+    """Catalog metadata of one property.
+
+    Attributes:
+        inclusion: ``available``, ``automatic`` or ``unsupported``.
+        selected: The user's choice, or None.
+        selected_by_default: The tap's default, or None.
+    """
 
     class InclusionType(str, enum.Enum):
-        """Inclusion of a node in the output: optional, automatic or unsupported."""
+        """Inclusion of a property in the output: optional, automatic or unsupported."""
 
         AVAILABLE = "available"
         AUTOMATIC = "automatic"
@@ -76,7 +82,7 @@ class Metadata:
 
     @classmethod
     def from_dict(cls: type[_M], value: Mapping[str, Any]) -> _M:  # noqa: PYI019 - 3.10
-        """Return the metadata from a catalog's ``metadata`` object; unknown keys are dropped."""
+        """Return the metadata in a catalog's ``metadata`` object; unknown keys are dropped."""
         names = (one.name for one in fields(cls))
         return cls(**{name: value.get(name.replace("_", "-")) for name in names})
 
@@ -88,7 +94,15 @@ class Metadata:
 
 @dataclass(slots=True)
 class StreamMetadata(Metadata):
-    """Catalog metadata of a stream as a whole."""
+    """Catalog metadata of a stream as a whole.
+
+    Attributes:
+        table_key_properties: Names of the primary keys.
+        replication_key: Name of the replication key.
+        forced_replication_method: Replication method that users cannot change.
+        valid_replication_keys: Names of possible replication keys.
+        schema_name: Database schema of the table.
+    """
 
     table_key_properties: Sequence[str] | None = None
     replication_key: str | None = None
@@ -121,13 +135,13 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
         ]
 
     def __missing__(self, breadcrumb: Breadcrumb) -> AnyMetadata:
-        """Create and return an empty entry, so that it can be filled."""
+        """Create and return an empty entry, which the caller can fill."""
         metadata = self[breadcrumb] = Metadata() if breadcrumb else StreamMetadata()
         return metadata
 
     @property
     def root(self) -> StreamMetadata:
-        """The metadata of the stream itself."""
+        """Metadata of the stream itself."""
         return cast("StreamMetadata", self[()])
 
     @classmethod
@@ -143,9 +157,17 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
     ) -> MetadataMapping:
         """Return the metadata that a tap publishes for one of its streams.
 
-        Keys and replication keys are ``automatic``, every other property is
-        ``available``, nested ones included. ``replication-key`` is set only if there
-        is exactly one candidate.
+        Keys and replication keys are ``automatic``; every other property, also a nested one, is
+        ``available``.
+
+        Args:
+            schema: JSON Schema of the stream.
+            schema_name: Database schema of the table.
+            key_properties: Names of the primary keys.
+            valid_replication_keys: Names of possible replication keys. A single one becomes the
+                ``replication-key``.
+            replication_method: Value of ``forced-replication-method``.
+            selected_by_default: Value of ``selected-by-default`` of the stream.
         """
         candidates = valid_replication_keys or []
         root = StreamMetadata(
@@ -182,13 +204,14 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
                 self._describe(breadcrumb, cast("JsonSchema", definition))
 
     def resolve_selection(self) -> SelectionMask:
-        """Return the selection of every breadcrumb, computed once."""
+        """Return the selection of every breadcrumb."""
         known: dict[Breadcrumb, bool] = {}
         return SelectionMask(
             (breadcrumb, self._is_selected(breadcrumb, known)) for breadcrumb in self
         )
 
     def _is_selected(self, breadcrumb: Breadcrumb, known: dict[Breadcrumb, bool]) -> bool:
+        """Return True if a breadcrumb is selected; ``known`` caches the results."""
         if breadcrumb not in known:
             parent = self._is_selected(breadcrumb[:-_PARENT_DEPTH], known) if breadcrumb else None
             metadata = self.get(breadcrumb)
@@ -214,7 +237,22 @@ def _decide(breadcrumb: Breadcrumb, metadata: AnyMetadata, parent: bool | None) 
 
 @dataclass(slots=True)
 class CatalogEntry:
-    """One stream of a catalog."""
+    """One stream of a catalog.
+
+    Attributes:
+        tap_stream_id: Identifier of the stream in the tap.
+        metadata: Metadata by breadcrumb.
+        schema: JSON Schema of the stream.
+        stream: Name of the stream.
+        key_properties: Names of the primary keys.
+        replication_key: Name of the replication key.
+        is_view: True for a database view.
+        database: Database of the table.
+        table: Name of the table.
+        row_count: Number of rows.
+        stream_alias: Name under which the stream is to be written.
+        replication_method: ``FULL_TABLE``, ``INCREMENTAL`` or ``LOG_BASED``.
+    """
 
     tap_stream_id: str
     metadata: MetadataMapping
@@ -271,7 +309,7 @@ class Catalog(dict[str, CatalogEntry]):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Catalog:
-        """Return the catalog of a catalog document."""
+        """Return the catalog in a parsed catalog document."""
         entries = map(CatalogEntry.from_dict, data.get("streams", []))
         return cls((entry.tap_stream_id, entry) for entry in entries)
 
@@ -281,7 +319,7 @@ class Catalog(dict[str, CatalogEntry]):
 
     @property
     def streams(self) -> Sequence[CatalogEntry]:
-        """The entries in catalog order."""
+        """Entries in catalog order."""
         return list(self.values())
 
     def add_stream(self, entry: CatalogEntry) -> None:
@@ -289,12 +327,12 @@ class Catalog(dict[str, CatalogEntry]):
         self[entry.tap_stream_id] = entry
 
     def get_stream(self, stream_id: str) -> CatalogEntry | None:
-        """Return the entry of this ``tap_stream_id``, or None."""
+        """Return the entry with this ``tap_stream_id``, or None if there is none."""
         return self.get(stream_id)
 
 
 def deselect_all_streams(catalog: Catalog) -> None:
-    """Set ``selected`` of every stream to False."""
+    """Set the metadata ``selected`` of every stream to False."""
     for entry in catalog.values():
         entry.metadata.root.selected = False
 
@@ -306,10 +344,16 @@ def set_catalog_stream_selected(
     selected: bool,
     breadcrumb: Breadcrumb | None = None,
 ) -> None:
-    """Set ``selected`` of a stream, or of the property at ``breadcrumb``.
+    """Set the metadata ``selected`` of a stream or property.
+
+    Args:
+        catalog: Catalog to change.
+        stream_name: Value of ``tap_stream_id``.
+        selected: The new value.
+        breadcrumb: Path of the property; by default the stream.
 
     Raises:
-        ValueError: the catalog has no such stream.
+        ValueError: The catalog has no such stream.
     """
     entry = catalog.get_stream(stream_name)
     if entry is None:

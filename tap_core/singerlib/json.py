@@ -1,6 +1,7 @@
 """JSON text of configurations, catalogs, states and single messages.
 
-Numbers are lossless: a fraction is read as ``Decimal`` and written with the same digits; an integer
+Numbers are lossless: a fraction is read as ``Decimal`` and written with the same digits; an
+integer
 may have any size. This module serves small documents and messages that an author writes by hand;
 bulk records have a faster encoder in ``tap_core.protocols``.
 """
@@ -33,7 +34,7 @@ _BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 
 
 def replace_path(fields: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """Return a copy of nested fields with a value set at a path, which must not be empty."""
+    """Return a copy of nested fields with a value set at a path; objects are created as needed."""
     if not path:
         return dict(fields)
     name, *rest = path
@@ -54,12 +55,16 @@ class UnreadableJSONError(json.JSONDecodeError):
 
 
 def load_json(json_str: str | bytes, **kwargs: Any) -> Any:
-    """Parse a JSON document; ``kwargs`` are those of :func:`json.loads`.
+    """Parse a JSON document; fractions become `Decimal`.
+
+    Args:
+        json_str: The document.
+        kwargs: Arguments of :func:`json.loads`.
 
     Raises:
-        json.JSONDecodeError: the text is not JSON, or cannot be represented
-        (`UnreadableJSONError`).
-        UnicodeDecodeError: the bytes are not text.
+        json.JSONDecodeError: The text is not JSON, or cannot be represented
+            (`UnreadableJSONError`).
+        UnicodeDecodeError: The bytes are not text.
     """
     try:
         return json.loads(json_str, **{"parse_float": Decimal, **kwargs})
@@ -81,21 +86,29 @@ def dump_json(
     sort_keys: bool = False,
     default: Callable[[Any], Any] | None = None,
 ) -> str:
-    """Return a JSON document; without ``indent`` on one line and without spaces.
+    """Return a JSON document.
+
+    Args:
+        obj: Value to serialize.
+        indent: Spaces per level; by default the document is one line without spaces.
+        sort_keys: True to sort the keys of objects.
+        default: Converts a value without a JSON form.
 
     Raises:
-        TypeError: a value has no JSON form and ``default`` was not passed.
-        DataError: a value is nested too deeply.
+        TypeError: A value has no JSON form and ``default`` was not passed.
+        DataError: A value is nested too deeply.
     """
     return _write(obj, default or _refuse, indent=indent, sort_keys=sort_keys)
 
 
 def serialize_json(obj: object, **kwargs: Any) -> str:
-    """Return one message as JSON; datetimes as ISO 8601, values without a JSON form as text.
+    """Return a message as JSON on one line.
 
-    NaN and infinities become null. Non-ASCII characters are escaped, as in the Singer SDK: such
-    texts can become record values (for example flattened arrays), so each character must be the
-    same.
+    Datetimes are written in ISO 8601, values without a JSON form as text, NaN and infinities as
+    null.
+    Non-ASCII characters are escaped, as in singer_sdk: such texts can become record values (for
+    example
+    flattened arrays), so each character must be the same.
     """
     if not kwargs:
         try:
@@ -109,9 +122,9 @@ def read_json_file(path: StrPath) -> dict[str, Any]:
     """Return the document in a JSON file.
 
     Raises:
-        FileNotFoundError: the file does not exist; names a ``.template`` next to it, if any.
-        RuntimeError: no path was passed.
-        InputTooLargeError: the file is longer than the limit.
+        FileNotFoundError: The file does not exist; the message names a ``.template`` next to it.
+        RuntimeError: No path was passed.
+        InputTooLargeError: The file is longer than the limit.
     """
     if not path:
         raise RuntimeError("No path of a JSON file was given.")
@@ -176,6 +189,7 @@ def _as_text(value: Any) -> str:
 
 
 def _plain_text(value: Any) -> str:
+    """Return a value without a JSON form as text; raise TypeError for decimals and mappings."""
     if isinstance(value, (Decimal, Mapping)):
         raise TypeError("json.dumps has no way to write it.")
     return _as_text(value)
@@ -186,4 +200,5 @@ def _escaped(character: re.Match[str]) -> str:
 
 
 def _refuse(value: Any) -> Any:
+    """Raise TypeError for a value without a JSON form."""
     raise TypeError(f"A value of type '{type(value).__name__}' cannot be written as JSON.")

@@ -1,6 +1,6 @@
 """Singer messages as objects, for authors who write them by hand.
 
-Names, fields and dictionary forms are those of singer_sdk's ``singerlib``; a field without a value
+Names, fields and dict forms are those of singer_sdk's ``singerlib``; a field without a value
 is omitted from the message. Streams do not use these classes: their rows go through the encoder.
 """
 
@@ -43,31 +43,35 @@ class SingerMessageType(str, Enum):
 
 
 def exclude_null_dict(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a dictionary of the pairs whose value is not None."""
+    """Return a dict of the pairs whose value is not None."""
     return {key: value for key, value in pairs if value is not None}
 
 
 @dataclass
 class Message:
-    """Base class of messages, with the message type."""
+    """Base class of Singer messages."""
 
     type: SingerMessageType = field(init=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as a dictionary for JSON serialization."""
+        """Return the message as a dict for JSON serialization."""
         return exclude_null_dict((each.name, getattr(self, each.name)) for each in fields(self))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Return the message for a parsed JSON object."""
+        """Return the message in a parsed JSON object."""
         return cls(**{key: value for key, value in data.items() if key != "type"})
 
 
 @dataclass
 class RecordMessage(Message):
-    """One record of a stream.
+    """RECORD message: one record of a stream.
 
-    ``time_extracted`` must be aware and is kept in UTC.
+    Attributes:
+        stream: Name of the stream.
+        record: The record.
+        version: Version of the table, for ACTIVATE_VERSION.
+        time_extracted: Time at which the record was read; an aware datetime, kept in UTC.
 
     Raises:
         ValueError: ``time_extracted`` has no time zone.
@@ -79,7 +83,7 @@ class RecordMessage(Message):
     time_extracted: datetime | None = None
 
     def __post_init__(self) -> None:
-        """Set the type and convert the time to UTC."""
+        """Set the message type, and convert the time to UTC."""
         self.type = SingerMessageType.RECORD
         if self.time_extracted is not None:
             if self.time_extracted.tzinfo is None:
@@ -91,7 +95,7 @@ class RecordMessage(Message):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RecordMessage:
-        """Return the message for a parsed JSON object; the time is parsed from text."""
+        """Return the message in a parsed JSON object; ``time_extracted`` is parsed from text."""
         extracted = data.get("time_extracted")
         return cls(
             stream=data["stream"],
@@ -101,7 +105,7 @@ class RecordMessage(Message):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as a dictionary; the record is not copied and keeps its nulls."""
+        """Return the message as a dict; the record is not copied and keeps its nulls."""
         known = {"type": "RECORD", "stream": self.stream, "record": self.record}
         optional = (("version", self.version), ("time_extracted", self.time_extracted))
         return known | exclude_null_dict(optional)
@@ -109,7 +113,13 @@ class RecordMessage(Message):
 
 @dataclass
 class SchemaMessage(Message):
-    """Schema, key properties and bookmark properties of a stream.
+    """SCHEMA message of a stream.
+
+    Attributes:
+        stream: Name of the stream.
+        schema: JSON Schema of the records.
+        key_properties: Names of the primary keys.
+        bookmark_properties: Names of the replication keys; a single one may be a string.
 
     Raises:
         ValueError: ``bookmark_properties`` is neither a string nor a list.
@@ -121,7 +131,7 @@ class SchemaMessage(Message):
     bookmark_properties: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        """Set the type; a single bookmark property may be a string."""
+        """Set the message type, and convert a single bookmark property to a list."""
         self.type = SingerMessageType.SCHEMA
         if isinstance(self.bookmark_properties, str):
             self.bookmark_properties = [self.bookmark_properties]
@@ -131,30 +141,37 @@ class SchemaMessage(Message):
 
 @dataclass
 class StateMessage(Message):
-    """A state that may be stored once all records before it are persisted."""
+    """STATE message: a state that may be stored once all records before it are persisted."""
 
     value: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Set the type."""
+        """Set the message type."""
         self.type = SingerMessageType.STATE
 
 
 @dataclass
 class ActivateVersionMessage(Message):
-    """Message that invalidates all rows of the stream with another ``version``."""
+    """ACTIVATE_VERSION message: all rows of the stream with another ``version`` are obsolete."""
 
     stream: str
     version: int
 
     def __post_init__(self) -> None:
-        """Set the type."""
+        """Set the message type."""
         self.type = SingerMessageType.ACTIVATE_VERSION
 
 
 @dataclass
 class SDKBatchMessage(Message):
-    """Message that refers to batch files with records: their encoding and their locations."""
+    """BATCH message: the URLs and the encoding of files with records.
+
+    Attributes:
+        stream: Name of the stream.
+        encoding: Format and compression of the files; may be passed as a dict.
+        manifest: URLs of the files.
+        version: Version of the table, for ACTIVATE_VERSION.
+    """
 
     stream: str
     encoding: BaseBatchFileEncoding
@@ -162,13 +179,13 @@ class SDKBatchMessage(Message):
     version: int | None = None
 
     def __post_init__(self) -> None:
-        """Set the type; the encoding may be a dictionary."""
+        """Set the message type, and convert an encoding that is a dict."""
         self.type = SingerMessageType.BATCH
         if isinstance(self.encoding, Mapping):
             self.encoding = BaseBatchFileEncoding.from_dict(self.encoding)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as a dictionary, with the encoding's non-null fields."""
+        """Return the message as a dict, with the non-null fields of the encoding."""
         encoding = asdict(self.encoding, dict_factory=exclude_null_dict)
         return {**super().to_dict(), "encoding": encoding}
 

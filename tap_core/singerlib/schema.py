@@ -2,9 +2,9 @@
 
 - `Schema.from_dict` and `Schema.to_dict` keep all keywords that affect validity; those without an
   attribute are in ``extras``. Annotations (``example``, ``x-…``, OpenAPI keywords) are dropped, as
-  in the Singer SDK, so that catalogs and SCHEMA messages are the same.
+  in singer_sdk, so that catalogs and SCHEMA messages are the same.
 - ``properties`` and ``items`` hold `Schema` objects; other keywords hold the raw JSON value, which
-  is shared with the source dictionary.
+  is shared with the source dict.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _KEYWORDS: Final = (
     "$id",
     "$schema",
 )
-"""Keywords with an attribute of their own, in the order in which they are written."""
+"""Keywords with an attribute of the same name, in the order in which they are written."""
 
 _KEPT: Final = frozenset(
     {
@@ -70,7 +70,10 @@ _NESTED: Final = frozenset(("properties", "items"))
 
 @dataclass(slots=True)
 class Schema:
-    """One JSON Schema; attribute names are the keywords (``$id`` is ``id``)."""
+    """JSON Schema whose attributes are the keywords (``$id`` is ``id``).
+
+    ``extras`` holds the keywords without an attribute.
+    """
 
     id: str | None = None
     schema: str | None = None
@@ -107,7 +110,7 @@ class Schema:
     extras: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> JsonSchema:
-        """Return the JSON Schema as a dictionary, without keywords whose value is None."""
+        """Return the JSON Schema as a dict, without keywords whose value is None."""
         result: JsonSchema = {}
         if self.properties is not None:
             result["properties"] = {
@@ -124,7 +127,12 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], **schema_defaults: Any) -> Schema:
-        """Return the object for a JSON Schema; ``schema_defaults`` apply to nested schemas too."""
+        """Return the object for a JSON Schema.
+
+        Args:
+            data: The JSON Schema as a dict.
+            schema_defaults: Values of attributes that are not in ``data``, also in nested schemas.
+        """
         values: dict[str, Any] = dict(schema_defaults)
 
         def nested(value: Any) -> Any:

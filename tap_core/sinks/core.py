@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tap_core import metrics
 from tap_core.batch.encodings import BaseBatchFileEncoding, BatchConfig
@@ -35,30 +35,16 @@ from tap_core.sinks.validation import JSONSchemaValidator as JSONSchemaValidator
 from tap_core.types import JsonSchema, Record
 from tap_core.typing.values import DatetimeErrorTreatmentEnum as DatetimeErrorTreatmentEnum
 
+if TYPE_CHECKING:
+    from tap_core.plugin_base import PluginBase
+
 __all__ = [
     "BaseJSONSchemaValidator",
     "DatetimeErrorTreatmentEnum",
     "InvalidJSONSchema",
     "JSONSchemaValidator",
     "Sink",
-    "TargetProtocol",
 ]
-
-
-class TargetProtocol(Protocol):
-    """Interface that a sink requires of its target."""
-
-    @property
-    def logger(self) -> logging.Logger:
-        """The logger of the target."""
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The settings of the target."""
-
-    @property
-    def initialized_at(self) -> int:
-        """The creation time of the target, in milliseconds since 1970."""
 
 
 class Sink(abc.ABC):
@@ -88,7 +74,7 @@ class Sink(abc.ABC):
 
     def __init__(
         self,
-        target: TargetProtocol,
+        target: PluginBase,
         stream_name: str,
         schema: JsonSchema,
         key_properties: Sequence[str] | None,

@@ -43,7 +43,7 @@ class DatabaseUnreachableError(ConfigurationError, exc.OperationalError):
 
 
 def install_error_translation(engine: sa.Engine) -> sa.Engine:
-    """Make an engine raise `DatabaseUnreachableError` for refused connections, and return it."""
+    """Make an engine raise `DatabaseUnreachableError` if it cannot connect; return the engine."""
     if isinstance(engine, sa.Engine):  # an author may return any similar object
         event.listen(engine, "handle_error", _make_connection_error)
     return engine
@@ -51,10 +51,12 @@ def install_error_translation(engine: sa.Engine) -> sa.Engine:
 
 @contextmanager
 def translate_url_errors() -> Iterator[None]:
-    """Translate SQLAlchemy's errors for invalid URLs, which may show the URL's password.
+    """Context manager that translates SQLAlchemy's errors for invalid database URLs.
+
+    SQLAlchemy's messages may show the URL's password.
 
     Raises:
-        ConfigurationError: the URL is invalid, or its dialect is not known.
+        ConfigurationError: The URL is invalid, or its dialect is not known.
     """
     try:
         yield
@@ -70,7 +72,7 @@ def parse_url(text: str | sa.URL) -> sa.URL:
     """Parse a database URL.
 
     Raises:
-        ConfigurationError: the URL is invalid; the message omits it because of its password.
+        ConfigurationError: The URL is invalid; the message omits it because of its password.
     """
     try:
         return sa.make_url(text)
@@ -79,6 +81,7 @@ def parse_url(text: str | sa.URL) -> sa.URL:
 
 
 def _unreadable_url() -> ConfigurationError:
+    """Return the error for a database URL that cannot be parsed."""
     return ConfigurationError(
         "The database's URL cannot be read. It should look like"
         " dialect+driver://user:password@host:port/database, with every special character"
@@ -87,7 +90,7 @@ def _unreadable_url() -> ConfigurationError:
 
 
 def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException | None:
-    """Return the error to raise for a refused connection; None keeps any other error."""
+    """Return the error to raise for a failed connection; None keeps any other error."""
     original, engine = context.original_exception, context.engine
     if engine is None or context.connection is not None:
         return None
@@ -106,7 +109,7 @@ def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException
 
 
 def _without(secret: str, text: str) -> str:
-    """Return a text with all URL encodings of the secret masked."""
+    """Return a text in which the secret is masked, also in its URL-encoded forms."""
     for form in {secret, quote(secret, safe=""), quote_plus(secret)} - {""}:
         text = text.replace(form, _HIDDEN)
     return text

@@ -4,7 +4,8 @@ A connector has one engine, created on first use by `create_engine`, which autho
 Passwords appear in no message: see `tap_core.sql.connection_errors`. All tables of a schema are
 reflected with one query; if that fails because one table cannot be read, each table is reflected
 separately, and unreadable ones are logged and skipped. Methods that an author overrides are called
-for every table or column, with singer_sdk's arguments. For a table that already matches its stream,
+for every table or column, with singer_sdk's arguments. For a table that already matches its
+stream,
 only the columns are read. A change of a column's type never loses values.
 """
 
@@ -66,7 +67,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 _Key: TypeAlias = tuple[str | None, str]
-"""Schema (None for the default one) and table."""
+"""Database schema (None for the default one) and table."""
 _Type: TypeAlias = sa.types.TypeEngine[Any]
 _Name: TypeAlias = str | FullyQualifiedName
 
@@ -80,13 +81,13 @@ class SQLConnector:
     """
 
     max_varchar_length: int | None = None
-    """The maximum declared length of text columns; None for no limit."""
+    """Maximum declared length of text columns, in characters; None for no limit."""
 
     sql_to_jsonschema_converter: type[SQLToJSONSchema] = SQLToJSONSchema
-    """The converter class from column types to JSON Schema; replace it by a subclass."""
+    """Converter class from column types to JSON Schema; replace it by a subclass."""
 
     jsonschema_to_sql_converter: type[JSONSchemaToSQL] = JSONSchemaToSQL
-    """The converter class from JSON Schema to column types; replace it by a subclass."""
+    """Converter class from JSON Schema to column types; replace it by a subclass."""
 
     _cached_engine: sa.Engine | None = None
 
@@ -111,26 +112,26 @@ class SQLConnector:
     def __init__(
         self, config: dict[str, Any] | None = None, sqlalchemy_url: str | None = None
     ) -> None:
-        """Store the settings of the tap or target; no connection is opened."""
+        """Store the configuration of the tap or target; no connection is opened."""
         self._config: dict[str, Any] = config or {}
         self._sqlalchemy_url: str | None = sqlalchemy_url or None
         self._tables_prepared: dict[str, bool] = {}
 
     @property
     def config(self) -> dict[str, Any]:
-        """The settings of the tap or target."""
+        """Configuration of the tap or target."""
         return self._config
 
     @property
     def logger(self) -> logging.Logger:
-        """The logger of the connector."""
+        """Logger of the connector."""
         return logging.getLogger("sqlconnector")
 
     # The database
 
     @property
     def sqlalchemy_url(self) -> str:
-        """The database URL including its password; it must not be logged."""
+        """Database URL including its password; it must not be logged."""
         if not self._sqlalchemy_url:
             self._sqlalchemy_url = self.get_sqlalchemy_url(self.config)
         return self._sqlalchemy_url
@@ -139,7 +140,7 @@ class SQLConnector:
         """Return the database URL; override to build it from other settings.
 
         Raises:
-            ConfigValidationError: the setting ``sqlalchemy_url`` is missing.
+            ConfigValidationError: The setting ``sqlalchemy_url`` is missing.
         """
         if "sqlalchemy_url" not in config:
             raise ConfigValidationError("Could not find or create 'sqlalchemy_url' for connection.")
@@ -147,7 +148,7 @@ class SQLConnector:
         return url
 
     def create_engine(self) -> sa.Engine:
-        """Create the engine; override to change its options, use `_engine` to get the instance."""
+        """Return a new engine; override to change its options; `_engine` is the shared one."""
         url = parse_url(self.sqlalchemy_url)
         try:
             return sa.create_engine(
@@ -162,7 +163,7 @@ class SQLConnector:
 
     @property
     def _engine(self) -> sa.Engine:
-        """The engine, created on first use."""
+        """Engine of the connector, created on first use."""
         if self._cached_engine is None:
             with translate_url_errors():
                 self._cached_engine = install_error_translation(self.create_engine())
@@ -170,7 +171,7 @@ class SQLConnector:
 
     @property
     def _dialect(self) -> Dialect:
-        """The SQLAlchemy dialect of the database."""
+        """SQLAlchemy dialect of the database."""
         return self._engine.dialect
 
     @contextmanager
@@ -180,11 +181,11 @@ class SQLConnector:
             yield connection
 
     def serialize_json(self, obj: object) -> str:
-        """Return the JSON text of a JSON column's value; override for another encoding."""
+        """Return the JSON text of a value in a JSON column; override for another encoding."""
         return dump_json(obj)
 
     def deserialize_json(self, json_str: str) -> object:
-        """Return the value of a JSON column's text; override for another decoding."""
+        """Return the value of the text in a JSON column; override for another decoding."""
         return load_json(json_str)
 
     # Names
@@ -199,7 +200,7 @@ class SQLConnector:
         """Return the fully qualified name of a table, quoted where the database requires it.
 
         Raises:
-            ValueError: all parts are empty.
+            ValueError: All parts are empty.
         """
         return FullyQualifiedName(
             table=table_name,
@@ -221,12 +222,12 @@ class SQLConnector:
 
     @cached_property
     def sql_to_jsonschema(self) -> SQLToJSONSchema:
-        """The converter from column types to JSON Schema."""
+        """Converter from column types to JSON Schema."""
         return self.sql_to_jsonschema_converter.from_config(self.config)
 
     @cached_property
     def jsonschema_to_sql(self) -> JSONSchemaToSQL:
-        """The converter from JSON Schema to column types."""
+        """Converter from JSON Schema to column types."""
         return self.jsonschema_to_sql_converter.from_config(
             self.config, max_varchar_length=self.max_varchar_length
         )
@@ -269,7 +270,7 @@ class SQLConnector:
         category=SingerSDKPendingDeprecationWarning,
     )
     def create_sqlalchemy_connection(self) -> sa.Connection:
-        """Open a connection (deprecated; unlike `_connect` it must be closed by the caller)."""
+        """Return a new connection, which the caller must close (deprecated)."""
         return self._engine.connect().execution_options(stream_results=True)
 
     @deprecated(
@@ -283,7 +284,7 @@ class SQLConnector:
 
     @property
     def connection(self) -> sa.Connection:
-        """A new connection (deprecated)."""
+        """New connection, which the caller must close (deprecated)."""
         warnings.warn(
             "`SQLConnector.connection` is deprecated: make a child class of the connector and"
             " add the method that you need there.",
@@ -295,7 +296,7 @@ class SQLConnector:
     # Sources of the catalog; each may be overridden
 
     def get_schema_names(self, engine: sa.Engine, inspected: sa.Inspector) -> list[str]:  # noqa: ARG002
-        """Return the schemas to discover; override to restrict them."""
+        """Return the database schemas to discover; override to restrict them."""
         return inspected.get_schema_names()
 
     @deprecated("This method is deprecated.", category=SingerSDKPendingDeprecationWarning)
@@ -361,7 +362,7 @@ class SQLConnector:
         ``reflect_indices=False`` skips the query for unique indexes.
 
         Raises:
-            DatabaseUnreachableError: the database cannot be reached.
+            DatabaseUnreachableError: The database cannot be reached.
         """
         engine = self._engine
         inspected = sa.inspect(engine)
@@ -399,9 +400,9 @@ class SQLConnector:
         full_table_name: str | FullyQualifiedName,
         column_names: Collection[str] | None = None,
     ) -> dict[str, sa.Column[Any]]:
-        """Return a table's columns by name, in table order; only ``column_names`` if passed.
+        """Return a table's columns by name, in table order.
 
-        Names are compared without regard to case.
+        With ``column_names``, return only these; names are compared without regard to case.
         """
         _, schema, table = self.parse_full_table_name(full_table_name)
         wanted = {name.casefold() for name in column_names or ()}
@@ -431,7 +432,7 @@ class SQLConnector:
     def _discover_entries(
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str, reflect_indices: bool
     ) -> Iterator[CatalogEntry]:
-        """Yield the catalog entries of one schema: its tables, then its views."""
+        """Yield the catalog entries of one database schema: its tables, then its views."""
         ask = _SchemaReflection(self, inspected, schema)
         primary_keys = ask.inspect_all(
             inspected.get_multi_pk_constraint, inspected.get_pk_constraint
@@ -460,7 +461,7 @@ class SQLConnector:
     def _listed(
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str
     ) -> Collection[tuple[str, bool]] | None:
-        """Return the result of an overridden `get_object_names`, else None."""
+        """Return the result of an overridden `get_object_names`, or None if not overridden."""
         own = getattr(type(self), "get_object_names", None)
         if own is SQLConnector.get_object_names:
             return None
@@ -469,7 +470,7 @@ class SQLConnector:
     def _build_schema(
         self, columns: Sequence[ReflectedColumn], keys: Collection[str]
     ) -> JsonSchema:
-        """Return the JSON Schema of a row."""
+        """Return the JSON Schema of a row; columns in ``keys`` are required."""
         return th.PropertiesList(
             *(
                 th.Property(
@@ -484,7 +485,7 @@ class SQLConnector:
         ).to_dict()
 
     def _view_names(self, inspected: sa.Inspector, schema: str) -> list[str]:
-        """Return the views of a schema; an empty list if the dialect cannot list views."""
+        """Return the views of a database schema; empty if the dialect cannot list views."""
         try:
             return inspected.get_view_names(schema=schema)
         except NotImplementedError:
@@ -493,7 +494,7 @@ class SQLConnector:
 
     @cached_property
     def _view_warning(self) -> None:
-        """Log once that the dialect cannot list views."""
+        """Log a warning once, at the first access, that the dialect cannot list views."""
         self.logger.warning(
             "Provider does not support get_view_names(). Streams list may be incomplete or"
             " `is_view` may be unpopulated."
@@ -518,7 +519,7 @@ class SQLConnector:
         )
 
     def _fitting_type(self, known: Any) -> _Type:
-        """Return the column type of a property; the schemas true and false count as empty."""
+        """Return the column type of a property by its schema; boolean schemas count as empty."""
         schema: JsonSchema = known if isinstance(known, dict) else {}
         return adapt_type(self.to_sql_type(schema), self._dialect)
 
@@ -575,8 +576,8 @@ class SQLConnector:
         """Alter a column so that it holds a second type in addition to its current type.
 
         Raises:
-            NotImplementedError: the column must be altered, and `allow_column_alter` is false.
-            ValueError: no type can hold both.
+            NotImplementedError: The column must be altered, and `allow_column_alter` is false.
+            ValueError: No type can hold both.
         """
         current = self._get_column_type(full_table_name, column_name)
         sql_type = adapt_type(sql_type, self._dialect)
@@ -597,21 +598,23 @@ class SQLConnector:
             connection.execute(self._alter_statement(full_table_name, column_name, wanted))
 
     def _is_same(self, current: _Type, sql_type: _Type) -> bool:
-        """Return True if two types have the same generic name or the same name in this database."""
+        """Return True if two types have the same name, generically or in this database."""
         if str(current) == str(sql_type):
             return True
         return bool(self._spelled(current) == self._spelled(sql_type))
 
     def _spelled(self, sql_type: _Type) -> str:
+        """Return the name of a type in this database, or its generic name."""
         try:
             return sql_type.compile(dialect=self._dialect)
         except (sa.exc.CompileError, NotImplementedError):  # a reflected type without a name
             return str(sql_type)
 
     def _type_for_both(self, current: _Type, new: _Type) -> _Type:
-        """Return the result of `merge_sql_types`, or ``new`` if the merged type would lose values.
+        """Return a type for the values of both types.
 
-        SQLite columns store any value unchanged, so SQLite is exempt.
+        It is the result of `merge_sql_types`, or ``new`` if that would lose values. SQLite columns
+        store any value unchanged, so SQLite is exempt.
         """
         if self._dialect.name != "sqlite" and (
             loses_precision(current, new) or (self.allow_column_alter and is_wider(current, new))
@@ -620,7 +623,7 @@ class SQLConnector:
         return self.merge_sql_types([current, new])
 
     def _alter_statement(self, table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
-        """Return the author's ALTER statement, or PostgreSQL's, or the standard one."""
+        """Return the statement that changes a column's type: the author's or the database's."""
         if self._overrides("get_column_alter_ddl"):
             return self.get_column_alter_ddl(
                 table_name=table_name, column_name=column_name, column_type=column_type
@@ -643,7 +646,7 @@ class SQLConnector:
         """Return the type of a column.
 
         Raises:
-            KeyError: the column does not exist.
+            KeyError: The column does not exist.
         """
         column = self.get_table_columns(full_table_name).get(column_name)
         if column is None:
@@ -656,7 +659,7 @@ class SQLConnector:
         """Return a type that holds the values of several types.
 
         Args:
-            sql_types: the types; the first is the current type of the column.
+            sql_types: The types; the first is the current type of the column.
 
         Raises:
             ValueError: ``sql_types`` is empty, or no type holds all values.
@@ -683,7 +686,7 @@ class SQLConnector:
 
     @staticmethod
     def remove_collation(column_type: _Type) -> str | None:
-        """Remove the collation from a type and return it; None if it has no collation."""
+        """Remove the collation of a type and return it; None if the type has none."""
         collation: str | None = getattr(column_type, "collation", None) or None
         if collation:
             column_type.collation = None  # type: ignore[attr-defined]
@@ -721,7 +724,7 @@ class SQLConnector:
     def get_column_alter_ddl(table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
         """Return the statement that changes a column's type; override it for another syntax.
 
-        PostgreSQL's needs no override.
+        For PostgreSQL no override is needed.
         """
         return _ddl(
             "ALTER TABLE %(table_name)s ALTER COLUMN %(column_name)s (%(column_type)s)",
@@ -735,16 +738,16 @@ class SQLConnector:
     # Schemas
 
     def schema_exists(self, schema_name: str) -> bool:
-        """Return True if the database has a schema."""
+        """Return True if the database has a schema of this name."""
         return schema_name in sa.inspect(self._engine).get_schema_names()
 
     def create_schema(self, schema_name: str) -> None:
-        """Create a schema."""
+        """Create a database schema."""
         with self._transaction() as connection:
             connection.execute(CreateSchema(schema_name))
 
     def prepare_schema(self, schema_name: str) -> None:
-        """Create a schema unless it exists."""
+        """Create a database schema unless it exists."""
         if not self.schema_exists(schema_name):
             self.create_schema(schema_name)
 
@@ -764,7 +767,7 @@ class SQLConnector:
 
         Raises:
             NotImplementedError: ``as_temp_table`` is true; override to support temporary tables.
-            RuntimeError: the schema has no ``properties``.
+            RuntimeError: The schema has no ``properties``.
         """
         if as_temp_table:
             raise NotImplementedError("Temporary tables are not supported.")
@@ -857,7 +860,7 @@ class SQLConnector:
 
 
 class _SchemaReflection:
-    """Reflection of one schema: all tables at once, or one by one if that fails."""
+    """Reflection of one database schema: all tables at once, or one by one if that fails."""
 
     def __init__(self, connector: SQLConnector, inspected: sa.Inspector, schema: str) -> None:
         self._connector = connector
@@ -870,7 +873,10 @@ class _SchemaReflection:
         of_one: Callable[..., _T],
         kind: ObjectKind = ObjectKind.TABLE,
     ) -> Mapping[Any, _T]:
-        """Return the reflected metadata of each readable table (or view, by ``kind``)."""
+        """Return the reflected metadata of all readable tables (or views, by ``kind``).
+
+        ``of_all`` reflects all tables at once, ``of_one`` a single table.
+        """
         try:
             return of_all(schema=self._schema, kind=kind)
         except DatabaseUnreachableError:
@@ -885,7 +891,7 @@ class _SchemaReflection:
         return {key: answer for key, answer in answers.items() if answer is not None}
 
     def _one(self, of_one: Callable[..., _T], name: str) -> _T | None:
-        """Return the reflected metadata of one table; log a warning and return None if it fails."""
+        """Return the reflected metadata of one table, or None with a warning if that fails."""
         try:
             return of_one(name, schema=self._schema)
         except DatabaseUnreachableError:
@@ -913,7 +919,7 @@ class _SchemaReflection:
 def _keys(
     primary: ReflectedPrimaryKeyConstraint | None, indices: Sequence[ReflectedIndex]
 ) -> list[str]:
-    """Return the primary key's columns, else those of the first unique index."""
+    """Return the primary key's columns, else those of the first unique index, or an empty list."""
     if primary and "constrained_columns" in primary:
         return list(primary["constrained_columns"])
     unique = (index["column_names"] for index in indices if index.get("unique", False))
@@ -931,7 +937,7 @@ def _ddl(statement: str, context: dict[str, object]) -> sa.DDL:
 
 
 def _will_do(option: _Type, current: _Type) -> bool:
-    """Return True if a column of type ``current`` may become ``option``."""
+    """Return True if a column of type ``current`` can be changed to the type ``option``."""
     if not is_text(option):
         return str(option) == str(current)
     length = getattr(option, "length", None) or 0

@@ -1,7 +1,4 @@
-"""Fully qualified table names, joined and quoted for a database.
-
-A name keeps its parts; this module sends no queries.
-"""
+"""Fully qualified table names, joined and quoted for a database."""
 
 from __future__ import annotations
 
@@ -17,11 +14,17 @@ __all__ = ["FullyQualifiedName", "split_name"]
 class FullyQualifiedName(UserString):
     """Database, schema and table as one text, such as ``db.public.users``.
 
-    If a dialect is passed, each part is quoted where that database requires it. Override
-    `prepare_part` to format a part differently.
+    Override `prepare_part` to format a part differently.
+
+    Args:
+        table: Name of the table.
+        schema: Name of the database schema.
+        database: Name of the database.
+        delimiter: Text between the parts.
+        dialect: SQLAlchemy dialect by whose rules each part is quoted; None for no quotes.
 
     Raises:
-        ValueError: all parts are empty.
+        ValueError: All parts are empty.
     """
 
     def __init__(
@@ -49,17 +52,17 @@ class FullyQualifiedName(UserString):
         super().__init__(delimiter.join(parts))
 
     def prepare_part(self, part: str) -> str:
-        """Return one part as it is written in SQL."""
+        """Return one part of the name as it is written in SQL."""
         return self.dialect.identifier_preparer.quote(part) if self.dialect else part
 
 
 def split_name(full_table_name: str | FullyQualifiedName) -> tuple[str | None, str | None, str]:
-    """Return (database, schema, table) of a name, with None for missing parts.
+    """Return (database, schema, table) of a table name, with None for missing parts.
 
     A text is split at its dots: ``table``, ``schema.table`` or ``database.schema.table``.
 
     Raises:
-        ValueError: the text has more than three parts.
+        ValueError: The text has more than three parts.
     """
     if isinstance(full_table_name, FullyQualifiedName):
         return full_table_name.database, full_table_name.schema, full_table_name.table

@@ -1,7 +1,7 @@
 """Conversion of stream and property names to database identifiers.
 
-The functions are pure. Results equal those of singer_sdk, so that a table created by it is
-found again; where singer_sdk has no result, a deterministic name is used.
+Results equal those of singer_sdk, so that a table created by it is found again. Where singer_sdk
+has no result, a deterministic name is used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def conform_name(name: str) -> str:
 
 
 def replace_leading_digit(string: str) -> str:
-    """Replace a leading digit by a letter: 0 by a, 1 by b and so on."""
+    """Return a name with a leading digit replaced by a letter: 0 by a, 1 by b and so on."""
     return _LETTERS.get(string[:1], string[:1]) + string[1:]
 
 
@@ -44,10 +44,13 @@ def snakecase(string: str) -> str:
 
 
 def check_name_clashes(conformed: Mapping[str, str]) -> None:
-    """Check that conformed names are unique.
+    """Check that different names have different identifiers.
+
+    Args:
+        conformed: Identifiers by name.
 
     Raises:
-        ConformedNameClashException: names clash; the message lists all of them.
+        ConformedNameClashException: Names clash; the message lists all of them.
     """
     if len(set(conformed.values())) == len(conformed):
         return

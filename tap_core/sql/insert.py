@@ -1,7 +1,7 @@
 """Bulk INSERT with minimal work per record.
 
-Column names, column order and value conversions are determined once; each record then needs
-one call that extracts its values. If SQLAlchemy would pass the rows one by one to the
+Column names, column order and value conversions are determined once per table; each record then
+needs one call that extracts its values. If SQLAlchemy would pass the rows one by one to the
 driver's ``executemany``, the driver is called directly.
 """
 
@@ -21,16 +21,16 @@ __all__ = ["BulkInsert", "RowExtractor", "make_extractor", "prepare_insert"]
 
 _Row: TypeAlias = list[Any]
 RowExtractor: TypeAlias = Callable[[Record], _Row]
-"""Extracts the values of a record in column order; missing values are None."""
+"""Function that returns the values of a record in column order; missing values are None."""
 
 
 @dataclass(frozen=True)
 class _Native:
-    """An INSERT statement compiled for the driver."""
+    """INSERT statement compiled for the database driver."""
 
     text: str
     keys: tuple[str, ...] | None
-    """The driver's parameter names; None if its parameters are positional."""
+    """Parameter names of the driver; None if its parameters are positional."""
 
     words: tuple[tuple[int, TypeDecorators], ...]
     processors: tuple[tuple[int, Callable[[Any], Any]], ...]
@@ -38,14 +38,17 @@ class _Native:
 
 @dataclass(frozen=True)
 class BulkInsert:
-    """An INSERT statement that can be run for many rows."""
+    """INSERT statement that can be run for many rows."""
 
     statement: sa.Executable
     columns: tuple[str, ...]
     native: _Native | None
 
     def run(self, connection: sa.Connection, rows: list[_Row]) -> int:
-        """Insert rows and return the database's row count; some values are replaced in place."""
+        """Insert rows and return the database's row count.
+
+        Values that the driver does not accept are converted in place in ``rows``.
+        """
         if self.native is None:
             named = [dict(zip(self.columns, row, strict=True)) for row in rows]
             return connection.execute(self.statement, named).rowcount
@@ -56,7 +59,7 @@ class BulkInsert:
 def prepare_insert(
     statement: sa.Executable, columns: Sequence[str], dialect: Dialect
 ) -> BulkInsert:
-    """Compile an INSERT for the driver; other statements are run by SQLAlchemy."""
+    """Return a bulk INSERT; a statement other than a plain INSERT is run by SQLAlchemy."""
     native = None
     if isinstance(statement, sa.Insert) and _takes_rows_one_by_one(dialect):
         native = _native(statement, columns, dialect)
@@ -68,8 +71,11 @@ def make_extractor(
 ) -> RowExtractor:
     """Return a function that extracts the values of a record, in column order.
 
-    A record with undeclared properties is conformed separately, because one of them may have
-    the name of a column.
+    Args:
+        properties: Names of the declared properties, in column order.
+        columns: Names of the columns.
+        conform: Renames the properties of a record to column names. It is called for records with
+            undeclared properties only, because one of them may have the name of a column.
     """
     known, wanted, names = frozenset(properties), tuple(properties), tuple(columns)
 
@@ -88,6 +94,7 @@ def _takes_rows_one_by_one(dialect: Dialect) -> bool:
 
 
 def _native(statement: sa.Insert, columns: Sequence[str], dialect: Dialect) -> _Native:
+    """Compile an INSERT for the driver, with the value conversions of its columns."""
     compiled: Any = statement.compile(dialect=dialect, column_keys=list(columns))
     escaped: Mapping[str, str] = compiled.escaped_bind_names
     keys = None if compiled.positional else tuple(escaped.get(name, name) for name in columns)
@@ -115,6 +122,7 @@ def _convert_values(native: _Native, rows: Iterable[_Row]) -> None:
 
 
 def _parameters(native: _Native, rows: list[_Row]) -> Any:
+    """Return the rows as the parameters that the driver expects: tuples or dicts."""
     if native.keys is None:
         return [*map(tuple, rows)]
     keys = native.keys

@@ -29,7 +29,7 @@ _NUMBERS: Final = frozenset({"number", "integer"})
 
 
 class TextFallback(sa.types.UserDefinedType[Any]):
-    """Bind type that converts the values of certain classes."""
+    """Bind type of SQLAlchemy that converts the values of certain classes."""
 
     cache_ok = False
 
@@ -53,9 +53,13 @@ def make_binder(
     dialect: Dialect,
     dump: Callable[[object], str],
 ) -> sa.types.TypeEngine[Any]:
-    """Return the SQLAlchemy type that binds the values of a property.
+    """Return the SQLAlchemy type that binds the values of a property in an INSERT.
 
-    ``dump`` serializes objects and arrays for text columns.
+    Args:
+        schema: JSON Schema of the property.
+        column_type: Type of the column.
+        dialect: SQLAlchemy dialect of the database.
+        dump: Serializes objects and arrays for text columns.
     """
     kinds = get_python_types(schema)
     if kinds & _NESTED and (own := _own_binding(column_type, dialect)):
@@ -72,7 +76,7 @@ def make_binder(
 
 
 def get_python_types(schema: Any) -> frozenset[str]:
-    """Return the JSON types that a property may have; all types if the schema does not say."""
+    """Return the JSON type names that a property may have; all if the schema declares none."""
     if not isinstance(schema, dict):
         return _ALL
     if isinstance(named := schema.get("type"), str):
@@ -115,7 +119,7 @@ def _spaced(instant: datetime) -> str:
 
 
 def _is_taught(dialect: Dialect, kind: type) -> bool:
-    """Return True if an author has registered an adapter for a class."""
+    """Return True if an author has registered an adapter for a class with the SQLite driver."""
     driver: Any = dialect.dbapi
     known = getattr(driver, "adapters", {})
     adapter = known.get((kind, getattr(driver, "PrepareProtocol", None)))

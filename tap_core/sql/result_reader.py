@@ -3,7 +3,7 @@
 At most one page of rows is in memory, and pages are small where rows are wide. Values keep
 the driver's types, unless the records are known to go straight to the encoder: then types
 that JSON lacks are converted to text as in `tap_core.records.conform`, column by column, so
-that the records pass the compiled check.
+that the records need no further conversion.
 """
 
 from __future__ import annotations
@@ -42,26 +42,29 @@ __all__ = [
 ]
 
 FIRST_PAGE_ROWS = 10
-"""Rows of the first page, fetched before the row width is known."""
+"""Rows of the first page, which is fetched before the row width is known."""
 
 MAX_PAGE_ROWS = 1000
 PAGE_BYTES = 1 << 18
-"""The target size of a page in bytes. The values are then still in the processor's cache when
-they are encoded, which makes a row a fifth cheaper."""
+"""Target size of a page in bytes.
+
+The values are then still in the processor's cache when they are encoded, which makes a row a
+fifth cheaper.
+"""
 
 MAX_PAGE_BYTES = 4 << 20
-"""The target size of a page in bytes if fetching dominates, as with a remote database."""
+"""Target size of a page in bytes if fetching takes most of the time (a remote database)."""
 
 _FAR_AWAY = 3
-"""The ratio of total fetch time to total processing time above which pages grow."""
+"""Ratio of total fetch time to total processing time above which pages grow."""
 
 _SAMPLED_ROWS = 8
 
 ColumnProcessor: TypeAlias = Callable[[Any], Any]
-"""Converts a driver value to the value of the column's type."""
+"""Function that converts a driver value to the value of the column's type."""
 
 RowReader: TypeAlias = Callable[[Iterable[Any]], list["Record"]]
-"""Converts a page of rows to records, one per row."""
+"""Function that converts a page of rows to records, one per row."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -70,9 +73,9 @@ class DriverText(NamedTuple):
     """Rule for the values of a column that are converted to text."""
 
     kinds: frozenset[type]
-    """The exact types to convert; if ``others`` is true, the types to keep unchanged."""
+    """Exact types to convert; if ``others`` is True, the types to keep unchanged."""
     expression: str
-    """The Python expression of the conversion; VALUE is replaced by the value."""
+    """Python expression of the conversion, with VALUE in place of the value."""
     others: bool = False
 
 
@@ -100,9 +103,9 @@ def get_processors(result: sa.CursorResult[Any]) -> Sequence[ColumnProcessor | N
 
 
 def _get_fetch(result: sa.CursorResult[Any]) -> Callable[[int], Sequence[Sequence[Any]]]:
-    """Return a function that fetches a number of rows, without SQLAlchemy's objects if possible.
+    """Return a function that fetches a number of rows.
 
-    SQLAlchemy would create three objects per row.
+    If possible it bypasses SQLAlchemy's row objects, of which there are three per row.
     """
     return result.fetchmany if _get_metadata(result) is None else result._fetchmany_impl  # noqa: SLF001
 
@@ -119,7 +122,7 @@ def _get_metadata(result: Any) -> Any:
 
 
 def _width(page: Sequence[Sequence[Any]]) -> int:
-    """Return the maximum size, in bytes, of a sample of a page's rows."""
+    """Return the size, in bytes, of the largest row in a sample of a page."""
     step = len(page) // _SAMPLED_ROWS or 1
     return max(sum(map(getsizeof, row)) for row in page[::step])
 
@@ -129,10 +132,12 @@ def compile_row_reader(
     texts: Mapping[str, DriverText] | None = None,
     processors: Sequence[ColumnProcessor | None] = (),
 ) -> RowReader:
-    """Return a function from rows to records with these property names, in column order.
+    """Return a function from a page of rows to records.
 
-    ``texts`` contains the text rules by column name. ``processors`` contains SQLAlchemy's
-    result processors by column position, or is empty.
+    Args:
+        names: Property names, in column order.
+        texts: Text rules by column name.
+        processors: SQLAlchemy's result processors by column position, or empty.
     """
     known: dict[str, Any] = {"epoch": _EPOCH, "plain": _as_plain}
     items = []
@@ -152,7 +157,7 @@ def compile_row_reader(
 
 
 def _make_value_expression(text: DriverText, number: int, value: str) -> str:
-    """Return the expression that converts a value to text if its type requires it."""
+    """Return the source of an expression that converts a value to text if its type requires it."""
     name = value if value == f"v{number}" else f"w{number}"
     asked = value if name == value else f"({name} := {value})"
     word = "not in" if text.others else "in"
@@ -163,9 +168,9 @@ def _make_value_expression(text: DriverText, number: int, value: str) -> str:
 def get_text_columns(
     columns: Mapping[str, sa.Column[Any]], properties: Mapping[str, JsonSchema]
 ) -> dict[str, DriverText]:
-    """Return the text rules of the columns, by the columns' types.
+    """Return the text rules of the columns, by column name.
 
-    Columns that the schema lacks are skipped, because their values are dropped.
+    Columns that are not in the schema are skipped, because their values are dropped.
     """
     found = {}
     for name, column in columns.items():
@@ -204,7 +209,7 @@ def _as_plain(value: Any) -> Any:
 _NUMBERS: frozenset[type] = frozenset((int, float, bool, Decimal))
 
 _STAYS: frozenset[type] = frozenset((str, int, float, bool, type(None), Decimal, dict, list))
-"""Types that the encoder supports; the conformer handles the contents of objects and lists."""
+"""Types that the encoder supports; contents of objects and lists are converted later."""
 
 _EXPRESSIONS: dict[type, str] = {
     datetime: "(VALUE.isoformat('T', 'microseconds') if VALUE.tzinfo"
@@ -215,5 +220,7 @@ _EXPRESSIONS: dict[type, str] = {
     bytes: "VALUE.hex()",
     UUID: "str(VALUE)",
 }
-"""The results of `tap_core.records.conform` as expressions; a call per value would double the
-cost."""
+"""Conversions of `tap_core.records.conform` as source of expressions.
+
+A function call per value would double the cost.
+"""

@@ -1,9 +1,8 @@
 """`SQLSink`: writes the rows of one stream into one table.
 
-Public members, signatures and hooks are those of singer_sdk (version 0.54). A batch is
-written in one transaction, and `process_batch` returns after its commit. Names are
-conformed once per stream; if an author overrides `conform_record`, it is called for each
-record.
+Public members, signatures and hooks are those of singer_sdk (version 0.54). A batch is written in
+one transaction, and `process_batch` returns after its commit. Names are converted to identifiers
+once per stream; if an author overrides `conform_record`, it is called for each record.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
 from tap_core.redaction.row_values import are_rows_shown
 from tap_core.sinks.batch import BatchSink
-from tap_core.sinks.core import TargetProtocol
 from tap_core.sinks.datetime_parsing import date_fields
 from tap_core.sql.connector import SQLConnector
 from tap_core.sql.fully_qualified_name import FullyQualifiedName
@@ -35,6 +33,9 @@ from tap_core.sql.unstorable_values import (
 )
 from tap_core.types import JsonSchema, Record
 
+if TYPE_CHECKING:
+    from tap_core.plugin_base import PluginBase
+
 __all__ = ["SQLSink"]
 
 _C = TypeVar("_C", bound=SQLConnector)
@@ -43,7 +44,7 @@ _Name: TypeAlias = str | FullyQualifiedName
 
 @dataclass(frozen=True)
 class _Plan:
-    """Cached insert plan for a table and a schema."""
+    """Insert statement and row extractor for a table and a schema, computed once."""
 
     table: str
     schema: JsonSchema
@@ -58,28 +59,37 @@ class SQLSink(BatchSink, Generic[_C]):
     """
 
     connector_class: type[_C]
-    """The connector class of sinks that are created without a connector."""
+    """Connector class of sinks that are created without a connector."""
 
     soft_delete_column_name = "_sdc_deleted_at"
-    """The column with the time at which a row was marked as deleted."""
+    """Column with the time at which a row was marked as deleted."""
 
     version_column_name = "_sdc_table_version"
-    """The column with the table version of a row."""
+    """Column with the table version of a row."""
 
     def __init__(
         self,
-        target: TargetProtocol,
+        target: PluginBase,
         stream_name: str,
         schema: JsonSchema,
         key_properties: Sequence[str] | None,
         connector: _C | None = None,
     ) -> None:
-        """Create the sink of a stream; the default ``connector`` is the target's."""
+        """Create the sink of a stream.
+
+        Args:
+            target: Target of the sink.
+            stream_name: Name of the stream.
+            schema: JSON Schema of the stream.
+            key_properties: Primary keys of the stream.
+            connector: Connector to the database; by default the target's shared one.
+        """
         self._connector: _C = connector or self._shared_connector(target)
         self._plan: _Plan | None = None
         super().__init__(target, stream_name, schema, key_properties)
 
-    def _shared_connector(self, target: TargetProtocol) -> _C:
+    def _shared_connector(self, target: PluginBase) -> _C:
+        """Return the target's connector, or a new one if the target is not a `SQLTarget`."""
         find = getattr(target, "_connector_for", None)
         if find is None:
             return self.connector_class(dict(target.config))
@@ -90,30 +100,33 @@ class SQLSink(BatchSink, Generic[_C]):
 
     @property
     def connector(self) -> _C:
-        """The connector to the database."""
+        """Connector to the database."""
         return self._connector
 
     @property
     def connection(self) -> sa.Connection:
-        """A new connection (deprecated, as in the connector)."""
+        """New connection (deprecated, as in the connector)."""
         return self.connector.connection
 
     # Names
 
     @cached_property
     def default_target_schema(self) -> str | None:
-        """The value of the setting ``default_target_schema``."""
+        """Value of the setting ``default_target_schema``, or None."""
         found: str | None = self.config.get("default_target_schema")
         return found
 
     @property
     def table_name(self) -> str:
-        """The table's name: the part of the stream's name after its last dash."""
+        """Name of the table: the part of the stream's name after its last dash."""
         return self.conform_name(self.stream_name.rpartition("-")[2], "table")
 
     @property
     def schema_name(self) -> str | None:
-        """The schema: the setting, else the part of ``schema-table`` or ``db-schema-table``."""
+        """Database schema: the setting, else a part of ``schema-table`` or ``db-schema-table``.
+
+        None if the stream's name has no such part.
+        """
         if self.default_target_schema:
             return self.default_target_schema
         parts = self.stream_name.split("-")
@@ -121,33 +134,36 @@ class SQLSink(BatchSink, Generic[_C]):
 
     @property
     def database_name(self) -> str | None:
-        """The database, for targets that write to several databases; None by default."""
+        """Database, for targets that write to several databases; None by default."""
         return None
 
     @property
     def full_table_name(self) -> FullyQualifiedName:
-        """The fully qualified name of the table."""
+        """Fully qualified name of the table."""
         return self.connector.get_fully_qualified_name(
             table_name=self.table_name, schema_name=self.schema_name, db_name=self.database_name
         )
 
     @property
     def full_schema_name(self) -> FullyQualifiedName:
-        """The fully qualified name of the schema."""
+        """Fully qualified name of the database schema."""
         return self.connector.get_fully_qualified_name(
             schema_name=self.schema_name, db_name=self.database_name
         )
 
     @property
     def key_properties(self) -> Sequence[str]:
-        """The columns that identify a row."""
+        """Names of the columns that identify a row."""
         return [self.conform_name(key, "column") for key in super().key_properties]
 
     def conform_name(self, name: str, object_type: str | None = None) -> str:  # noqa: ARG002
         """Return a name as a database identifier; override for other naming rules.
 
-        ``object_type`` is ``database``, ``schema``, ``table`` or ``column``, and not set for the
-        properties of a schema.
+        Args:
+            name: Name of a stream's part or of a property.
+            object_type: ``database``, ``schema``, ``table`` or ``column``; None for the properties
+                of a
+                schema.
         """
         return conform_name(name)
 
@@ -156,10 +172,10 @@ class SQLSink(BatchSink, Generic[_C]):
         check_name_clashes(conformed_property_names)
 
     def _conformed(self, names: Iterable[str]) -> dict[str, str]:
-        """Return a mapping of names to conformed names.
+        """Return the database identifiers by name.
 
         Raises:
-            ConformedNameClashException: two names conform to the same name.
+            ConformedNameClashException: Two names have the same identifier.
         """
         conformed = {name: self.conform_name(name) for name in names}
         self._check_conformed_names_not_duplicated(conformed)
@@ -169,7 +185,7 @@ class SQLSink(BatchSink, Generic[_C]):
         """Return a schema whose properties have the names of the columns.
 
         Raises:
-            ConformedNameClashException: two properties conform to the same name.
+            ConformedNameClashException: Two properties have the same column name.
         """
         properties = schema["properties"]
         renamed = {new: properties[name] for name, new in self._conformed(properties).items()}
@@ -179,14 +195,14 @@ class SQLSink(BatchSink, Generic[_C]):
         """Return a record whose properties have the names of the columns.
 
         Raises:
-            ConformedNameClashException: two properties conform to the same name.
+            ConformedNameClashException: Two properties have the same column name.
         """
         return {new: record[name] for name, new in self._conformed(record).items()}
 
     # Writing
 
     def setup(self) -> None:
-        """Create the schema and the table, or adapt the existing table."""
+        """Create the database schema and the table, or adapt the existing table."""
         if self.schema_name:
             self.connector.prepare_schema(self.schema_name)
         self.connector.prepare_table(
@@ -197,7 +213,11 @@ class SQLSink(BatchSink, Generic[_C]):
         )
 
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Insert a batch; override to load it differently, or to merge it."""
+        """Insert a batch; override to load it differently, or to merge it.
+
+        Args:
+            context: Context of the batch, with the records under ``records``.
+        """
         self.bulk_insert_records(
             full_table_name=self.full_table_name,
             schema=self.schema,
@@ -207,10 +227,14 @@ class SQLSink(BatchSink, Generic[_C]):
     def generate_insert_statement(
         self, full_table_name: _Name, schema: JsonSchema
     ) -> str | sa.Executable:
-        """Return the INSERT statement with the conformed property names as parameters.
+        """Return the INSERT statement with the column names as parameters.
 
         Override it to return another statement, such as one that updates existing rows. Returning
         text is deprecated.
+
+        Args:
+            full_table_name: Name of the table.
+            schema: JSON Schema of the stream.
         """
         properties = self.conform_schema(schema)["properties"]
         types = self._column_types(full_table_name, properties)
@@ -225,7 +249,7 @@ class SQLSink(BatchSink, Generic[_C]):
     def _column_types(
         self, full_table_name: _Name, properties: JsonSchema
     ) -> dict[str, sa.types.TypeEngine[Any]]:
-        """Return the columns' types; for datetimes the types of the existing table."""
+        """Return the SQLAlchemy types by column; of datetimes those in the existing table."""
         types = {name: self.connector.to_sql_type(known) for name, known in properties.items()}
         instants = [field.name for field in date_fields({"properties": properties})]
         if instants and self.connector._dialect.name != "sqlite":  # noqa: SLF001
@@ -239,12 +263,20 @@ class SQLSink(BatchSink, Generic[_C]):
     def bulk_insert_records(
         self, full_table_name: _Name, schema: JsonSchema, records: Iterable[Record]
     ) -> int | None:
-        """Insert records in one transaction and return the database's row count.
+        """Insert records in one transaction.
 
         A property that a record lacks becomes null; a property that the schema lacks is dropped.
 
+        Args:
+            full_table_name: Name of the table.
+            schema: JSON Schema of the stream.
+            records: Records to insert.
+
+        Returns:
+            The database's row count.
+
         Raises:
-            UnstorableValueError: the database cannot store a value; no row is inserted.
+            UnstorableValueError: The database cannot store a value; no row is inserted.
         """
         plan = self._plan_for(full_table_name, schema)
         records = [*records]
@@ -282,6 +314,7 @@ class SQLSink(BatchSink, Generic[_C]):
         return plan
 
     def _make_plan(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
+        """Return the insert statement and the row extractor for a table and a schema."""
         statement = self.generate_insert_statement(full_table_name, schema)
         if isinstance(statement, str):
             warnings.warn(
@@ -314,10 +347,20 @@ class SQLSink(BatchSink, Generic[_C]):
     def merge_upsert_from_table(
         self, target_table_name: str, from_table_name: str, join_keys: list[str]
     ) -> int | None:
-        """Merge one table into another by its keys; not called by the SDK, authors implement it.
+        """Merge the rows of one table into another by its keys.
+
+        The SDK does not call it; an author may implement and use it.
+
+        Args:
+            target_table_name: Name of the table to change.
+            from_table_name: Name of the table with the new rows.
+            join_keys: Columns that identify a row.
+
+        Returns:
+            The number of changed rows, or None if it is not known.
 
         Raises:
-            NotImplementedError: always, unless overridden.
+            NotImplementedError: The method is not overridden.
         """
         raise NotImplementedError
 
@@ -347,11 +390,13 @@ class SQLSink(BatchSink, Generic[_C]):
             self._mark_old_versions(new_version)
 
     def _require_column(self, name: str, sql_type: sa.types.TypeEngine[Any]) -> None:
+        """Add a column to the table unless it exists."""
         table = self.full_table_name
         if not self.connector.column_exists(full_table_name=table, column_name=name):
             self.connector.prepare_column(table, name, sql_type=sql_type)
 
     def _mark_old_versions(self, new_version: int) -> None:
+        """Set the deletion time of rows with an older version that are not yet marked."""
         connector, table = self.connector, self.full_table_name
         quote = connector._dialect.identifier_preparer.quote  # noqa: SLF001
         version, deleted = quote(self.version_column_name), quote(self.soft_delete_column_name)
@@ -372,4 +417,4 @@ class SQLSink(BatchSink, Generic[_C]):
 
 
 _VERSION = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-"""Versions are often milliseconds since 1970."""
+"""Type of the version column; versions are often milliseconds since 1970."""

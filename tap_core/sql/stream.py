@@ -52,14 +52,13 @@ class SQLStream(Stream, abc.ABC):
     """
 
     connector_class: type[SQLConnector] = SQLConnector
-    """The connector class of streams that are created without a connector."""
+    """Connector class of streams that are created without a connector."""
 
     allow_any_replication_key: bool = True
     """True: any column whose values increase when rows change can be the replication key."""
 
     estimates_by_count: bool = True
-    """True if the rows of a sync are counted by ``COUNT(*)`` over its query, under protocols with
-    an estimate message (Airbyte's ESTIMATE)."""
+    """True to count the rows of a sync by ``COUNT(*)`` for messages like Airbyte's ESTIMATE."""
 
     supports_nulls_first: bool = False
     """True if the database supports ``NULLS FIRST``."""
@@ -72,7 +71,7 @@ class SQLStream(Stream, abc.ABC):
         catalog_entry: dict[str, Any],
         connector: SQLConnector | None = None,
     ) -> None:
-        """Create the stream of a catalog entry; by default with a new connector."""
+        """Create the stream of a catalog entry; without ``connector`` a new one is created."""
         self._connector: SQLConnector = connector or self.connector_class(dict(tap.config))
         self.catalog_entry = catalog_entry
         self._read_entry: tuple[dict[str, Any], CatalogEntry] | None = None
@@ -82,7 +81,7 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def _singer_catalog_entry(self) -> CatalogEntry:
-        """The parsed catalog entry, refreshed when `catalog_entry` changes."""
+        """Parsed catalog entry, parsed again when `catalog_entry` changes."""
         if self._read_entry is None or self._read_entry[0] != self.catalog_entry:
             entry = copy.deepcopy(self.catalog_entry)
             self._read_entry = entry, CatalogEntry.from_dict(entry)
@@ -90,27 +89,27 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def connector(self) -> SQLConnector:
-        """The connector to the database."""
+        """Connector to the database."""
         return self._connector
 
     @property
     def metadata(self) -> MetadataMapping:
-        """The Singer metadata by breadcrumb."""
+        """Singer metadata by breadcrumb."""
         return self._singer_catalog_entry.metadata
 
     @cached_property
     def schema(self) -> JsonSchema:
-        """The JSON Schema of a row."""
+        """JSON Schema of a row."""
         return self._singer_catalog_entry.schema.to_dict()
 
     @property
     def tap_stream_id(self) -> str:
-        """The stream's identifier in catalog and state, such as ``public-users``."""
+        """Identifier of the stream in catalog and state, such as ``public-users``."""
         return self._singer_catalog_entry.tap_stream_id
 
     @property
     def primary_keys(self) -> Sequence[str]:
-        """The names of the columns that identify a row."""
+        """Names of the columns that identify a row."""
         return self._singer_catalog_entry.metadata.root.table_key_properties or []
 
     @primary_keys.setter
@@ -120,22 +119,22 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def namespace(self) -> str | None:
-        """The database schema of the table."""
+        """Database schema of the table, or None."""
         return self._singer_catalog_entry.metadata.root.schema_name
 
     @property
     def name_in_namespace(self) -> str:
-        """The table's name, or the stream's name if schema and table do not identify the table."""
+        """Table name, or the stream's name if schema and table do not identify the table."""
         entry = self._singer_catalog_entry
         is_told_apart = self.namespace and entry.table and not entry.database
         return entry.table if is_told_apart and entry.table else self.name
 
     @property
     def fully_qualified_name(self) -> FullyQualifiedName:
-        """The fully qualified name of the table.
+        """Fully qualified name of the table.
 
         Raises:
-            ValueError: the catalog entry has no ``table_name``.
+            ValueError: The catalog entry has no ``table_name``.
         """
         entry = self._singer_catalog_entry
         if not entry.table:
@@ -158,7 +157,7 @@ class SQLStream(Stream, abc.ABC):
         """Use the stream's entry of an input catalog; a stream without an entry is deselected.
 
         Raises:
-            InvalidReplicationKeyException: the replication key is not a column.
+            InvalidReplicationKeyException: The replication key is not a column.
         """
         entry = catalog.get_stream(self.tap_stream_id)
         if entry is not None:
@@ -212,7 +211,7 @@ class SQLStream(Stream, abc.ABC):
         """Yield the rows, ordered by the replication key if there is one.
 
         Raises:
-            NotImplementedError: a context was passed, but tables have no partitions.
+            NotImplementedError: A context was passed, but tables have no partitions.
         """
         if context:
             raise NotImplementedError(f"Stream '{self.name}' does not support partitioning.")
@@ -226,9 +225,9 @@ class SQLStream(Stream, abc.ABC):
                     yield from read(page)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return the row count of this sync's query.
+        """Return the row count of this sync's query; the second value, a byte count, is None.
 
-        None if `estimates_by_count` is False or if the author overrides `get_records`.
+        Return None if `estimates_by_count` is False or if the author overrides `get_records`.
         """
         if not self.estimates_by_count or self._reads_by_itself:
             return None
@@ -276,7 +275,7 @@ def _columns(query: sa.Select[Any]) -> dict[str, Any]:
 
 
 def _as_column_has_it(value: Any, column: sa.Column[Any]) -> Any:
-    """Return a bookmark converted to its column's type; JSON stores datetimes and UUIDs as text."""
+    """Return a bookmark converted to its column's type; a state stores datetimes as text."""
     read = _READERS.get(infer_value_type(column.type))
     if read is None or not isinstance(value, str):
         return value
@@ -287,7 +286,7 @@ def _as_column_has_it(value: Any, column: sa.Column[Any]) -> Any:
 
 
 def _read_instant(value: str, column: sa.Column[Any]) -> datetime:
-    """Parse a date-time; for a column without time zone the result is naive UTC."""
+    """Parse a date-time; for a column without time zone the result is naive, in UTC."""
     found = parse_instant(value)
     if found is None:
         raise ValueError(value)

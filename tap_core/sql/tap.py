@@ -26,7 +26,7 @@ class SQLTap(Tap):
     """Base class of SQL taps; set ``name``, ``config_jsonschema`` and ``default_stream_class``."""
 
     default_stream_class: type[SQLStream]
-    """The class of the streams; its ``connector_class`` is the class of the connector."""
+    """Class of the streams; its ``connector_class`` is the class of the connector."""
 
     dynamic_catalog: bool = True
     """True: discovery queries the database and therefore needs a valid configuration."""
@@ -37,26 +37,26 @@ class SQLTap(Tap):
     _tap_connector: SQLConnector | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Accept the arguments of `tap_core.Tap`."""
+        """Create the tap with the arguments of `tap_core.Tap`."""
         self._catalog_dict: dict[str, Any] | None = None
         super().__init__(*args, **kwargs)
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add ``use_singer_decimal`` and the settings of every tap."""
+        """Add ``use_singer_decimal`` and the settings of every tap to the settings' schema."""
         merge_missing_config_jsonschema(SQL_TAP_USE_SINGER_DECIMAL, config_jsonschema)
         super().append_builtin_config(config_jsonschema)
 
     @property
     def tap_connector(self) -> SQLConnector:
-        """The connector that discovery and all streams share."""
+        """Connector that discovery and all streams share, created on first access."""
         if self._tap_connector is None:
             self._tap_connector = self.default_stream_class.connector_class(dict(self.config))
         return self._tap_connector
 
     @property
     def catalog_dict(self) -> dict[str, Any]:
-        """The catalog as a dict: the input catalog, else the discovered one (cached)."""
+        """Catalog as a dict: the input catalog, else the discovered one (cached)."""
         if self._catalog_dict is None:
             if self.input_catalog:
                 return self.input_catalog.to_dict()

@@ -33,7 +33,7 @@ class SQLTarget(Target):
     _target_connector: SQLConnector | None = None
 
     default_sink_class: type[SQLSink[Any]]
-    """The sink class of streams, unless `get_sink_class` returns another."""
+    """Sink class of streams, unless `get_sink_class` returns another."""
 
     capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
         *Target.capabilities,
@@ -48,13 +48,13 @@ class SQLTarget(Target):
 
     @property
     def target_connector(self) -> SQLConnector:
-        """The connector that the sinks share, created on first access."""
+        """Connector that the sinks share, created on first access."""
         if self._target_connector is None:
             self._target_connector = self.default_sink_class.connector_class(dict(self.config))
         return self._target_connector
 
     def _connector_for(self, kind: type[SQLConnector]) -> SQLConnector:
-        """Return the shared connector of a class; it remembers which tables it has recreated."""
+        """Return the shared connector of a class; it knows which tables it has recreated."""
         if kind is getattr(getattr(self, "default_sink_class", None), "connector_class", None):
             return self.target_connector
         if kind not in self._other_connectors:
@@ -63,7 +63,7 @@ class SQLTarget(Target):
 
     @property
     def max_parallelism(self) -> int:
-        """The maximum number of concurrent drains; 1 for SQLite, which has one writer at a time."""
+        """Maximum number of concurrent drains; 1 for SQLite, which has one writer at a time."""
         if self._max_parallelism is None and any(map(_is_in_sqlite, self._sinks_active.values())):
             return 1
         return super().max_parallelism
@@ -74,7 +74,7 @@ class SQLTarget(Target):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of every SQL target, and those of its capabilities."""
+        """Add the settings of every SQL target, and those of its capabilities, to the schema."""
         for settings, capability in (
             (TARGET_SCHEMA_CONFIG, TargetCapabilities.TARGET_SCHEMA),
             (TARGET_HARD_DELETE_CONFIG, TargetCapabilities.HARD_DELETE),
@@ -104,7 +104,7 @@ class SQLTarget(Target):
         """Return the sink of a stream; if a schema is passed, create the sink if necessary.
 
         Raises:
-            RecordsWithoutSchemaException: the sink does not exist and no schema was passed.
+            RecordsWithoutSchemaException: The sink does not exist and no schema was passed.
         """
         if schema is None:
             self._assert_sink_exists(stream_name)
@@ -119,4 +119,5 @@ class SQLTarget(Target):
 
 
 def _is_in_sqlite(sink: Sink) -> bool:
+    """Return True if a sink writes to SQLite."""
     return isinstance(sink, SQLSink) and sink.connector._dialect.name == "sqlite"  # noqa: SLF001

@@ -1,6 +1,6 @@
 """Comparison of column types: generality, loss of precision and database support.
 
-The functions are pure and compare types by the kind of their values, not by name.
+Types are compared by the kind of their values, not by name.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def is_text(sql_type: _Type) -> bool:
 
 
 def loses_precision(current: _Type, new: _Type) -> bool:
-    """Return True if a column would silently round or truncate the values of another type."""
+    """Return True if a column of type ``current`` would round or truncate values of ``new``."""
     before, after = _plain(current), _plain(new)
     if isinstance(before, sa.Integer):
         return isinstance(after, (sa.Numeric, sa.Float))
@@ -73,17 +73,19 @@ def _get_length(text: _Type) -> float:
 
 
 def _get_byte_size(whole: sa.Integer) -> int:
+    """Return the number of bytes of an integer type."""
     if isinstance(whole, sa.BigInteger):
         return 8
     return 2 if isinstance(whole, sa.SmallInteger) else 4
 
 
 def _plain(sql_type: _Type) -> _Type:
-    """Return the type that an author's `TypeDecorator` wraps."""
+    """Return the type that an author's `TypeDecorator` wraps, or the type itself."""
     return sql_type.impl_instance if isinstance(sql_type, sa.TypeDecorator) else sql_type
 
 
 def _python_type(sql_type: _Type) -> type:
+    """Return the Python type of a column's values, or `object` if it is not known."""
     try:
         return sql_type.python_type
     except NotImplementedError:  # types that only one database has

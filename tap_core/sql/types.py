@@ -1,7 +1,7 @@
 """Conversion between database column types and JSON Schema, in both directions.
 
 Each rule is a method or a registered handler that an author can replace; types without a
-rule become text. Names and results are those of the Singer SDK's SQL types.
+rule become text. Names and results are those of singer_sdk's SQL types.
 """
 
 from __future__ import annotations
@@ -39,42 +39,46 @@ class SQLToJSONSchema:
     """
 
     def __init__(self, *, use_singer_decimal: bool = False) -> None:
-        """Declare numbers as ``x-singer.decimal`` text if ``use_singer_decimal`` is true."""
+        """Create a converter.
+
+        Args:
+            use_singer_decimal: True to declare numbers as text with format ``x-singer.decimal``.
+        """
         self.use_singer_decimal = use_singer_decimal
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> SQLToJSONSchema:
-        """Return a converter for a tap's settings; override to use further settings."""
+        """Return a converter for the settings of a tap; override to use further settings."""
         return cls(use_singer_decimal=config.get("use_singer_decimal", False))
 
     @singledispatchmethod
     def to_jsonschema(self, column_type: TypeEngine[Any]) -> JsonSchema:  # noqa: ARG002
-        """Return the JSON Schema of a type by its registered method; text by default."""
+        """Return the JSON Schema of a column type by its registered method; text by default."""
         return _schema(th.StringType)
 
     @to_jsonschema.register
     def datetime_to_jsonschema(self, column_type: sqltypes.DateTime) -> JsonSchema:  # noqa: ARG002
-        """Return the schema of a date-time."""
+        """Return the JSON Schema of a column of datetimes."""
         return _schema(th.DateTimeType)
 
     @to_jsonschema.register
     def date_to_jsonschema(self, column_type: sqltypes.Date) -> JsonSchema:  # noqa: ARG002
-        """Return the schema of a date."""
+        """Return the JSON Schema of a column of dates."""
         return _schema(th.DateType)
 
     @to_jsonschema.register
     def time_to_jsonschema(self, column_type: sqltypes.Time) -> JsonSchema:  # noqa: ARG002
-        """Return the schema of a time of day."""
+        """Return the JSON Schema of a column of times of day."""
         return _schema(th.TimeType)
 
     @to_jsonschema.register
     def integer_to_jsonschema(self, column_type: sqltypes.Integer) -> JsonSchema:  # noqa: ARG002
-        """Return the schema of an integer."""
+        """Return the JSON Schema of a column of integers."""
         return _schema(th.IntegerType)
 
     @to_jsonschema.register
     def float_to_jsonschema(self, column_type: sqltypes.Float[Any]) -> JsonSchema:  # noqa: ARG002
-        """Return the schema of a floating-point number."""
+        """Return the JSON Schema of a column of floating-point numbers."""
         return self._number()
 
     @to_jsonschema.register
@@ -82,26 +86,28 @@ class SQLToJSONSchema:
         self,
         column_type: sqltypes.Numeric[Any],  # noqa: ARG002
     ) -> JsonSchema:
-        """Return the schema of a decimal number."""
+        """Return the JSON Schema of a column of decimal numbers."""
         return self._number()
 
     @to_jsonschema.register
     def string_to_jsonschema(self, column_type: sqltypes.String) -> JsonSchema:
-        """Return the schema of text, with the column's maximum length if it has one."""
+        """Return the JSON Schema of a text column, with its maximum length if it has one."""
         if column_type.length:
             return dict(th.StringType(max_length=column_type.length).type_dict)
         return _schema(th.StringType)
 
     @to_jsonschema.register
     def boolean_to_jsonschema(self, column_type: sqltypes.Boolean) -> JsonSchema:  # noqa: ARG002
-        """Return the schema of a boolean."""
+        """Return the JSON Schema of a column of booleans."""
         return _schema(th.BooleanType)
 
     def _number(self) -> JsonSchema:
+        """Return the JSON Schema of numbers: text with ``use_singer_decimal``, else ``number``."""
         return _schema(th.SingerDecimalType if self.use_singer_decimal else th.DecimalType)
 
 
 def _schema(kind: type[th.JSONTypeHelper[Any]]) -> JsonSchema:
+    """Return the JSON Schema of a type helper as a new dict."""
     return dict(kind.type_dict)
 
 
@@ -114,7 +120,11 @@ class JSONSchemaToSQL:
     """
 
     def __init__(self, *, max_varchar_length: int | None = None) -> None:
-        """Register the default handlers; text is limited to ``max_varchar_length``."""
+        """Create a converter with the default handlers.
+
+        Args:
+            max_varchar_length: Maximum length of text columns; None for no maximum.
+        """
         self._max_varchar_length = max_varchar_length
         self._type_mapping: dict[str, JSONtoSQLHandler] = {
             "string": self._handle_string_type,
@@ -146,12 +156,12 @@ class JSONSchemaToSQL:
         *,
         max_varchar_length: int | None,
     ) -> JSONSchemaToSQL:
-        """Return a converter for a target's settings; override to use further settings."""
+        """Return a converter for the settings of a target; override to use further settings."""
         return cls(max_varchar_length=max_varchar_length)
 
     @property
     def fallback_type(self) -> type[TypeEngine[Any]]:
-        """The column type used if no rule matches."""
+        """Column type that is used if no rule matches."""
         return self._fallback_type
 
     @fallback_type.setter
@@ -161,15 +171,29 @@ class JSONSchemaToSQL:
     # Handlers that an author registers
 
     def register_type_handler(self, json_type: str, handler: JSONtoSQLHandler) -> None:
-        """Register the column type of a JSON type, such as ``object``."""
+        """Register the column type of a JSON type.
+
+        Args:
+            json_type: Name of the JSON type, such as ``object``.
+            handler: SQLAlchemy type, or a function from a property's schema to one.
+        """
         self._type_mapping[json_type] = handler
 
     def register_format_handler(self, format_name: str, handler: JSONtoSQLHandler) -> None:
-        """Register the column type of a text ``format``."""
+        """Register the column type of text with a ``format``.
+
+        Args:
+            format_name: Value of ``format``, such as ``date-time``.
+            handler: SQLAlchemy type, or a function from a property's schema to one.
+        """
         self._format_handlers[format_name] = handler
 
     def register_sql_datatype_handler(self, sql_datatype: str, handler: JSONtoSQLHandler) -> None:
         """Register the column type of an ``x-sql-datatype``, which overrides all other rules.
+
+        Args:
+            sql_datatype: Value of ``x-sql-datatype``.
+            handler: SQLAlchemy type, or a function from a property's schema to one.
 
         >>> from sqlalchemy.types import SMALLINT
         >>> to_sql = JSONSchemaToSQL()
@@ -182,7 +206,7 @@ class JSONSchemaToSQL:
     # Methods that an author overrides
 
     def to_sql_type(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the column type of a property."""
+        """Return the column type of a property by its JSON Schema."""
         subschemas = (one for one in schema.get("anyOf", ()) if isinstance(one, dict))
         options = [one for one in subschemas if one.get("type") != "null"]
         for candidate in (schema, *options):
@@ -195,14 +219,14 @@ class JSONSchemaToSQL:
         return sqltypes.VARCHAR()
 
     def handle_raw_string(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the column type of text without a known format."""
+        """Return the column type of text without a known format, limited in length."""
         length: int | None = schema.get("maxLength")
         if length and self._max_varchar_length:
             length = min(length, self._max_varchar_length)
         return sqltypes.VARCHAR(length)
 
     def _get_type_from_schema(self, schema: JsonSchema) -> TypeEngine[Any] | None:
-        """Return the type by the rules that precede ``anyOf``, or None if no rule matches."""
+        """Return the column type by the rules before ``anyOf``, or None if no rule matches."""
         if name := schema.get("x-sql-datatype"):
             if handler := self._sql_datatype_mapping.get(name):
                 return self._invoke_handler(handler, schema)
@@ -223,18 +247,18 @@ class JSONSchemaToSQL:
         return self._invoke_handler(known, schema) if known else None
 
     def _handle_format(self, schema: JsonSchema) -> TypeEngine[Any] | None:
-        """Return the type of the ``format``, or None if it is not known."""
+        """Return the column type for the ``format``, or None if it is not known."""
         handler = self._format_handlers.get(schema.get("format", ""))
         return self._invoke_handler(handler, schema) if handler else None
 
     def _handle_string_type(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the type of text by its format, else by its length."""
+        """Return the column type of text by its format, else by its length."""
         return self._handle_format(schema) or self.handle_raw_string(schema)
 
     def _handle_singer_decimal(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the type of a decimal that is encoded as text."""
+        """Return the column type of a decimal that is encoded as text."""
         return sqltypes.DECIMAL(schema.get("precision"), schema.get("scale"))
 
     def _invoke_handler(self, handler: JSONtoSQLHandler, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the type of a handler: an instance of a class, or the result of a function."""
+        """Return a handler's column type: an instance of a class, or a function's result."""
         return handler() if isinstance(handler, type) else handler(schema)

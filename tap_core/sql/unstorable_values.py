@@ -44,7 +44,7 @@ class UnstorableValueError(DataError, exc.DataError):
 
 
 class Cell(NamedTuple):
-    """A value of a row with the name of its column."""
+    """Value of a row with the name of its column."""
 
     column: str
     value: Any
@@ -63,7 +63,14 @@ def find_driver_error(error: Exception) -> BaseException | None:
 def unstorable(
     stream: str, dialect: str, reason: BaseException, cell: Cell | None
 ) -> UnstorableValueError:
-    """Return the error that names the unstorable value's stream and column and the remedy."""
+    """Return the error that names the unstorable value, its stream and column, and the remedy.
+
+    Args:
+        stream: Name of the stream.
+        dialect: Name of the database.
+        reason: Error of the driver.
+        cell: The rejected value, or None if it was not found.
+    """
     name = type(reason).__name__
     said = f"{name}: {' '.join(str(reason).split())}" if are_rows_shown() else name
     where = (
@@ -118,6 +125,7 @@ def _find_row(
 
 
 def _format_value(value: Any) -> str:
+    """Return a value as text of limited length, or only its type if rows must not be shown."""
     if not are_rows_shown():
         return describe_value(value)
     try:

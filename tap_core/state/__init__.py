@@ -1,4 +1,4 @@
-"""State of a tap: the bookmarks kept between syncs, and the rules for writing them."""
+"""State of a tap: bookmarks that are kept between syncs, and the rules for updating them."""
 
 from __future__ import annotations
 

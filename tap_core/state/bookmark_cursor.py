@@ -1,4 +1,4 @@
-"""Position of one partition while its records are read.
+"""Cursor that advances the bookmark of one partition while its records are read.
 
 - `BookmarkCursor.advance` is called for each record and determines the cost of state: nearly
   always it is one comparison of two values of the same type and format. All other values take
@@ -41,12 +41,19 @@ _FRACTION = 20
 class BookmarkCursor:
     """Cursor that follows the replication key through the records of one state dict.
 
-    ``is_sorted`` is True if the *state* is handled as for a sorted stream. ``on_first_marker`` is
-    called when the state gets progress markers.
+    A loop may skip the call of `advance`: a text of ``form_length`` characters with ":" at
+    position
+    16, ``form_gap`` at position 10 and ``form_zone`` at its end, that is not smaller than
+    ``latest``,
+    can be assigned to ``latest`` directly.
 
-    A loop may skip the call of `advance`: a text of ``form_length`` characters with ":" at 16,
-    ``form_gap`` at 10 and ``form_zone`` at its end, that is not smaller than ``latest``, is the
-    next ``latest``.
+    Args:
+        state: State dict of the stream or partition.
+        replication_key: Name of the replication key.
+        is_sorted: True if the *state* is handled as for a sorted stream.
+        check_sorted: False to accept values that are smaller than the last one.
+        order: Comparator of replication key values.
+        on_first_marker: Called when an unsorted stream's state gets progress markers.
     """
 
     __slots__ = (
@@ -106,8 +113,9 @@ class BookmarkCursor:
         """Advance to the replication key value of one record.
 
         Raises:
-            InvalidStreamSortException: The stream is sorted and the value is smaller than the one
-                before. The cursor is unchanged.
+            InvalidStreamSortException: The stream is sorted and the value is smaller than the
+                previous
+                one. The cursor is unchanged.
         """
         try:
             if type(value) is self._kind:
@@ -138,7 +146,7 @@ class BookmarkCursor:
         self._weigh(value)
 
     def settle(self) -> bool:
-        """Write the position into the state dict; return True if the state dict changed.
+        """Write the latest value to the state dict; return True if the state dict changed.
 
         If other code has written a later value in the meantime, that value is kept.
         """
@@ -163,7 +171,7 @@ class BookmarkCursor:
         return True
 
     def reload(self) -> None:
-        """Reset the cursor to the state dict; a position that was not settled is discarded."""
+        """Reset the cursor to the value in the state dict; discard progress since `settle`."""
         place = self._place()
         self._is_open = place is not None
         self._opens = False
@@ -176,20 +184,23 @@ class BookmarkCursor:
         self._take(latest)
 
     def _place(self) -> dict[str, Any] | None:
-        """Return the dict that holds the position: the state dict or its progress markers.
+        """Return the dict that holds the bookmark: the state dict or its progress markers.
 
         Return None before the first progress marker is written.
         """
         return self.state if self._is_sorted else get_progress_markers(self.state)
 
     def _is_mine(self, place: dict[str, Any] | None) -> bool:
-        """Return True if the stored position is still the one that this cursor read or wrote."""
+        """Return True if the stored value is still the one that this cursor read or wrote."""
         if place is None:
             return self._opens
         return place.get("replication_key_value") is self._stored
 
     def _is_beyond(self, place: dict[str, Any]) -> bool:
-        """Return True if the latest value may replace a value that other code wrote."""
+        """Return True if the latest value may replace the value that other code wrote.
+
+        ``place`` is the dict that holds that value.
+        """
         theirs = place.get("replication_key_value")
         return (
             theirs is None
@@ -199,7 +210,7 @@ class BookmarkCursor:
         )
 
     def _weigh(self, value: Any) -> None:
-        """Compare a replication key value of any type with the latest, and accept or reject it."""
+        """Advance to a value, or reject it, with the comparator: the slow path of `advance`."""
         if not self._is_open:
             self._open()
         if not self._order.is_usable(value):
@@ -211,11 +222,13 @@ class BookmarkCursor:
             raise InvalidStreamSortException(format_sort_error(self.replication_key, new, old))
 
     def _open(self) -> None:
+        """Record that progress markers are needed, and notify the caller."""
         self._is_open = self._opens = True
         if self._on_first_marker is not None:
             self._on_first_marker()
 
     def _is_next(self, value: Any) -> bool:
+        """Return True if the comparator accepts a value after the latest one."""
         return (
             self.latest is None
             or not self._check_sorted
@@ -223,7 +236,7 @@ class BookmarkCursor:
         )
 
     def _take(self, value: Any) -> None:
-        """Set the latest value, and the type and format of values that compare directly with it."""
+        """Set the latest value, and the type and format of directly comparable values."""
         self.latest = value
         self._length = 0
         self.form_length = -1
@@ -232,7 +245,7 @@ class BookmarkCursor:
             self._kind = type(value)
 
     def _is_simple(self, value: Any) -> bool:
-        """Return True if direct comparison of values of this type and format is correct."""
+        """Return True if Python's operators compare values of this type and format correctly."""
         if not self._order.is_plain(value):
             return False
         if isinstance(value, str):
@@ -246,6 +259,10 @@ class BookmarkCursor:
         return type(value) in {int, float, dt.date}
 
     def _has_full_form(self, text: str) -> bool:
+        """Return True for a complete ISO 8601 text; store its length, separator and zone.
+
+        Two texts with the same length, separator and zone sort like their points in time.
+        """
         form = _FULL_FORM.fullmatch(text)
         if form is None:
             return False

@@ -1,4 +1,4 @@
-"""Contents of the state of one stream or partition, and the allowed changes.
+"""Contents of the state of one stream or partition, and the operations that change them.
 
 - A *state dict* is the entry of one stream, or of one partition, in a state document. Its
   format is that of singer_sdk, so either SDK can resume from a state of the other.
@@ -92,6 +92,12 @@ def get_state_if_exists(
 ) -> Any | None:
     """Return the state dict of a stream or partition, or one value of it; None if absent.
 
+    Args:
+        tap_state: State dict of the whole tap.
+        tap_stream_id: Name of the stream.
+        state_partition_context: Context of the partition; without it the stream's dict is used.
+        key: Key whose value is returned; without it the whole state dict is.
+
     Raises:
         ValueError: Two entries have this context.
     """
@@ -106,7 +112,7 @@ def get_state_if_exists(
 def get_state_partitions_list(
     tap_state: TapState | dict[str, Any], tap_stream_id: str
 ) -> list[dict[str, Any]] | None:
-    """Return the partitions in the state of a stream, or None if it has none."""
+    """Return the list of partitions in a stream's state, or None if it has none."""
     state = get_state_if_exists(tap_state, tap_stream_id) or {}
     partitions: list[dict[str, Any]] | None = state.get("partitions")
     return partitions
@@ -120,7 +126,7 @@ def get_writeable_state_dict(
     """Return the state dict of a stream or partition; create it if absent.
 
     Raises:
-        ValueError: Two entries have this context, or there is no state document.
+        ValueError: Two entries have this context, or ``tap_state`` is None.
     """
     if tap_state is None:
         raise ValueError("There is no state document to write to.")
@@ -138,7 +144,7 @@ def write_stream_state(
     *,
     state_partition_context: Context | None = None,
 ) -> None:
-    """Set one value in the state dict of a stream or partition."""
+    """Set the value of ``key`` in the state dict of a stream or partition."""
     get_writeable_state_dict(tap_state, tap_stream_id, state_partition_context)[key] = val
 
 
@@ -148,7 +154,11 @@ def write_stream_state(
 def reset_state_progress_markers(
     stream_or_partition_state: dict[str, Any],
 ) -> dict[str, Any] | None:
-    """Delete the markers of an earlier, unfinished sync; return them without their note."""
+    """Delete the progress markers that an earlier, unfinished sync left in a state dict.
+
+    Returns:
+        The deleted markers without their note, or None if there were none.
+    """
     markers = get_progress_markers(stream_or_partition_state) or {}
     stream_or_partition_state.pop(PROGRESS_MARKERS, None)
     markers.pop(PROGRESS_MARKER_NOTE, None)
@@ -158,19 +168,19 @@ def reset_state_progress_markers(
 def write_replication_key_signpost(
     stream_or_partition_state: dict[str, Any], new_signpost_value: Any
 ) -> None:
-    """Set the value beyond which this sync must not move the bookmark."""
+    """Set the maximum to which this sync may move the bookmark."""
     stream_or_partition_state[SIGNPOST_MARKER] = to_json_compatible(new_signpost_value)
 
 
 def write_starting_replication_value(
     stream_or_partition_state: dict[str, Any], initial_value: Any
 ) -> None:
-    """Set the value from which this sync starts; None is written as well."""
+    """Set the value from which this sync starts; None is stored as well."""
     stream_or_partition_state[STARTING_MARKER] = to_json_compatible(initial_value)
 
 
 def get_starting_replication_value(stream_or_partition_state: dict[str, Any] | None) -> Any | None:
-    """Return the value from which this sync started, as stored at its start."""
+    """Return the value from which this sync started, or None if none was stored."""
     return (stream_or_partition_state or {}).get(STARTING_MARKER)
 
 
@@ -186,10 +196,18 @@ def increment_state(
     check_sorted: bool,
     order: ReplicationKeyComparator | None = None,
 ) -> None:
-    """Move the bookmark (sorted) or the markers (unsorted) to the value of one record.
+    """Advance the bookmark (sorted stream) or the progress markers (unsorted) to a record's value.
 
-    ``order`` compares values by the type in the schema; without it, text is compared as text.
     `BookmarkCursor` does the same for many records at less cost.
+
+    Args:
+        stream_or_partition_state: State dict to change.
+        latest_record: Record with the replication key.
+        replication_key: Name of the replication key.
+        is_sorted: True if the state is handled as that of a sorted stream.
+        check_sorted: False to accept a smaller value than the last one.
+        order: Comparator of values by the type in the schema. By default values are compared as
+            text.
 
     Raises:
         InvalidStreamSortException: The stream is sorted and the value is smaller.
@@ -218,7 +236,10 @@ def increment_state(
 def open_progress_markers(
     state: dict[str, Any], on_first_marker: Callable[[], object] | None
 ) -> dict[str, Any]:
-    """Return the markers of a state dict; create them, and call ``on_first_marker``, if absent."""
+    """Return the progress markers of a state dict; create them if absent.
+
+    ``on_first_marker`` is called if they are created.
+    """
     markers = get_progress_markers(state)
     if markers is None:
         markers = state[PROGRESS_MARKERS] = {PROGRESS_MARKER_NOTE: NOT_RESUMABLE}
@@ -228,9 +249,9 @@ def open_progress_markers(
 
 
 def get_progress_markers(state: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the markers of a state dict, or None; the older name is replaced by the new one.
+    """Return the progress markers of a state dict, or None if it has none.
 
-    A value of the markers that is not an object is deleted.
+    The older key ``progress_tracking`` is renamed. Markers that are not an object are deleted.
     """
     if _OLD_PROGRESS_MARKERS in state:
         state.setdefault(PROGRESS_MARKERS, state.pop(_OLD_PROGRESS_MARKERS))
@@ -242,7 +263,7 @@ def get_progress_markers(state: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
-    """Return the error text that names the values out of order."""
+    """Return the error text for a record that is not in the order of the replication key."""
     return (
         f"Unsorted data detected in stream: by '{replication_key}', '{new}' came after '{old}'. "
         "Set is_sorted = False if the source does not send its records in order."
@@ -250,7 +271,7 @@ def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
 
 
 def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
-    """Log a warning, once per comparator, or every time if there is no comparator.
+    """Log a warning: once per comparator, or at every call without a comparator.
 
     Nothing is logged for streams with a declared cursor, which resume from their windows.
     """
@@ -264,7 +285,7 @@ def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
 
 
 def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool:
-    """Return True if there are markers that an interruption would lose."""
+    """Return True if a state dict has progress markers, which an interruption would lose."""
     return (
         PROGRESS_MARKERS in stream_or_partition_state
         or _OLD_PROGRESS_MARKERS in stream_or_partition_state
@@ -272,14 +293,16 @@ def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool
 
 
 def is_final(stream_or_partition_state: Mapping[str, Any]) -> bool:
-    """Return True if the state has no markers and no values that belong to a single run."""
+    """Return True if a state dict has no progress markers and no other values of a single run."""
     return stream_or_partition_state.keys().isdisjoint(_OF_A_RUN)
 
 
 def finalize_state_progress_markers(
     stream_or_partition_state: dict[str, Any], *, order: ReplicationKeyComparator | None = None
 ) -> dict[str, Any] | None:
-    """Promote the markers to the bookmark, up to the signpost; delete values of a single run.
+    """Promote the progress markers to the bookmark, up to the signpost, at the end of a stream.
+
+    The signpost, the markers and the starting value are deleted.
 
     Returns:
         The markers that were not promoted, or None.
@@ -291,7 +314,14 @@ def finalize_state_progress_markers(
 def promote_progress_markers(
     state: dict[str, Any], *, order: ReplicationKeyComparator | None = None
 ) -> dict[str, Any] | None:
-    """Promote the markers like `finalize_state_progress_markers`, for a context that continues."""
+    """Promote the progress markers to the bookmark, up to the signpost, within a sync.
+
+    Unlike `finalize_state_progress_markers` this keeps the starting value, because the context
+    continues.
+
+    Returns:
+        The markers that were not promoted, or None.
+    """
     signpost = state.pop(SIGNPOST_MARKER, None)
     markers = get_progress_markers(state) or {}
     if "replication_key" in markers and "replication_key_value" in markers:
@@ -305,7 +335,7 @@ def promote_progress_markers(
 def advance_bookmark(
     state: dict[str, Any], key: str, value: Any, order: ReplicationKeyComparator
 ) -> None:
-    """Set the bookmark; with a declared order, never to a smaller value."""
+    """Set the bookmark of a state dict; with a declared order, never to a smaller value."""
     old = state.get("replication_key_value") if state.get("replication_key") == key else None
     if order.is_declared and order.is_usable(old) and not order.newer_or_equal(value, old):
         return
@@ -323,7 +353,7 @@ def log_sort_error(
     record_count: int,
     partition_record_count: int,
 ) -> None:
-    """Log the record, and the partition, at which a sort error occurred."""
+    """Log a sort error with the numbers of the record in the stream and in its partition."""
     where = (state_partition_context, partition_record_count)
     log_fn(sort_error_text(ex, stream_name, current_context, record_count, where))
 
@@ -335,7 +365,10 @@ def sort_error_text(
     count: int,
     partition: tuple[Context | None, int],
 ) -> str:
-    """Return the text for `log_sort_error`; ``partition`` is its context and record count."""
+    """Return the message of `log_sort_error`.
+
+    ``partition`` is the context of the partition and the number of its records so far.
+    """
     words = [f"Sorting error detected in '{stream}' on record #{count}"]
     if partition[1] != count:
         words.append(f", partition record #{partition[1]} of {partition[0]}")

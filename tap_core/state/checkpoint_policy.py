@@ -1,10 +1,10 @@
-"""Frequency of states.
+"""Policy for the frequency of optional STATE messages.
 
 States after every ``STATE_MSG_FREQUENCY`` records, and the last state of a stream or tap, are
-always written and not decided here. Additional states, at the end of a partition or of a
-child's context, may use a small share of the bytes of rows written since the start of the
-sync, after an initial allowance so that small syncs get all of them. A slow source gets one
-every few seconds in any case, when a state costs no time.
+always written; this policy does not decide about them. Additional states, at the end of a
+partition or of a child's context, may use a small share of the bytes of the rows written since
+the start of the sync. An initial allowance lets small syncs write all of them. If a source is
+slow, one such state is written every few seconds in any case.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ __all__ = ["CheckpointPolicy"]
 
 
 class CheckpointPolicy:
-    """Policy that decides if an optional state message is due.
+    """Budget that decides if an additional STATE message may be written.
 
-    ``share`` is bytes of state per byte of rows, ``allowance`` is in bytes, ``seconds`` is the
-    longest wait for a requested state. With n partitions of equal size the additional states cost
-    O(n) bytes, where one per partition would cost O(n²).
+    With n partitions of equal size the additional states cost O(n) bytes, where one state per
+    partition would cost O(n²).
+
+    Args:
+        share: Bytes of state allowed per byte of rows.
+        allowance: Bytes of state allowed before any row is written.
+        seconds: Longest time between a state and the next requested one.
+        clock: Source of the time in seconds, for tests.
     """
 
     __slots__ = ("_clock", "_credit", "_seconds", "_share", "_since")
@@ -40,7 +45,7 @@ class CheckpointPolicy:
         self._since = clock()
 
     def rows(self, nbytes: int) -> None:
-        """Count the bytes of record messages that were written."""
+        """Add the size of written record messages, in bytes, to the budget."""
         self._credit += nbytes * self._share
 
     def due(self, state_size_estimate: int) -> bool:
@@ -48,10 +53,10 @@ class CheckpointPolicy:
         return self._credit >= state_size_estimate or self._clock() - self._since >= self._seconds
 
     def is_overdue(self, seconds: float) -> bool:
-        """Return True if the last state is at least this many seconds old."""
+        """Return True if the last state was written at least this many seconds ago."""
         return self._clock() - self._since >= seconds
 
     def wrote(self, nbytes: int) -> None:
-        """Count the bytes of a state message that was written for any reason."""
+        """Subtract the bytes of a written state message from the budget; restart the clock."""
         self._credit = max(0.0, self._credit - nbytes)
         self._since = self._clock()

@@ -63,22 +63,22 @@ class ReplicationKeyComparator:
 
     @property
     def is_declared(self) -> bool:
-        """True if a cursor declares the format of the values; other values are then ignored.
+        """True if a cursor declares the format of the values, as in an Airbyte manifest.
 
-        The bookmark of such a stream never decreases.
+        Values in other formats are then ignored, and the bookmark never decreases.
         """
         return False
 
     def is_usable(self, value: Any) -> bool:
-        """Return True if a value can be a bookmark."""
+        """Return True if a value can be a bookmark: it is not None or NaN."""
         return not is_missing(value)
 
     def warn_unusable(self, value: Any) -> None:  # noqa: ARG002  for orders that read values
-        """Warn once about a value that cannot be a bookmark."""
+        """Log a warning, once per comparator, about a value that cannot be a bookmark."""
         self.warn_once(NULL_VALUE, NULL_VALUE)
 
     def is_plain(self, value: Any) -> bool:  # noqa: ARG002  for orders that read values
-        """Return True if values of this value's type and format sort correctly without parsing."""
+        """Return True if Python's operators compare values of the same type and format."""
         return True
 
     def kept(self, value: Any) -> Any:
@@ -94,12 +94,13 @@ class ReplicationKeyComparator:
         return first if self.newer_or_equal(first, second) else second
 
     def warn_once(self, topic: str, message: str, *args: Any) -> None:
-        """Log a warning once per topic, for all users of this comparator."""
+        """Log a warning once per topic and comparator."""
         if topic not in self._told:
             self._told.add(topic)
             logger.warning(message, *args)
 
     def _comparable(self, new: Any, old: Any) -> tuple[Any, Any]:
+        """Return two values converted to a type that Python's operators can compare."""
         for read in _READERS[self.kind]:
             left, right = read(new), read(old)
             if left is not None and right is not None:
@@ -120,10 +121,11 @@ class ReplicationKeyComparator:
 
 
 def _of_one_kind(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return both values, with a float converted to a decimal if the other is a decimal.
+    """Return both values; if one is a Decimal and the other a float, the float becomes a Decimal.
 
-    A state stores 49.49 of a decimal column as a number, which is read as the nearest float; that
-    float is slightly more or less than the column's 49.49.
+    A state stores 49.49 of a decimal column as a number, which is read as the nearest float.
+    Compared
+    directly, that float is slightly more or less than the column's 49.49.
     """
     if isinstance(left, Decimal) and isinstance(right, float):
         return left, Decimal(repr(right))
@@ -133,7 +135,7 @@ def _of_one_kind(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def make_comparator(property_schema: Any) -> ReplicationKeyComparator:
-    """Return the comparator for a property with this JSON Schema; None compares text."""
+    """Return the comparator for a property with this JSON Schema; with None values are text."""
     kinds = set(_kinds(property_schema))
     if ValueKind.INSTANT in kinds:
         return ReplicationKeyComparator(ValueKind.INSTANT)
@@ -143,7 +145,7 @@ def make_comparator(property_schema: Any) -> ReplicationKeyComparator:
 
 
 def is_missing(value: Any) -> bool:
-    """Return True for None and for a number that JSON writes as null (NaN)."""
+    """Return True for None and for NaN, which JSON writes as null."""
     if isinstance(value, Decimal):
         return value.is_nan()
     return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124  NaN
@@ -184,7 +186,10 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def parse_instant(value: Any) -> ParsedInstant | None:
-    """Return the point in time of a date, a date-time or its ISO 8601 text, else None."""
+    """Return the point in time of a datetime, of a date (its midnight) or of its ISO 8601 text.
+
+    A value without an offset is taken as UTC. Return None for any other value.
+    """
     if isinstance(value, dt.datetime):
         return _utc(value), ""
     if isinstance(value, dt.date):
@@ -193,7 +198,7 @@ def parse_instant(value: Any) -> ParsedInstant | None:
 
 
 def parse_number(value: Any) -> int | float | Decimal | None:
-    """Return the number in a value or its text, else None."""
+    """Return a number, or the number in a text as a Decimal; None for other values and NaN."""
     if isinstance(value, int):
         return value
     if isinstance(value, (float, Decimal)):
@@ -204,14 +209,17 @@ def parse_number(value: Any) -> int | float | Decimal | None:
 
 
 def _bare_number(value: Any) -> int | float | Decimal | None:
+    """Return the number of a value that is not text, else None."""
     return None if isinstance(value, str) else parse_number(value)
 
 
 def _bare_moment(value: Any) -> ParsedInstant | None:
+    """Return the point in time of a datetime object, else None."""
     return parse_instant(value) if isinstance(value, dt.datetime) else None
 
 
 def _bare_day(value: Any) -> ParsedInstant | None:
+    """Return the midnight of a date object that is not a datetime, else None."""
     is_day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
     return parse_instant(value) if is_day else None
 
@@ -239,6 +247,7 @@ def _utc(value: dt.datetime) -> dt.datetime:
 
 
 def _instant_of_text(text: str) -> ParsedInstant | None:
+    """Return the point in time of an ISO 8601 text, or None."""
     if text[4:5] == "-" and (len(text) <= _MICROSECONDS or text[_MICROSECONDS] in "Z+-"):
         try:
             moment = dt.datetime.fromisoformat(text)
@@ -252,6 +261,7 @@ def _instant_of_text(text: str) -> ParsedInstant | None:
 
 
 def _instant_of_groups(found: re.Match[str]) -> ParsedInstant | None:
+    """Return the point in time of a match of `_DATE_TIME`, or None if there is no such date."""
     number = functools.partial(_group, found)
     fraction = found["fraction"] or ""
     try:
@@ -284,7 +294,7 @@ def _parse_zone(found: re.Match[str]) -> dt.timezone:
 def _instant_of_rare_text(text: str) -> ParsedInstant | None:
     """Parse the basic and ordinal forms of ISO 8601, such as ``20210102T030405Z``.
 
-    Text of digits only is rejected, because it may be a count of seconds.
+    Return None for other text, and for text of digits only, which may be a count of seconds.
     """
     if not text[:8].isdigit() or text.isdigit():
         return None

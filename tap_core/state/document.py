@@ -1,15 +1,15 @@
-"""State document of a tap: its dict, and its JSON text encoded incrementally.
+"""State document of a tap: its dict, and its JSON text, encoded incrementally.
 
-- The dict is authoritative and keeps its shape; authors hold references to it and to parts of
-  it. This module never replaces or copies it.
-- Text is cached per partition. Code that changes a state dict calls `touch`. Parts that an
+- The dict is authoritative and keeps its shape. Authors hold references to it and to parts of
+  it, so this module never replaces or copies it.
+- JSON text is cached per partition. Code that changes a state dict calls `touch`. Parts that an
   author may change without notice (`share`) are encoded at every `encode` until the sync ends
   (`unshare`).
-- Appended entries and replaced lists are detected.
-- All other top-level keys of the document besides ``bookmarks`` are written too.
-- Threads may share a document. ``lock`` is held while its text is made, and by code that
-  changes a state dict, from the call of `touch` to the end of the change: text made in between
-  would be cached as current.
+- Appended partitions and replaced lists of partitions are detected without `touch`.
+- Top-level keys of the document other than ``bookmarks`` are written too.
+- Threads may share a document. ``lock`` is held while the text is encoded, and by code that
+  changes a state dict, from the call of `touch` to the end of the change; otherwise text encoded
+  in between would be cached as current.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _BYTES_OF_A_CHANGE = 100
 
 
 class StateDocument:
-    """State document around ``tap_state``, the caller's dict, which may be filled later."""
+    """State document of a tap.
+
+    ``tap_state`` is the caller's own dict, which the caller may fill later.
+    """
 
     def __init__(self, tap_state: TapState | dict[str, Any]) -> None:
         self.tap_state: dict[str, Any] = cast(dict[str, Any], tap_state)
@@ -52,9 +55,10 @@ class StateDocument:
             return self._text(stream_id).state
 
     def context_state(self, stream_id: str, partition_context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a context, created if absent; O(1).
+        """Return the state dict of a partition, or of the stream; create it if absent.
 
-        Without a context it is the state dict of the stream.
+        Takes constant time for any number of partitions. Without a context it is that of the
+        stream.
 
         Raises:
             ValueError: The document has two entries for the context.
@@ -70,17 +74,21 @@ class StateDocument:
             return entry
 
     def has_partition(self, stream_id: str, partition_context: Context) -> bool:
-        """Return True if a partition has an entry. O(1); raises like `context_state`."""
+        """Return True if the stream's state has an entry for this context, in constant time.
+
+        Raises:
+            ValueError: The document has two entries for the context.
+        """
         return self._text(stream_id).index(add=False).position(partition_context) is not None
 
     def partitions(self, stream_id: str) -> list[dict[str, Any]] | None:
-        """Return the list of a stream's partitions, or None if its state has none."""
+        """Return the list of partitions in a stream's state, or None if it has none."""
         state = self.tap_state.get("bookmarks", {}).get(stream_id) or {}
         found: list[dict[str, Any]] | None = state.get("partitions")
         return found
 
     def reset_progress_markers(self) -> None:
-        """Delete the markers of an unfinished sync; the first step of a sync."""
+        """Delete the progress markers of an interrupted sync; called first in each sync."""
         for state in self.tap_state.get("bookmarks", {}).values():
             partitions = state.get("partitions") if isinstance(state, dict) else None
             for entry in (state, *(partitions or ())):
@@ -90,7 +98,7 @@ class StateDocument:
         self.refresh()
 
     def replace(self, state: Mapping[str, Any]) -> None:
-        """Replace the contents of the document, as at the start of a run."""
+        """Replace the contents of the document by a copy of ``state``, at the start of a run."""
         with self.lock:
             self.tap_state.clear()
             self.tap_state.update(copy.deepcopy(dict(state)))
@@ -101,13 +109,18 @@ class StateDocument:
     # Change tracking
 
     def change(self, stream_id: str, partition_context: Context | None = None) -> dict[str, Any]:
-        """Return a state dict like `context_state`, for an immediate change by the caller."""
+        """Return the state dict of a partition, or of the stream, for a change by the caller.
+
+        Like `context_state`, and marks the dict as changed. The caller must hold ``lock`` until
+        its
+        change is complete.
+        """
         with self.lock:
             self._touched += 1
             return self._text(stream_id).change(partition_context)
 
     def touch(self, stream_id: str, partition_context: Context | None = None) -> None:
-        """Mark a state dict as changed."""
+        """Mark the state dict of a partition, or of the stream without a context, as changed."""
         with self.lock:
             self._touched += 1
             self._text(stream_id).touch(partition_context)
@@ -115,8 +128,9 @@ class StateDocument:
     def share(self, stream_id: str | None = None, partition_context: Context | None = None) -> None:
         """Mark a state dict as referenced by other code, which may change it at any time.
 
-        Without a stream, the whole document is marked. The dict of a stream contains those of its
-        partitions. A missing partition is created.
+        The dict is then encoded at every `encode`. Without a stream, the whole document is marked;
+        without
+        a context, a stream with all its partitions. A missing partition is created.
         """
         with self.lock:
             if stream_id is None:
@@ -142,21 +156,21 @@ class StateDocument:
 
     @property
     def encoded_bytes(self) -> int:
-        """Total bytes of JSON encoded so far, without cached text that was only joined."""
+        """Total number of JSON bytes that were encoded and not taken from the cache."""
         return self._encoder.made
 
     @property
     def size_estimate(self) -> int:
-        """Estimated size of the next text in bytes."""
+        """Estimated size of the next JSON text, in bytes."""
         return len(self._given or b"") + self._touched * _BYTES_OF_A_CHANGE
 
     def encode(self) -> bytes:
-        """Return the whole document as JSON on one line."""
+        """Return the whole document as JSON on one line, without a line end."""
         with self.lock:
             return b"".join(chain.from_iterable(self._pieces()))
 
     def encode_if_changed(self) -> bytes | None:
-        """Return the result of `encode`, or None if it equals the last result of this method."""
+        """Return the whole document as JSON, or None if it is the same as at the last call."""
         with self.lock:
             if self._given is not None and not self._touched and not self._is_shared():
                 return None
@@ -168,6 +182,7 @@ class StateDocument:
             return line
 
     def _pieces(self) -> Iterator[Iterable[bytes]]:
+        """Yield groups of pieces whose concatenation is the JSON text of the document."""
         before = b"{"
         for key, value in list(self.tap_state.items()):  # authors may add keys in the meantime
             if key == "bookmarks" and isinstance(value, dict):
@@ -191,6 +206,7 @@ class StateDocument:
         yield (b"{}",) if before == b"{" else (b"}",)
 
     def _text(self, stream_id: str) -> EncodedStreamState:
+        """Return the cached text of a stream's state; create the state if absent."""
         bookmarks = self.tap_state.get("bookmarks")
         if bookmarks is None:
             bookmarks = self.tap_state["bookmarks"] = {}

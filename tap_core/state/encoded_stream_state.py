@@ -1,7 +1,7 @@
-"""Cached JSON text of one stream's state: one piece per partition and the text around them.
+"""Cached JSON text of one stream's state: one piece per partition, and the text around them.
 
-A piece is encoded when it is first needed and after each change. The pieces of all partitions
-but the first start with a comma, so that the whole text is one join of cached pieces.
+A piece is encoded at first use and again after each change. Each piece but the first starts with
+a comma, so that the text of the stream is a plain join of the pieces.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PARTITIONS = "partitions"
 
 
 class EncodedStreamState:
-    """Partition index and cached text of one stream's state dict."""
+    """One stream's state dict with its partition index and its cached JSON text."""
 
     __slots__ = (
         "_encoder",
@@ -44,7 +44,7 @@ class EncodedStreamState:
         self.refresh()
 
     def refresh(self) -> None:
-        """Discard the index and all cached text."""
+        """Discard the index and all cached text; the state dict may have changed anywhere."""
         self._index: PartitionIndex | None = None
         self._outside: tuple[bytes, bytes] | None = None
         self._entries: list[Any] | None = None
@@ -52,7 +52,12 @@ class EncodedStreamState:
         self._stale: set[int] = set()
 
     def index(self, *, add: bool) -> PartitionIndex:
-        """Return the index of the stream's partitions; ``add`` creates a missing list."""
+        """Return the index of the stream's partitions.
+
+        If the state has no list of partitions, ``add`` stores an empty one in the state; otherwise
+        the
+        index is one of an empty list that is not part of the state.
+        """
         entries = self.state.get(_PARTITIONS)
         if entries is None:
             entries = []
@@ -63,7 +68,10 @@ class EncodedStreamState:
         return self._index
 
     def change(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition, or of the stream, marked as changed."""
+        """Return the state dict of a partition, for a change; its cached text is discarded.
+
+        Without a context, return the state dict of the stream. A missing partition is created.
+        """
         if not context:
             self._outside = None
             return self.state
@@ -73,14 +81,17 @@ class EncodedStreamState:
         return index.entries[position]
 
     def touch(self, context: Context | None) -> None:
-        """Mark a partition as changed, or the text around the partitions."""
+        """Discard the cached text of a partition or, without a context, around the partitions."""
         if not context:
             self._outside = None
         elif (position := self.index(add=False).position(context)) is not None:
             self._stale.add(position)
 
     def share(self, context: Context | None) -> None:
-        """Encode a partition at every `encode`; without a context, encode everything."""
+        """Disable the cache for a partition, or, without a context, for the whole stream.
+
+        Used when an author holds a reference to the state dict and may change it without notice.
+        """
         if context:
             self._shared_positions.add(self.index(add=True).position_or_add(context))
         else:
@@ -88,11 +99,14 @@ class EncodedStreamState:
 
     @property
     def is_shared(self) -> bool:
-        """True if any part is encoded at every `encode`."""
+        """True if the cache is disabled for the stream or for any of its partitions."""
         return self._shared or bool(self._shared_positions)
 
     def encode(self, *, everything: bool = False) -> Iterable[bytes]:
-        """Return the pieces that together are the JSON text of the state dict."""
+        """Return the pieces whose concatenation is the JSON text of the state dict.
+
+        With ``everything``, all cached text is discarded first.
+        """
         if everything or self._shared:
             self.refresh()
         entries = self.state.get(_PARTITIONS)
@@ -103,6 +117,7 @@ class EncodedStreamState:
         return chain((before,), self._pieces, (after,))
 
     def _whole(self) -> bytes:
+        """Return the JSON text of a state dict that has no partitions."""
         if self._outside is None or self._outside[1]:
             self._outside = (self._encoder.value(self.state), b"")
         return self._outside[0]
@@ -121,7 +136,7 @@ class EncodedStreamState:
         return self._outside
 
     def _renew(self, entries: list[Any]) -> None:
-        """Encode the partitions that have changed since the last call."""
+        """Encode the partitions that are new, changed or not cached."""
         if entries is not self._entries or len(self._pieces) > len(entries):
             self._start_list(entries)
         for position in chain(self._stale, self._shared_positions):
@@ -132,13 +147,16 @@ class EncodedStreamState:
             self._pieces.append(self._piece(position, entries[position]))
 
     def _piece(self, position: int, entry: Any) -> bytes:
+        """Return the JSON text of a partition, after a comma unless it is the first."""
         text = self._encoder.value(entry)
         return b"," + text if position else text
 
     def _start_list(self, entries: list[Any]) -> None:
-        """Discard the cache of positions after the list was replaced.
+        """Discard all cached text because the list of partitions was replaced.
 
-        Shared partitions may have moved, so the whole stream is marked as shared.
+        The positions of shared partitions may have changed, so the cache is disabled for the whole
+        stream
+        if there are any.
         """
         self._shared = self._shared or (bool(self._shared_positions) and bool(self._pieces))
         self._entries = entries

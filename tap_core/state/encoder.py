@@ -1,7 +1,7 @@
 """JSON encoding of the values in a state document.
 
 The text is compact, on one line, in ASCII, with keys in the order of the dict. Values that JSON
-does not support are written as singer_sdk does (date-times in ISO 8601, decimals as numbers, NaN
+does not support are written as singer_sdk does (datetimes in ISO 8601, decimals as numbers, NaN
 and infinity as null, anything else as its ``str``), because the document also holds old states
 and the author's own values.
 """
@@ -22,7 +22,7 @@ def encode_value(value: Any) -> bytes:
     """Return the JSON text of a value as ASCII bytes.
 
     Raises:
-        TypeError: The type of a key is not supported.
+        TypeError: The type of a dict key is not supported.
     """
     try:
         return _FAST.encode(value).encode()
@@ -31,7 +31,12 @@ def encode_value(value: Any) -> bytes:
 
 
 def _default(value: Any) -> Any:
-    """Convert a value that the json module does not support; ValueError selects `_careful`."""
+    """Convert a value that the json module does not support.
+
+    Raises:
+        ValueError: The value is a Decimal; the caller then encodes the whole value with
+            `_careful`.
+    """
     if isinstance(value, Decimal):
         raise ValueError("a Decimal")  # noqa: TRY004  the value is valid; the caller uses `_careful`
     if isinstance(value, Mapping):
@@ -47,6 +52,7 @@ _FAST = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_defaul
 
 
 def _careful(value: Any) -> str:
+    """Return the JSON text of a value that may contain decimals, NaN or infinity."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{_key(key)}:{_careful(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
@@ -59,12 +65,12 @@ def _careful(value: Any) -> str:
 
 
 def _key(key: Any) -> str:
-    """Return the JSON text of a key, converted like the json module does for other types."""
+    """Return the JSON text of a dict key, converted as the json module does."""
     return _FAST.encode({key: 0})[1:-3]
 
 
 class Encoder:
-    """JSON encoder of state values that counts the bytes it encodes, for tests of the costs."""
+    """JSON encoder of state values; ``made`` counts the encoded bytes, for tests of the cost."""
 
     __slots__ = ("made",)
 
@@ -78,5 +84,5 @@ class Encoder:
         return text
 
     def members(self, members: Mapping[str, Any]) -> bytes:
-        """Return the JSON text of an object without braces: ``"a":1,"b":2``."""
+        """Return the JSON text of an object without its braces: ``"a":1,"b":2``."""
         return self.value(members)[1:-1]

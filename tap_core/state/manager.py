@@ -1,10 +1,10 @@
-"""State manager of one stream: its starting values, its bookmarks and their finalization.
+"""State manager of one stream: starting values, bookmarks, and their finalization.
 
 - A stream is sorted *for its state* if it is declared sorted and has no
   ``state_partitioning_keys``: contexts that share one bookmark do not come in order.
-- Each state dict that gets progress markers has a signpost, partitions included; a sorted
-  stream has none, because its bookmark is exact.
-- Every change of a state dict in this module is reported to the document.
+- Each state dict that gets progress markers also gets a signpost, partitions included. A sorted
+  stream needs none, because its bookmark is exact.
+- Every change of a state dict in this module is reported to the state document.
 - `PartitionLimit` decides which partitions have an entry in the document, and holds the state
   of all others.
 - Constructor keywords and methods are those of singer_sdk's ``StreamStateManager``.
@@ -37,7 +37,7 @@ _Found = TypeVar("_Found")
 def _at_once(
     method: Callable[Concatenate[_Manager, _Given], _Found],
 ) -> Callable[Concatenate[_Manager, _Given], _Found]:
-    """Decorate a method to hold the document's lock, so that its change is encoded as a whole."""
+    """Decorate a method to hold the document's lock, so that no partial change is encoded."""
 
     @functools.wraps(method)
     def guarded(self: _Manager, *args: _Given.args, **kwargs: _Given.kwargs) -> _Found:
@@ -48,11 +48,26 @@ def _at_once(
 
 
 class StreamStateManager:
-    """State of one stream. ``is_flushed`` is managed by the writer of STATE messages.
+    """Manager of the state of one stream.
 
-    ``document`` is shared by the streams of a tap; without it one is created for ``tap_state``.
-    ``order`` compares the values of the replication key; without it they are compared as text.
-    ``partition_limit`` is the maximum number of partitions with their own bookmark.
+    Args:
+        stream_name: Name of the stream, its key in the state's ``bookmarks``.
+        tap_state: State dict of the whole tap.
+        is_sorted: True if the source sends records in ascending order of the replication key.
+        check_sorted: True to raise an error for records that are not in order.
+        tap_name: Name of the tap, for the logger.
+        state_partitioning_keys: Context keys that identify a bookmark; None for all keys, an empty
+            list for a single bookmark.
+        document: State document, shared by all streams of a tap. By default a new one is created
+            for
+            ``tap_state``.
+        order: Comparator of replication key values. By default they are compared as text.
+        partition_limit: Maximum number of partitions with a separate bookmark; None for no limit.
+
+    Attributes:
+        is_flushed: True if the state has not changed since its last STATE message; set back to
+            True
+            by the writer of the message.
     """
 
     def __init__(
@@ -86,7 +101,7 @@ class StreamStateManager:
 
     @property
     def is_sorted(self) -> bool:
-        """True if the bookmark itself advances with the records."""
+        """True if each record advances the bookmark itself, instead of a progress marker."""
         return self._is_sorted and self.state_partitioning_keys is None
 
     @property
@@ -96,27 +111,33 @@ class StreamStateManager:
 
     @_at_once
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a context's partition, or of the stream without a context."""
+        """Return the state dict of a context's partition, or of the stream without a context.
+
+        It is created if absent.
+        """
         return self._get_state(context, self.document.context_state)
 
     def get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the part of a context that identifies its bookmark; None without a context."""
+        """Return the part of a context that identifies its bookmark, or None without a context."""
         keys = self.state_partitioning_keys
         if context is None or keys is None:
             return context
         return {key: value for key, value in context.items() if key in keys}
 
     def get_state_partitions(self) -> list[dict[str, Any]] | None:
-        """Return the partitions in the state, or None if it has none."""
+        """Return the list of partitions in the stream's state, or None if it has none."""
         return self.document.partitions(self.stream_name)
 
     def touch(self, context: Context | None = None) -> None:
-        """Mark the state dict of a context as changed by other code."""
+        """Discard the cached JSON text of a context's state dict after a change by other code."""
         self.document.touch(self.stream_name, self.get_state_partition_context(context))
 
     @_at_once
     def share(self, context: Context | None = None) -> None:
-        """Mark the state dict of a context as referenced by other code, which may change it."""
+        """Mark a context's state dict as referenced by other code that may change it.
+
+        From now on the dict is encoded again for each STATE message.
+        """
         partition = self.get_state_partition_context(context)
         if not partition or not self._limit_of_run.is_beyond(partition):
             self.document.share(self.stream_name, partition)
@@ -132,11 +153,20 @@ class StreamStateManager:
         config: Mapping[str, Any],
         compare_start_date_fn: Callable[[str, str], str] | None = None,
     ) -> None:
-        """Store the value from which this context starts: the bookmark or ``start_date``.
+        """Store the value from which this context starts, at the start of a context.
 
-        A bookmark of another replication key is ignored. If both values exist,
-        ``compare_start_date_fn(bookmark, start_date)`` decides; without it the bookmark is used.
-        Nothing is stored for FULL_TABLE streams.
+        The value is the bookmark, or the setting ``start_date`` without a bookmark. Nothing is
+        stored for
+        FULL_TABLE streams.
+
+        Args:
+            context: Context of the partition, or None.
+            replication_method: Replication method of the stream, such as ``INCREMENTAL``.
+            replication_key: Replication key of the stream. A bookmark of another key is ignored.
+            config: Configuration of the tap, for ``start_date``.
+            compare_start_date_fn: Called as ``(bookmark, start_date)`` if both exist; returns the
+                one to
+                use. By default the bookmark is used.
         """
         self._visit(context)
         if replication_method == REPLICATION_FULL_TABLE:
@@ -154,7 +184,10 @@ class StreamStateManager:
     def get_starting_replication_value(
         self, context: Context | None, replication_method: str
     ) -> Any | None:
-        """Return the value stored by `write_starting_replication_value`; None for FULL_TABLE."""
+        """Return the value stored by `write_starting_replication_value`.
+
+        Return None for FULL_TABLE streams and if the context starts from the beginning.
+        """
         state = self.get_context_state(context)
         if replication_method == REPLICATION_FULL_TABLE:
             return None
@@ -167,9 +200,9 @@ class StreamStateManager:
         *,
         context: Context | None = None,
     ) -> None:
-        """Set the value beyond which no marker of this context is promoted.
+        """Set the maximum to which the progress markers of this context can move the bookmark.
 
-        Nothing is written without a value, or for a sorted stream.
+        Does nothing without a value and for sorted streams.
         """
         if is_missing(value) or value == "" or self.is_sorted:
             return
@@ -186,10 +219,15 @@ class StreamStateManager:
         on_first_marker: Callable[[], object] | None = None,
         state: dict[str, Any] | None = None,
     ) -> BookmarkCursor:
-        """Return a cursor that follows the replication key through the records of a context.
+        """Return a cursor that advances the bookmark through the records of one context.
 
-        ``state`` is a state dict to use instead of the context's own. If the stream is handled as
-        unsorted, ``on_first_marker`` is called, or a warning is logged once.
+        Args:
+            context: Context of the partition, or None.
+            replication_key: Replication key of the stream.
+            on_first_marker: Called when an unsorted stream gets its first progress marker. By
+                default a
+                warning that the stream is treated as unsorted is logged once.
+            state: State dict to use instead of that of the context.
         """
         return BookmarkCursor(
             self.get_context_state(context) if state is None else state,
@@ -204,10 +242,11 @@ class StreamStateManager:
     def increment_state(
         self, latest_record: Record, *, context: Context | None = None, replication_key: str
     ) -> None:
-        """Move the bookmark or the markers to the value of one record.
+        """Advance the bookmark or the progress markers to the replication key value of one record.
 
         Raises:
-            InvalidStreamSortException: The stream is sorted and the value is smaller.
+            InvalidStreamSortException: The stream is sorted and the value is smaller than the
+                bookmark.
         """
         bookmarks.increment_state(
             self._change(context),
@@ -222,7 +261,7 @@ class StreamStateManager:
 
     @_at_once
     def finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Promote the markers of one state dict to its bookmark."""
+        """Promote the progress markers of a state dict (default: the stream's) to its bookmark."""
         state = self.stream_state if state is None else state
         bookmarks.finalize_state_progress_markers(state, order=self.order)
         self.document.touch(self.stream_name, state.get("context"))
@@ -234,7 +273,12 @@ class StreamStateManager:
         state: dict[str, Any] | None = None,
         partitions: Iterable[Context] | None = None,
     ) -> None:
-        """Promote the markers of one state dict, or of all ``partitions``, or of the stream."""
+        """Promote progress markers to bookmarks, at the end of a stream or partition.
+
+        Args:
+            state: State dict to finalize; with it ``partitions`` is ignored.
+            partitions: Contexts whose state dicts are finalized. By default that of the stream is.
+        """
         if state:
             self.finalize_state(state)
             return
@@ -245,9 +289,12 @@ class StreamStateManager:
     def close_window(
         self, context: Context | None, *, replication_key: str, until: str | None = None
     ) -> None:
-        """Promote the markers of a context that continues, because everything so far is complete.
+        """Promote the progress markers of a context that continues with its next window of time.
 
-        With ``until`` the bookmark is at least that value. It never decreases.
+        Args:
+            context: Context of the partition, or None.
+            replication_key: Replication key of the stream.
+            until: End of the window. The bookmark becomes at least this value; it never decreases.
         """
         state = self._change(context)
         bookmarks.promote_progress_markers(state, order=self.order)
@@ -257,12 +304,12 @@ class StreamStateManager:
 
     @_at_once
     def replace_bookmark(self, context: Context | None, value: Any) -> None:
-        """Write the bookmark of a context in another format."""
+        """Set the bookmark of a context to the same value in another format."""
         self._change(context)["replication_key_value"] = value
 
     @property
     def reads_everything(self) -> bool:
-        """True if every context of this run so far was read from its beginning."""
+        """True if every context that this run has started was read from its beginning."""
         return bool(self._limit_of_run.reads_everything)
 
     @_at_once
@@ -273,16 +320,17 @@ class StreamStateManager:
         saw_all: bool = True,
         keeps: Callable[[Context], bool] | None = None,
     ) -> bool:
-        """Finalize the partitions in the state; return True if any of them changed.
-
-        Call this after all partitions of a run have ended.
+        """Finalize the partitions in the state, after all partitions of a run have ended.
 
         Args:
             replication_key: Replication key of the stream, or None.
             saw_all: True if the run has read all partitions of the source. Only then is ``keeps``
                 used.
-            keeps: Function that is called for each partition that was not read; those for which
-                it returns False are removed.
+            keeps: Called with the context of each stored partition that this run did not read; the
+                partition is removed from the state if it returns False.
+
+        Returns:
+            True if the state changed.
         """
         limit, state = self._limit_of_run, self.stream_state
         limit.finish_all(ended=self.state_partitioning_keys is not None, order=self.order)
@@ -310,7 +358,7 @@ class StreamStateManager:
         record_count: int,
         partition_record_count: int,
     ) -> None:
-        """Log the record, and the partition, at which a sort error occurred."""
+        """Log a sort error with the numbers of the record in the stream and in its partition."""
         bookmarks.log_sort_error(
             ex=ex,
             log_fn=self._logger.error,
@@ -322,12 +370,12 @@ class StreamStateManager:
         )
 
     def _change(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a context for an immediate change."""
+        """Return the state dict of a context for a change, which the document records."""
         return self._get_state(context, self.document.change)
 
     @property
     def _limit_of_run(self) -> PartitionLimit:
-        """Partition limit of the current run, created from the state at its start."""
+        """Partition limit of the current run, created from the state when the run starts."""
         if self._limit is None or self._limit[0] != self.document.runs:
             state = bookmarks.get_state_if_exists(self.document.tap_state, self.stream_name) or {}
             limit = PartitionLimit(self.stream_name, state, self._partition_limit, self.order)
@@ -339,7 +387,12 @@ class StreamStateManager:
         context: Context | None,
         take: Callable[[str, Context | None], dict[str, Any]],
     ) -> dict[str, Any]:
-        """Return the state dict of a context, from the document or from beyond the limit."""
+        """Return the state dict of a context.
+
+        ``take`` returns it from the document. The dict of a partition beyond the limit exists only
+        in
+        memory.
+        """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         if not partition or limit.is_idle or self._has_entry(partition):
             return take(self.stream_name, partition)
@@ -356,6 +409,7 @@ class StreamStateManager:
         return self.document.has_partition(self.stream_name, partition)
 
     def _visit(self, context: Context | None) -> None:
+        """Record that this run reads a context."""
         limit = self._limit_of_run
         if limit.reads_everything is None:
             limit.reads_everything = True
@@ -363,6 +417,7 @@ class StreamStateManager:
             limit.visit(partition)
 
     def _is_finished_beyond(self, context: Context | None) -> bool:
+        """Return True if a context's partition is beyond the limit and was already finished."""
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         return not (
             not partition
@@ -384,7 +439,7 @@ class StreamStateManager:
             self.order.warn_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)
 
     def _log_start(self, value: Any) -> None:
-        """Log the starting value; for contexts after the first, at DEBUG level."""
+        """Log the starting value: for the first context at INFO level, for others at DEBUG."""
         if value is None:
             return
         level = logging.DEBUG if self._told_start else logging.INFO
@@ -393,7 +448,10 @@ class StreamStateManager:
 
 
 def _later_start(bookmark: Any, start_date: Any, compare: Callable[[str, str], str] | None) -> Any:
-    """Return the starting value; an empty or zero bookmark is ignored, as in singer_sdk."""
+    """Return the value from which a context starts.
+
+    An empty or zero bookmark counts as missing, as in singer_sdk.
+    """
     if not start_date:
         return bookmark or None
     if not bookmark:

@@ -1,7 +1,7 @@
-"""Index of the list of partitions in a state document.
+"""Index of the list of partitions in a state document, for lookup in constant time.
 
-- In the document the partitions of a stream are a list of ``{"context": {...}, ...}``; this
-  does not change. The index finds an entry in O(1), for any number of partitions.
+- In the document the partitions of a stream are a list of ``{"context": {...}, ...}``, which
+  stays as it is.
 - Two contexts are the same partition if they are equal with Python's ``==`` (1 and 1.0 are, 1
   and "1" are not), or if they are equal after writing to the document and reading back.
 - The list is authoritative. Entries appended by other code are added to the index; after any
@@ -25,7 +25,7 @@ _TWICE = -1
 
 
 def freeze_context(context: Context) -> Hashable:
-    """Return a hashable key that is equal for equal contexts, nested ones included.
+    """Return a hashable key of a context; equal contexts, nested ones included, have equal keys.
 
     Raises:
         StateFileError: The context is nested too deeply.
@@ -41,7 +41,7 @@ def freeze_context(context: Context) -> Hashable:
 class PartitionIndex:
     """Index of one ``partitions`` list by context.
 
-    Entries without a context are kept and never found.
+    Entries without a context stay in the list and are never found.
     """
 
     __slots__ = ("_count", "_first", "_last", "_positions", "_recent", "_recent_entry", "entries")
@@ -58,7 +58,7 @@ class PartitionIndex:
         self._reset()
 
     def position(self, context: Context) -> int | None:
-        """Return the position of the partition in the list, or None if it is absent.
+        """Return the position of a partition in the list, or None if it is absent.
 
         Raises:
             ValueError: Two entries have this context.
@@ -77,16 +77,28 @@ class PartitionIndex:
         return position
 
     def find(self, context: Context) -> dict[str, Any] | None:
-        """Return the entry of a partition, or None; raises like `position`."""
+        """Return the entry of a partition, or None if it is absent.
+
+        Raises:
+            ValueError: Two entries have this context.
+        """
         position = self.position(context)
         return None if position is None else self.entries[position]
 
     def find_or_add(self, context: Context) -> dict[str, Any]:
-        """Return the entry of a partition, appended if absent; raises like `position`."""
+        """Return the entry of a partition; append a new entry if it is absent.
+
+        Raises:
+            ValueError: Two entries have this context.
+        """
         return self.entries[self.position_or_add(context)]
 
     def position_or_add(self, context: Context) -> int:
-        """Return the position of the partition, appended if absent; raises like `position`."""
+        """Return the position of a partition in the list; append a new entry if it is absent.
+
+        Raises:
+            ValueError: Two entries have this context.
+        """
         position = self.position(context)
         if position is not None:
             return position
@@ -94,6 +106,7 @@ class PartitionIndex:
         return len(self.entries) - 1
 
     def _look_up(self, context: Context) -> int | None:
+        """Return the position of a partition from the index, which is updated first, or None."""
         key = freeze_context(context)
         self._catch_up()
         position = self._positions.get(key)
@@ -130,7 +143,7 @@ class PartitionIndex:
         self._first, self._last = (entries[0], entries[-1]) if entries else (None, None)
 
     def _add(self, position: int) -> bool:
-        """Index the position of an entry; return True if its context was indexed before."""
+        """Index the entry at a position; return True if its context was indexed before."""
         context = _get_context(self.entries[position])
         if context is None:
             return False
@@ -169,7 +182,7 @@ def _frozen(value: Any) -> Hashable:
 
 
 def _as_read_back(value: Any) -> Hashable:
-    """Return a value that JSON does not support as it would be read back from the document."""
+    """Convert a value that JSON does not support to what is read back after writing it."""
     for kind, read_back in _READ_BACK:
         if isinstance(value, kind):
             return read_back(value)

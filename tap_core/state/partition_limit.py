@@ -1,20 +1,20 @@
-"""Limit of the number of partitions with their own bookmark, and the bookmark of all others.
+"""Limit of the number of partitions with a separate bookmark; shared bookmark of all others.
 
-- Up to ``limit`` partitions have an entry in the state. Further partitions are *beyond*: their
-  state dict is in memory while they are synced and is never written.
-- The first partition beyond sets ``partition_limit_reached`` in the stream's state. From then
-  on a partition without an entry starts from the stream's own bookmark; without such a
-  bookmark it starts from the beginning.
+- Up to ``limit`` partitions have an entry in the state. Further partitions are *beyond the
+  limit*: their state dict is in memory while they are synced and is never written.
+- The first partition beyond the limit sets ``partition_limit_reached`` in the stream's state.
+  From then on a partition without an entry starts from the stream's own bookmark, or from the
+  beginning if there is none.
 - The stream's bookmark changes only when the stream has ended, and then replaces the entries.
   It is the minimum of the bookmarks of all known partitions: all entries, the partitions
-  beyond, and, unless this run has visited every partition, the previous stream bookmark. If
-  one of them has no bookmark there is no minimum: the first entries are kept and all other
-  partitions start from the beginning.
+  beyond the limit, and, unless this run has visited every partition, the previous stream
+  bookmark. If one of them has no bookmark there is no minimum: then the first ``limit`` entries
+  are kept and all other partitions start from the beginning.
 - Therefore no partition is ever read from a later position than its own.
 - When every partition has an entry again (after the limit was raised), flag and bookmark are
   removed.
 
-This module reads no records and no documents; `StreamStateManager` uses it.
+`StreamStateManager` uses this module, which reads no records and no state documents.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tap_core.types import Context
 __all__ = ["LIMIT_REACHED", "PartitionLimit", "resolve_limit", "retain_entries"]
 
 LIMIT_REACHED = "partition_limit_reached"
-"""Key in a stream's state that is set when some partitions have no entry."""
+"""Key that is set to True in a stream's state when some partitions have no entry."""
 
 _BOOKMARK = ("replication_key", "replication_key_value")
 
@@ -40,10 +40,15 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def resolve_limit(stream: str, declared: Any, configured: Any) -> int | None:
-    """Return the smaller of the author's and the user's limit, or None for no limit.
+    """Return the smaller of two limits of the number of partitions, or None for no limit.
+
+    Args:
+        stream: Name of the stream, for the error message.
+        declared: Limit from the stream's class, or None.
+        configured: Limit from the user's configuration, or None.
 
     Raises:
-        ConfigurationError: One of them is not an integer of at least 1.
+        ConfigurationError: A limit is not an integer of at least 1.
     """
     limits = [limit for limit in (declared, configured) if limit is not None]
     for limit in limits:
@@ -58,7 +63,11 @@ def resolve_limit(stream: str, declared: Any, configured: Any) -> int | None:
 class PartitionLimit:
     """Partition limit of one stream during one run.
 
-    ``state`` is the state dict of the stream at the start of the run.
+    Args:
+        stream: Name of the stream, for log messages.
+        state: State dict of the stream at the start of the run.
+        limit: Maximum number of partitions with an entry in the state; None for no limit.
+        order: Comparator of replication key values.
     """
 
     def __init__(
@@ -72,19 +81,19 @@ class PartitionLimit:
         self._visited: set[Hashable] = set()
         self._lowest = _Lowest(order)
         self.was_passed = False
-        """True if a partition of this run is beyond the limit, or too many had an entry before."""
+        """True if this run found more partitions than the limit, in the source or in the state."""
         self.reads_everything: bool | None = None
-        """True if every context of this run was read from its beginning; None before the first."""
+        """True if this run reads every context from its beginning; None before the first."""
 
     # State of a partition
 
     @property
     def is_idle(self) -> bool:
-        """True if every partition has an entry that starts empty, as without a limit."""
+        """True if there is neither a limit nor a shared bookmark to apply."""
         return self.limit is None and not self._shared
 
     def has_room(self, entries: int) -> bool:
-        """Return True if a partition may get an entry in addition to this number of entries."""
+        """Return True if the limit allows one more entry in addition to ``entries``."""
         return self.limit is None or entries < self.limit
 
     def beyond(self, context: Context) -> dict[str, Any]:
@@ -96,7 +105,10 @@ class PartitionLimit:
         return state
 
     def pass_limit(self, state: dict[str, Any], partitions: int) -> None:
-        """Mark the stream's state and log a warning; ``partitions`` is their number so far."""
+        """Record that the limit is exceeded: mark the stream's state and log a warning.
+
+        ``partitions`` is the number of partitions found so far.
+        """
         self.was_passed = True
         state[LIMIT_REACHED] = True
         logger.warning(
@@ -110,7 +122,7 @@ class PartitionLimit:
         )
 
     def begin(self, entry: dict[str, Any]) -> None:
-        """Set the starting bookmark of a new entry to the stream's shared bookmark."""
+        """Copy the stream's shared bookmark, if any, to a new entry as its start."""
         entry.update(self._shared)
 
     def is_beyond(self, context: Context) -> bool:
@@ -128,7 +140,10 @@ class PartitionLimit:
     # End of partitions
 
     def finish(self, state: dict[str, Any]) -> None:
-        """Add the final state of a partition beyond the limit to the shared bookmark."""
+        """Include the bookmark of a finished partition beyond the limit in the shared minimum.
+
+        Does nothing for the state dict of a partition that has an entry.
+        """
         context = state.get("context")
         if not self._beyond or not context:
             return
@@ -138,7 +153,11 @@ class PartitionLimit:
             self._lowest.add(state)
 
     def finish_all(self, *, ended: bool, order: ReplicationKeyComparator) -> None:
-        """Finish all remaining partitions beyond; promote their markers if they have ``ended``."""
+        """Finish all remaining partitions beyond the limit.
+
+        Their progress markers are promoted to bookmarks if the partitions have ``ended``, else
+        deleted.
+        """
         for state in list(self._beyond.values()):
             if ended:
                 finalize_state_progress_markers(state, order=order)
@@ -147,9 +166,11 @@ class PartitionLimit:
             self.finish(state)
 
     def close(self, state: dict[str, Any], *, replication_key: str | None, saw_all: bool) -> bool:
-        """Finalize the stream's state; return True if it changed.
+        """Update the stream's state at the end of the stream; return True if it changed.
 
-        ``saw_all`` is True if this run has visited every partition of the source.
+        Above the limit, the entries are replaced by one shared bookmark. ``saw_all`` is True if
+        this run
+        has visited every partition of the source.
         """
         entries = state.get("partitions") or []
         if self.was_passed or not self.has_room(len(entries) - 1):
@@ -168,6 +189,7 @@ class PartitionLimit:
         *,
         saw_all: bool,
     ) -> None:
+        """Replace the entries of the stream's state by one bookmark, their minimum."""
         if not self.was_passed:
             self.pass_limit(state, len(entries))
         for entry in entries:
@@ -183,7 +205,7 @@ class PartitionLimit:
 
 
 class _Lowest:
-    """Minimum of the bookmarks of several partitions."""
+    """Running minimum of the bookmarks of several partitions."""
 
     def __init__(self, order: ReplicationKeyComparator) -> None:
         self._order = order
@@ -191,7 +213,7 @@ class _Lowest:
         self._value: Any = None
 
     def add(self, state: dict[str, Any]) -> None:
-        """Add the bookmark of a state dict, or note that it has no bookmark."""
+        """Include the bookmark of a state dict, or record that this state dict has no bookmark."""
         key, value = (state.get(name) for name in _BOOKMARK)
         if is_missing(value) or value == "":
             key = None
@@ -202,7 +224,10 @@ class _Lowest:
         self._keys.add(key)
 
     def of(self, key: str | None) -> Any:
-        """Return the lowest bookmark, or None if a state dict had no bookmark of this key."""
+        """Return the lowest bookmark of a replication key.
+
+        Return None if a state dict had no bookmark, or one of another key.
+        """
         return self._value if key is not None and self._keys == {key} else None
 
 
@@ -211,7 +236,12 @@ def retain_entries(
     rule: PartitionLimit,
     keeps: Callable[[Context], bool],
 ) -> list[dict[str, Any]]:
-    """Return the entries to keep; ``keeps`` is called for those that were not visited."""
+    """Return the partition entries that remain in the state.
+
+    An entry remains if it has no context, if this run visited its partition, or if ``keeps``
+    returns
+    True for its context.
+    """
     return [
         entry
         for entry in entries

@@ -25,11 +25,11 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def read_state(text: str | bytes, source: str) -> dict[str, Any]:
-    """Return the state in a file; ``{}`` for an empty file or ``null``.
+    """Return the state in the contents of a state file; ``{}`` if they are empty or ``null``.
 
     Args:
         text: Contents of the file.
-        source: Name of the file in messages.
+        source: Name of the file, for messages.
 
     Raises:
         StateFileError: The contents are not a state.
@@ -48,7 +48,13 @@ def read_state(text: str | bytes, source: str) -> dict[str, Any]:
 
 
 def _last_whole_line(content: bytes, source: str, fault: ValueError) -> tuple[Any, int]:
-    """Return the last line that is JSON, with its number. The first line must be JSON too."""
+    """Parse the last complete line of a file of JSON lines; return its value and its line number.
+
+    Only the last line may be truncated.
+
+    Raises:
+        StateFileError: The first line is not JSON, or neither of the last two lines is.
+    """
     lines = [(n, line) for n, line in enumerate(content.split(b"\n"), 1) if line.strip(b" \t\r\0")]
     try:
         parse_json(lines[0][1])
@@ -67,6 +73,7 @@ def _last_whole_line(content: bytes, source: str, fault: ValueError) -> tuple[An
 
 
 def _fault(source: str, line: int, fault: ValueError) -> StateFileError:
+    """Return an error that says where a state file is not JSON."""
     if isinstance(fault, json.JSONDecodeError):
         return StateFileError(
             f"{source}, line {max(line, fault.lineno)}, column {fault.colno}: "
@@ -76,7 +83,11 @@ def _fault(source: str, line: int, fault: ValueError) -> StateFileError:
 
 
 def _unwrap(found: Any, where: str) -> dict[str, Any]:
-    """Remove the wrappers around a state."""
+    """Return a state without the wrapper of a STATE message or of Meltano; ``{}`` for None.
+
+    Raises:
+        StateFileError: The state is not a JSON object.
+    """
     if found is None:
         return {}
     if not isinstance(found, dict):
@@ -89,7 +100,7 @@ def _unwrap(found: Any, where: str) -> dict[str, Any]:
 
 
 def parse_json(text: bytes) -> Any:
-    """Parse a JSON document; NaN and infinity, which JSON does not have, become null.
+    """Parse a JSON document; the non-standard constants NaN and Infinity become None.
 
     Raises:
         ValueError: The text is not JSON.
@@ -103,17 +114,16 @@ def parse_json(text: bytes) -> Any:
 
 
 def _number(text: str) -> float | Decimal:
+    """Return a float if it has the same text as the number in the file, else a Decimal."""
     nearest = float(text)
     return nearest if repr(nearest) == text else Decimal(text)
 
 
 def check_bookmarks(state: Mapping[str, Any]) -> None:
-    """Check that bookmarks are objects with lists of partitions.
-
-    An entry of such a list without a context is kept and never found.
+    """Check that each stream's entry in ``bookmarks`` is an object, and its ``partitions`` a list.
 
     Raises:
-        StateFileError: A value has the wrong type; the error names its place.
+        StateFileError: A value has the wrong type; the error names its path in the state.
     """
     bookmarks = _expect(state.get("bookmarks"), Mapping, "bookmarks")
     for stream, bookmark in (bookmarks or {}).items():
@@ -122,6 +132,7 @@ def check_bookmarks(state: Mapping[str, Any]) -> None:
 
 
 def _expect(value: Any, kind: type, place: str) -> Any:
+    """Return a value that is None or of type ``kind``; raise StateFileError for any other."""
     if value is None or isinstance(value, kind):
         return value
     name = "a list" if kind is list else "an object"

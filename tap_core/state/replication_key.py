@@ -1,8 +1,8 @@
 """Lookup of a replication key in a record, at the top level or nested.
 
-The functions are pure. A key is one string, since that is what a state and a catalog hold; the
-property names of a nested key are joined by dots. The path is derived from the schema alone: a
-property whose name contains dots takes precedence over a nested property.
+A replication key is one string, as states and catalogs store it. The property names of a nested
+key are joined by dots. The path is derived from the schema: a property whose own name contains
+dots takes precedence over a nested property.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ __all__ = ["copy_path", "get_definition", "make_getter", "parse_path"]
 
 
 def parse_path(key: str, schema: Any) -> tuple[str, ...]:
-    """Return the property names on the path to a key; only the key if the schema has no path."""
+    """Return the property names on the path to a replication key, from the top level down.
+
+    If the schema has no such path, return the key as the only name.
+    """
     return _find_path(key, schema) or (key,)
 
 
 def _find_path(key: str, schema: Any) -> tuple[str, ...]:
+    """Return the path to a key in a schema, or an empty tuple if there is none."""
     properties = _properties(schema)
     if key in properties:
         return (key,)
@@ -33,15 +37,15 @@ def _find_path(key: str, schema: Any) -> tuple[str, ...]:
 
 
 def get_definition(path: tuple[str, ...], schema: Any) -> Any | None:
-    """Return the schema of the value at the end of a path, or None."""
+    """Return the schema of the property at the end of a path, or None if it is not declared."""
     return reduce(lambda known, name: _properties(known).get(name), path, schema)
 
 
 def make_getter(path: tuple[str, ...]) -> Callable[[Record], Any]:
-    """Return a function that looks up a value in a record.
+    """Return a function that looks up the value at a path in a record.
 
-    It returns None if an object on the path is null, and raises KeyError if a name is missing or
-    its parent is not an object.
+    The function returns None if an object on the path is null. It raises KeyError if a name is
+    missing or its parent is not an object.
     """
 
     def find(record: Mapping[str, Any]) -> Any:
@@ -58,7 +62,7 @@ def make_getter(path: tuple[str, ...]) -> Callable[[Record], Any]:
 
 
 def copy_path(path: tuple[str, ...], record: Record) -> Record:
-    """Return a copy of a record in which the objects on a path are copied too."""
+    """Return a copy of a record in which the nested objects on a path are copied too."""
     copy = dict(record)
     inner = copy.get(path[0])
     if len(path) > 1 and isinstance(inner, dict):
@@ -67,7 +71,11 @@ def copy_path(path: tuple[str, ...], record: Record) -> Record:
 
 
 def _properties(schema: Any) -> Mapping[str, Any]:
-    """Return the properties of an object schema, or of its first variant that has properties."""
+    """Return the ``properties`` of an object schema.
+
+    For a schema without them, return those of its first variant in ``anyOf`` or ``oneOf`` that has
+    properties, or an empty dict.
+    """
     if not isinstance(schema, Mapping):
         return {}
     found = schema.get("properties")

@@ -92,7 +92,7 @@ def explain_not_distributed(stream: SyncStream) -> str | None:
 def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
     """Return True if other processes may sync the contexts of the streams; log why not."""
     spreader = run.outbox.spreader
-    if spreader is None or not streams or run.leader is not None:
+    if spreader is None or not streams or run.stop_signal is not None:
         return False
     told = [
         (stream, explain_not_distributed(stream) or spreader.refuses(stream)) for stream in streams

@@ -97,7 +97,7 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
             _sync_contexts(stream, run, plan, context, signpost)
     except Exception:
         # With a connected caller, the error is reported to the caller, and only once.
-        level = logging.ERROR if run.outbox.attended is None else logging.DEBUG
+        level = logging.ERROR if run.outbox.check_caller is None else logging.DEBUG
         stream.log("An unhandled error occurred while syncing '%s'", stream.name, level=level)
         raise
     finally:
@@ -253,9 +253,11 @@ def lock_context(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> AbstractContextManager[None]:
     """Return a lock that keeps other threads from a context with its own bookmark."""
-    if run.leader is None or stream._get_state_partition_context(context) != context:
+    stop_signal = run.stop_signal
+    if stop_signal is None or stream._get_state_partition_context(context) != context:
         return nullcontext()
-    return run.outbox.visiting((stream.name, freeze_context(context or {})), run, run.leader.check)
+    place = (stream.name, freeze_context(context or {}))
+    return run.outbox.visiting(place, run, stop_signal.check)
 
 
 def open_child_pool(
@@ -277,7 +279,7 @@ def closing_records(stream: SyncStream, run: SyncRun, records: Iterable[Any]) ->
         yield
     finally:
         stream._reader.end()
-        stays = run.leader is not None or run.outbox.attended is not None
+        stays = run.stop_signal is not None or run.outbox.check_caller is not None
         close = getattr(records, "close", None) if stays else None
         if close is not None:
             close()
@@ -332,7 +334,7 @@ def sync_partition(
             if family is not None:
                 family.drain()
         end_partition(stream, context, bookmark)
-        if run.is_worker and state_is_due(stream, tally, done, sys.maxsize):
+        if not run.may_lead and state_is_due(stream, tally, done, sys.maxsize):
             stream._write_state_message()  # each partition may be smaller than STATE_MSG_FREQUENCY
     return done
 
@@ -510,7 +512,7 @@ def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -
     run = stream._tap.run
     if stream.name in run.files:
         return run.files.wants_state()
-    if run.is_worker:
+    if not run.may_lead:
         return tally.is_due(stream.STATE_MSG_FREQUENCY)
     return done >= next_state
 

@@ -1,26 +1,29 @@
-"""Interfaces that the sync engine requires of streams and taps.
+"""Interfaces of a tap and of a stream, for the sync engine and the protocols.
 
-They are Protocols, so that `tap_core.sync` never imports the classes above it. The names
-are those of the Meltano Singer SDK, including leading underscores, because authors override
-them.
+`tap_core.Tap` and `tap_core.Stream` are in a higher layer, so modules below it use these
+Protocols. The names are those of the Meltano Singer SDK, including leading underscores, because
+authors override them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tap_core.batch.encodings import BatchConfig
     from tap_core.mapper.plugin_mapper import PluginMapper
     from tap_core.mapper.stream_maps import StreamMap
     from tap_core.metrics import Counter, Timer
-    from tap_core.singerlib.catalog import MetadataMapping, SelectionMask
+    from tap_core.singerlib.catalog import Catalog, CatalogEntry, MetadataMapping, SelectionMask
     from tap_core.state.comparison import ReplicationKeyComparator
     from tap_core.state.document import StateDocument
     from tap_core.state.manager import StreamStateManager
     from tap_core.sync.context_reader import ContextReader
+    from tap_core.sync.output import ProtocolWriter
     from tap_core.sync.sync_run import SyncRun
     from tap_core.types import Context, JsonSchema, Record
     from tap_core.typing.inspect import TypeConformanceLevel
@@ -29,13 +32,48 @@ __all__ = ["SyncStream", "SyncTap"]
 
 
 class SyncTap(Protocol):
-    """Interface that a stream requires of its tap."""
+    """A tap, whose class accepts these keyword arguments."""
 
     name: str
     has_shared_state: bool
+    dynamic_catalog: bool
+    config_file: Path | None
+    config_listener: Any
+    connection_tests: ClassVar[Mapping[str, str]]
+    """Connection tests: a test ``x`` is the method ``check_x``."""
+    selection_not_supported: ClassVar[bool]
 
-    def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return the estimated number of rows and bytes of all streams."""
+    def __init__(
+        self,
+        *,
+        config: dict[str, Any],
+        catalog: dict[str, Any] | None = None,
+        state: dict[str, Any] | None = None,
+        parse_env_config: bool = False,
+        validate_config: bool = True,
+        setup_mapper: bool = True,
+    ) -> None: ...
+
+    # Description
+
+    @classmethod
+    def _full_schema(cls) -> JsonSchema: ...
+
+    @classmethod
+    def get_documentation_url(cls) -> str | None:
+        """Return the URL of the tap's documentation, if it has one."""
+
+    @classmethod
+    def get_changelog_url(cls) -> str | None:
+        """Return the URL of the tap's changelog, if it has one."""
+
+    @classmethod
+    def print_version(cls, print_fn: Callable[[Any], None] = ...) -> None:
+        """Print the versions of the tap and the SDK."""
+
+    @classmethod
+    def print_about(cls, output_format: str | None = None) -> None:
+        """Print the tap's description and settings."""
 
     @property
     def logger(self) -> logging.Logger:
@@ -49,9 +87,22 @@ class SyncTap(Protocol):
     def initialized_at(self) -> int:
         """Start time of the tap, in milliseconds since 1970."""
 
+    # Settings, streams and state
+
     @property
     def config(self) -> Mapping[str, Any]:
         """Settings of the tap, read-only."""
+
+    @property
+    def streams(self) -> Mapping[str, SyncStream]:
+        """Streams of the tap by name."""
+
+    def use_catalog(self, catalog: Catalog) -> None:
+        """Use a catalog that was built from the tap's streams."""
+
+    @property
+    def has_own_catalog(self) -> bool:
+        """True if the schemas to send come from a catalog that the author provides."""
 
     @property
     def state(self) -> Any:
@@ -61,9 +112,11 @@ class SyncTap(Protocol):
     def document(self) -> StateDocument:
         """State document as the engine keeps it."""
 
-    @property
-    def run(self) -> SyncRun:
-        """Current run, or a separate run for a call outside a sync."""
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Load the state of an earlier sync."""
+
+    def setup_mapper(self) -> None:
+        """Create the stream maps."""
 
     @property
     def mapper(self) -> PluginMapper:
@@ -73,18 +126,51 @@ class SyncTap(Protocol):
     def has_mapper(self) -> bool:
         """True if there are stream maps that may change records or schemas."""
 
+    # Commands
+
+    def run_discovery(self) -> str:
+        """Print the catalog."""
+
+    def run_connection_test(self) -> bool:
+        """Sync one record of each stream."""
+
+    def check_connection(self) -> None:
+        """Raise an error if the source cannot be reached."""
+
+    def check_streams(self) -> None:
+        """Raise an error for a stream that cannot be read with the tap's settings."""
+
+    def write_schemas(self) -> None:
+        """Write the schema of each stream."""
+
+    def estimate_sync(self) -> tuple[int | None, int | None] | None:
+        """Return the estimated number of rows and bytes of all streams."""
+
+    def sync_all(self) -> None:
+        """Sync the selected streams."""
+
+    # Output
+
     @property
-    def has_own_catalog(self) -> bool:
-        """True if the schemas to send come from a catalog that the author provides."""
+    def run(self) -> SyncRun:
+        """Current run, or a separate run for a call outside a sync."""
+
+    @property
+    def stopped_by(self) -> int | None:
+        """Number of the signal that requested a stop, or None."""
+
+    def speak_by(self, outlet: ProtocolWriter) -> None:
+        """Write all output of the tap with ``outlet``."""
 
     def write_message(self, message: Any) -> None:
         """Write a Singer message that the author's code made."""
 
 
 class SyncStream(Protocol):
-    """Interface that the engine requires of a stream."""
+    """A stream of a tap."""
 
     name: str
+    allow_any_replication_key: bool
     tap_name: str
     context: Context | None
     selected_by_default: bool
@@ -108,7 +194,10 @@ class SyncStream(Protocol):
 
     @property
     def namespace(self) -> str | None: ...
-
+    @property
+    def name_in_namespace(self) -> str: ...
+    @property
+    def _singer_catalog_entry(self) -> CatalogEntry: ...
     @property
     def child_streams(self) -> Sequence[SyncStream]: ...
     @property

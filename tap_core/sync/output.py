@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tap_core.events import Checkpoint, SchemaEvent
 from tap_core.sync.batch_file_output import BatchFileOutput
@@ -20,21 +20,14 @@ from tap_core.sync.batch_file_output import BatchFileOutput
 if TYPE_CHECKING:
     from tap_core.events import Event
     from tap_core.records.conform import UnmappedCallback
+    from tap_core.records.serializer import TypedRecordSerializer
     from tap_core.state.checkpoint_policy import CheckpointPolicy
     from tap_core.state.document import StateDocument
     from tap_core.sync.work_units import WorkDistributor
-    from tap_core.types import Record, RecordBodyEncoder
+    from tap_core.types import Record
     from tap_core.typing.inspect import TypeConformanceLevel
 
-__all__ = [
-    "OpenChunk",
-    "OutputQueue",
-    "PolledWriter",
-    "ProtocolWriter",
-    "TypedEncoder",
-    "TypedEventWriter",
-    "as_typed_writer",
-]
+__all__ = ["OutputQueue", "ProtocolWriter"]
 
 _LOOK_SECONDS = 0.1
 """Interval at which a waiting thread checks whether the sync has ended."""
@@ -48,10 +41,14 @@ class ProtocolWriter(Protocol):
     - ``takes_files = True``: the protocol can refer to files of rows.
     - ``takes_estimates = True``: the protocol has a message for estimated sizes.
     - ``tells_ends = True``: the protocol reports the end of each stream separately.
+    - ``chunk_bytes``: size of the record bodies at which a chunk of rows is sent.
     - ``spreader``: a `WorkDistributor` that lets other processes read the rows.
-
-    A writer whose reader may disconnect at any time and expects states in the meantime is a
-    `PolledWriter`. A writer that has a type for each column is a `TypedEventWriter`.
+    - ``make_encoder(schema_event, level, unmapped)``, if columns have types: returns the
+      `TypedRecordSerializer` of a stream. ``level`` and ``unmapped`` control the conformance of
+      nested values. `encode` is then called only for messages of the author's own.
+    - ``check()`` and ``state_seconds``, if a caller may disconnect at any time and expects states
+      until then: ``check`` raises an error if the caller has disconnected, and ``state_seconds`` is
+      the time without a state after which one is due.
     """
 
     def encode(self, record: Record, /) -> Any:
@@ -59,57 +56,6 @@ class ProtocolWriter(Protocol):
 
     def emit(self, event: Event, /) -> None:
         """Write one event; may block until the reader is ready."""
-
-
-class TypedEventWriter(ProtocolWriter, Protocol):
-    """Writer of a protocol with typed columns, whose record encoding depends on the stream."""
-
-    def make_encoder(
-        self, described: SchemaEvent, level: TypeConformanceLevel, unmapped: UnmappedCallback, /
-    ) -> TypedEncoder:
-        """Return the encoder for the records of a stream, for all possible values.
-
-        ``level`` and ``unmapped`` control the conformance of nested values.
-        """
-
-
-class TypedEncoder(Protocol):
-    """Encoder for the records of one stream with typed columns."""
-
-    @property
-    def encode(self) -> RecordBodyEncoder:
-        """Fast encoder for common values; it raises one of `ENCODING_ERRORS` for other values."""
-
-    def careful(self, record: Record, /) -> Any:
-        """Encode a record with any values."""
-
-    def body(self, record: Record, /) -> Any:
-        """Encode a record with the fast encoder if possible, else with `careful`."""
-
-
-class PolledWriter(ProtocolWriter, Protocol):
-    """Writer of a request whose caller may disconnect and expects states until then."""
-
-    state_seconds: float
-    """Seconds without a state after which one is due, as soon as the current record is done."""
-
-    def check(self) -> None:
-        """Raise an error if the caller of the request has disconnected."""
-
-
-def as_typed_writer(outlet: ProtocolWriter) -> TypedEventWriter | None:
-    """Return the writer as a `TypedEventWriter`, or None if its columns have no types."""
-    return cast(TypedEventWriter, outlet) if hasattr(outlet, "make_encoder") else None
-
-
-class OpenChunk(Protocol):
-    """Buffer of one thread's records that are not sent yet."""
-
-    def send(self) -> None:
-        """Send the buffered rows; call it under the lock."""
-
-    def send_if_old(self) -> None:
-        """Send the buffered rows if they are older than the age limit."""
 
 
 class OutputQueue:
@@ -125,8 +71,9 @@ class OutputQueue:
         self.cadence = cadence
         self.lock = document.lock
         self.failure: BaseException | None = None
-        self.chunks: dict[OpenChunk, None] = {}
-        """Open chunks of all threads."""
+        self.chunks: dict[object, Callable[[float], None]] = {}
+        """For the run of each thread, the function that sends its open chunk, if the first row has
+        the given age in seconds."""
         self.threads: dict[int, Any] = {}
         """Runs of the worker threads by thread identifier."""
         self.held: dict[Callable[[], bool], None] = {}
@@ -140,9 +87,15 @@ class OutputQueue:
         self.has_total = False
         """True if an estimate for all streams together was emitted."""
         self.spreader: WorkDistributor | None = getattr(outlet, "spreader", None)
-        self.attended: PolledWriter | None = (
-            cast(PolledWriter, outlet) if hasattr(outlet, "state_seconds") else None
-        )
+        self.make_encoder: (
+            Callable[[SchemaEvent, TypeConformanceLevel, UnmappedCallback], TypedRecordSerializer]
+            | None
+        ) = getattr(outlet, "make_encoder", None)
+        """Function that returns a stream's serializer; None if the columns have no types."""
+        self.check_caller: Callable[[], None] | None = getattr(outlet, "check", None)
+        """Function that raises an error if the caller has disconnected; None without a caller."""
+        self.state_seconds: float = getattr(outlet, "state_seconds", 0)
+        """Seconds without a state after which one is due, if there is a caller."""
         self.is_called = False
         """True if the sync must checkpoint or stop at its next record: see `SyncRun.guarded`."""
 
@@ -181,30 +134,28 @@ class OutputQueue:
             state = (document or self.document).encode_if_changed()
             if state is None:
                 return
-            for chunk in list(self.chunks):
-                chunk.send()
+            for send_chunk in list(self.chunks.values()):
+                send_chunk(0)
             self.hand(Checkpoint(state))
             self.cadence.wrote(len(state))
 
-    def send_what_is_old(self) -> None:
-        """Send the buffered records of all threads that are older than the age limit."""
-        for chunk in list(self.chunks):
-            chunk.send_if_old()
+    def send_older_than(self, seconds: float) -> None:
+        """Send the buffered rows of each thread whose first row has at least this age."""
+        for send_chunk in list(self.chunks.values()):
+            send_chunk(seconds)
 
     def attend(self) -> None:
-        """Check that the reader is connected and write a state if the last one is too old.
+        """Check that the caller is connected, and request a state if the last one is too old.
 
-        The timer thread calls this.
+        The timer thread calls this method; the thread that syncs then writes the state.
         """
-        if self.attended is None or self.failure is not None:
+        if self.check_caller is None or self.failure is not None:
             return
         try:
-            self.attended.check()
+            self.check_caller()
         except Exception as error:  # noqa: BLE001  after any error nothing more is written
             self.failure = error
-        self.is_called = self.failure is not None or self.cadence.is_overdue(
-            self.attended.state_seconds
-        )
+        self.is_called = self.failure is not None or self.cadence.is_overdue(self.state_seconds)
 
     def call_on_change(self, about: Hashable, what: Any, say: Callable[[], None]) -> None:
         """Call ``say`` if the value ``what`` differs from the last one for the key ``about``.

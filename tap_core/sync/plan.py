@@ -7,7 +7,7 @@ hook that the fast path would not call; the output is the same on both paths.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from tap_core.records.conform import warn_once
 from tap_core.records.select import selected_schema
 from tap_core.records.serializer import (
     RecordSerializer,
-    TypedRecordSerializer,
     compile_conformer_only,
     compile_serializer,
     encode_record,
@@ -25,9 +24,9 @@ from tap_core.records.serializer import (
 from tap_core.singerlib.catalog import Breadcrumb, Schema
 from tap_core.state.replication_key import copy_path, make_getter
 from tap_core.sync.concurrency import can_distribute, get_child_thread_count, get_thread_count
-from tap_core.sync.output import as_typed_writer
 from tap_core.sync.override_detection import get_member as get_member
 from tap_core.sync.override_detection import is_overridden as is_overridden
+from tap_core.sync.sync_run import ChunkSource
 from tap_core.typing.inspect import TypeConformanceLevel
 
 if TYPE_CHECKING:
@@ -67,16 +66,13 @@ OVERRIDABLE_HOOKS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(ChunkSource):
     """Decisions about the sync of one stream, made once before its first record."""
 
-    stream: StreamId
     describes: tuple[SchemaEvent, ...]
     """Schemas to send: one, or with stream maps one for each output name."""
     shape: RecordSerializer
     """Function that prunes and conforms a record, and encodes it unless stream maps do that."""
-    mapped: MappedOutput | None
-    """Compiled stream maps, or None if they change nothing."""
     keeps: Callable[[Record], bool] | None
     """Filter that decides whether a record's children are synced; None means all are."""
     compiled: bool
@@ -87,8 +83,6 @@ class Plan:
     """True if the stream has children, or overrides the methods that generate their contexts."""
     key_of: Callable[[Record], Any] | None
     """Getter for a nested replication key; None if the key is a top-level property."""
-    version: Callable[[], int | None]
-    """Function that returns the current table version of the rows."""
     threads: int
     """Number of threads that may sync the stream's contexts."""
     child_threads: int
@@ -97,10 +91,6 @@ class Plan:
     """True if other processes sync the stream's contexts."""
     child_spreads: bool
     """True if other processes sync the contexts of the stream's children."""
-
-    def parts(self, rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:
-        """Group the rows of a chunk by output stream."""
-        return ((self.stream, rows),) if self.mapped is None else self.mapped.parts(rows)
 
 
 def get_plan(stream: SyncStream) -> Plan:
@@ -183,11 +173,10 @@ def _compile_serializer(
     maps: Sequence[StreamMap] | None,
     describes: tuple[SchemaEvent, ...],
 ) -> RecordSerializer:
-    outlet = as_typed_writer(run.outlet)
-    if outlet is not None and maps is None:
+    make_encoder = run.outbox.make_encoder
+    if make_encoder is not None and maps is None:
         unmapped = warn_once(stream.name, stream.logger)
-        encoder = outlet.make_encoder(describes[0], stream.TYPE_CONFORMANCE_LEVEL, unmapped)
-        return TypedRecordSerializer(encoder.encode, encoder.careful)
+        return make_encoder(describes[0], stream.TYPE_CONFORMANCE_LEVEL, unmapped)
     shape = _compile_pruning_serializer(stream, run, maps)
     if not is_key_deselected(stream):
         return shape
@@ -200,10 +189,10 @@ def _compile_serializer(
 
 def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncoder:
     """Return the encoder for mapped records, whose values are conformed already."""
-    outlet = as_typed_writer(run.outlet)
-    if outlet is None:
+    make_encoder = run.outbox.make_encoder
+    if make_encoder is None:
         return partial(encode_record, encode=run.outlet.encode)
-    return outlet.make_encoder(described, TypeConformanceLevel.NONE, lambda _names: None).body
+    return make_encoder(described, TypeConformanceLevel.NONE, lambda _names: None).body
 
 
 def is_key_deselected(stream: SyncStream) -> bool:

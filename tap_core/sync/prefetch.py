@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tap_core.sync.worker_pool import SyncJob, WorkerPool, WorkerStopped
+from tap_core.sync.stop_signal import StopSignal, WorkerStopped
+from tap_core.sync.worker_pool import SyncJob, WorkerPool
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
@@ -53,7 +54,7 @@ def prefetch_in_order(
 def _begin(
     crew: WorkerPool, stream: SyncStream, part: _Part, pull: Callable[[Any, _Part], Iterable[Any]]
 ) -> _Pipe:
-    pipe = _Pipe(crew)
+    pipe = _Pipe(crew.stop_signal)
     crew.submit(SyncJob(stream, None, lambda made: pipe.fill(pull(made, part))))
     return pipe
 
@@ -61,8 +62,8 @@ def _begin(
 class _Pipe:
     """Bounded queue of record batches from a reading thread to the consuming thread."""
 
-    def __init__(self, crew: WorkerPool) -> None:
-        self._crew = crew
+    def __init__(self, stop_signal: StopSignal) -> None:
+        self._stop_signal = stop_signal
         self._turn = threading.Condition()
         self._batches: deque[list[Any]] = deque()
         self._error: Exception | None = None
@@ -73,7 +74,7 @@ class _Pipe:
         """Put all records of an iterable into the queue; store its error after them."""
         batch: list[Any] = []
         try:
-            for record in self._crew.until_stopped(records):
+            for record in self._stop_signal.until_set(records):
                 batch.append(record)
                 if self._is_awaited or len(batch) >= _BATCH:
                     self._push_batch(batch)
@@ -91,7 +92,7 @@ class _Pipe:
             self._is_awaited = False
             self._turn.notify_all()
             while len(self._batches) >= _BATCHES:
-                if self._crew.is_stopped:
+                if self._stop_signal.is_set:
                     raise WorkerStopped
                 self._turn.wait(_LOOK_SECONDS)
 
@@ -112,7 +113,7 @@ class _Pipe:
             while not self._batches and not self._has_ended:
                 self._is_awaited = True
                 self._turn.wait(_LOOK_SECONDS)
-                self._crew.check()
+                self._stop_signal.check()
             self._is_awaited = False
             batch = self._batches.popleft() if self._batches else None
             self._turn.notify_all()

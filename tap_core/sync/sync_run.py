@@ -16,8 +16,9 @@ import copy
 import threading
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tap_core.events import Rows
 from tap_core.sync.output import OutputQueue
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
     from tap_core.state.document import StateDocument
     from tap_core.sync.batch_file_output import BatchFileOutput
     from tap_core.sync.record_count import Tally
+    from tap_core.sync.stop_signal import StopSignal
+    from tap_core.sync.stream_maps import MappedOutput
 
 __all__ = [
     "CHUNK_BYTES",
     "CHUNK_ROWS",
     "MAX_CHUNK_AGE_SECONDS",
-    "ChunkOwner",
-    "ParallelPool",
+    "ChunkSource",
     "ProtocolWriter",
     "SyncRun",
 ]
@@ -62,47 +64,19 @@ def _now_text() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="microseconds")
 
 
-class ChunkOwner(Protocol):
-    """Owner of the rows in a chunk; a `Plan` is one."""
+@dataclass(frozen=True, slots=True)
+class ChunkSource:
+    """Stream whose rows are in a chunk, and how the rows are sent."""
 
-    @property
-    def stream(self) -> StreamId:
-        """Identifier of the stream."""
+    stream: StreamId
+    version: Callable[[], int | None]
+    """Function that returns the current table version of the rows."""
+    mapped: MappedOutput | None
+    """Compiled stream maps, or None if they change nothing."""
 
-    @property
-    def version(self) -> Callable[[], int | None]:
-        """Function that returns the current table version of the rows."""
-
-    def parts(self, rows: list[Any], /) -> Iterable[tuple[StreamId, list[Any]]]:
+    def parts(self, rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:
         """Group the rows of a chunk by output stream."""
-
-
-class ParallelPool(Protocol):
-    """Pool that a thread works for; `worker_pool.WorkerPool` is one."""
-
-    @property
-    def owner(self) -> SyncRun:
-        """Run of which the runs of the threads are branches."""
-
-    @property
-    def leads(self) -> bool:
-        """True if the threads sync whole streams and may have worker pools."""
-
-    @property
-    def is_stopped(self) -> bool:
-        """True if the threads must stop."""
-
-    def check(self) -> None:
-        """Raise an error if the work has ended in the meantime."""
-
-    def check_output(self) -> None:
-        """Raise an error if the pool no longer accepts the thread's rows."""
-
-    def until_stopped(self, records: Iterable[Any], /) -> Iterator[Any]:
-        """Yield records until the work ends."""
-
-    def copy(self, stream: Any, /) -> Any:
-        """Return a copy of a stream for one thread."""
+        return ((self.stream, rows),) if self.mapped is None else self.mapped.parts(rows)
 
 
 class SyncRun:
@@ -124,11 +98,17 @@ class SyncRun:
         self.most: int = getattr(outlet, "chunk_bytes", CHUNK_BYTES)
         """Size of the bodies at which a chunk is sent."""
         self._clock = clock
-        self._begin_alone(None)
+        self.stop_signal: StopSignal | None = None
+        """Signal that stops this thread; None for the thread of the first run."""
+        self._begin_alone()
 
-    def _begin_alone(self, leader: ParallelPool | None) -> None:
+    def _begin_alone(self, owner: SyncRun | None = None, *, leads: bool = True) -> None:
         """Initialize the attributes that belong to one thread."""
-        self.leader = leader
+        self.owner = owner
+        """Run of which this one is a branch; None for the first run."""
+        self.may_lead = leads
+        """True if this thread syncs whole streams and may distribute its work to a worker pool;
+        False if it syncs single contexts, in parallel to others of the same stream."""
         self.bodies: list[Any] = []
         """The open chunk; this list object is never replaced."""
         self.limit = 1
@@ -140,13 +120,13 @@ class SyncRun:
         self.families: dict[str, Any] = {}
         """Pools that sync child streams, by the name of the parent stream."""
         self._copies: dict[int, Any] = {}
-        self._source: ChunkOwner | None = None
+        self._source: ChunkSource | None = None
         self._extracted_at = ""
         self._opened = 0.0
         self._busy = 0
         self._stopping: Callable[[], None] | None = None
         self._asked = 0
-        self.outbox.chunks[self] = None
+        self.outbox.chunks[self] = self.send_if_older
 
     @property
     def outlet(self) -> ProtocolWriter:
@@ -155,7 +135,7 @@ class SyncRun:
 
     # Rows
 
-    def open(self, source: ChunkOwner | None) -> ChunkOwner | None:
+    def open(self, source: ChunkSource | None) -> ChunkSource | None:
         """Buffer records of ``source`` from now on; return the source before it.
 
         The caller reopens the previous source when it is done, so that the loop of a parent, or of
@@ -179,8 +159,7 @@ class SyncRun:
     def flush(self) -> None:
         """Send the open chunk, or wait until the timer thread has sent it."""
         if self.bodies:
-            if self.leader is not None:
-                self.leader.check_output()
+            self._check_output()
             with self.whole(), self.outbox.lock:
                 self.send()
         if self.outbox.failure is not None:
@@ -217,11 +196,16 @@ class SyncRun:
         """Batch file output of the run."""
         return self.outbox.files
 
-    def send_if_old(self) -> None:
-        """Send the chunk if its first row is older than the age limit."""
-        if self.bodies and time.monotonic() - self._opened >= MAX_CHUNK_AGE_SECONDS:
+    def send_if_older(self, seconds: float) -> None:
+        """Send the chunk if its first row has at least this age; any thread may call it."""
+        if self.bodies and time.monotonic() - self._opened >= seconds:
             with self.outbox.lock:
                 self.send()
+
+    def _check_output(self) -> None:
+        """Raise `WorkerStopped` if rows of this thread are no longer accepted."""
+        if self.stop_signal is not None:
+            self.stop_signal.check_output()
 
     # Everything else
 
@@ -253,8 +237,7 @@ class SyncRun:
     def emit(self, event: Event) -> None:
         """Write an event after all rows so far."""
         self.settle()
-        if self.leader is not None:
-            self.leader.check_output()
+        self._check_output()
         with self.whole(), self.outbox.lock:
             self.outbox.hand(event)
 
@@ -275,8 +258,7 @@ class SyncRun:
         if not owed and not self.outbox.cadence.due(self.document.size_estimate):
             return
         self.settle()
-        if self.leader is not None:
-            self.leader.check_output()
+        self._check_output()
         with self.whole():
             self.outbox.checkpoint(document)
 
@@ -287,12 +269,18 @@ class SyncRun:
 
     # Threads
 
-    def branch(self, leader: ParallelPool) -> SyncRun:
-        """Return a run for a thread that works for ``leader``."""
+    def branch(self, stop_signal: StopSignal, *, leads: bool) -> SyncRun:
+        """Return a run for a thread of a worker pool.
+
+        Args:
+            stop_signal: Signal that stops the threads of the pool.
+            leads: True if the thread syncs whole streams and may have worker pools of its own.
+        """
         made = copy.copy(self)
+        made.stop_signal = stop_signal
         with self.outbox.lock:
-            made._begin_alone(leader)
-        if leader.leads:
+            made._begin_alone(self, leads=leads)
+        if leads:
             made.tallies, made.meter_stack = {}, None
         return made
 
@@ -314,24 +302,14 @@ class SyncRun:
         threads = self.outbox.threads
         return threads.get(threading.get_ident(), self) if threads else self
 
-    @property
-    def is_worker(self) -> bool:
-        """True if this thread syncs single contexts, in parallel to others of the same stream."""
-        return self.leader is not None and not self.leader.leads
-
-    @property
-    def may_lead(self) -> bool:
-        """True if this thread may distribute its work to a worker pool."""
-        return not self.is_worker
-
     def own(self, stream: _Stream) -> _Stream:
         """Return this thread's copy of a stream; the first run uses the stream itself."""
-        if self.leader is None:
+        if self.owner is None:
             return stream
         origin: Any = getattr(stream, "_origin", None) or stream
         made: Any = self._copies.get(id(origin))
         if made is None:
-            made = self._copies[id(origin)] = self.leader.copy(self.leader.owner.own(origin))
+            made = self._copies[id(origin)] = _copy_stream(self.owner.own(origin))
             made.child_streams = [self.own(child) for child in made.child_streams]
         return cast(_Stream, made)
 
@@ -341,9 +319,9 @@ class SyncRun:
 
     def guarded(self, records: Iterable[Any]) -> Iterable[Any]:
         """Return the author's records as an iterable that stops when the work must stop."""
-        if self.leader is not None:
-            records = self.leader.until_stopped(records)
-        return records if self.outbox.attended is None else self._attended(records)
+        if self.stop_signal is not None:
+            records = self.stop_signal.until_set(records)
+        return records if self.outbox.check_caller is None else self._attended(records)
 
     def _attended(self, records: Iterable[Any]) -> Iterator[Any]:
         """Yield records until the reader disconnects; write a state between them if one is due.
@@ -418,7 +396,16 @@ class SyncRun:
         """Check the age of the chunks until the run ends."""
         while not ended.wait(MAX_CHUNK_AGE_SECONDS / 2):
             with suppress(Exception):  # the next flush raises it again
-                self.outbox.send_what_is_old()
+                self.outbox.send_older_than(MAX_CHUNK_AGE_SECONDS)
             self.outbox.attend()
             if self.is_broken:
                 return
+
+
+def _copy_stream(stream: Any) -> Any:
+    """Return a copy of a stream for one thread; its children are not copied."""
+    made = copy.copy(stream)
+    made._origin = made._origin or stream
+    made._plan = None
+    made._sync_costs = {}
+    return made

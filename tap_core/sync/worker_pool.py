@@ -11,17 +11,17 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tap_core.sync.plan import get_plan
+from tap_core.sync.stop_signal import StopSignal, WorkerStopped
 
 if TYPE_CHECKING:
     from tap_core.incremental.windows import ReadInterval
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tap_core.sync.sync_run import SyncRun
     from tap_core.types import Context
 
-__all__ = ["GRACE_SECONDS", "SyncJob", "WorkerPool", "WorkerStopped"]
+__all__ = ["GRACE_SECONDS", "SyncJob", "WorkerPool"]
 
 GRACE_SECONDS = 2.0
 """Seconds to wait for workers when a signal ends the tap."""
@@ -37,10 +37,6 @@ GRACE_SECONDS = 2.0
 _LOOK_SECONDS = 0.1
 _OUTSTANDING = 2
 """Outstanding jobs allowed per worker."""
-
-
-class WorkerStopped(BaseException):
-    """The work of this thread has ended; not caught by ``except Exception`` in author code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +55,19 @@ class SyncJob:
 class WorkerPool:
     """Pool of at most ``size`` threads that sync contexts or streams of one run.
 
-    If ``leads`` is True, the threads sync whole streams and may have worker pools.
+    Args:
+        owner: Run that submits the jobs; each thread has a branch of it.
+        size: Maximum number of threads.
+        streams: Streams that the jobs sync.
+        leads: True if the threads sync whole streams and may have worker pools of their own.
     """
 
     def __init__(
         self, owner: SyncRun, size: int, streams: Sequence[SyncStream], *, leads: bool = False
     ) -> None:
         self.owner = owner
-        self.leads = leads
+        self.stop_signal = StopSignal(owner.stop_signal)
+        self._leads = leads
         self._size = size
         self._streams = streams
         self._turn = threading.Condition()
@@ -75,8 +76,7 @@ class WorkerPool:
         self._idle = 0
         self._threads: list[threading.Thread] = []
         self._branches: list[SyncRun] = []
-        self._error: BaseException | None = None
-        self._ended = self._is_over = self._abandoned = False
+        self._ended = False
 
     # The owner's side
 
@@ -110,10 +110,7 @@ class WorkerPool:
 
     def check(self) -> None:
         """Raise the first error of a worker, or `WorkerStopped` if the work ended elsewhere."""
-        if self._error is not None:
-            raise self._error
-        if self.is_stopped:
-            raise WorkerStopped
+        self.stop_signal.check()
 
     def _wait_until(self, holds: Callable[[], bool]) -> None:
         self.check()
@@ -129,10 +126,10 @@ class WorkerPool:
     ) -> None:
         leaves = error is not None and not isinstance(error, (Exception, WorkerStopped))
         with self._turn:
-            self._is_over = error is not None or self._is_over
+            self.stop_signal.is_over = error is not None or self.stop_signal.is_over
             self._ended = True
             self._turn.notify_all()
-        self._dismiss(GRACE_SECONDS if leaves and error is not self._error else None)
+        self._dismiss(GRACE_SECONDS if leaves and error is not self.stop_signal.error else None)
         for branch in self._branches:
             for made in branch.copies():
                 _give_back(made, self.owner.own(made._origin))
@@ -147,15 +144,15 @@ class WorkerPool:
                 while thread.is_alive() and (until is None or time.monotonic() < until):
                     thread.join(_LOOK_SECONDS)
         finally:  # runs also when a second signal interrupts the wait
-            self._abandoned = any(thread.is_alive() for thread in self._threads)
-        if self._abandoned:
+            self.stop_signal.is_abandoned = any(thread.is_alive() for thread in self._threads)
+        if self.stop_signal.is_abandoned:
             for branch in self._branches:  # the bookmarks cover the rows already sent
                 branch.settle_bookmarks()
             names = ", ".join(sorted({f"'{stream.name}'" for stream in self._streams}))
             self._log("Workers of %s still wait for a response; the tap ends without them.", names)
 
     def _hire(self) -> None:
-        branch = self.owner.branch(self)
+        branch = self.owner.branch(self.stop_signal, leads=self._leads)
         for stream in self._streams:
             branch.own(stream)
         name = f"tap-core-worker-{self._streams[0].name}-{len(self._threads)}"
@@ -168,40 +165,6 @@ class WorkerPool:
         self._streams[0].logger.log(level, message, *values)
 
     # The worker's side
-
-    @property
-    def is_stopped(self) -> bool:
-        """True if the workers must stop: after an error, or because the owner has ended."""
-        outer = self.owner.leader
-        return self._error is not None or self._is_over or (outer is not None and outer.is_stopped)
-
-    def check_output(self) -> None:
-        """Raise `WorkerStopped` if the rows of this thread are no longer accepted."""
-        outer = self.owner.leader
-        if self._abandoned:
-            raise WorkerStopped
-        if outer is not None:
-            outer.check_output()
-
-    def until_stopped(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield records until the work has ended; then close the iterator."""
-        try:
-            for record in records:
-                if self.is_stopped:
-                    raise WorkerStopped
-                yield record
-        finally:
-            close = getattr(records, "close", None)
-            if close is not None:
-                close()
-
-    def copy(self, stream: SyncStream) -> Any:
-        """Return a copy of a stream for one thread; its children are not copied."""
-        made: Any = copy.copy(stream)
-        made._origin = made._origin or stream
-        made._plan = None
-        made._sync_costs = {}
-        return made
 
     def _work(self, branch: SyncRun) -> None:
         with branch.entered():
@@ -225,17 +188,17 @@ class WorkerPool:
         with self._turn:
             self._idle += 1
             try:
-                while not self._jobs and not self._ended and not self.is_stopped:
-                    self._turn.wait(_LOOK_SECONDS if self.owner.leader else None)
-                return None if self.is_stopped or not self._jobs else self._jobs.popleft()
+                while not self._jobs and not self._ended and not self.stop_signal.is_set:
+                    self._turn.wait(_LOOK_SECONDS if self.stop_signal.outer else None)
+                return None if self.stop_signal.is_set or not self._jobs else self._jobs.popleft()
             finally:
                 self._idle -= 1
 
     def _fail(self, error: BaseException, job: SyncJob | None) -> None:
         with self._turn:
-            is_first = not self.is_stopped
+            is_first = not self.stop_signal.is_set
             if is_first and not isinstance(error, WorkerStopped):
-                self._error = error
+                self.stop_signal.error = error
             self._turn.notify_all()
         if is_first and job is not None and not self.owner.is_broken:
             where = dict(job.context) if job.context else "without a context"

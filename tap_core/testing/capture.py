@@ -40,12 +40,13 @@ def parse_messages(text: str) -> list[dict[str, Any]]:
     """Return the messages that a tap or a target wrote; empty lines are skipped.
 
     Raises:
-        ValueError: a line is not JSON.
+        ValueError: A line is not JSON.
     """
     return [_message(line, number) for number, line in enumerate(text.split("\n"), 1) if line]
 
 
 def _message(line: str, number: int) -> dict[str, Any]:
+    """Return the message in a line of standard output; raise ValueError if it is not JSON."""
     try:
         message: dict[str, Any] = json.loads(line)
     except ValueError as error:
@@ -57,4 +58,5 @@ def _message(line: str, number: int) -> dict[str, Any]:
 
 
 def _buffer() -> TextBuffer:
+    """Return an empty in-memory text stream."""
     return io.TextIOWrapper(io.BytesIO(), encoding="utf-8")

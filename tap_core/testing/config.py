@@ -10,16 +10,16 @@ __all__ = ["SuiteConfig"]
 
 @dataclass(slots=True)
 class SuiteConfig:
-    """Record limits of the tests, and streams that may be empty."""
+    """Record limits of the standard tests, and streams that may be empty."""
 
     max_records_limit: int | None = 150
-    """The maximum number of records per stream and context; None for no limit."""
+    """Maximum number of records per stream and context; None for no limit."""
 
     ignore_no_records: bool = False
     """True if any stream may be empty."""
 
     ignore_no_records_for_streams: list[str] = field(default_factory=list)
-    """The names of streams that may be empty."""
+    """Names of streams that may be empty."""
 
     max_records_limit_by_stream: Mapping[str, int | None] = field(default_factory=dict)
     """Record limits by stream name, which override `max_records_limit`."""

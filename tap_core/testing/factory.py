@@ -67,7 +67,7 @@ class TestParam:
 
 
 class BaseTestClass:
-    """Base class of generated test classes; ``params`` contains the calls of each test."""
+    """Base class of generated test classes; ``params`` lists the calls of each test by name."""
 
     params: ClassVar[dict[str, list[TestParam]]]
 
@@ -77,7 +77,7 @@ class BaseTestClass:
             cls.params = {}
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Parametrize each test, including an author's overrides."""
+        """Parametrize a test method; pytest calls this hook for each, also for overrides."""
         parametrize(metafunc, type(self))
 
 
@@ -142,14 +142,14 @@ def get_tap_test_class(
     The streams are discovered in this call, and read once per class before its first test.
 
     Args:
-        tap_class: the class of the tap.
-        config: the settings of the tap.
-        include_tap_tests: include the tests of the tap.
-        include_stream_tests: include the tests of each stream.
-        include_stream_attribute_tests: include the tests of each property.
-        custom_suites: further tests of the author.
-        suite_config: record limits, and streams that may be empty.
-        **kwargs: further arguments of the tap, such as ``catalog`` and ``state``.
+        tap_class: Class of the tap.
+        config: Configuration of the tap.
+        include_tap_tests: True to include the tests of the tap.
+        include_stream_tests: True to include the tests of each stream.
+        include_stream_attribute_tests: True to include the tests of each property.
+        custom_suites: Further tests of the author.
+        suite_config: Record limits, and streams that may be empty.
+        **kwargs: Further arguments of the tap, such as ``catalog`` and ``state``.
     """
     return TapTestClassFactory(tap_class, config=config).new_test_class(
         include_tap_tests=include_tap_tests,
@@ -162,7 +162,7 @@ def get_tap_test_class(
 
 
 def _tap_test_class(test_runner: TapTestRunner, suite_config: SuiteConfig) -> type[BaseTestClass]:
-    """Return a class with fixtures and without tests."""
+    """Return a test class with the fixtures of tap tests and without tests."""
 
     class TapTestClass(BaseTestClass):
         """Tests of a tap."""
@@ -231,8 +231,15 @@ def get_target_test_class(
 ) -> type[BaseTestClass]:
     """Return a test class for a target; assign it to a name that begins with ``Test``.
 
-    Each test uses a new runner and a new target. ``kwargs`` are further arguments of the
-    target.
+    Each test uses a new runner and a new target.
+
+    Args:
+        target_class: Class of the target.
+        config: Configuration of the target.
+        custom_suites: Further tests of the author.
+        suite_config: Configuration of the tests.
+        include_target_tests: True to include the standard tests.
+        **kwargs: Further arguments of the target.
     """
     return TargetTestClassFactory(target_class, config=config).new_test_class(
         custom_suites=custom_suites,
@@ -248,7 +255,7 @@ def _target_test_class(
     suite_config: SuiteConfig | None,
     kwargs: Mapping[str, Any],
 ) -> type[BaseTestClass]:
-    """Return a class with fixtures and without tests."""
+    """Return a test class with the fixtures of target tests and without tests."""
 
     class TargetTestClass(BaseTestClass):
         """Tests of a target."""
@@ -277,7 +284,7 @@ def _any_of_streams(suites: Iterable[SingerTestSuite[Any]]) -> bool:
 def _add_suite(
     cls: type[BaseTestClass], suite: SingerTestSuite[Any], streams: Sequence[Stream]
 ) -> None:
-    """Add the tests of a suite; property tests only for matching properties."""
+    """Add the tests of a suite to a test class; property tests only for matching properties."""
     for template in suite.tests:
         name = f"test_{suite.kind}_{template.name}"
         if suite.kind == "tap_stream":

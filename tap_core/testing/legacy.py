@@ -31,9 +31,13 @@ __all__ = [
 def get_standard_tap_tests(
     tap_class: type[Tap], config: Mapping[str, Any] | None = None
 ) -> list[Callable[[], None]]:
-    """Return six test functions of a tap, without arguments; they do not read all records.
+    """Return six test functions without arguments; they do not read all records.
 
     Deprecated: `tap_core.testing.get_tap_test_class` tests more, and each stream separately.
+
+    Args:
+        tap_class: Class of the tap.
+        config: Configuration of the tap.
     """
     new_tap = partial(tap_class, config=config, parse_env_config=True)
 
@@ -88,7 +92,11 @@ def get_standard_target_tests(
 
 
 def tap_sync_test(tap: Tap) -> tuple[TextBuffer, TextBuffer]:
-    """Sync all streams and return standard output and standard error."""
+    """Sync all streams of a tap.
+
+    Returns:
+        Its standard output and standard error.
+    """
     return capture_output(tap.sync_all)
 
 
@@ -98,9 +106,15 @@ def target_sync_test(
     *,
     finalize: bool = True,
 ) -> tuple[TextBuffer, TextBuffer]:
-    """Send messages to a target and return standard output and standard error.
+    """Send messages to a target.
 
-    If ``finalize`` is false, the end of the input is not signalled to the target.
+    Args:
+        target: The target.
+        input: Messages, one per line; None for no messages.
+        finalize: False to omit the signal for the end of the input.
+
+    Returns:
+        Its standard output and standard error.
     """
 
     def run() -> None:
@@ -115,7 +129,11 @@ def target_sync_test(
 def tap_to_target_sync_test(
     tap: Tap, target: Target
 ) -> tuple[TextBuffer, TextBuffer, TextBuffer, TextBuffer]:
-    """Sync a tap into a target; return output and error of the tap, then of the target."""
+    """Sync a tap into a target.
+
+    Returns:
+        Standard output and standard error of the tap, then those of the target.
+    """
     tap_out, tap_err = tap_sync_test(tap)
     target_out, target_err = target_sync_test(target, tap_out)
     tap_out.seek(0)
@@ -123,7 +141,13 @@ def tap_to_target_sync_test(
 
 
 def sync_end_to_end(tap: Tap, target: Target, *mappers: Any) -> None:
-    """Sync a tap through any number of mappers into a target."""
+    """Sync a tap through any number of mappers into a target.
+
+    Args:
+        tap: The tap.
+        target: The target.
+        mappers: Mappers, in the order in which messages pass through them.
+    """
     messages, _ = capture_output(tap.sync_all)
     for mapper in mappers:
         messages, _ = capture_output(partial(mapper.listen, messages))
@@ -140,7 +164,7 @@ def _get_tap_catalog(
 
 
 def _select_all(catalog_dict: dict[str, Any]) -> dict[str, Any]:
-    """Return the catalog with every stream selected."""
+    """Return a copy of a catalog with every stream selected."""
     catalog = Catalog.from_dict(catalog_dict)
     for entry in catalog.streams:
         entry.metadata.root.selected = True
@@ -148,7 +172,7 @@ def _select_all(catalog_dict: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_keys(tap: Tap, role: str, keys_of: Callable[[Stream], Iterable[str]]) -> None:
-    """Check that every key of every stream is one of its properties."""
+    """Raise AssertionError if a key of a stream is not one of its properties."""
     for name, stream in tap.streams.items():
         properties = stream.schema["properties"]
         for key in keys_of(stream):

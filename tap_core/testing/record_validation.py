@@ -1,8 +1,7 @@
 """Validation of test records: each kind of fault is reported once, with its first value.
 
-The module is pure and independent of pytest. Validators are cached by schema. Certainly
-valid records are not passed to jsonschema. Messages name the property and show the value,
-truncated if it is long.
+The module is independent of pytest. Validators are cached by schema. Certainly valid records are
+not passed to jsonschema. Messages name the property and show the value, truncated if it is long.
 """
 
 from __future__ import annotations
@@ -35,7 +34,15 @@ _REMEDY: Final = "loosen the schema, or change the value in post_process()"
 
 @dataclass(frozen=True)
 class RecordFault:
-    """A kind of fault with its location, message and count; ``record`` is the first, from 1."""
+    """Kind of fault in the records of a stream.
+
+    Attributes:
+        path: Path of the property, such as ``a.b[]``.
+        rule: Violated JSON Schema keyword.
+        words: Message for the first occurrence.
+        record: Number of the first such record, from 1.
+        count: Number of occurrences.
+    """
 
     path: str
     rule: str
@@ -51,7 +58,7 @@ class RecordFault:
 
     @property
     def remedy(self) -> str:
-        """The remedy to suggest to the author."""
+        """Remedy to suggest to the author."""
         return _REMEDIES.get(self.rule, _REMEDY)
 
 
@@ -62,7 +69,7 @@ def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
     """Return the validator of a schema, including formats; equal schemas share one.
 
     Raises:
-        InvalidJSONSchema: the schema is invalid.
+        InvalidJSONSchema: The schema is invalid.
     """
     text = json.dumps(schema, sort_keys=True, default=repr)
     if text not in _checkers:
@@ -71,7 +78,7 @@ def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
 
 
 def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFault]:
-    """Return the faults of records.
+    """Return the faults of records, each kind once.
 
     An invalid schema is used as far as jsonschema can use it; jsonschema's exceptions are not
     caught. A separate test checks the schema's validity.
@@ -108,8 +115,10 @@ def find_misfits(
 ) -> tuple[int, str] | None:
     """Return the number of invalid values and the message for the first; None if all are valid.
 
-    ``complaint`` contains the placeholder ``{}`` for the value. A value for which ``fits``
-    raises an exception is invalid.
+    Args:
+        values: Values to check.
+        fits: Returns True for a valid value; an exception means that the value is invalid.
+        complaint: Message with the placeholder ``{}`` for the value.
     """
     wrong = [value for value in values if not _holds(fits, value)]
     return (len(wrong), complaint.format(excerpt(str(wrong[0])))) if wrong else None
@@ -124,7 +133,10 @@ def format_faults(faults: Sequence[RecordFault]) -> str:
 
 
 def excerpt(text: str) -> str:
-    """Truncate a text in its middle: messages begin with the value and end with the rule."""
+    """Return a text, truncated in its middle if it is long.
+
+    Messages begin with the value and end with the violated rule.
+    """
     if len(text) <= _LONGEST:
         return text
     half = _LONGEST // 2
@@ -132,6 +144,7 @@ def excerpt(text: str) -> str:
 
 
 def _holds(question: Callable[[Any], bool], value: Any) -> bool:
+    """Return the result of a predicate; False if it raises an exception."""
     try:
         return question(value)
     except Exception:  # noqa: BLE001  an exception means an invalid value

@@ -30,7 +30,21 @@ _T = TypeVar("_T", bound=PluginBase)
 
 
 class SingerTestRunner(abc.ABC, Generic[_T]):
-    """Base class of runners; ``kwargs`` are arguments of the plugin in addition to ``config``."""
+    """Base class of runners.
+
+    Args:
+        singer_class: Class of the plugin.
+        config: Configuration of the plugin.
+        suite_config: Configuration of the tests.
+        **kwargs: Further arguments of the plugin.
+
+    Attributes:
+        raw_messages: All messages of the last run.
+        schema_messages: SCHEMA messages of the last run.
+        record_messages: RECORD messages of the last run.
+        state_messages: STATE messages of the last run.
+        records: Records of the last run by stream name.
+    """
 
     def __init__(
         self,
@@ -54,7 +68,11 @@ class SingerTestRunner(abc.ABC, Generic[_T]):
         self.records: defaultdict[str, list[Record]] = defaultdict(list)
 
     def create(self, kwargs: Mapping[str, Any] | None = None) -> _T:
-        """Create the plugin; ``kwargs``, if any, replace the runner's arguments."""
+        """Return a new plugin.
+
+        Args:
+            kwargs: Arguments of the plugin instead of those of the runner.
+        """
         return self.singer_class(config=self.config, **(kwargs or self.default_kwargs))
 
     @abc.abstractmethod
@@ -75,7 +93,7 @@ class TapTestRunner(SingerTestRunner[Tap]):
         super().__init__(tap_class, config, suite_config, **kwargs)
 
     def new_tap(self) -> Tap:
-        """Create a tap."""
+        """Return a new tap."""
         return self.create()
 
     def run_discovery(self) -> str:
@@ -83,14 +101,14 @@ class TapTestRunner(SingerTestRunner[Tap]):
         return self.new_tap().run_discovery()
 
     def run_connection_test(self) -> bool:
-        """Sync one record of each stream with a new tap."""
+        """Sync one record of each stream with a new tap; return True if that succeeded."""
         return self.new_tap().run_connection_test()
 
     def run_sync_dry_run(self) -> bool:
-        """Sync every stream of a new tap up to its record limit.
+        """Sync every stream of a new tap up to its record limit; return True if that succeeded.
 
         Raises:
-            ValueError: a limit names a stream that the tap does not have.
+            ValueError: A limit names a stream that the tap does not have.
         """
         tap, config = self.new_tap(), self.suite_config
         if not config.max_records_limit_by_stream:
@@ -105,13 +123,14 @@ class TapTestRunner(SingerTestRunner[Tap]):
         """Run the tap and collect its messages; records are grouped by stream name.
 
         Raises:
-            ValueError: standard output contains a line that is not JSON.
+            ValueError: Standard output contains a line that is not JSON.
         """
         out, _ = capture_output(self.run_sync_dry_run)
         self._forget()
         self._keep(parse_messages(out.read()))
 
     def _keep(self, messages: list[dict[str, Any]]) -> None:
+        """Store the messages by type, and the records by stream."""
         kinds = {
             "SCHEMA": self.schema_messages,
             "RECORD": self.record_messages,
@@ -126,7 +145,20 @@ class TapTestRunner(SingerTestRunner[Tap]):
 
 
 class TargetTestRunner(SingerTestRunner["Target"]):
-    """Runner of a target with messages from ``input_filepath`` or the open file ``input_io``."""
+    """Runner of a target.
+
+    Args:
+        target_class: Class of the target.
+        config: Configuration of the target.
+        suite_config: Configuration of the tests.
+        input_filepath: File with the messages for the target.
+        input_io: Open file with the messages, instead of ``input_filepath``.
+        **kwargs: Further arguments of the target.
+
+    Attributes:
+        stdout: Standard output of the last run.
+        stderr: Standard error of the last run.
+    """
 
     def __init__(
         self,
@@ -145,12 +177,12 @@ class TargetTestRunner(SingerTestRunner["Target"]):
         self._input: IO[str] | None = None
 
     def new_target(self) -> Target:
-        """Create a target."""
+        """Return a new target."""
         return self.create()
 
     @property
     def target_input(self) -> IO[str] | None:
-        """The messages to send to the target."""
+        """Open file with the messages for the target, or None."""
         if self._input is None:
             if self.input_io is not None:
                 self._input = self.input_io
@@ -165,8 +197,11 @@ class TargetTestRunner(SingerTestRunner["Target"]):
     def sync_all(self, *, finalize: bool = True, **kwargs: Any) -> None:  # noqa: ARG002
         """Run the target and collect the states that it emits.
 
-        If ``finalize`` is false, the end of the input is not signalled, and buffered records are
-        not drained.
+        Args:
+            finalize: False to omit the signal for the end of the input; buffered records are then
+                not
+                drained.
+            **kwargs: Not used.
         """
         target = self.new_target()
         self._forget()
@@ -177,7 +212,7 @@ class TargetTestRunner(SingerTestRunner["Target"]):
 
     @contextlib.contextmanager
     def _open_input(self) -> Iterator[IO[str] | None]:
-        """Yield the input; if it was opened here, close it."""
+        """Yield the input; close it afterwards if this method has opened it."""
         was_given = self._input is not None or self.input_io is not None
         messages = self.target_input
         try:
@@ -189,6 +224,7 @@ class TargetTestRunner(SingerTestRunner["Target"]):
 
 
 def _feed(target: Target, messages: IO[str] | None, *, finalize: bool) -> None:
+    """Send messages to a target, and the end of the input if ``finalize`` is true."""
     if messages is not None:
         target.process_lines(messages)
     if finalize:
@@ -196,6 +232,7 @@ def _feed(target: Target, messages: IO[str] | None, *, finalize: bool) -> None:
 
 
 def _refuse_unknown(limits: Iterable[str], streams: Iterable[str]) -> None:
+    """Raise ValueError for a record limit of a stream that the tap does not have."""
     known = list(streams)
     unknown = [name for name in limits if name not in known]
     if unknown:

@@ -62,7 +62,12 @@ _T = TypeVar("_T", bound=TestTemplate[Any])
 
 @dataclass(slots=True)
 class SingerTestSuite(Generic[_T]):
-    """Tests of one kind; the kind is part of the test names."""
+    """Tests of one kind; the kind is part of the test names.
+
+    Args:
+        kind: Subject of the tests, which determines their arguments and parameters.
+        tests: Test classes.
+    """
 
     kind: Literal["tap", "tap_stream", "tap_stream_attribute", "target"]
     tests: list[type[_T]]
@@ -98,7 +103,7 @@ tap_stream_attribute_tests: SingerTestSuite[AttributeTestTemplate] = SingerTestS
         AttributeNotNullTest,
     ],
 )
-"""Tests that run once per property they apply to."""
+"""Tests that run once for each property to which they apply."""
 
 target_tests: SingerTestSuite[TargetTestTemplate] = SingerTestSuite(
     "target",
@@ -125,7 +130,7 @@ target_tests: SingerTestSuite[TargetTestTemplate] = SingerTestSuite(
 
 
 def __getattr__(name: str) -> Any:
-    """Return a deprecated name with a warning."""
+    """Return a deprecated class with a warning; raise AttributeError for other names."""
     if name == "TestSuite":
         import warnings
 

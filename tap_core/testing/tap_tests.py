@@ -81,7 +81,7 @@ class TapDiscoveryTest(TapTestTemplate):
     name = "discovery"
 
     def test(self) -> None:
-        """Run discovery, and create a second tap with the catalog."""
+        """Run discovery, and create a second tap with the discovered catalog."""
         self.tap.run_discovery()
         others = {k: v for k, v in self.runner.default_kwargs.items() if k != "catalog"}
         again = self.runner.singer_class(
@@ -157,7 +157,7 @@ class StreamReturnsRecordTest(StreamTestTemplate):
 
 
 class StreamCatalogSchemaMatchesRecordTest(StreamTestTemplate):
-    """Each property of the schema occurs in a record; otherwise warn."""
+    """Each property of the schema occurs in a record; the test only warns if not."""
 
     name = "transformed_catalog_schema_matches_record"
 
@@ -212,7 +212,7 @@ class StreamRecordMatchesStreamSchema(StreamTestTemplate):
 
 
 class StreamPrimaryKeysTest(StreamTestTemplate):
-    """Each record has all primary keys; warn if two records have the same key."""
+    """Each record has all primary keys; the test warns if two records have the same key."""
 
     name = "primary_keys"
 
@@ -226,6 +226,7 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
         self._warn_of_twins(keys)
 
     def _require(self, key: str, record: Record, number: int) -> None:
+        """Raise AssertionError if a record has no value for a primary key."""
         __tracebackhide__ = True
         where = f"stream '{self.stream.name}', record {number}: {excerpt(json.dumps(record))}."
         if key not in record:
@@ -240,6 +241,7 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
             )
 
     def _warn_of_twins(self, keys: list[str]) -> None:
+        """Warn if two records have the same primary keys."""
         if not keys:
             return
         idents = Counter(
@@ -269,11 +271,12 @@ def _says_its_type(schema: JsonSchema) -> bool:
 
 
 def _is_dated(schema: JsonSchema) -> bool:
+    """Return True if a schema declares dates or date-times."""
     return _says_its_type(schema) and is_date_or_datetime_type(schema)
 
 
 class _AttributeTypeTest(AttributeTestTemplate):
-    """Base class: every value of a property has a type, or can be converted to it."""
+    """Base class of tests that every value of a property has, or converts to, a type."""
 
     complaint: ClassVar[str]
     kind: ClassVar[str]
@@ -409,6 +412,7 @@ class AttributeNotNullTest(AttributeTestTemplate):
 
 
 def _of_schema(stream: Stream, error: InvalidJSONSchema) -> str:
+    """Return the message for a schema that is not a valid JSON Schema."""
     cause: Any = error.__cause__  # jsonschema's error; its text contains the whole schema
     where = ".".join(str(part) for part in cause.absolute_path) or "(the schema)"
     return f"Schema is not valid: stream '{stream.name}', {where}: {excerpt(cause.message)}."
@@ -421,6 +425,7 @@ def _properties(stream: Stream) -> JsonSchema:
 
 
 def _collect_keys(records: Iterable[Record]) -> set[str]:
+    """Return the names of all properties in records."""
     return set().union(*(record.keys() for record in records))
 
 

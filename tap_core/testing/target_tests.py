@@ -34,23 +34,23 @@ __all__ = [
 ]
 
 _STATES = ((1, 0), (2, 1), (3, 2), (5, 3), (5, 6))
-"""The states of the two streams in the input of `TargetMultipleStateMessages`."""
+"""States of the two streams in the input of `TargetMultipleStateMessages`, in order."""
 
 
 class TargetArrayData(TargetFileTestTemplate):
-    """Arrays of strings."""
+    """The target loads arrays of strings."""
 
     name = "array_data"
 
 
 class TargetCamelcaseComplexSchema(TargetFileTestTemplate):
-    """A wide schema with mixed-case names that changes before the first record."""
+    """The target loads a wide schema with mixed-case names that changes before any record."""
 
     name = "camelcase_complex_schema"
 
 
 class TargetCamelcaseTest(TargetFileTestTemplate):
-    """A stream and properties with mixed-case names."""
+    """The target loads a stream and properties with mixed-case names."""
 
     name = "camelcase"
 
@@ -68,19 +68,19 @@ class TargetCliPrintsTest(TargetTestTemplate):
 
 
 class TargetDuplicateRecords(TargetFileTestTemplate):
-    """Several records per key; the last record of each key is the newest."""
+    """The target loads several records per key; the last record of each key is the newest."""
 
     name = "duplicate_records"
 
 
 class TargetEncodedStringData(TargetFileTestTemplate):
-    """Text in many scripts, with quotes, escapes and control characters, also nested."""
+    """The target loads text in many scripts, with quotes, escapes and control characters."""
 
     name = "encoded_string_data"
 
 
 class TargetInvalidSchemaTest(TargetFileTestTemplate):
-    """A schema without properties is rejected."""
+    """The target rejects a schema without properties."""
 
     name = "invalid_schema"
 
@@ -91,12 +91,12 @@ class TargetInvalidSchemaTest(TargetFileTestTemplate):
 
 
 class TargetMultipleStateMessages(TargetFileTestTemplate):
-    """States are emitted unchanged and in order, and the newest state is emitted last."""
+    """The target emits states unchanged and in order, and the newest state last."""
 
     name = "multiple_state_messages"
 
     def test(self) -> None:
-        """Check that the emitted states are a subsequence of the input that ends with its last."""
+        """Check that the emitted states are a subsequence of the input and end with its last."""
         self.runner.sync_all()
         streams = ("test_multiple_state_messages_a", "test_multiple_state_messages_b")
         came = [dict(zip(streams, each, strict=True)) for each in _STATES]
@@ -107,25 +107,25 @@ class TargetMultipleStateMessages(TargetFileTestTemplate):
 
 
 class TargetNoPrimaryKeys(TargetFileTestTemplate):
-    """A stream without primary keys."""
+    """The target loads a stream without primary keys."""
 
     name = "no_primary_keys"
 
 
 class TargetOptionalAttributes(TargetFileTestTemplate):
-    """Records with and without a property that is not required."""
+    """The target loads records with and without a property that is not required."""
 
     name = "optional_attributes"
 
 
 class TargetPrimaryKeyUpdates(TargetFileTestTemplate):
-    """A schema that is sent again with other keys."""
+    """The target accepts a schema that is sent again with other keys."""
 
     name = "pk_updates"
 
 
 class TargetRecordBeforeSchemaTest(TargetFileTestTemplate):
-    """A record without a preceding schema is rejected."""
+    """The target rejects a record without a preceding schema."""
 
     name = "record_before_schema"
 
@@ -136,7 +136,7 @@ class TargetRecordBeforeSchemaTest(TargetFileTestTemplate):
 
 
 class TargetRecordMissingKeyProperty(TargetFileTestTemplate):
-    """A record without its key property is rejected."""
+    """The target rejects a record without its key property."""
 
     name = "record_missing_key_property"
 
@@ -147,30 +147,30 @@ class TargetRecordMissingKeyProperty(TargetFileTestTemplate):
 
 
 class TargetRecordMissingOptionalFields(TargetFileTestTemplate):
-    """Records that have only the required properties."""
+    """The target loads records that have only the required properties."""
 
     name = "record_missing_fields"
 
 
 class TargetRecordMissingRequiredProperty(TargetFileTestTemplate):
-    """A record without a required property that is not a key; for targets that accept it."""
+    """The target loads a record without a required property that is not a key (optional test)."""
 
     name = "record_missing_required_property"
 
 
 class TargetSchemaNoProperties(TargetFileTestTemplate):
-    """Objects without declared properties."""
+    """The target loads objects without declared properties."""
 
     name = "schema_no_properties"
 
 
 class TargetSchemaUpdates(TargetFileTestTemplate):
-    """A schema that changes several times between records."""
+    """The target loads a schema that changes several times between records."""
 
     name = "schema_updates"
 
 
 class TargetSpecialCharsInAttributes(TargetFileTestTemplate):
-    """Names with colons and other characters that databases often reject."""
+    """The target loads names with colons and other characters that databases often reject."""
 
     name = "special_chars_in_attributes"

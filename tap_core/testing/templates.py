@@ -38,7 +38,14 @@ _R = TypeVar("_R", bound=SingerTestRunner[Any])
 
 
 class TestTemplate(Generic[_R]):
-    """Base class of tests; subclasses set ``name`` and override `test` and other steps."""
+    """Base class of tests; subclasses set ``name`` and override `test` and other steps.
+
+    Attributes:
+        name: Name of the test.
+        config: Configuration of the tests.
+        resource: External resource of the author's fixture ``resource``, or None.
+        runner: Runner of the plugin.
+    """
 
     __test__ = False  # pytest would collect it wherever it is imported
 
@@ -50,27 +57,32 @@ class TestTemplate(Generic[_R]):
 
     @property
     def id(self) -> str:
-        """The identifier of the test."""
+        """Identifier of the test."""
         raise NotImplementedError("A template must define its id.")
 
     def setup(self) -> None:
-        """Prepare external resources before `test`."""
+        """Prepare external resources before `test`; override it if needed."""
 
     def test(self) -> None:
         """Run the test; by default check that the plugin runs without an error."""
         self.runner.sync_all()
 
     def validate(self) -> None:
-        """Check the external results of `test`."""
+        """Check the external results of `test`; override it if needed."""
 
     def teardown(self) -> None:
-        """Clean up; called even if the test fails."""
+        """Clean up; called even if the test fails. Override it if needed."""
 
     def run(self, config: SuiteConfig, resource: Any, runner: _R) -> None:
-        """Run all steps; the arguments are pytest fixtures.
+        """Run all steps of the test.
+
+        Args:
+            config: Configuration of the tests.
+            resource: External resource of the author's fixture, or None.
+            runner: Runner of the plugin.
 
         Raises:
-            ValueError: the template has no name.
+            ValueError: The template has no name.
         """
         __tracebackhide__ = True
         if not self.name:
@@ -96,11 +108,11 @@ class TapTestTemplate(TestTemplate[TapTestRunner]):
 
     @property
     def id(self) -> str:
-        """The identifier of the test."""
+        """Identifier of the test, such as ``tap__discovery``."""
         return f"tap__{self.name}"
 
     def run(self, config: SuiteConfig, resource: Any, runner: TapTestRunner) -> None:
-        """Run the test with a new tap."""
+        """Run the test with a new tap; the arguments are those of `TestTemplate.run`."""
         __tracebackhide__ = True
         self.tap = runner.new_tap()
         super().run(config, resource, runner)
@@ -116,7 +128,7 @@ class StreamTestTemplate(TestTemplate[TapTestRunner]):
 
     @property
     def id(self) -> str:
-        """The identifier of the test."""
+        """Identifier of the test, such as ``users__primary_keys``."""
         return f"{self.stream.name}__{self.name}"
 
     @property
@@ -127,7 +139,7 @@ class StreamTestTemplate(TestTemplate[TapTestRunner]):
     def run(  # type: ignore[override]  # pytest calls it by what it asks for
         self, config: SuiteConfig, resource: Any, runner: TapTestRunner, stream: Stream
     ) -> None:
-        """Run the test with a stream."""
+        """Run the test with a stream and the records that the runner has read from it."""
         __tracebackhide__ = True
         self.stream = stream
         self.stream_records = runner.records[stream.name]
@@ -135,13 +147,13 @@ class StreamTestTemplate(TestTemplate[TapTestRunner]):
 
 
 class AttributeTestTemplate(StreamTestTemplate):
-    """Base class of tests of one property of a stream: ``self.attribute_name``."""
+    """Base class of tests of one property of a stream, named ``self.attribute_name``."""
 
     attribute_name: str
 
     @property
     def id(self) -> str:
-        """The identifier of the test."""
+        """Identifier of the test, such as ``users__id__not_null``."""
         return f"{self.stream.name}__{self.attribute_name}__{self.name}"
 
     def run(  # type: ignore[override]  # pytest calls it by what it asks for
@@ -159,7 +171,7 @@ class AttributeTestTemplate(StreamTestTemplate):
 
     @cached_property
     def non_null_attribute_values(self) -> list[Any]:
-        """The property's values without nulls; warns if there are no values."""
+        """Values of the property without nulls; a warning is emitted if there are none."""
         found = (record.get(self.attribute_name) for record in self.stream_records)
         values = [value for value in found if value is not None]
         if not values and not self.ignore_no_records:
@@ -172,7 +184,13 @@ class AttributeTestTemplate(StreamTestTemplate):
 
     @classmethod
     def evaluate(cls, stream: Stream, property_name: str, property_schema: JsonSchema) -> bool:
-        """Return True if the test applies to a property."""
+        """Return True if the test applies to a property; subclasses override it.
+
+        Args:
+            stream: Stream of the property.
+            property_name: Name of the property.
+            property_schema: JSON Schema of the property.
+        """
         raise NotImplementedError(f"{cls.__name__} must define `evaluate`: the properties to test.")
 
 
@@ -183,11 +201,11 @@ class TargetTestTemplate(TestTemplate[TargetTestRunner]):
 
     @property
     def id(self) -> str:
-        """The identifier of the test."""
+        """Identifier of the test, such as ``target__cli_prints``."""
         return f"target__{self.name}"
 
     def run(self, config: SuiteConfig, resource: Any, runner: TargetTestRunner) -> None:
-        """Run the test with a new target."""
+        """Run the test with a new target; the arguments are those of `TestTemplate.run`."""
         __tracebackhide__ = True
         self.target = runner.new_target()
         super().run(config, resource, runner)
@@ -198,11 +216,15 @@ class TargetFileTestTemplate(TargetTestTemplate):
 
     @property
     def singer_filepath(self) -> Traversable:
-        """The message file; by default ``<name>.singer`` in `target_test_streams`."""
+        """File with the messages; by default ``<name>.singer`` in `target_test_streams`."""
         return _MESSAGES / f"{self.name}.singer"
 
     def run(self, config: SuiteConfig, resource: Any, runner: TargetTestRunner) -> None:
-        """Run the test with the file as the target's input."""
+        """Run the test with the file as the target's input.
+
+        Raises:
+            AssertionError: The file does not exist.
+        """
         __tracebackhide__ = True
         path = self.singer_filepath
         if not path.is_file():

@@ -1,7 +1,7 @@
 """Base class of all type helpers, and the descriptor that lets classes act as instances.
 
-``type_dict`` returns a new dictionary on each access. A helper that needs no arguments can
-be used as a class: ``StringType.type_dict`` equals ``StringType().type_dict``.
+``type_dict`` returns a new dict on each access. A helper that needs no arguments can be used as a
+class: ``StringType.type_dict`` equals ``StringType().type_dict``.
 """
 
 from __future__ import annotations
@@ -22,20 +22,26 @@ _P = TypeVar("_P")
 
 
 class DefaultInstanceProperty:
-    """Property that, read on the class, uses an instance created without arguments."""
+    """Property that can also be read on the class, where it uses a default instance."""
 
     def __init__(self, fget: Callable[[Any], Any]) -> None:
-        """Store the getter, and its docstring for ``help()``."""
+        """Store the getter ``fget``, whose docstring becomes that of the property."""
         self.fget = fget
         self.__doc__ = fget.__doc__
 
     def __get__(self, instance: _P | None, owner: type[_P]) -> Any:
-        """Return the value of the instance, or of a default instance of the class."""
+        """Return the value for ``instance``; on the class, for a default instance."""
         return self.fget(owner() if instance is None else instance)
 
 
 class JSONTypeHelper(Generic[T]):
-    """Base class of type helpers; subclasses implement ``type_dict``."""
+    """Base class of type helpers; subclasses implement ``type_dict``.
+
+    Args:
+        allowed_values: Values of the keyword ``enum``.
+        examples: Values of the keyword ``examples``.
+        nullable: True to allow null in addition to the type.
+    """
 
     def __init__(
         self,
@@ -44,19 +50,19 @@ class JSONTypeHelper(Generic[T]):
         examples: list[T] | None = None,
         nullable: bool | None = None,
     ) -> None:
-        """Store the keywords of all types: ``enum``, ``examples`` and nullability."""
+        """Store the keywords that all types share."""
         self.allowed_values = allowed_values
         self.examples = examples
         self.nullable = nullable
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema of the type."""
+        """JSON Schema of the type, as a new dict."""
         raise NotImplementedError
 
     @property
     def extras(self) -> JsonSchema:
-        """The ``enum`` and ``examples`` keywords, if set."""
+        """The keywords ``enum`` and ``examples``, as far as they are set."""
         found = {"enum": self.allowed_values, "examples": self.examples}
         return {keyword: values for keyword, values in found.items() if values}
 
@@ -66,8 +72,13 @@ class JSONTypeHelper(Generic[T]):
         return schema
 
     def to_json(self, **kwargs: Any) -> str:
-        """Return the JSON Schema as text; ``kwargs`` are arguments of `json.dumps`."""
+        """Return the JSON Schema of the type as JSON text.
+
+        Args:
+            kwargs: Keyword arguments of `json.dumps`.
+        """
         return json.dumps(self.to_dict(), **kwargs)
 
     def _named(self, name: str) -> list[str]:
+        """Return the value of ``type``: the name of the type, and null if it is nullable."""
         return [name, "null"] if self.nullable else [name]

@@ -1,4 +1,4 @@
-"""Combined types: any of, one of, all of, and discriminated unions."""
+"""Type helpers for combined types: any of, one of, all of, and discriminated unions."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ __all__ = ["AllOf", "AnyOf", "DiscriminatedUnion", "OneOf"]
 
 
 class _Combination(JSONTypeHelper[Any]):
-    """Base class of keywords with a list of types."""
+    """Base class of types that combine several types by one keyword."""
 
     _keyword: ClassVar[str]
 
     def __init__(self, *types: JSONTypeHelper[Any] | type[JSONTypeHelper[Any]]) -> None:
-        """Store the types."""
+        """Store the combined types."""
         super().__init__()
         self.wrapped = types
 
     @property
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema of the type."""
+        """JSON Schema with the combining keyword, as a new dict."""
         return {self._keyword: [kind.type_dict for kind in self.wrapped]}
 
 
 class AnyOf(_Combination):
-    """A value that matches at least one of the types."""
+    """Value that matches at least one of the types."""
 
     _keyword = "anyOf"
 
 
 class OneOf(_Combination):
-    """A value that matches exactly one of the types."""
+    """Value that matches exactly one of the types."""
 
     _keyword = "oneOf"
 
 
 class AllOf(_Combination):
-    """A value that matches all of the types."""
+    """Value that matches all of the types."""
 
     _keyword = "allOf"
 
 
 class DiscriminatedUnion(OneOf):
-    """An object of one of several types, identified by the value of one property.
+    """Object of one of several types, identified by the value of one property.
 
     >>> union = DiscriminatedUnion("species", cat=ObjectType(), dog=ObjectType())
     >>> union.type_dict["oneOf"][1]["required"]
@@ -55,14 +55,19 @@ class DiscriminatedUnion(OneOf):
     """
 
     def __init__(self, key: str, **options: ObjectType) -> None:
-        """Store the property's name and the object types by value of the property."""
+        """Create a union.
+
+        Args:
+            key: Name of the property that identifies the type.
+            options: Object types by the value of that property.
+        """
         self.key = key
         self.options = options
         super().__init__(*(_tagged(key, name, option) for name, option in options.items()))
 
 
 def _tagged(key: str, value: str, option: ObjectType) -> ObjectType:
-    """Return the object type with the discriminator property first."""
+    """Return an object type with the identifying property ``key`` added as its first property."""
     tag: Property[Any] = Property(
         key,
         Constant(value),

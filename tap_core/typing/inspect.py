@@ -47,7 +47,7 @@ _Question: TypeAlias = Callable[[JsonSchema], bool]
 
 
 def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
-    """Return a copy of the schema that also allows ``new_type``, listed last."""
+    """Return a copy of a schema that also allows the type ``new_type``, listed last."""
     result = deepcopy(type_dict)
     if "anyOf" in result:
         options = result["anyOf"]
@@ -65,7 +65,7 @@ def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
 
 
 def is_secret_type(type_dict: JsonSchema) -> bool:
-    """Return True if a setting, or a nested setting, is marked as a secret."""
+    """Return True if a setting, or one nested in it, is marked ``secret`` or ``writeOnly``."""
     if type_dict.get(JSONSCHEMA_ANNOTATION_WRITEONLY):
         return True
     if type_dict.get(JSONSCHEMA_ANNOTATION_SECRET):
@@ -74,14 +74,19 @@ def is_secret_type(type_dict: JsonSchema) -> bool:
 
 
 def is_object_type(property_schema: JsonSchema) -> bool | None:
-    """Return True if ``type`` allows objects."""
+    """Return True if the ``type`` allows objects, None if the schema declares no type."""
     if _is_silent(property_schema):
         return None
     return any("object" in option for option in _options(property_schema))
 
 
 def is_uniform_list(property_schema: JsonSchema) -> bool:
-    """Return True if values may be lists whose items share one schema."""
+    """Return True if values may be arrays whose items share one schema.
+
+    Raises:
+        EmptySchemaTypeError: The schema is ``{}``.
+        StreamSetupError: The schema does not declare a type; also a ValueError.
+    """
     return (
         is_array_type(property_schema)
         and "prefixItems" not in property_schema
@@ -90,48 +95,54 @@ def is_uniform_list(property_schema: JsonSchema) -> bool:
 
 
 def is_boolean_type(property_schema: JsonSchema) -> bool | None:
-    """Return True if values may be booleans."""
+    """Return True if values may be booleans, None if the schema declares no type."""
     return _admits(property_schema, "boolean")
 
 
 def is_integer_type(property_schema: JsonSchema) -> bool | None:
-    """Return True if values may be integers."""
+    """Return True if values may be integers, None if the schema declares no type."""
     return _admits(property_schema, "integer")
 
 
 def is_string_type(property_schema: JsonSchema) -> bool | None:
-    """Return True if values may be text."""
+    """Return True if values may be text, None if the schema declares no type."""
     return _admits(property_schema, "string")
 
 
 def is_null_type(property_schema: JsonSchema) -> bool | None:
-    """Return True if values may be null."""
+    """Return True if values may be null, None if the schema declares no type."""
     return _admits(property_schema, "null")
 
 
 def is_number_type(property_schema: JsonSchema) -> bool | None:
-    """Return True if values may have the type ``number``."""
+    """Return True if values may have the type ``number``, None if the schema declares no type."""
     return _admits(property_schema, "number")
 
 
 def is_exclusive_boolean_type(property_schema: JsonSchema) -> bool:
-    """Return True if values are only booleans or null."""
+    """Return True if values are only booleans, or booleans and null."""
     names = _names(property_schema.get("type", ()))
     return names == ["boolean"] or set(names) == {"boolean", "null"}
 
 
 def is_array_type(type_dict: JsonSchema) -> bool:
-    """Return True if values may be lists.
+    """Return True if values may be arrays.
 
-    Raises EmptySchemaTypeError for ``{}``, and StreamSetupError (a ValueError) if the schema
-    does not declare a type.
+    Raises:
+        EmptySchemaTypeError: The schema is ``{}``.
+        StreamSetupError: The schema does not declare a type; also a ValueError.
     """
     _refuse_empty(type_dict)
     return _ask(type_dict, is_array_type, lambda leaf: "array" in leaf["type"])
 
 
 def is_string_array_type(type_dict: JsonSchema) -> bool:
-    """Return True if values may be lists of text; raises as `is_array_type` does."""
+    """Return True if values may be arrays of text.
+
+    Raises:
+        EmptySchemaTypeError: The schema is ``{}``.
+        StreamSetupError: The schema does not declare a type; also a ValueError.
+    """
     _refuse_empty(type_dict)
     return _ask(
         type_dict,
@@ -141,10 +152,14 @@ def is_string_array_type(type_dict: JsonSchema) -> bool:
 
 
 def is_datetime_type(type_dict: JsonSchema) -> bool:
-    """Return True if values are date-times: any option of anyOf or oneOf, or all of allOf.
+    """Return True if values are date-times.
 
-    Raises EmptySchemaTypeError for ``{}``, and StreamSetupError (a ValueError) if the schema
-    does not declare a type.
+    Of ``anyOf`` and ``oneOf`` one option is sufficient; of ``allOf`` all members must be
+    date-times.
+
+    Raises:
+        EmptySchemaTypeError: The schema is ``{}``.
+        StreamSetupError: The schema does not declare a type; also a ValueError.
     """
     _refuse_empty(type_dict)
     return _ask(
@@ -158,7 +173,10 @@ def is_datetime_type(type_dict: JsonSchema) -> bool:
 def is_date_or_datetime_type(type_dict: JsonSchema) -> bool:
     """Return True if values are dates or date-times.
 
-    Raises StreamSetupError (a ValueError) if the schema does not declare a type.
+    Of ``anyOf`` and ``oneOf`` one option is sufficient; of ``allOf`` all members must be such.
+
+    Raises:
+        StreamSetupError: The schema does not declare a type; also a ValueError.
     """
     return _ask(
         type_dict,
@@ -177,19 +195,23 @@ def get_datelike_property_type(property_schema: JsonSchema) -> str | None:
 
 
 def _names(kind: Any) -> list[str]:
+    """Return the value of ``type``, a name or a list of names, as a list."""
     return [kind] if isinstance(kind, str) else list(kind)
 
 
 def _is_silent(schema: JsonSchema) -> bool:
+    """Return True if a schema has neither ``anyOf`` nor ``type``."""
     return "anyOf" not in schema and "type" not in schema
 
 
 def _options(schema: JsonSchema) -> list[Any]:
+    """Return the options of ``anyOf``, or the ``type`` as the only option."""
     options: list[Any] = schema.get("anyOf", [schema.get("type")])
     return options
 
 
 def _admits(schema: JsonSchema, name: str) -> bool | None:
+    """Return True if a schema or an ``anyOf`` option allows a type, None if it has no type."""
     if _is_silent(schema):
         return None
     return any(
@@ -199,6 +221,7 @@ def _admits(schema: JsonSchema, name: str) -> bool | None:
 
 
 def _refuse_empty(schema: JsonSchema) -> None:
+    """Raise EmptySchemaTypeError for the schema ``{}``."""
     if not schema:
         raise EmptySchemaTypeError
 
@@ -210,7 +233,17 @@ def _ask(
     *,
     one_of: bool = False,
 ) -> bool:
-    """Apply a predicate to the options of a combined schema, or to the schema."""
+    """Return the result of a predicate for a schema that may combine other schemas.
+
+    Args:
+        schema: The schema.
+        question: Predicate for the members of ``anyOf``, ``allOf`` and ``oneOf``.
+        of_leaf: Predicate for a schema without these keywords.
+        one_of: True to look into ``oneOf``.
+
+    Raises:
+        StreamSetupError: The schema does not declare a type; also a ValueError.
+    """
     if "anyOf" in schema:
         return any(map(question, schema["anyOf"]))
     if "allOf" in schema:

@@ -1,4 +1,4 @@
-"""Objects and their parts: properties, nested objects, lists.
+"""Type helpers for objects, their properties, and arrays.
 
 A property that is not required allows null: ``"null"`` is appended to its type, but not to
 its ``enum``. Keywords of the property override those of the wrapped type. A type that
@@ -29,7 +29,12 @@ _AnyType: TypeAlias = JSONTypeHelper[Any] | type[JSONTypeHelper[Any]]
 
 
 class ArrayType(JSONTypeHelper[list[Any]], Generic[_W]):
-    """A list whose items share one type."""
+    """Array whose items share one type.
+
+    Args:
+        wrapped_type: Type of the items.
+        kwargs: Arguments of `JSONTypeHelper`.
+    """
 
     def __init__(self, wrapped_type: _W | type[_W], **kwargs: Any) -> None:
         """Store the type of the items."""
@@ -38,13 +43,13 @@ class ArrayType(JSONTypeHelper[list[Any]], Generic[_W]):
 
     @property
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema of the type."""
+        """JSON Schema of the array, as a new dict."""
         kind = ["array", "null"] if self.nullable else "array"
         return {"type": kind, "items": self.wrapped_type.type_dict, **self.extras}
 
 
 class Property(JSONTypeHelper[T], Generic[T]):
-    """A named property of an object.
+    """Named property of an object.
 
     >>> Property("name", JSONTypeHelper, True).optional
     False
@@ -67,10 +72,22 @@ class Property(JSONTypeHelper[T], Generic[T]):
         requires_properties: list[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Store the name, the type and the keywords of the property.
+        """Create a property.
 
-        ``secret`` sets ``secret`` and ``writeOnly``. ``requires_properties`` names properties that
-        are required if this one is present. ``kwargs`` are further JSON Schema keywords.
+        Args:
+            name: Name of the property.
+            wrapped: Type of its values.
+            required: True if objects must have the property. Otherwise it is also nullable.
+            default: Value of a plugin's setting that is not set.
+            description: Description for users.
+            secret: True for credentials; sets the keywords ``secret`` and ``writeOnly``.
+            allowed_values: Values of the keyword ``enum``.
+            examples: Values of the keyword ``examples``.
+            nullable: True to allow null although the property is required.
+            title: Short label for users.
+            deprecated: True if the property should no longer be used.
+            requires_properties: Names of properties that are required if this one is present.
+            kwargs: Further JSON Schema keywords.
         """
         super().__init__(
             allowed_values=allowed_values or None,
@@ -90,9 +107,10 @@ class Property(JSONTypeHelper[T], Generic[T]):
 
     @property
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema of the wrapped type.
+        """JSON Schema of the wrapped type, as a new dict.
 
-        Raises ValueError for a class that requires arguments, such as the bare ``ObjectType``.
+        Raises:
+            ValueError: The type is a class that needs arguments, such as the bare ``ObjectType``.
         """
         schema = self.wrapped.type_dict
         if not isinstance(schema, Mapping):
@@ -102,7 +120,7 @@ class Property(JSONTypeHelper[T], Generic[T]):
         return dict(schema)
 
     def to_dict(self) -> JsonSchema:
-        """Return a dictionary from the name to the JSON Schema of the property."""
+        """Return a dict with the property's name as key and its JSON Schema as value."""
         schema = self.type_dict
         if self.title:
             schema["title"] = self.title
@@ -111,6 +129,7 @@ class Property(JSONTypeHelper[T], Generic[T]):
         return {self.name: {**schema, **self._keywords(), **self.kwargs}}
 
     def _keywords(self) -> JsonSchema:
+        """Return the JSON Schema keywords that the property sets in addition to its type."""
         secret = self.secret or None
         keywords = {
             "default": self.default,
@@ -125,7 +144,7 @@ class Property(JSONTypeHelper[T], Generic[T]):
 
 
 class ObjectType(JSONTypeHelper[Any]):
-    """An object with named properties.
+    """Object with named properties.
 
     >>> ObjectType(additional_properties=False).type_dict
     {'type': 'object', 'properties': {}, 'additionalProperties': False}
@@ -138,10 +157,15 @@ class ObjectType(JSONTypeHelper[Any]):
         pattern_properties: Mapping[str, _AnyType] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Store the properties and the rules for other properties.
+        """Create an object type.
 
-        ``additional_properties`` is the type of undeclared properties, or False to forbid them.
-        ``pattern_properties`` contains types by regular expression of the property name.
+        Args:
+            properties: Declared properties.
+            additional_properties: Type of undeclared properties, or False to forbid them. None
+                omits
+                the keyword.
+            pattern_properties: Types of undeclared properties, by regular expression of the name.
+            kwargs: Arguments of `JSONTypeHelper`.
         """
         self.wrapped: dict[str, Property[Any]] = {one.name: one for one in properties}
         self.additional_properties = additional_properties
@@ -150,7 +174,7 @@ class ObjectType(JSONTypeHelper[Any]):
 
     @property
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema of the type."""
+        """JSON Schema of the object, as a new dict."""
         parts = self.wrapped.values()
         properties: JsonSchema = {}
         for part in parts:
@@ -169,7 +193,7 @@ class ObjectType(JSONTypeHelper[Any]):
         }
 
     def _unnamed(self) -> JsonSchema:
-        """Return the keywords for undeclared properties."""
+        """Return ``additionalProperties`` and ``patternProperties``, as far as they are set."""
         more, patterns = self.additional_properties, self.pattern_properties
         result: JsonSchema = {}
         if more is not None:
@@ -182,9 +206,9 @@ class ObjectType(JSONTypeHelper[Any]):
 
 
 class PropertiesList(ObjectType):
-    """A complete schema of a stream or of a plugin's settings.
+    """Complete schema of a stream's records or of a plugin's settings.
 
-    It can be read like a mapping of names to properties, and appended to.
+    Its properties can be iterated over, read with `items` and extended with `append`.
     """
 
     def __init__(
@@ -193,11 +217,14 @@ class PropertiesList(ObjectType):
         additional_properties: _AnyType | bool | None = None,
         **kwargs: Any,
     ) -> None:
-        """Store the properties; ``additionalProperties`` is omitted by default."""
+        """Create a schema from properties; ``additionalProperties`` is omitted by default.
+
+        The arguments are those of `ObjectType`.
+        """
         super().__init__(*args, additional_properties=additional_properties, **kwargs)
 
     def items(self) -> ItemsView[str, Property[Any]]:
-        """Return the properties by name."""
+        """Return pairs of name and property, in order."""
         return self.wrapped.items()
 
     def append(self, property: Property[Any]) -> None:
@@ -206,7 +233,7 @@ class PropertiesList(ObjectType):
 
     @property
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema including its ``$schema`` dialect."""
+        """JSON Schema of the object with its ``$schema`` dialect, as a new dict."""
         return {**super().type_dict, "$schema": _DIALECT}
 
     def __iter__(self) -> Iterator[Property[Any]]:

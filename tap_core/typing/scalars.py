@@ -1,8 +1,7 @@
-"""Scalar types: text and its formats, numbers, booleans, null, any value.
+"""Type helpers for scalars: text and its formats, numbers, booleans, null, any value.
 
 ``type`` is a list (``["string"]``), with ``"null"`` last if the type is nullable. Keywords
 that are not set are omitted.
-
 Source: JSON Schema 2020-12, Validation, sections 6 and 7.3 (the formats).
 """
 
@@ -54,6 +53,7 @@ class StringType(JSONTypeHelper[str]):
     """
 
     string_format: str | None = None
+    """Value of the keyword ``format``; None for text without a format."""
 
     def __init__(
         self,
@@ -63,7 +63,14 @@ class StringType(JSONTypeHelper[str]):
         pattern: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Store length limits in characters, and a regular expression for the text."""
+        """Create a text type.
+
+        Args:
+            min_length: Minimum length in characters.
+            max_length: Maximum length in characters.
+            pattern: Regular expression that the text must match.
+            kwargs: Arguments of `JSONTypeHelper`.
+        """
         super().__init__(**kwargs)
         self.min_length = min_length
         self.max_length = max_length
@@ -71,7 +78,7 @@ class StringType(JSONTypeHelper[str]):
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema of the type."""
+        """JSON Schema of the text, as a new dict."""
         format_ = {"format": self.string_format} if self.string_format else {}
         bounds = _build_keywords(
             maxLength=self.max_length,
@@ -82,136 +89,136 @@ class StringType(JSONTypeHelper[str]):
 
 
 class DateTimeType(StringType):
-    """A date-time, such as ``2018-11-13T20:20:39+00:00``."""
+    """Date-time, such as ``2018-11-13T20:20:39+00:00``."""
 
     string_format = "date-time"
 
 
 class TimeType(StringType):
-    """A time of day, such as ``20:20:39+00:00``."""
+    """Time of day, such as ``20:20:39+00:00``."""
 
     string_format = "time"
 
 
 class DateType(StringType):
-    """A date, such as ``2018-11-13``."""
+    """Date, such as ``2018-11-13``."""
 
     string_format = "date"
 
 
 class DurationType(StringType):
-    """A duration, such as ``P3D``."""
+    """ISO 8601 duration, such as ``P3D``."""
 
     string_format = "duration"
 
 
 class EmailType(StringType):
-    """An e-mail address."""
+    """E-mail address."""
 
     string_format = "email"
 
 
 class IDNEmailType(StringType):
-    """An e-mail address with characters beyond ASCII."""
+    """E-mail address with characters beyond ASCII."""
 
     string_format = "idn-email"
 
 
 class HostnameType(StringType):
-    """A host name."""
+    """Host name, such as ``example.com``."""
 
     string_format = "hostname"
 
 
 class IDNHostnameType(StringType):
-    """A host name with characters beyond ASCII."""
+    """Host name with characters beyond ASCII."""
 
     string_format = "idn-hostname"
 
 
 class IPv4Type(StringType):
-    """An IPv4 address."""
+    """IPv4 address, such as ``127.0.0.1``."""
 
     string_format = "ipv4"
 
 
 class IPv6Type(StringType):
-    """An IPv6 address."""
+    """IPv6 address, such as ``::1``."""
 
     string_format = "ipv6"
 
 
 class UUIDType(StringType):
-    """A UUID, such as ``3e4666bf-d5e5-4aa7-b8ce-cefe41c7568a``."""
+    """UUID, such as ``3e4666bf-d5e5-4aa7-b8ce-cefe41c7568a``."""
 
     string_format = "uuid"
 
 
 class URIType(StringType):
-    """A URI."""
+    """URI, such as ``https://example.com/a``."""
 
     string_format = "uri"
 
 
 class IRIType(StringType):
-    """A URI with characters beyond ASCII."""
+    """URI with characters beyond ASCII (IRI)."""
 
     string_format = "iri"
 
 
 class URIReferenceType(StringType):
-    """A URI or a reference relative to one."""
+    """URI, or a reference relative to one, such as ``/a``."""
 
     string_format = "uri-reference"
 
 
 class IRIReferenceType(StringType):
-    """An IRI or a reference relative to one."""
+    """IRI, or a reference relative to one."""
 
     string_format = "iri-reference"
 
 
 class URITemplateType(StringType):
-    """A URI with variables in braces."""
+    """URI with variables in braces, such as ``/users/{id}``."""
 
     string_format = "uri-template"
 
 
 class JSONPointerType(StringType):
-    """A JSON Pointer, such as ``/a/0``."""
+    """JSON Pointer, such as ``/a/0``."""
 
     string_format = "json-pointer"
 
 
 class RelativeJSONPointerType(StringType):
-    """A relative JSON Pointer, such as ``1/a``."""
+    """Relative JSON Pointer, such as ``1/a``."""
 
     string_format = "relative-json-pointer"
 
 
 class RegexType(StringType):
-    """A regular expression."""
+    """Regular expression."""
 
     string_format = "regex"
 
 
 class SingerDecimalType(StringType):
-    """A decimal number encoded as text without loss of digits."""
+    """Decimal number encoded as text without loss of digits."""
 
     string_format = "singer.decimal"
 
 
 class BooleanType(JSONTypeHelper[bool]):
-    """A boolean."""
+    """Boolean."""
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema of the type."""
+        """JSON Schema of the boolean, as a new dict."""
         return {"type": self._named("boolean"), **self.extras}
 
 
 class _NumericType(JSONTypeHelper[T]):
-    """Base class of integers and other numbers."""
+    """Base class of the types for integers and other numbers."""
 
     __type_name__: ClassVar[str]
 
@@ -225,7 +232,16 @@ class _NumericType(JSONTypeHelper[T]):
         multiple_of: float | None = None,
         **kwargs: Any,
     ) -> None:
-        """Store the bounds and ``multipleOf``."""
+        """Create a number type.
+
+        Args:
+            minimum: Lowest allowed value.
+            maximum: Highest allowed value.
+            exclusive_minimum: Value that all allowed values exceed.
+            exclusive_maximum: Value that exceeds all allowed values.
+            multiple_of: Number of which all allowed values are multiples.
+            kwargs: Arguments of `JSONTypeHelper`.
+        """
         super().__init__(**kwargs)
         self.minimum = minimum
         self.maximum = maximum
@@ -235,7 +251,7 @@ class _NumericType(JSONTypeHelper[T]):
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema of the type."""
+        """JSON Schema of the number, as a new dict."""
         bounds = _build_keywords(
             minimum=self.minimum,
             maximum=self.maximum,
@@ -247,7 +263,7 @@ class _NumericType(JSONTypeHelper[T]):
 
 
 class IntegerType(_NumericType[int]):
-    """An integer of any size.
+    """Integer of any size.
 
     >>> IntegerType(minimum=0, maximum=10).type_dict
     {'type': ['integer'], 'minimum': 0, 'maximum': 10}
@@ -257,13 +273,13 @@ class IntegerType(_NumericType[int]):
 
 
 class DecimalType(_NumericType[float]):
-    """Any number."""
+    """Number of any precision, with the JSON Schema type ``number``."""
 
     __type_name__ = "number"
 
 
 class NumberType(DecimalType):
-    """Any number; older name of `DecimalType`."""
+    """Older name of `DecimalType`."""
 
 
 class NullType(JSONTypeHelper[None]):
@@ -271,7 +287,7 @@ class NullType(JSONTypeHelper[None]):
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema of the type."""
+        """JSON Schema of null, as a new dict."""
         return {"type": "null"}
 
 
@@ -280,37 +296,38 @@ class AnyType(JSONTypeHelper[Any]):
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema of the type."""
+        """JSON Schema without a type: only ``enum`` and ``examples``, if set."""
         return self.extras
 
 
 class Constant(JSONTypeHelper[Any]):
-    """A constant value."""
+    """Constant value."""
 
     def __init__(self, value: JsonValue) -> None:
-        """Store the value."""
+        """Store the only allowed value."""
         super().__init__()
         self.value = value
 
     @property
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema of the type."""
+        """JSON Schema with the keyword ``const``, as a new dict."""
         return {"const": self.value}
 
 
 class CustomType(JSONTypeHelper[Any]):
-    """A type with a JSON Schema written by the author."""
+    """Type with a JSON Schema written by the author."""
 
     def __init__(self, jsonschema_type_dict: JsonSchema) -> None:
-        """Store the schema; it is never changed."""
+        """Store the JSON Schema, which is never changed."""
         super().__init__()
         self._jsonschema_type_dict = jsonschema_type_dict
 
     @property
     def type_dict(self) -> JsonSchema:
-        """The author's JSON Schema."""
+        """JSON Schema as the author wrote it."""
         return self._jsonschema_type_dict
 
 
 def _build_keywords(**keywords: Any) -> JsonSchema:
+    """Return a dict of the keywords whose value is not None."""
     return {keyword: value for keyword, value in keywords.items() if value is not None}

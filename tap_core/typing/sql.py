@@ -46,16 +46,20 @@ _BY_NAME: Final[tuple[tuple[str, type[JSONTypeHelper[Any]]], ...]] = (
     ("bool", BooleanType),
     ("variant", StringType),
 )
-"""JSON types by a lower-case part of the SQL type's name; the first match counts."""
+"""Type helpers by a lower-case part of the SQL type's name; the first match counts."""
 
 _DATELIKE: Final = {"date-time": "DATETIME", "time": "TIME", "date": "DATE"}
 
 
 @deprecated("Use `SQLToJSONSchema` instead.", category=SingerSDKPendingDeprecationWarning)
 def to_jsonschema_type(from_type: Any) -> JsonSchema:
-    """Return the JSON Schema of a SQL type: a name, a SQLAlchemy type or its class.
+    """Return the JSON Schema of a SQL type; unknown types become text.
 
-    Unknown types become text. Raises ValueError for an object that is not a SQL type.
+    Args:
+        from_type: Name of a SQL type, a SQLAlchemy type, or the class of one.
+
+    Raises:
+        ValueError: The object is not a SQL type.
     """
     name = (from_type if isinstance(from_type, str) else _type_name(from_type)).lower()
     kind = next((kind for part, kind in _BY_NAME if part in name), StringType)
@@ -65,7 +69,7 @@ def to_jsonschema_type(from_type: Any) -> JsonSchema:
 
 @deprecated("Use `JSONSchemaToSQL` instead.", category=SingerSDKPendingDeprecationWarning)
 def to_sql_type(jsonschema_type: JsonSchema) -> Any:
-    """Return the SQLAlchemy type that holds values of a JSON Schema."""
+    """Return the SQLAlchemy type of a column for values of a JSON Schema."""
     name = _sql_name(jsonschema_type)
     kind = getattr(_sqlalchemy_types(), name)
     if name == "VARCHAR" and not admits_type(jsonschema_type, ("object", "array")):
@@ -75,7 +79,11 @@ def to_sql_type(jsonschema_type: JsonSchema) -> Any:
 
 
 def _sqlalchemy_types() -> Any:
-    """Import `sqlalchemy.types` by name, because type checkers may run without it."""
+    """Return the module `sqlalchemy.types`, imported by name for type checkers without SQLAlchemy.
+
+    Raises:
+        ModuleNotFoundError: SQLAlchemy is not installed; the message says how to install it.
+    """
     try:
         return import_module("sqlalchemy.types")
     except ModuleNotFoundError as ex:
@@ -84,6 +92,7 @@ def _sqlalchemy_types() -> Any:
 
 
 def _type_name(sql_type: Any) -> str:
+    """Return the class name of a SQLAlchemy type; raise ValueError for any other object."""
     kind = sql_type if isinstance(sql_type, type) else type(sql_type)
     if issubclass(kind, _sqlalchemy_types().TypeEngine):
         return kind.__name__
@@ -92,6 +101,7 @@ def _type_name(sql_type: Any) -> str:
 
 
 def _sql_name(schema: JsonSchema) -> str:
+    """Return the name of the SQLAlchemy type for a JSON Schema, such as ``VARCHAR``."""
     if admits_type(schema, ("object", "array")):
         return "VARCHAR"
     if admits_type(schema, ("string",)):
@@ -101,7 +111,7 @@ def _sql_name(schema: JsonSchema) -> str:
 
 
 def admits_type(jsonschema_type: JsonSchema, type_check: Collection[str]) -> bool:
-    """Return True if ``type``, or that of an ``anyOf`` option, is one of the names."""
+    """Return True if ``type_check`` contains a type of the schema or of its ``anyOf`` options."""
     kind = jsonschema_type.get("type", ())
     kinds = (kind,) if isinstance(kind, str) else kind
     if any(one in type_check for one in kinds):

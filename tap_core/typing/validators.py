@@ -1,4 +1,4 @@
-"""The JSON Schema validator for configurations, with support for default values.
+"""JSON Schema validator for configurations, with support for default values.
 
 ``jsonschema`` is slow to import, so it is imported on first use of
 `DEFAULT_JSONSCHEMA_VALIDATOR`.
@@ -17,7 +17,11 @@ __all__ = ["extend_validator_with_defaults"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the validator class on first use; `tap_core.typing` exports this function too."""
+    """Return ``DEFAULT_JSONSCHEMA_VALIDATOR``, imported on first use; also for `tap_core.typing`.
+
+    Raises:
+        AttributeError: Any other name was accessed.
+    """
     if name == "DEFAULT_JSONSCHEMA_VALIDATOR":
         return bound.validator_class()
     msg = f"tap_core.typing has no attribute {name!r}"
@@ -25,9 +29,11 @@ def __getattr__(name: str) -> Any:
 
 
 def extend_validator_with_defaults(validator_class: Any) -> Any:
-    """Return a validator class that sets absent properties to their ``default``.
+    """Return a variant of a validator class that sets absent properties to their ``default``.
 
-    The instance is changed in place; each level is filled before it is validated.
+    The validated object is changed in place. The defaults of an object are set before its
+    properties
+    are validated.
     """
     from jsonschema import validators
 

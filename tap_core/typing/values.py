@@ -1,7 +1,7 @@
 """Conversion of Python values to JSON values.
 
-A naive date-time is treated as UTC. The text of a date-time always has six fraction digits,
-so that texts with the same offset sort chronologically.
+A datetime without a timezone is taken as UTC. The text of a datetime always has six fraction
+digits, so that texts with the same offset sort chronologically.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ _MAX_TIME: Final = "23:59:59.999999"
 
 
 class TypeConformanceLevel(Enum):
-    """Depth to which the values of a record are converted to JSON values."""
+    """Depth to which the values of a record are converted to the types of the schema."""
 
     RECURSIVE = 1
-    """All values, including nested objects and list items."""
+    """All values, including those in nested objects and lists."""
 
     ROOT_ONLY = 2
-    """Only top-level values; nested values stay unchanged."""
+    """Top-level values only; values in nested objects and lists stay unchanged."""
 
     NONE = 3
-    """No values: the tap already yields JSON values."""
+    """No values: the tap already yields values of JSON types."""
 
 
 class DatetimeErrorTreatmentEnum(Enum):
-    """Treatment of a date, time or date-time that a target cannot parse."""
+    """Reaction of a target to a date, time or datetime that it cannot parse."""
 
     ERROR = "error"
     """Raise an error."""
 
     MAX = "max"
-    """Replace it by the greatest value."""
+    """Replace the value by the latest possible one."""
 
     NULL = "null"
-    """Replace it by null."""
+    """Replace the value by null."""
 
 
 def to_json_compatible(val: Any) -> Any:
-    """Return a date-time as ISO 8601 text, a UUID as text, and other values unchanged."""
+    """Return a datetime as ISO 8601 text, a UUID as text, and any other value unchanged."""
     if isinstance(val, datetime):
         aware = val if val.tzinfo is not None else val.replace(tzinfo=timezone.utc)
         return aware.isoformat("T", timespec="microseconds")
@@ -72,9 +72,19 @@ def handle_invalid_timestamp_in_record(
     treatment: DatetimeErrorTreatmentEnum | None,
     logger: logging.Logger,
 ) -> str | None:
-    """Return the replacement of a date or time that cannot be parsed.
+    """Return the replacement of a date, time or datetime that cannot be parsed.
 
-    Raises InvalidDateTimeError (a ValueError) if the treatment is ERROR or not set.
+    Args:
+        record: Not used; kept for compatibility with singer_sdk.
+        key_breadcrumb: Path of the property, for messages.
+        invalid_value: The text that cannot be parsed.
+        datelike_typename: ``date``, ``time`` or ``date-time``.
+        ex: Error of the parser.
+        treatment: How to replace the value; None means ERROR.
+        logger: Logger for a warning if the value is replaced.
+
+    Raises:
+        InvalidDateTimeError: The treatment is ERROR or None. It is a ValueError.
     """
     field = ":".join(key_breadcrumb)
     shown, why = show_value(invalid_value), show_value(ex, ex)

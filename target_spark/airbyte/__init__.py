@@ -1,1 +1,1 @@
-"""target-spark as an Airbyte destination."""
+"""target-spark as an Airbyte destination: its commands, configured catalog and states."""

@@ -4,6 +4,7 @@ The target class is passed in and never imported, and a command imports its modu
 only check and write start Spark. Standard output has only protocol messages, including the log.
 Every failure is an ERROR trace and a non-zero exit code; a failed check is a result with exit code
 0.
+
 Source: the Airbyte protocol, sections "Common Interface" and "Destination".
 """
 
@@ -39,7 +40,7 @@ _FLAGS: Final[Mapping[str, CommandArgs]] = {
 
 
 class DestinationCommand:
-    """Airbyte command (spec, check or write), called like a click command."""
+    """One Airbyte command (spec, check or write), callable like a click command."""
 
     def __init__(self, plugin: type[CommandTarget], word: str) -> None:
         self.name: str = plugin.name
@@ -52,14 +53,17 @@ class DestinationCommand:
         prog_name: str | None = None,
         **extra: Any,
     ) -> int:
-        """Run the command; in standalone mode, exit with its code."""
-        words = list(sys.argv[1:] if args is None else args)[1:]
-        if {"--help", "-h"}.intersection(words):
+        """Parse command line arguments, run the command, and return its exit code.
+
+        In click's standalone mode (the default) the process exits with the code instead.
+        """
+        arguments = list(sys.argv[1:] if args is None else args)[1:]
+        if {"--help", "-h"}.intersection(arguments):
             usage = _FLAGS[self._word].usage(prog_name or self.name)
             sys.stdout.write(f"{usage}\n\n{AIRBYTE_COMMANDS[self._word]}\n")
             code = 0
         else:
-            code = self._run(words)
+            code = self._run(arguments)
         if extra.get("standalone_mode", True):
             sys.exit(code)
         return code
@@ -87,36 +91,36 @@ class _CommandState:
         self._hide: Callable[[str], str] = str
 
     def hide(self, text: str) -> str:
-        """Return a text without the secrets of the settings."""
+        """Return a text without the secrets of the settings that were read."""
         return self._hide(text)
 
     def read_settings(self, path: str) -> ConfigInput:
-        """Read the settings, and hide their secrets from now on.
+        """Read the settings file, and redact its secrets in all later output.
 
         Raises:
-            ConfigFileError: the file cannot be read.
+            ConfigFileError: The file cannot be read.
         """
-        found = ConfigInput.from_cli_args(path)
-        self._hide = make_redactor(found.config)
-        return found
+        config_input = ConfigInput.from_cli_args(path)
+        self._hide = make_redactor(config_input.config)
+        return config_input
 
-    def target(self, found: ConfigInput) -> CommandTarget:
-        """Make the target with its settings.
+    def target(self, config_input: ConfigInput) -> CommandTarget:
+        """Create the target with its settings.
 
         Raises:
-            ConfigValidationError: for every fault at once.
+            ConfigValidationError: A setting is invalid; the message lists all faults.
         """
-        made = self.plugin(config=found.config, parse_env_config=found.parse_env)
-        made.config_args = found.args
-        self._hide = make_redactor(made.config)
-        return made
+        target = self.plugin(config=config_input.config, parse_env_config=config_input.parse_env)
+        target.config_args = config_input.args
+        self._hide = make_redactor(target.config)
+        return target
 
     def say(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
-        """Write one Airbyte message of type ``kind`` with its body under the key ``field``."""
+        """Write one Airbyte message of the type ``kind`` with its body under the key ``field``."""
         self._wire.write(line(kind, field, body))
 
     def say_fault(self, fault: BaseException) -> None:
-        """Write an ERROR trace, or to standard error if standard output is closed."""
+        """Write an error as an ERROR trace, or to standard error if standard output is closed."""
         try:
             self._wire.write(trace_line("ERROR", error_body(fault, self.hide)))
         except OSError:
@@ -141,20 +145,20 @@ def _spec(job: _CommandState, _: Mapping[str, str]) -> list[BaseException]:
     return []
 
 
-def _check(job: _CommandState, given: Mapping[str, str]) -> list[BaseException]:
+def _check(job: _CommandState, files: Mapping[str, str]) -> list[BaseException]:
     from target_spark.cli.doctor import checks
 
-    def get_settings(found: ConfigInput) -> Mapping[str, Any]:
-        quiet = {**found.config, "report": None}  # keeps the report of the last run
-        return job.target(ConfigInput(quiet, found.parse_env)).config
+    def get_settings(config_input: ConfigInput) -> Mapping[str, Any]:
+        quiet = {**config_input.config, "report": None}  # keeps the report of the last run
+        return job.target(ConfigInput(quiet, config_input.parse_env)).config
 
     failed = [
         f"{check.name}: {check.text}"
-        for check in checks(get_settings, [given["config"]])
+        for check in checks(get_settings, [files["config"]])
         if check.verdict == "failed"
     ]
-    answer = {"status": "FAILED", "message": ". ".join(failed)} if failed else {}
-    job.say("CONNECTION_STATUS", "connectionStatus", answer or {"status": "SUCCEEDED"})
+    failure = {"status": "FAILED", "message": ". ".join(failed)} if failed else {}
+    job.say("CONNECTION_STATUS", "connectionStatus", failure or {"status": "SUCCEEDED"})
     return []
 
 
@@ -168,19 +172,19 @@ def _write(job: _CommandState, files: Mapping[str, str]) -> list[BaseException]:
     target = job.target(job.read_settings(files["config"]))
     path = files["catalog"]
     catalog = parse_configured_catalog(read_text(path, CatalogFileError, "Catalog"), path)
-    given = with_defaults(target.config)
-    asked = parse_catalog(catalog, given["format"])
-    options = build_options(given, asked)
+    config = with_defaults(target.config)
+    catalog_request = parse_catalog(catalog, config["format"])
+    options = build_options(config, catalog_request)
     conversation = ProtocolBinding(
         AirbyteReader(
-            asked.expected,
-            fails_on_strangers=given.get("outside_catalog") == "fail" and not options.strict,
+            catalog_request.expected,
+            fails_on_strangers=config.get("outside_catalog") == "fail" and not options.strict,
             check=StrictCheck(options) if options.strict else None,
         ),
         options,
         outlet=lambda: nullcontext(job.states),
         form=PerStreamStateFormat(),
-        renamed=asked.renamed,
+        renamed=catalog_request.renamed,
     )
     return target.load(open_binary(None), conversation)
 

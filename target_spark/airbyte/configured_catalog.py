@@ -34,7 +34,12 @@ MODES: Final[Mapping[str, WriteMode]] = {
 
 @dataclass(frozen=True, slots=True)
 class CatalogRequest:
-    """The expected streams of a catalog, and the options of each."""
+    """Parsed form of a configured catalog.
+
+    Attributes:
+        expected: The streams that the source will send.
+        options: The options of each stream.
+    """
 
     expected: tuple[ExpectedStream, ...]
     options: dict[StreamId, StreamOptions]
@@ -46,10 +51,10 @@ class CatalogRequest:
 
 
 def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogRequest:
-    """Return the streams and options of a catalog, for tables in a format.
+    """Return the expected streams and their options for a configured catalog.
 
     Raises:
-        CatalogFileError: the catalog has errors; the message lists all.
+        CatalogFileError: The catalog has errors for this table format; the message lists all.
     """
     faults = list(_faults(catalog.streams, table_format))
     if faults:
@@ -60,12 +65,12 @@ def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogReque
     )
 
 
-def build_options(config: Mapping[str, Any], asked: CatalogRequest) -> LoadOptions:
+def build_options(config: Mapping[str, Any], request: CatalogRequest) -> LoadOptions:
     """Return the loader's options from the settings and the catalog, which takes precedence."""
     options = load_options(config)
-    aside = with_defaults(config).get("misfits") == "quarantine"
-    columns = replace(options.columns, airbyte=True, misfits_aside=aside)
-    return replace(options, columns=columns, configured=asked.options, by_status=True)
+    quarantines = with_defaults(config).get("misfits") == "quarantine"
+    columns = replace(options.columns, airbyte=True, misfits_aside=quarantines)
+    return replace(options, columns=columns, configured=request.options, by_status=True)
 
 
 def _faults(streams: Sequence[ConfiguredStream], table_format: str) -> Iterator[str]:
@@ -117,13 +122,13 @@ def _faults_of_key(stream: ConfiguredStream, path: _Path) -> Iterator[str]:
 
 
 def _holds_many(schema: Any) -> bool:
-    found = schema.get("type") if isinstance(schema, Mapping) else None
-    types = {found} if isinstance(found, str) else set(found or ()) - {"null"}
+    declared = schema.get("type") if isinstance(schema, Mapping) else None
+    types = {declared} if isinstance(declared, str) else set(declared or ()) - {"null"}
     return bool(types) and types <= {"array", "object"}
 
 
 def _expected(stream: ConfiguredStream) -> ExpectedStream:
-    """Return the expected stream for a configured stream.
+    """Return the expected stream for a stream of a configured catalog.
 
     It truncates older generations if only the current one is to be kept; an overwrite does so
     anyway.
@@ -168,7 +173,10 @@ def _names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, 
 
 
 def _options(stream: ConfiguredStream) -> StreamOptions:
-    """Return the options of a stream; rows that end are removed, as Airbyte's users expect."""
+    """Return the loader's options for a stream.
+
+    Delete records remove rows, as Airbyte users expect.
+    """
     mode = MODES[stream.destination_sync_mode]
     return StreamOptions(
         write_mode=mode,

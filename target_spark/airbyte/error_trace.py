@@ -1,9 +1,10 @@
-"""The body of an ERROR trace for an error of the target.
+"""The body of an Airbyte ERROR trace for an error of the target.
 
 The message of a `TargetSparkError` is complete (the failure, its effect on the data, the remedy)
 and is shown to the user. Errors that the user can correct in settings or catalog are
 ``config_error``, transient ones ``transient_error``, all others ``system_error``. Secrets are
 removed from every text.
+
 Source: the Airbyte protocol, section "AirbyteErrorTraceMessage".
 """
 
@@ -40,7 +41,10 @@ _PASSING: Final = (JobLockError, SparkDiedError, StorageError)
 
 
 def error_body(fault: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
-    """Return the body of an ERROR trace; ``hide`` removes secrets from a text."""
+    """Return the body of an Airbyte ERROR trace for an exception.
+
+    ``hide`` is a function that removes secrets from a text.
+    """
     name = type(fault).__qualname__
     return {
         "message": redact_line(hide(str(fault).strip())) or name,

@@ -26,7 +26,7 @@ _decode_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class PerStreamStateFormat:
-    """Encoding of Airbyte states, with the number of rows that each state covers."""
+    """State format of Airbyte: each emitted state has the number of rows that it covers."""
 
     def __init__(self) -> None:
         """Create the format with all row counts at zero."""
@@ -34,28 +34,31 @@ class PerStreamStateFormat:
         self._rejected: Counter[Hashable] = Counter()
 
     def format_output(self, covered: CoveredState) -> bytes:
-        """Return a STATE message, with the rows committed since the scope's last one."""
+        """Return a STATE message with the row counts since the scope's last state.
+
+        The scope is one stream, or all streams. The message counts committed and rejected rows.
+        """
         scope = covered.scope
-        came = covered.rows - self._counted[scope]
-        rejected = min(self._rejected[scope], came)
+        received = covered.rows - self._counted[scope]
+        rejected = min(self._rejected[scope], received)
         self._counted[scope] = covered.rows
         self._rejected[scope] -= rejected
         return b'{"type":"STATE","state":%b}' % _with_stats(
-            covered.state, came - rejected, rejected
+            covered.state, received - rejected, rejected
         )
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the states as a JSON list."""
+        """Return the states as a JSON list, one per scope."""
         return b"[%b]" % b",".join(each.state for each in states)
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Record that rows of a stream were committed to its quarantine."""
+        """Record the number of rows of a stream that were committed to its quarantine table."""
         self._rejected[stream] += rows
         self._rejected[_ALL] += rows
 
 
 def _with_stats(state: bytes, committed: int, rejected: int) -> bytes:
-    """Return a state with our statistics instead of any that it had."""
+    """Return a state with the destination's row counts, replacing any that it had."""
     stats = b'{"recordCount":%d.0}' % committed
     if rejected:
         stats = stats[:-1] + b',"rejectedRecordCount":%d.0}' % rejected

@@ -58,7 +58,7 @@ _NAMED: Final = 10
 
 
 class SubCommand:
-    """One subcommand with the interface of a click command."""
+    """One subcommand (doctor, last-state or replay), callable like a click command."""
 
     def __init__(self, plugin: type[CommandTarget], word: str) -> None:
         self._plugin = plugin
@@ -70,11 +70,14 @@ class SubCommand:
         prog_name: str | None = None,
         **extra: Any,
     ) -> int:
-        """Run the subcommand with an argument list; exit with its code in standalone mode."""
-        words = list(sys.argv[1:] if args is None else args)[1:]
+        """Parse command line arguments, run the subcommand, and return its exit code.
+
+        In click's standalone mode (the default) the process exits with the code instead.
+        """
+        arguments = list(sys.argv[1:] if args is None else args)[1:]
         parser = _parser(self._word, prog_name or self._plugin.name)
-        given = parser.parse_args(words)
-        code = self._run(given)
+        parsed = parser.parse_args(arguments)
+        code = self._run(parsed)
         if extra.get("standalone_mode", True):
             sys.exit(code)
         return code
@@ -99,10 +102,13 @@ class SubCommand:
             _print_line(hide(format_error(error, redact)))
         return 1
 
-    def _made(self, found: ConfigInput) -> CommandTarget:
-        """Return the target with its settings; the last run's report file is not overwritten."""
-        config = {**found.config, "report": None}
-        return self._plugin(config=config, parse_env_config=found.parse_env)
+    def _made(self, config_input: ConfigInput) -> CommandTarget:
+        """Create the target with its settings, but without ``report``.
+
+        So the report file of the last run is not overwritten.
+        """
+        config = {**config_input.config, "report": None}
+        return self._plugin(config=config, parse_env_config=config_input.parse_env)
 
 
 def _parser(word: str, program: str) -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""Checks that a run with the given settings would work.
+"""Checks that a run with the given settings would work (`target-spark doctor`).
 
 Everything that a run needs is tested for real if that leaves no trace: Spark is started, and a
 table with an unused name is created, written, read and dropped. A failed check names the remedy;
@@ -64,14 +64,20 @@ _ROOM: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check, its result, and the remedy if it failed."""
+    """One check and its result.
+
+    Attributes:
+        name: The name of the check.
+        verdict: ``ok``, ``warning``, ``failed`` or ``skipped``.
+        text: The result, with the remedy if the check failed.
+    """
 
     name: str
     verdict: _Verdict
     text: str
 
     def line(self) -> str:
-        """Return the check as one line of text."""
+        """Return the check as one line of text: verdict, name and result."""
         return f"{self.verdict:8} {self.name:14} {self.text}"
 
 
@@ -81,28 +87,34 @@ def run_checks(
     *,
     as_json: bool = False,
 ) -> int:
-    """Run and print all checks; return 0, or 1 if a check failed.
+    """Run all checks and print them; return the exit code, 1 if a check failed, else 0.
 
-    ``check`` returns the settings of a configuration input, or raises `ConfigurationError`.
+    Args:
+        check: Returns the settings of a configuration input, or raises `ConfigurationError`.
+        given: The values of ``--config``.
+        as_json: True to print one JSON document instead of lines.
     """
-    found = []
-    for told in checks(check, given):
-        found.append(told)
+    results = []
+    for result in checks(check, given):
+        results.append(result)
         if not as_json:
-            print(redact_line(told.line()), flush=True)  # noqa: T201  (the result)
+            print(redact_line(result.line()), flush=True)  # noqa: T201  (the result)
     if as_json:
-        print(json.dumps({"checks": [asdict(each) for each in found]}, indent=2))  # noqa: T201
-    return int(any(each.verdict == "failed" for each in found))
+        print(json.dumps({"checks": [asdict(each) for each in results]}, indent=2))  # noqa: T201
+    return int(any(each.verdict == "failed" for each in results))
 
 
 def checks(
     check: Callable[[ConfigInput], Mapping[str, Any]], given: Sequence[str]
 ) -> Iterator[Check]:
-    """Run all checks and yield each result without secrets; ``check`` as in `run_checks`."""
+    """Run all checks and yield each result, with secrets removed.
+
+    The arguments are those of `run_checks`.
+    """
     config, faults = _configuration(check, given)
     hide = make_redactor(config)
-    for made in _checks(config, faults):
-        yield replace(made, text=redact(hide(made.text)))
+    for result in _checks(config, faults):
+        yield replace(result, text=redact(hide(result.text)))
 
 
 def _configuration(
@@ -111,9 +123,9 @@ def _configuration(
     """Return the settings as far as they can be read, and their faults."""
     config: Mapping[str, Any] = {}
     try:
-        found = ConfigInput.from_cli_args(*given)
-        config = found.config
-        return check(found), []
+        config_input = ConfigInput.from_cli_args(*given)
+        config = config_input.config
+        return check(config_input), []
     except ConfigurationError as error:
         return config, list(getattr(error, "errors", None) or [str(error)])
 
@@ -123,16 +135,16 @@ def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]
         yield Check("configuration", "failed", fault)
     if not faults:
         table_format = settings.with_defaults(config)["format"]
-        said = f"job {settings.get_job_name(config)}, format {table_format}"
-        yield Check("configuration", "ok", said)
+        text = f"job {settings.get_job_name(config)}, format {table_format}"
+        yield Check("configuration", "ok", text)
     if faults:
         yield from _programs(config)
         yield Check("the rest", "skipped", "requires a valid configuration")
         return
-    found = list(preflight_checks(config))
-    yield from found
+    results = list(preflight_checks(config))
+    yield from results
     yield _lease(config)
-    if any(check.verdict == "failed" for check in found if check.name in _NEEDED):
+    if any(check.verdict == "failed" for check in results if check.name in _NEEDED):
         yield Check("spark", "skipped", "requires the checks that failed above")
         yield from _security(config)
         return
@@ -140,7 +152,7 @@ def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]
 
 
 def preflight_checks(config: Mapping[str, Any]) -> Iterator[Check]:
-    """Yield the checks of valid settings that do not need Spark."""
+    """Run the checks of valid settings that do not need Spark, and yield each result."""
     yield from _programs(config)
     if not config.get("remote"):  # a server's jars are checked later
         yield _tried("jars", lambda: _jars(config))
@@ -169,23 +181,31 @@ def _version() -> str:
 
 
 def _jars(config: Mapping[str, Any]) -> str:
-    """Return the source of the format's jars as text.
+    """Return a text that says where the jars of the table format come from.
 
     Raises:
         SparkUnavailableError: There are no jars for this Spark, or a configured jar is missing.
     """
-    asked, version = settings.spark_settings(config), _version()
-    missing = [jar for jar in asked.jars if (place := to_local_folder(jar)) and not place.is_file()]
+    spark_settings, version = settings.spark_settings(config), _version()
+    missing = [
+        jar for jar in spark_settings.jars if (path := to_local_folder(jar)) and not path.is_file()
+    ]
     if missing:
         raise SparkUnavailableError(
             f"These files of the setting jars do not exist: {', '.join(missing)}. Download"
             " them, or remove the setting: then Spark downloads them."
         )
-    needed = [*required_jars(asked.format, version)[:1]]
-    if uses_s3(asked.addresses, asked.conf):
+    needed = [*required_jars(spark_settings.format, version)[:1]]
+    if uses_s3(spark_settings.addresses, spark_settings.conf):
         needed += required_s3_jars(version)[:1]
-    conf = format_conf(asked.format, asked.conf, asked.jars, version, asked.addresses)
-    return "; ".join(map(partial(_jar, conf), needed)) or f"{asked.format} needs none"
+    conf = format_conf(
+        spark_settings.format,
+        spark_settings.conf,
+        spark_settings.jars,
+        version,
+        spark_settings.addresses,
+    )
+    return "; ".join(map(partial(_jar, conf), needed)) or f"{spark_settings.format} needs none"
 
 
 def _jar(conf: Mapping[str, str], needed: str) -> str:
@@ -226,17 +246,17 @@ def _check_path(config: Mapping[str, Any]) -> Iterator[Check]:
     if free < _ROOM:
         yield Check("path", "warning", f"{folder} has only {_size(free)} free: free space there")
         return
-    made = "" if folder.is_dir() else ", created by the first run"
-    yield Check("path", "ok", f"{folder} ({_size(free)} free{made})")
+    note = "" if folder.is_dir() else ", created by the first run"
+    yield Check("path", "ok", f"{folder} ({_size(free)} free{note})")
 
 
 def _nearest_existing(folder: Path) -> Path:
     """Return a folder, or the nearest folder above it that exists."""
-    return next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    return next(each for each in (folder, *folder.absolute().parents) if each.exists())
 
 
 def _cannot_write(folder: Path) -> str:
-    """Return the reason why a folder cannot be created or written; empty if it can."""
+    """Return why a folder cannot be created or written; "" if it can."""
     nearest = _nearest_existing(folder)
     if not nearest.is_dir():
         return f"{nearest} is a file"
@@ -250,10 +270,10 @@ def _size(nbytes: int) -> str:
 
 
 def _lease(config: Mapping[str, Any]) -> Check:
-    job, place = settings.get_job_name(config), settings.get_location(config)
+    job, location = settings.get_job_name(config), settings.get_location(config)
     names = (job, *settings.former_jobs(config))
     try:
-        owner = next(filter(None, (get_lock_holder(place, name) for name in names)), None)
+        owner = next(filter(None, (get_lock_holder(location, name) for name in names)), None)
     except (TargetSparkError, OSError) as error:
         return Check("lease", "failed", str(error))
     if owner is None:
@@ -277,8 +297,8 @@ def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
             yield Check("storage", "skipped", "requires Spark")
             return
         seconds = time.monotonic() - began
-        said = f"Spark {spark.version} as {session.application}, started in {seconds:.1f} s"
-        yield Check("spark", "ok", said)
+        text = f"Spark {spark.version} as {session.application}, started in {seconds:.1f} s"
+        yield Check("spark", "ok", text)
         yield from _security(config, spark)
         if shared:
             seen = " and ".join(f"{name} ({folder})" for name, folder in shared.items())
@@ -298,20 +318,20 @@ def _security(config: Mapping[str, Any], spark: SparkSession | None = None) -> I
     The settings in force are those of ``spark``, which may include ``spark-defaults.conf``; without
     a session, the configured settings are checked.
     """
-    asked = settings.spark_settings(config)
-    if asked.remote:
-        weaknesses = list(find_weaknesses_of_remote(asked.remote))
+    spark_settings = settings.spark_settings(config)
+    if spark_settings.remote:
+        weaknesses = list(find_weaknesses_of_remote(spark_settings.remote))
     else:
-        conf = asked.conf if spark is None else dict(spark.sparkContext.getConf().getAll())
-        weaknesses = list(find_weaknesses(asked.master, conf))
+        conf = spark_settings.conf if spark is None else dict(spark.sparkContext.getConf().getAll())
+        weaknesses = list(find_weaknesses(spark_settings.master, conf))
     for weakness in weaknesses:
         yield Check("security", "warning", weakness)
-    if not weaknesses and (asked.remote or not asked.master.startswith("local")):
+    if not weaknesses and (spark_settings.remote or not spark_settings.master.startswith("local")):
         yield Check("security", "ok", "all protections of Spark are on")
 
 
 def _staging_address(staging: str, spark: SparkSession) -> Check:
-    """Upload a file to the staging address, read it with Spark, and delete it."""
+    """Check the staging URL: upload a file, read it with Spark, and delete it."""
     from target_spark.storage.staging_upload import StagingArea, staged_for_spark
 
     with contextlib.closing(SpoolFolder()) as folder:
@@ -319,8 +339,8 @@ def _staging_address(staging: str, spark: SparkSession) -> Check:
         file.write_text("here\n", encoding="utf-8")
         reach = StagingArea(folder, staging, RunInfo(_PROBE, uuid.uuid4().hex, 0), alone=False)
         try:
-            with staged_for_spark(spark, reach, [str(file)]) as found:
-                spark.read.text(list(found)).collect()
+            with staged_for_spark(spark, reach, [str(file)]) as addresses:
+                spark.read.text(list(addresses)).collect()
         except Exception as error:  # noqa: BLE001  any storage error is reported
             cause = find_storage_error(str(error)) or first_error_line(error)
             return Check("staging", "failed", f"rows cannot wait at {staging}: {cause}")
@@ -328,7 +348,7 @@ def _staging_address(staging: str, spark: SparkSession) -> Check:
 
 
 def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]:
-    """Create, write, read and drop a table with an unused name in each location of tables."""
+    """Check that a table can be created, written, read and dropped in each location of tables."""
     for table in _probe_tables(options):
         yield _storage(options, spark, table)
 
@@ -336,29 +356,29 @@ def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]
 def _probe_tables(options: LoadOptions) -> list[Table]:
     """Return a table with an unused name for each location in which a stream has its table."""
     name = f"{_PROBE}_{uuid.uuid4().hex[:8]}"
-    found: dict[str, Table] = {}
+    probes: dict[str, Table] = {}
     for stream in (name, *options.streams):
         table = options.table(StreamId(stream))
-        above, of = table.path.rpartition("/")[0], table.identifier[:-1]
-        probe = Table(above and f"{above}/{name}", name, of and (*of, name))
-        found.setdefault(probe.key, probe)
-    return list(found.values())
+        above, database = table.path.rpartition("/")[0], table.identifier[:-1]
+        probe = Table(above and f"{above}/{name}", name, database and (*database, name))
+        probes.setdefault(probe.key, probe)
+    return list(probes.values())
 
 
 def _storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
-    place = ".".join(table.identifier[:-1]) or table.path.rpartition("/")[0]
+    location = ".".join(table.identifier[:-1]) or table.path.rpartition("/")[0]
     steps: list[str] = []
     try:
         with _remove_created_afterwards(spark, table):
             for step in _try_table(options, spark, table):
                 steps.append(step)  # noqa: PERF402  (the completed steps are reported)
     except Exception as error:  # noqa: BLE001  any storage error is reported
-        told = str(error).partition("\n\tat ")[0].partition("\n\n")[0].strip()
-        cause = find_storage_error(str(error)) or told
+        message = str(error).partition("\n\tat ")[0].partition("\n\n")[0].strip()
+        cause = find_storage_error(str(error)) or message
         done = f" (done before: {', '.join(steps)})" if steps else ""
-        text = f"a table {table.name} in {place} could not be {_LIFE[len(steps)]}{done}: {cause}"
+        text = f"a table {table.name} in {location} could not be {_LIFE[len(steps)]}{done}: {cause}"
         return Check("storage", "failed", text)
-    return Check("storage", "ok", f"a {options.format} table in {place} was {', '.join(steps)}")
+    return Check("storage", "ok", f"a {options.format} table in {location} was {', '.join(steps)}")
 
 
 def _try_table(options: LoadOptions, spark: SparkSession, table: Table) -> Iterator[str]:
@@ -392,7 +412,7 @@ def _check_read_rows(rows: Sequence[tuple[Any, ...]]) -> None:
 
 @contextlib.contextmanager
 def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[None]:
-    """Remove the table's database and folder after the block if they did not exist before it."""
+    """Context manager: remove the table's database and folder if they did not exist before."""
     database = quote(*table.identifier[:-1])
     fresh_database = bool(database) and not spark.catalog.databaseExists(database)
     folder = to_local_folder(table.path.rpartition("/")[0]) if table.path else None
@@ -409,23 +429,23 @@ def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[No
 
 
 def _tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession) -> Check:
-    """Return the check of the existing tables and the jobs that own them."""
+    """Check which jobs own the existing tables, and find the job's last state."""
     jobs = (settings.get_job_name(config), *settings.former_jobs(config))
     try:
-        found = find_recoverable_tables(options, lambda: spark)
+        tables = find_recoverable_tables(options, lambda: spark)
     except Exception as error:  # noqa: BLE001  any storage error is reported
         return Check("tables", "failed", f"they cannot be listed: {error}".partition("\n")[0])
-    others = [each.table for each in found if each.marker and each.marker.job not in jobs]
+    others = [each.table for each in tables if each.marker and each.marker.job not in jobs]
     if others:
         text = (
             f"{', '.join(others[:5])} {'are' if len(others) > 1 else 'is'} loaded by another job,"
             f" and a stream of that name would be rejected: set job, or another path"
         )
         return Check("tables", "warning", text)
-    unknown = [each.table for each in found if each.unknown]
+    unknown = [each.table for each in tables if each.unknown]
     if unknown:
         text = f"{', '.join(unknown[:5])}: rows that target-spark did not write"
         return Check("tables", "warning", text)
-    last = get_job_metadata(jobs, found)
+    last = get_job_metadata(jobs, tables)
     state = f"; the last state is of run {last.run}" if last else ""
-    return Check("tables", "ok", f"{len(found)} of this job{state}")
+    return Check("tables", "ok", f"{len(tables)} of this job{state}")

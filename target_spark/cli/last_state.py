@@ -33,9 +33,12 @@ __all__ = ["RecoveredTable", "find_recoverable_tables", "get_job_metadata"]
 
 @dataclass(frozen=True, slots=True)
 class RecoveredTable:
-    """A table and its newest commit metadata.
+    """A table and the commit metadata of its newest commit.
 
-    ``unknown`` is True if the table has rows but no commit metadata.
+    Attributes:
+        table: The name of the table.
+        marker: The commit metadata, or None if it has none.
+        unknown: True if the table has rows but no commit metadata.
     """
 
     table: str
@@ -46,7 +49,7 @@ class RecoveredTable:
 def get_job_metadata(
     jobs: Collection[str], found: Iterable[RecoveredTable]
 ) -> CommitMetadata | None:
-    """Return the commit metadata to recover a job from, or None if no table holds a state.
+    """Return the commit metadata to resume a job from, or None if no table holds a state.
 
     ``jobs`` are the job's name and its former names.
     """
@@ -59,25 +62,30 @@ def get_job_metadata(
 def find_recoverable_tables(
     options: LoadOptions, spark: Callable[[], SparkSession]
 ) -> list[RecoveredTable]:
-    """Return the commit metadata of each table; ``spark`` is called only if it is needed.
+    """Find the tables of all streams, and return each with its newest commit metadata.
+
+    ``spark`` returns a session; it is called only if a table cannot be read as local files.
 
     Raises:
         TargetSparkError: Spark cannot start, or a table cannot be read.
     """
-    found: list[RecoveredTable] = []
+    tables: list[RecoveredTable] = []
     for catalog, database in _get_catalog_databases(options):
         levels = split_identifier(catalog, database)
         if uses_paths(options.format, catalog) or not levels:
-            found += _below(options, "/".join((options.path.rstrip("/"), *levels)), spark)
+            tables += _below(options, "/".join((options.path.rstrip("/"), *levels)), spark)
         else:
-            found += _in_database(options, spark(), levels)
-    return found
+            tables += _in_database(options, spark(), levels)
+    return tables
 
 
 def _get_catalog_databases(options: LoadOptions) -> list[tuple[str | None, str | None]]:
     """Return each catalog and database in which a stream may have its table; both may be None."""
-    asked = [options.every, *(own.with_defaults(options.every) for own in options.streams.values())]
-    return list(dict.fromkeys((each.catalog, each.database) for each in asked))
+    options_of_streams = [
+        options.every,
+        *(each.with_defaults(options.every) for each in options.streams.values()),
+    ]
+    return list(dict.fromkeys((each.catalog, each.database) for each in options_of_streams))
 
 
 # Folders below the path
@@ -91,9 +99,9 @@ def _below(
         yield from _at_address(options, path, spark())
     elif folder.is_dir():
         read = _READ_AS_FILES[options.format]
-        for place in sorted(folder.iterdir()):
-            if place.name[0] not in "._" and place.is_dir():
-                yield from read(place)
+        for table_folder in sorted(folder.iterdir()):
+            if table_folder.name[0] not in "._" and table_folder.is_dir():
+                yield from read(table_folder)
 
 
 def _at_address(options: LoadOptions, path: str, spark: SparkSession) -> list[RecoveredTable]:
@@ -132,9 +140,9 @@ def _of_iceberg(folder: Path) -> Iterator[RecoveredTable]:
 
     if not table_exists(folder):
         return
-    known = list(read_local_snapshots(folder))
-    marker = next(filter(None, (snapshot.marker for snapshot in known)), None)
-    with_rows = any(snapshot.summary.get("total-records") != "0" for snapshot in known)
+    snapshots = list(read_local_snapshots(folder))
+    marker = next(filter(None, (snapshot.marker for snapshot in snapshots)), None)
+    with_rows = any(snapshot.summary.get("total-records") != "0" for snapshot in snapshots)
     yield RecoveredTable(folder.name, marker, unknown=marker is None and with_rows)
 
 
@@ -158,21 +166,21 @@ def _folders(path: str, spark: SparkSession) -> Iterator[Table]:
 
 
 def _in_database(
-    options: LoadOptions, spark: SparkSession, place: tuple[str, ...]
+    options: LoadOptions, spark: SparkSession, levels: tuple[str, ...]
 ) -> Iterator[RecoveredTable]:
     from pyspark.errors import AnalysisException
 
     try:
-        rows = spark.sql(f"SHOW TABLES IN {quote(*place)}").collect()
+        rows = spark.sql(f"SHOW TABLES IN {quote(*levels)}").collect()
     except AnalysisException as error:
         if error.getCondition() == "SCHEMA_NOT_FOUND":  # the first run creates it
             return
         raise TableError(
-            f"The tables of {'.'.join(place)} cannot be listed. Check catalog and database,"
+            f"The tables of {'.'.join(levels)} cannot be listed. Check catalog and database,"
             f" and the catalog's options in the setting spark: {error.getCondition()}"
         ) from error
     names = sorted(row.tableName for row in rows if not row.isTemporary)
-    yield from _by_writer(options, spark, (Table("", name, (*place, name)) for name in names))
+    yield from _by_writer(options, spark, (Table("", name, (*levels, name)) for name in names))
 
 
 def _by_writer(

@@ -1,11 +1,10 @@
-"""Replay: load the records of a quarantine again, as one batch of one run.
+"""Replay: load the records of a quarantine table again, as one batch of one run.
 
 Three commits ensure that no failure between them loses a record or loads one twice:
 
-1. The quarantine's records get the run's id in ``replay`` (claimed).
-2. The rows are committed to the table with the run's id in the commit metadata; rows that still do
-   not match are quarantined again before that.
-3. The claimed records are removed from the quarantine.
+1. The quarantine's records get the run's id in ``replay`` (claimed). 2. The rows are committed to
+the table with the run's id in the commit metadata; rows that still do not match are quarantined
+again before that. 3. The claimed records are removed from the quarantine.
 
 The next replay finishes an interrupted one: claimed records are removed if the table's commit
 metadata names their run; otherwise they are claimed again, and records that their run quarantined
@@ -62,8 +61,14 @@ _TIME: Final = "date_format(`extracted_at`, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'\")
 class ReplayResult:
     """Outcome of a replay.
 
-    ``loaded`` records are now in the table, ``unfit`` records still do not match their schema, and
-    ``kept`` records stay in the quarantine because their key exists in the table.
+    Attributes:
+        stream: The name of the stream.
+        table: The name of its table.
+        found: The number of records in the quarantine.
+        loaded: The number of records that are now in the table.
+        unfit: The number of records that still do not match their schema.
+        kept: The number of records that stay in the quarantine because their key exists in the
+            table.
     """
 
     stream: str
@@ -89,9 +94,14 @@ class ReplayResult:
 
 
 def replay(config: Mapping[str, Any], described: SchemaEvent, *, overwrite: bool) -> ReplayResult:
-    """Load a stream's quarantine again, with validated settings.
+    """Load the records in a stream's quarantine table again.
 
     Records that are not loaded stay in the quarantine.
+
+    Args:
+        config: Validated settings.
+        described: The schema of the stream.
+        overwrite: True to replace rows of the table that have the same key.
 
     Raises:
         JobLockError: A run of the job is active.
@@ -101,16 +111,16 @@ def replay(config: Mapping[str, Any], described: SchemaEvent, *, overwrite: bool
     options = settings.load_options(config)
     if options.dry_run:
         raise UnsupportedError("A replay has no dry run: set dry_run to false.")
-    job, home = settings.get_job_name(config), settings.get_location(config)
+    job, location = settings.get_job_name(config), settings.get_location(config)
     former = settings.former_jobs(config)
-    started = monotonic_run_start(home, (job, *former), int(time.time() * 1000))
+    started = monotonic_run_start(location, (job, *former), int(time.time() * 1000))
     run = RunInfo(job, uuid.uuid4().hex, started, replays=True, former=former)
     with ExitStack() as stack:
         folder = stack.enter_context(
             closing(open_spool_folder(config.get("staging"), "rows that wait"))
         )
-        asked = settings.spark_settings(config, str(folder.path.absolute()))
-        engine = LeasedSpark(asked, home, run)
+        spark_settings = settings.spark_settings(config, str(folder.path.absolute()))
+        engine = LeasedSpark(spark_settings, location, run)
         stack.enter_context(closing(engine))
         engine.begin()
         return reload_records(engine, options, run, folder, described, overwrite=overwrite)
@@ -125,7 +135,7 @@ def reload_records(
     *,
     overwrite: bool = False,
 ) -> ReplayResult:
-    """Load a stream's quarantine again with a running Spark; see `replay`."""
+    """Load the records in a stream's quarantine table again with a running Spark; see `replay`."""
     stream = described.stream
     if options.mode(stream, keyed=bool(described.keys)) is WriteMode.OVERWRITE:
         raise UnsupportedError(
@@ -168,7 +178,7 @@ def _as_one_batch(options: LoadOptions) -> LoadOptions:
 
 
 class ReplayWriter(BatchWriter):
-    """Writer for the only batch of a replay: claims the records, commits, and removes them."""
+    """Batch writer of a replay, which has one batch: claims records, commits, removes them."""
 
     def __init__(
         self,
@@ -189,12 +199,15 @@ class ReplayWriter(BatchWriter):
 
     @property
     def unreadable(self) -> int:
-        """The number of records that cannot be parsed as JSON objects."""
+        """Number of records that cannot be parsed as JSON objects."""
         return len(self._unread)
 
     @contextmanager
     def opened(self, table: Table) -> Iterator[int]:
-        """Stage a copy of a table's quarantine and yield the number of its records."""
+        """Context manager: stage a copy of a table's quarantine.
+
+        Yield the number of its records.
+        """
         spark, self._aside = self._engine.spark(), get_quarantine_table(table)
         if self._writer.get_column_types(spark, self._aside) is None:
             yield 0
@@ -208,11 +221,11 @@ class ReplayWriter(BatchWriter):
             yield count
 
     def records(self, described: SchemaEvent) -> Iterator[Rows]:
-        """Yield the records in the order in which they were quarantined."""
-        wanted = self._source.selectExpr(
+        """Yield the quarantined records as events, in the order in which they were quarantined."""
+        positioned = self._source.selectExpr(
             f"`{_PLACE}` AS place", "raw", f"{_TIME} AS extracted", "version"
         )
-        for row in wanted.orderBy("place").toLocalIterator():
+        for row in positioned.orderBy("place").toLocalIterator():
             rows = _decode_record(described, row.raw, row.extracted, row.version)
             if rows is None:
                 self._unread.append(row.place)
@@ -221,20 +234,24 @@ class ReplayWriter(BatchWriter):
                 yield rows
 
     def write(self, work: CommitRequest) -> CommitResult:
-        """Claim the records, commit their rows, and remove the records from the quarantine."""
+        """Claim the records, commit their rows, and remove the records from the quarantine.
+
+        Raises:
+            RuntimeError: It is called a second time.
+        """
         if self._written:
             raise RuntimeError("a replay has only one batch, so that it is loaded atomically")
         self._written = True
         spark = self._engine.spark()
-        met = frozenset() if self._overwrite else self._find_existing_keys(spark, work)
+        existing = frozenset() if self._overwrite else self._find_existing_keys(spark, work)
         (batch,) = work.batches
-        taken = _remove_rows(batch, met, self._folder)
-        if not taken.count:
+        remaining = _remove_rows(batch, existing, self._folder)
+        if not remaining.count:
             self._rewrite(spark, self._claim_records(spark, [*self._unread, *self._places]))
             return CommitResult(0, 0, None, {})
-        stay = [*self._unread, *(self._places[n - batch.first] for n in met)]
-        self._rewrite(spark, self._claim_records(spark, stay))
-        outcome = super().write(replace(work, batches=(taken,)))
+        staying = [*self._unread, *(self._places[n - batch.first] for n in existing)]
+        self._rewrite(spark, self._claim_records(spark, staying))
+        outcome = super().write(replace(work, batches=(remaining,)))
         self._remove(spark)
         return outcome
 
@@ -245,21 +262,21 @@ class ReplayWriter(BatchWriter):
         return self._held
 
     def _get_unloaded_records(self, spark: SparkSession, table: Table) -> DataFrame:
-        """Return the records that are not in the table yet, each with its position."""
-        aside = self._writer.rows(spark, self._aside)
+        """Return the quarantined records that no replay has loaded yet, each with its position."""
+        quarantined = self._writer.rows(spark, self._aside)
         missing = {
             name: F.lit(None).cast(ddl)
             for name, ddl in LAYOUT.types.items()
-            if name not in aside.columns
+            if name not in quarantined.columns
         }
-        aside = aside.withColumns(missing) if missing else aside
+        quarantined = quarantined.withColumns(missing) if missing else quarantined
         marker = self._writer.get_last_metadata(spark, table)
-        done = (marker and marker.replay) or ""
-        waiting = aside.where(f"`replay` IS NULL OR `replay` <> '{done}'")
+        loaded_by = (marker and marker.replay) or ""
+        waiting = quarantined.where(f"`replay` IS NULL OR `replay` <> '{loaded_by}'")
         failed = waiting.selectExpr("`replay` AS `run`").where("`run` IS NOT NULL").distinct()
         waiting = waiting.join(failed, "run", "left_anti").select(*LAYOUT.types)
-        free = waiting.withColumn("replay", F.lit(None).cast("string"))
-        return free.orderBy(*map(quote, _IN_ORDER)).withColumn(
+        unclaimed = waiting.withColumn("replay", F.lit(None).cast("string"))
+        return unclaimed.orderBy(*map(quote, _IN_ORDER)).withColumn(
             _PLACE, F.monotonically_increasing_id()
         )
 
@@ -275,40 +292,45 @@ class ReplayWriter(BatchWriter):
         rows = read_spool(spark, paths, layout, self._metadata(work)).good(strict=False)
         ordinal = rows.columns[-1]
         keys = [quote(key) for key in layout.keys]
-        there = self._writer.rows(spark, work.table).select(*keys)
-        met = rows.select(*keys, quote(ordinal)).join(there, list(layout.keys), "left_semi")
-        return frozenset(row[0] for row in met.select(quote(ordinal)).toLocalIterator())
+        existing = self._writer.rows(spark, work.table).select(*keys)
+        matching = rows.select(*keys, quote(ordinal)).join(existing, list(layout.keys), "left_semi")
+        return frozenset(row[0] for row in matching.select(quote(ordinal)).toLocalIterator())
 
     def _claim_records(self, spark: SparkSession, stay: Collection[int]) -> DataFrame:
-        """Return the quarantine with this run's id in all records except those at ``stay``."""
+        """Return the quarantine with this run's id in each record not at a position in ``stay``."""
         path = self._folder.new_path("stay")
         path.write_text("".join(f'{{"{_PLACE}":{place}}}\n' for place in stay), "ascii")
-        left = spark.read.schema(f"`{_PLACE}` BIGINT, `stays` BOOLEAN").json(
+        staying = spark.read.schema(f"`{_PLACE}` BIGINT, `stays` BOOLEAN").json(
             to_spark_uri(str(path))
         )
-        left = left.withColumn("stays", F.lit(True))  # noqa: FBT003
+        staying = staying.withColumn("stays", F.lit(True))  # noqa: FBT003
         claim = F.when(F.col("stays"), None).otherwise(F.lit(self._run.id))
-        joined = self._source.join(left, _PLACE, "left").withColumn("replay", claim)
+        joined = self._source.join(staying, _PLACE, "left").withColumn("replay", claim)
         return joined.select(*LAYOUT.types)
 
     def _remove(self, spark: SparkSession) -> None:
-        """Remove the records that this run loaded or quarantined again."""
-        aside = self._writer.rows(spark, self._aside)
-        self._rewrite(spark, aside.where(f"`replay` IS NULL OR `replay` <> '{self._run.id}'"))
+        """Remove the records that this run loaded or quarantined again from the quarantine."""
+        quarantined = self._writer.rows(spark, self._aside)
+        self._rewrite(spark, quarantined.where(f"`replay` IS NULL OR `replay` <> '{self._run.id}'"))
 
     def _rewrite(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Replace the content of the quarantine with these rows."""
+        """Replace the content of the quarantine table by the given rows, in one commit."""
         table = self._aside
-        with stage_frame(spark, self._reach, rows) as kept:
+        with stage_frame(spark, self._reach, rows) as staged:
             marker = self._marker(table, None)
-            self._run_with_retries(table, lambda: self._writer.replace(spark, table, kept, marker))
+            self._run_with_retries(
+                table, lambda: self._writer.replace(spark, table, staged, marker)
+            )
         self._tables[table.key].commits += 1
 
 
 def _decode_record(
     described: SchemaEvent, raw: str, at: str | None, version: int | None
 ) -> Rows | None:
-    """Return a record as a decoded message, or None if it is not a valid record."""
+    """Return a quarantined record as an event, or None if it is not a valid record.
+
+    ``raw`` is the record as JSON, ``at`` its time of extraction.
+    """
     head: dict[str, Any] = {"type": "RECORD", "stream": described.stream.name, "time_extracted": at}
     if version is not None:
         head["version"] = version
@@ -321,7 +343,7 @@ def _decode_record(
 
 
 def _remove_rows(batch: Batch, left: Collection[int], folder: SpoolFolder) -> Batch:
-    """Return the batch without the rows whose ordinal is in ``left``."""
+    """Return the batch without the rows whose ordinal is in ``left``, in a new spool file."""
     if not left:
         return batch
     path, count = folder.new_path("rows"), 0

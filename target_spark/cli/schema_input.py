@@ -17,36 +17,42 @@ __all__ = ["parse_schemas", "select_one"]
 
 
 def parse_schemas(text: str) -> list[SchemaEvent]:
-    """Return the schema of each stream in a text, in order.
+    """Return the schema of each stream in the text of a file, in order.
 
     Raises:
         UnsupportedError: The text is neither a JSON document nor Singer messages.
     """
-    found: list[SchemaEvent] = []
+    schemas: list[SchemaEvent] = []
     for document in _documents(text):
         if isinstance(document, Mapping):
-            found += [*_of_message(document), *_of_catalog(document)]
-    return found
+            schemas += [*_of_message(document), *_of_catalog(document)]
+    return schemas
 
 
-def select_one(found: Iterable[Event], stream: str) -> SchemaEvent:
-    """Return the last schema of a stream.
+def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
+    """Return the last schema of one stream, given by its name.
 
     Raises:
         UnsupportedError: The stream has no schema.
     """
-    of_stream = [e for e in found if isinstance(e, SchemaEvent) and str(e.stream) == stream]
-    if not of_stream:
+    schemas = [
+        event for event in events if isinstance(event, SchemaEvent) and str(event.stream) == stream
+    ]
+    if not schemas:
         raise UnsupportedError(
             f"The schema of stream {stream} is not in the schema file. Use the tap's catalog"
             " (tap --discover > catalog.json), or a file of Singer messages with its"
             " SCHEMA."
         )
-    return of_stream[-1]
+    return schemas[-1]
 
 
 def _documents(text: str) -> list[Any]:
-    """Return the JSON document of a text, or the documents of its SCHEMA lines."""
+    """Return the JSON document of a text, or the documents of its SCHEMA lines.
+
+    Raises:
+        UnsupportedError: A SCHEMA line is not JSON.
+    """
     try:
         return [json.loads(text)]
     except ValueError:

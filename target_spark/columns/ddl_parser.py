@@ -57,24 +57,27 @@ _SUFFIX = re.compile(r"\s+(?:not\s+null\b|comment\s+'(?:[^'\\]|\\.)*')", re.IGNO
 
 
 def parse_ddl(ddl: str) -> ColumnType:
-    """Return the `ColumnType` of a column's DDL, such as ``struct<a:int>``."""
+    """Parse the type of a column from DDL such as ``struct<a:int>``.
+
+    A type that target-spark does not write becomes an `UnmanagedType`; nothing raises an error.
+    """
     text = ddl.strip()
     plain = _PLAIN.get(text.lower())
     if plain is not None:
         return plain
     lowered = text.lower()
-    if found := _DECIMAL.fullmatch(lowered):
-        precision, scale = found.groups()
+    if match := _DECIMAL.fullmatch(lowered):
+        precision, scale = match.groups()
         return Decimal(int(precision or 10), int(scale or 0))
-    if lowered.startswith("array") and (found := _ARRAY.fullmatch(text[:5].lower() + text[5:])):
-        return Array(parse_ddl(found[1]))
-    if lowered.startswith("struct") and (found := _STRUCT.fullmatch(text[:6].lower() + text[6:])):
-        return Struct(tuple(_field(part) for part in _parts(found[1])))
+    if lowered.startswith("array") and (match := _ARRAY.fullmatch(text[:5].lower() + text[5:])):
+        return Array(parse_ddl(match[1]))
+    if lowered.startswith("struct") and (match := _STRUCT.fullmatch(text[:6].lower() + text[6:])):
+        return Struct(tuple(_field(part) for part in _parts(match[1])))
     return UnmanagedType(text)
 
 
 def _parts(text: str) -> list[str]:
-    """Return the fields of a struct, split at the commas between them."""
+    """Split the inner text of a struct's DDL at the commas between its fields."""
     parts, depth, current = [], 0, ""
     for piece in _PIECE.findall(text):
         depth += (piece in {"<", "("}) - (piece in {">", ")"})
@@ -87,8 +90,8 @@ def _parts(text: str) -> list[str]:
 
 
 def _field(text: str) -> Column:
-    if found := _QUOTED_FIELD.fullmatch(text):
-        name, ddl = found[1].replace("``", "`"), found[2]
+    if match := _QUOTED_FIELD.fullmatch(text):
+        name, ddl = match[1].replace("``", "`"), match[2]
     else:
         name, _, ddl = text.strip().partition(":")
     bare = _SUFFIX.sub("", ddl)

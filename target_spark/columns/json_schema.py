@@ -85,21 +85,21 @@ def schema_from_json_schema(
     options: ColumnOptions,
     nested: Mapping[str, Sequence[str]] = _ANYTHING,
 ) -> TableSchema:
-    """Return the columns of a stream's table, from the stream's JSON Schema.
+    """Map the JSON Schema of a stream to the columns of its table.
 
     A key that is not a declared property gets a text column. If no property is declared, the whole
     record gets a column, besides those of the keys. ``_sdc_deleted_at`` of a record is always a
-    timestamp, and feeds the metadata column of that name if there is one. Properties with
-    the names of Airbyte's columns are dropped if these columns are added.
+    timestamp, and feeds the metadata column of that name if there is one. Properties with the names
+    of Airbyte's columns are dropped if these columns are added.
 
     Args:
         schema: JSON Schema of the stream.
-        keys: names of the key properties.
-        options: options for columns.
-        nested: paths of keys and cursors inside a property, which get separate columns.
+        keys: Names of the key properties.
+        options: Options for columns.
+        nested: Paths of keys and cursors inside a property, which get separate columns.
 
     Raises:
-        UnsupportedError: the schema declares no single value at the end of such a path.
+        UnsupportedError: The schema declares no single value at the end of such a path.
     """
     root = object_schema(schema)
     declared = dict(root.get("properties") or {})
@@ -111,9 +111,9 @@ def schema_from_json_schema(
         declared.pop(DELETED_AT, None)
     elif DELETED_AT in declared:
         declared[DELETED_AT] = _TIME
-    inside = nested_sources(nested, declared)
-    own = [key for key in keys if key not in inside]
-    properties = {**dict.fromkeys(own, _ANYTHING), **declared}
+    nested_names = nested_sources(nested, declared)
+    plain_keys = [key for key in keys if key not in nested_names]
+    properties = {**dict.fromkeys(plain_keys, _ANYTHING), **declared}
     reserved = (*names, ORDINAL, *options.reserved)
     record = _columns(properties, options, reserved=reserved)
     record += nested_columns(
@@ -126,7 +126,7 @@ def schema_from_json_schema(
         whole = sanitize_names([WHOLE_RECORD], (*reserved, *(column.name for column in record)))
         record += (Column("", whole[WHOLE_RECORD], Text(), feed=ColumnSource.WHOLE),)
     by_source = {column.source: column.name for column in record}
-    sources = tuple(inside.get(key, key) for key in keys)
+    sources = tuple(nested_names.get(key, key) for key in keys)
     return TableSchema(
         columns=record + metadata,
         keys=tuple(by_source[source] for source in sources),
@@ -139,15 +139,15 @@ def schema_from_json_schema(
 def undeclared_keys(
     schema: _Schema, keys: Sequence[str], nested: Mapping[str, Sequence[str]] = _ANYTHING
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the keys that a schema does not declare, and the properties that it declares.
+    """Return the keys that a JSON Schema does not declare, and the properties that it declares.
 
     A schema without declared properties allows any key; keys in ``nested`` are paths into a
     property.
     """
     declared = tuple(object_schema(schema).get("properties") or ())
-    inside = {name for name, path in nested.items() if tuple(path) != (name,)}
-    lost = tuple(key for key in keys if key not in declared and key not in inside)
-    return (lost if declared else ()), declared
+    nested_names = {name for name, path in nested.items() if tuple(path) != (name,)}
+    undeclared = tuple(key for key in keys if key not in declared and key not in nested_names)
+    return (undeclared if declared else ()), declared
 
 
 def _columns(
@@ -207,12 +207,12 @@ def _scalar(kind: str, schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 
 def _string(schema: _Schema, options: ColumnOptions) -> ColumnType:
-    form = schema.get("format")
-    if form == "date-time":
+    format_ = schema.get("format")
+    if format_ == "date-time":
         return Timestamp()
-    if form == "date":
+    if format_ == "date":
         return Date()
-    if form in DECIMAL_FORMATS:
+    if format_ in DECIMAL_FORMATS:
         return to_decimal_type(schema, options)
     return Binary() if schema.get("contentEncoding") == "base64" else Text()
 

@@ -94,19 +94,19 @@ class ColumnOptions:
     """Options that determine the columns of a table.
 
     Attributes:
-        plain_numbers: type of a ``number`` without ``multipleOf``; None is double.
-        unsized_decimals: type of a decimal string without declared digits.
-        oversized_as_text: numbers declared with more than 38 digits become text. Otherwise they are
-            decimals, and rows with values that do not fit are quarantined.
-        cut_timestamps: digits after microseconds are dropped. Otherwise such rows are quarantined.
-        metadata: add the columns of `METADATA_COLUMNS`.
-        table_version: add the column of `METADATA_COLUMNS` with the table version.
-        history: add the columns of `HISTORY_COLUMNS`.
-        reserved: names that no column of a record gets.
-        airbyte: add the columns of `AIRBYTE_COLUMNS` (the generation id is the table version), and
-        keep
-            rows with conversion errors: the value becomes null, and the row's meta records it.
-        misfits_aside: quarantine such rows instead.
+        plain_numbers: Type of a ``number`` without ``multipleOf``; None is double.
+        unsized_decimals: Type of a decimal string without declared digits.
+        oversized_as_text: True to store numbers declared with more than 38 digits as text.
+            Otherwise they are decimals, and rows with values that do not fit are quarantined.
+        cut_timestamps: True to drop digits after microseconds. Otherwise such rows are quarantined.
+        metadata: True to add the columns of `METADATA_COLUMNS`.
+        table_version: True to add the column of `METADATA_COLUMNS` with the table version.
+        history: True to add the columns of `HISTORY_COLUMNS`.
+        reserved: Names that no column of a record gets.
+        airbyte: True to add the columns of `AIRBYTE_COLUMNS` (the generation id is the table
+            version), and to keep rows with conversion errors: the value becomes null, and the row's
+            meta records it.
+        misfits_aside: True to quarantine such rows instead.
     """
 
     plain_numbers: Decimal | None = None
@@ -127,11 +127,11 @@ class ColumnOptions:
 
     @property
     def version_column(self) -> str:
-        """The name of the column with the table version of a row."""
+        """Name of the column that holds the table version of a row."""
         return GENERATION if self.airbyte else TABLE_VERSION
 
     def metadata_columns(self) -> tuple[Column, ...]:
-        """Return the columns that these options add to every table."""
+        """Return the metadata columns that these options add to every table."""
         return tuple(
             Column(name, name, type_, feed=ColumnSource.METADATA)
             for name, type_ in {**METADATA_COLUMNS, **HISTORY_COLUMNS, **AIRBYTE_COLUMNS}.items()
@@ -150,11 +150,17 @@ class ColumnOptions:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """The columns of a table in order, and the names of its key columns.
+    """The columns of a table in order, its keys, and rules for the conversion of records.
 
-    With ``cut_timestamps``, date-times are truncated to microseconds. Strings of the properties
-    ``filled`` must not be empty. With ``keeps_misfits``, a value that does not fit becomes null and
-    its row is kept, unless the row has no usable key or deletion time.
+    Attributes:
+        columns: All columns of the table, in order.
+        keys: Names of the key columns.
+        key_sources: Properties that feed the key columns.
+        cut_timestamps: True to truncate date-times to microseconds.
+        filled: Properties whose text must not be empty.
+        keeps_misfits: True to replace a value that does not fit by null and keep its row, unless
+            the
+            row has no usable key or deletion time.
     """
 
     columns: tuple[Column, ...]
@@ -166,7 +172,7 @@ class TableSchema:
 
     @property
     def types(self) -> dict[str, str]:
-        """The DDL of each column by name, in order."""
+        """The type (DDL) of each column by name, in table order."""
         return {column.name: column.type.ddl for column in self.columns}
 
     @property
@@ -194,7 +200,7 @@ class TableSchema:
         return frozenset((*self.key_sources, DELETED_AT, CDC_DELETED_AT))
 
     def with_metadata(self, name: str) -> TableSchema:
-        """Return this schema with one of `METADATA_COLUMNS` added, unless the name is in use."""
+        """Return a copy with the metadata column ``name`` added, unless a column has that name."""
         if name in self.types:
             return self
         column = Column(name, name, METADATA_COLUMNS[name], feed=ColumnSource.METADATA)
@@ -203,7 +209,10 @@ class TableSchema:
     def column_fed_by(
         self, source: str, feed: ColumnSource = ColumnSource.PROPERTY
     ) -> Column | None:
-        """Return the column with this source (of the kind ``feed``), or None."""
+        """Return the column that is filled from ``source``, or None.
+
+        ``feed`` is the kind of the source: a property of the record by default.
+        """
         for column in self.columns:
             if column.source == source and column.feed is feed:
                 return column
@@ -214,9 +223,12 @@ class TableSchema:
 class SchemaChange:
     """One change of a table: a new column or field, or a wider type.
 
-    ``path`` is the path of the column or field (the items of an array are called ``element``),
-    ``ddl`` its new type. ``instead_of`` names the existing column that could not take the values
-    and is not changed. ``comment`` is the comment of a new column.
+    Attributes:
+        kind: ``add`` or ``widen``.
+        path: Path of the column or field; the items of an array are called ``element``.
+        ddl: The new type.
+        instead_of: The existing column that could not take the values and stays as it is, or None.
+        comment: The comment of a new column, or None.
     """
 
     kind: Literal["add", "widen"]
@@ -233,11 +245,11 @@ class SchemaChange:
 
 def _renamed(columns: Iterable[Column], path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
     for column in columns:
-        here, type_ = (*path, column.name), column.type
-        is_ours = column.feed not in {ColumnSource.METADATA, ColumnSource.WHOLE}
-        if is_ours and fold_case(column.name) != fold_case(column.source):
-            yield quote(*here), column.source
+        current_path, type_ = (*path, column.name), column.type
+        has_property = column.feed not in {ColumnSource.METADATA, ColumnSource.WHOLE}
+        if has_property and fold_case(column.name) != fold_case(column.source):
+            yield quote(*current_path), column.source
         while isinstance(type_, Array):
-            here, type_ = (*here, "element"), type_.element
+            current_path, type_ = (*current_path, "element"), type_.element
         if isinstance(type_, Struct):
-            yield from _renamed(type_.fields, here)
+            yield from _renamed(type_.fields, current_path)

@@ -23,7 +23,11 @@ _Paths: TypeAlias = Mapping[str, Sequence[str]]
 
 
 def nested_sources(nested: _Paths, declared: Collection[str]) -> dict[str, str]:
-    """Return a source name for each nested key or cursor that no declared property has."""
+    """Return a unique source name for each nested key or cursor.
+
+    Names of declared properties are avoided. ``nested`` maps each key or cursor to its path; a path
+    of one part is a property and is left out.
+    """
     sources: dict[str, str] = {}
     for name, path in nested.items():
         if tuple(path) == (name,):
@@ -42,22 +46,22 @@ def nested_columns(
     type_of: Callable[[Any], ColumnType],
     reserved: Collection[str],
 ) -> tuple[Column, ...]:
-    """Return a column for each nested key or cursor.
+    """Return a separate column for each nested key or cursor.
 
     Args:
-        nested: paths by name.
-        declared: schemas of the properties.
-        type_of: function from a schema to a column type.
-        reserved: names of the other columns.
+        nested: The path of each key and cursor, by name.
+        declared: The JSON Schemas of the properties.
+        type_of: Returns the column type for a JSON Schema.
+        reserved: The names of the other columns.
 
     Raises:
-        UnsupportedError: the schema does not declare a single value at the end of a path.
+        UnsupportedError: The schema does not declare a single value at the end of a path.
     """
     sources = nested_sources(nested, declared)
     names: dict[str, str] = {}
     for source in sorted(sources.values()):
-        wanted = source.replace(".", "_")
-        names[source] = sanitize_names([wanted], {*reserved, *names.values()})[wanted]
+        preferred = source.replace(".", "_")
+        names[source] = sanitize_names([preferred], {*reserved, *names.values()})[preferred]
     return tuple(
         Column(source, names[source], _leaf(path, declared, type_of), path=path)
         for source, path in ((sources[name], tuple(nested[name])) for name in sources)
@@ -80,18 +84,22 @@ def _leaf(
 
 
 def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
-    """Return the properties declared by the object at position ``at`` of a path."""
+    """Return the properties that the object at position ``at`` of a path declares.
+
+    Raises:
+        UnsupportedError: The schema is not an object or declares no properties.
+    """
     variants = list(split_variants(schema))
-    place = ".".join(path[:at])
+    location = ".".join(path[:at])
     kinds = {kind for kind, _ in variants}
     if kinds - {"object", ANY_SCHEMA}:
-        raise _refusal(path, f"{place} is not an object")
-    found = (
+        raise _refusal(path, f"{location} is not an object")
+    merged = (
         merge_object_variants([variant for _, variant in variants]) if kinds == {"object"} else {}
     )
-    properties: _Schema = found.get("properties") or {}
+    properties: _Schema = merged.get("properties") or {}
     if not properties:
-        raise _refusal(path, f"{place} is free-form: its schema declares no properties")
+        raise _refusal(path, f"{location} is free-form: its schema declares no properties")
     return properties
 
 

@@ -41,8 +41,8 @@ requires one more than their longest value has."""
 def to_integer_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
     """Return the column type of a JSON ``integer``: 64 bits, or a decimal for larger bounds."""
     low, high = get_bounds(schema)
-    beyond = (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64)
-    if not beyond:
+    exceeds_int64 = (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64)
+    if not exceeds_int64:
         return Integer()
     return _sized(max(get_integer_digits(low), get_integer_digits(high)), 0, options)
 
@@ -55,9 +55,9 @@ def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
     if step is None:
         return options.plain_numbers or Double()
     low, high = get_bounds(schema)
-    known = low is not None and high is not None
+    is_bounded = low is not None and high is not None
     return _sized(
-        max(get_integer_digits(low), get_integer_digits(high)) if known else None,
+        max(get_integer_digits(low), get_integer_digits(high)) if is_bounded else None,
         get_decimal_places(step),
         options,
     )
@@ -75,29 +75,33 @@ def to_decimal_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 
 def common_decimal(types: Iterable[Integer | Decimal]) -> Decimal | None:
-    """Return the decimal that holds the values of all types exactly; None beyond 38 digits."""
-    known = list(types)
-    scale = max(type_.scale if isinstance(type_, Decimal) else 0 for type_ in known)
-    digits = max(count_integer_digits(type_) for type_ in known) + scale
+    """Return the decimal type that holds the values of all types exactly.
+
+    None means that it would need more than 38 digits.
+    """
+    operands = list(types)
+    scale = max(type_.scale if isinstance(type_, Decimal) else 0 for type_ in operands)
+    digits = max(count_integer_digits(type_) for type_ in operands) + scale
     return Decimal(digits, scale) if digits <= MAX_DIGITS else None
 
 
 def count_integer_digits(type_: Integer | Decimal) -> int:
-    """Return the number of digits before the point that a decimal needs for a type."""
+    """Return the number of digits before the point that a decimal needs for a type's values."""
     if isinstance(type_, Integer):
         return _DIGITS_OF_BITS[type_.bits]
     return type_.precision - type_.scale
 
 
 def _sized(whole: int | None, places: int, options: ColumnOptions) -> ColumnType:
-    """Return a decimal of 38 digits with ``places`` decimal places.
+    """Return a decimal of 38 digits, ``places`` of them after the point.
 
-    If ``whole`` digits do not fit before them, return the type that the options configure for that.
+    If the ``whole`` digits before the point do not fit, return the type that the options configure
+    for that case. ``whole`` is None if it is not known.
     """
-    wanted = MIN_INTEGER_DIGITS if whole is None else whole
-    if wanted + places <= MAX_DIGITS:
+    needed = MIN_INTEGER_DIGITS if whole is None else whole
+    if needed + places <= MAX_DIGITS:
         return Decimal(MAX_DIGITS, places)
     if options.oversized_as_text:
         return Text()
-    usual = options.unsized_decimals
-    return Decimal(MAX_DIGITS, min(places, usual.scale))
+    fallback = options.unsized_decimals
+    return Decimal(MAX_DIGITS, min(places, fallback.scale))

@@ -56,9 +56,17 @@ def any_widening(_old: str, _new: str) -> bool:
 def merge_layouts(
     old: TableSchema, new: TableSchema, can_widen: CanWiden = any_widening
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
-    """Return a stream's columns after a new SCHEMA message, and the changes to its table.
+    """Merge a stream's table schema with that of a new SCHEMA message.
 
     All columns of ``old`` are kept. The keys are those of ``new``, whose column names may change.
+
+    Args:
+        old: The table schema so far.
+        new: The table schema of the message.
+        can_widen: True for a type that the format can widen to another.
+
+    Returns:
+        The merged schema, and the changes that the table needs.
     """
     return _merged(old.columns, new, can_widen, remembers=True)
 
@@ -69,13 +77,16 @@ def diff_with_table(
     can_widen: CanWiden = any_widening,
     sources: Mapping[str, str] | None = None,
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
-    """Return a stream's schema with the columns of its table, and the changes it needs.
+    """Merge a stream's table schema with the columns of its existing table.
 
     Args:
-        layout: schema of the stream.
-        table: DDL of the table's columns by name; they come first, in this order.
-        can_widen: function that returns True if the format can widen a type.
+        layout: The table schema of the stream.
+        table: The type (DDL) of each of the table's columns; they come first, in this order.
+        can_widen: True for a type that the format can widen to another.
         sources: `TableSchema.sources` stored in the table; None for a table of another writer.
+
+    Returns:
+        The merged schema, and the changes that the table needs.
     """
     known = from_table(table, sources or {}).columns
     return _merged(known, layout, can_widen, remembers=sources is not None)
@@ -86,23 +97,23 @@ def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
 
     They may not if the keys changed, or if a property goes to another column.
     """
-    homes = _map_paths(new.columns)
-    moved = any(homes.get(path) != home for path, home in _map_paths(old.columns).items())
+    targets = _map_paths(new.columns)
+    moved = any(targets.get(path) != target for path, target in _map_paths(old.columns).items())
     same_keys = (old.keys, old.key_sources) == (new.keys, new.key_sources)
     return same_keys and not moved
 
 
 def _map_paths(columns: Iterable[Column]) -> dict[_Path, _Path]:
     """Return, for each property path in the record, the path of its column in the table."""
-    homes: dict[_Path, _Path] = {}
+    targets: dict[_Path, _Path] = {}
     for column in columns:
         if not column.is_fed:
             continue
         source = (column.feed.value, column.source)
-        homes[source] = (column.name,)
-        for path, home in _map_paths(_get_fields(column.type)).items():
-            homes[source + path] = (column.name, *home)
-    return homes
+        targets[source] = (column.name,)
+        for path, target in _map_paths(_get_fields(column.type)).items():
+            targets[source + path] = (column.name, *target)
+    return targets
 
 
 def _get_fields(type_: ColumnType) -> tuple[Column, ...]:
@@ -124,41 +135,41 @@ def _merged(
 
 
 def _without_whole(columns: Iterable[Column], keys: Collection[str]) -> tuple[Column, ...]:
-    """Return the columns, of which none is filled with the whole record any more.
+    """Return the columns without the source "whole record", if the schema declares properties.
 
     A column has that source only as long as the schema declares nothing but keys.
     """
-    known = tuple(columns)
+    all_columns = tuple(columns)
     if not any(
-        column.feed is ColumnSource.PROPERTY and column.source not in keys for column in known
+        column.feed is ColumnSource.PROPERTY and column.source not in keys for column in all_columns
     ):
-        return known
+        return all_columns
     return tuple(
         replace(column, feed=ColumnSource.NOTHING) if column.feed is ColumnSource.WHOLE else column
-        for column in known
+        for column in all_columns
     )
 
 
 def _name_missing_sources(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns, with a reason for each column that no property fills.
+    """Return the columns, each without a source marked with the reason for that.
 
     The reason is EMPTIED if the values now go to another column, else NOTHING.
     """
-    known = tuple(columns)
-    elsewhere = {column.source for column in known if column.feed is ColumnSource.PROPERTY}
+    all_columns = tuple(columns)
+    filled = {column.source for column in all_columns if column.feed is ColumnSource.PROPERTY}
     return tuple(
         column
         if column.is_fed
         else replace(
             column,
-            feed=ColumnSource.EMPTIED if _is_stale(column, elsewhere) else ColumnSource.NOTHING,
+            feed=ColumnSource.EMPTIED if _is_stale(column, filled) else ColumnSource.NOTHING,
         )
-        for column in known
+        for column in all_columns
     )
 
 
-def _is_stale(column: Column, elsewhere: Collection[str]) -> bool:
-    moved = column.source in elsewhere and not isinstance(column.type, UnmanagedType)
+def _is_stale(column: Column, filled: Collection[str]) -> bool:
+    moved = column.source in filled and not isinstance(column.type, UnmanagedType)
     return moved or column.name in METADATA_COLUMNS or column.name in AIRBYTE_COLUMNS
 
 
@@ -170,14 +181,19 @@ def _get_name(layout: TableSchema, source: str) -> str:
 
 
 class _Rules(NamedTuple):
-    """Rules of a merge: the format's type widenings, and True if column sources are known."""
+    """Rules of a merge of schemas.
+
+    Attributes:
+        can_widen: True for a type that the table format can widen to another.
+        remembers: True if the table stores the source properties of its columns.
+    """
 
     can_widen: CanWiden
     remembers: bool
 
 
 class _Merge:
-    """Columns of a table or struct into which the columns of a new schema are merged."""
+    """Merges the columns of a new schema into those of a table or struct."""
 
     def __init__(self, columns: Iterable[Column], rules: _Rules, path: _Path = ()) -> None:
         self.columns = list(columns)
@@ -194,78 +210,86 @@ class _Merge:
             if column.feed in {ColumnSource.PROPERTY, ColumnSource.NOTHING, ColumnSource.EMPTIED}
         }
 
-    def match_all(self, wanted: Iterable[Column]) -> None:
-        """Match each wanted column with a column of the table, best match first."""
-        known = list(wanted)
-        rest = [column for column in known if column.is_fed]
-        self._wanted = {column.source for column in rest if column.feed is ColumnSource.PROPERTY}
+    def match_all(self, new_columns: Iterable[Column]) -> None:
+        """Match each column of the new schema with a column of the table, best match first.
+
+        A column without a match is added.
+        """
+        all_columns = list(new_columns)
+        unmatched = [column for column in all_columns if column.is_fed]
+        self._wanted = {
+            column.source for column in unmatched if column.feed is ColumnSource.PROPERTY
+        }
         for find in (self._fed_already, self._first_of_source, self._find_by_name):
-            rest = [column for column in rest if not self._try(find(column), column)]
-        waiting = {column.name for column in rest}
-        for column in known:
-            if column.name in waiting:
+            unmatched = [column for column in unmatched if not self._try(find(column), column)]
+        names = {column.name for column in unmatched}
+        for column in all_columns:
+            if column.name in names:
                 self._place(column)
             elif not column.is_fed:
                 self._keep(column)
 
-    def _fed_already(self, wanted: Column) -> int | None:
-        return self._by_feed.get(_feed(wanted))
+    def _fed_already(self, column: Column) -> int | None:
+        return self._by_feed.get(_feed(column))
 
-    def _first_of_source(self, wanted: Column) -> int | None:
+    def _first_of_source(self, column: Column) -> int | None:
         # Columns of other types come after the one that a property had first.
-        return self._by_source.get(wanted.source) if wanted.feed is ColumnSource.PROPERTY else None
+        return self._by_source.get(column.source) if column.feed is ColumnSource.PROPERTY else None
 
-    def _find_by_name(self, wanted: Column) -> int | None:
-        at = self._by_name.get(fold_case(wanted.name))
-        return at if at is not None and self.columns[at].name == wanted.name else None
+    def _find_by_name(self, column: Column) -> int | None:
+        at = self._by_name.get(fold_case(column.name))
+        return at if at is not None and self.columns[at].name == column.name else None
 
-    def _place(self, wanted: Column) -> None:
-        """Map a wanted column to the first table column of its name that fits, or add a column.
+    def _place(self, new: Column) -> None:
+        """Map a new column to the first table column of its name that fits, or add a column.
 
         Columns named ``<name>__<type>`` are tried after ``<name>``.
         """
-        first = self._first_of_source(wanted)
-        name = wanted.name if first is None else self.columns[first].name
-        name = wanted.name if is_internal(name) else name
+        first = self._first_of_source(new)
+        name = new.name if first is None else self.columns[first].name
+        name = new.name if is_internal(name) else name
         number, instead_of = 1, None
         while True:
             candidate = name if number == 1 else f"{name}_{number}"
             at = self._by_name.get(fold_case(candidate))
             if at is None:
-                self._add(replace(wanted, name=candidate), instead_of)
+                self._add(replace(new, name=candidate), instead_of)
                 return
-            if self._try(at, wanted):
+            if self._try(at, new):
                 return
-            if instead_of is None and self._is_free(at, wanted):
+            if instead_of is None and self._is_free(at, new):
                 instead_of = self.columns[at].name
-                name, number = f"{instead_of}__{wanted.type.word}", 0
+                name, number = f"{instead_of}__{new.type.word}", 0
             number += 1
 
-    def _keep(self, wanted: Column) -> None:
+    def _keep(self, new: Column) -> None:
         """Keep a column without a source, with the wider of both types."""
-        at = self._by_name.get(fold_case(wanted.name))
+        at = self._by_name.get(fold_case(new.name))
         if at is None:
-            self._add(wanted, None)
-        elif at not in self._claimed and self.columns[at].name == wanted.name:
+            self._add(new, None)
+        elif at not in self._claimed and self.columns[at].name == new.name:
             column = self.columns[at]
             path = (*self._path, column.name)
-            joined = _join_types(column.type, wanted.type, self._rules, path)
+            joined = _join_types(column.type, new.type, self._rules, path)
             if joined is not None:
-                self.columns[at] = replace(column, source=wanted.source, type=joined[0])
+                self.columns[at] = replace(column, source=new.source, type=joined[0])
                 self.changes.extend(joined[1])
 
-    def _is_free(self, at: int, wanted: Column) -> bool:
-        """Return True if no other property is or was the source of column ``at``."""
+    def _is_free(self, at: int, new: Column) -> bool:
+        """Return True if the column at index ``at`` may be filled by a property.
+
+        It may not if another property fills it, or filled it before and still exists.
+        """
         column = self.columns[at]
         if at in self._claimed or (not self._path and is_internal(column.name)):
             return False
         if column.is_fed:
-            return _feed(column) == _feed(wanted)
-        if column.source == wanted.source or wanted.feed is not ColumnSource.PROPERTY:
+            return _feed(column) == _feed(new)
+        if column.source == new.source or new.feed is not ColumnSource.PROPERTY:
             return True
         if column.source != column.name or column.source in self._wanted:
             return False
-        return not self._rules.remembers or fold_case(column.source) == fold_case(wanted.source)
+        return not self._rules.remembers or fold_case(column.source) == fold_case(new.source)
 
     def _add(self, column: Column, instead_of: str | None) -> None:
         if column.is_fed:
@@ -278,18 +302,18 @@ class _Merge:
         change = SchemaChange("add", path, column.type.ddl, instead_of, column.comment)
         self.changes.append(change)
 
-    def _try(self, at: int | None, wanted: Column) -> bool:
-        """Map the wanted column to column ``at`` and return True, if its type allows."""
-        if at is None or not self._is_free(at, wanted):
+    def _try(self, at: int | None, new: Column) -> bool:
+        """Map a new column to the column at index ``at`` if its type allows; return True if so."""
+        if at is None or not self._is_free(at, new):
             return False
         column = self.columns[at]
         path = (*self._path, column.name)
-        joined = _join_types(column.type, wanted.type, self._rules, path)
+        joined = _join_types(column.type, new.type, self._rules, path)
         if joined is None:
             return False
         type_, changes = joined
-        self._release(wanted)
-        self.columns[at] = replace(wanted, name=column.name, type=type_)
+        self._release(new)
+        self.columns[at] = replace(new, name=column.name, type=type_)
         self._feed_it(at)
         self.changes.extend(changes)
         return True
@@ -298,9 +322,9 @@ class _Merge:
         self._claimed.add(at)
         self._by_feed[_feed(self.columns[at])] = at
 
-    def _release(self, wanted: Column) -> None:
-        """Remove the wanted column's property from the column that it filled until now."""
-        at = self._by_feed.get(_feed(wanted))
+    def _release(self, new: Column) -> None:
+        """Remove a property from the column that it has filled so far, if any."""
+        at = self._by_feed.get(_feed(new))
         if at is not None:
             self.columns[at] = replace(self.columns[at], feed=ColumnSource.NOTHING)
 
@@ -313,7 +337,10 @@ _JoinedType: TypeAlias = tuple[ColumnType, list[SchemaChange]]
 
 
 def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _JoinedType | None:
-    """Return the type for the values of both types and the schema changes; None if impossible."""
+    """Return the type for the values of both types, and the schema changes it needs.
+
+    None means that no type of the table format holds both.
+    """
     if old == new or isinstance(old, Text):
         return old, []
     if isinstance(old, Struct) and isinstance(new, Struct):

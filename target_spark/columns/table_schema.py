@@ -57,15 +57,19 @@ def to_json_schema(layout: TableSchema) -> dict[str, Any]:
 
     Columns that the target itself fills are not included.
     """
-    ours = {ColumnSource.METADATA, ColumnSource.WHOLE}
-    columns = [c for c in layout.columns if c.feed not in ours and not c.path]
+    generated = {ColumnSource.METADATA, ColumnSource.WHOLE}
+    columns = [c for c in layout.columns if c.feed not in generated and not c.path]
     return {"type": "object", **_properties(columns)}
 
 
 def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = None) -> TableSchema:
-    """Return the `TableSchema` of an existing table from its column names and DDL types.
+    """Return the `TableSchema` of an existing table.
 
-    The columns have no source. ``sources`` is the `TableSchema.sources` stored in the table.
+    Its columns have no source of values.
+
+    Args:
+        types: The type (DDL) of each column, in table order.
+        sources: The `TableSchema.sources` stored in the table; None if there are none.
     """
     columns = (
         Column(name, name, parse_ddl(ddl), feed=ColumnSource.NOTHING) for name, ddl in types.items()

@@ -1,21 +1,21 @@
-"""Column types.
+"""Column types of the tables that the target writes.
 
 Pure and immutable, without Spark. A type defines its DDL; `target_spark.frames` converts the
 values. A field of a struct is a `Column`, like a column of a table.
 
-    ColumnType
-    ├── Boolean
-    ├── Integer(bits)             8, 16, 32 or 64; the target writes 64
-    ├── Decimal(precision, scale)
-    ├── Double
-    ├── Text                      text, and the JSON of values without a declared structure
-    ├── Timestamp                 UTC, to the microsecond
-    ├── LocalTimestamp            without a time zone: only in existing tables, written in UTC
-    ├── Date
-    ├── Binary
-    ├── Struct(fields)
-    ├── Array(element)
-    └── UnmanagedType(written)    a type of an existing table that takes no values of ours
+  ColumnType
+  ├── Boolean
+  ├── Integer(bits)             8, 16, 32 or 64; the target writes 64
+  ├── Decimal(precision, scale)
+  ├── Double
+  ├── Text                      text, and the JSON of values without a declared structure
+  ├── Timestamp                 UTC, to the microsecond
+  ├── LocalTimestamp            without a time zone: only in existing tables, written in UTC
+  ├── Date
+  ├── Binary
+  ├── Struct(fields)
+  ├── Array(element)
+  └── UnmanagedType(written)    another type of an existing table, which is never written
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MAX_DIGITS = 38
 
 @dataclass(frozen=True, slots=True)
 class Boolean:
-    """Column type of a boolean."""
+    """Column type of the values true and false."""
 
     ddl: ClassVar[str] = "boolean"
     word: ClassVar[str] = "boolean"
@@ -67,30 +67,30 @@ class Integer:
 
     @property
     def ddl(self) -> str:
-        """The type in Spark's DDL."""
+        """The type in Spark's DDL, such as ``bigint``."""
         return self._WORDS[self.bits]
 
     @property
     def word(self) -> str:
-        """Name of the type as the suffix of a column name, such as ``decimal_10_2``."""
+        """The type as the suffix of a column name, such as ``bigint``."""
         return self.ddl
 
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """An exact number of ``precision`` digits, ``scale`` of them after the decimal point."""
+    """Column type of an exact number of ``precision`` digits, ``scale`` of them after the point."""
 
     precision: int
     scale: int
 
     @property
     def ddl(self) -> str:
-        """The type in Spark's DDL."""
+        """The type in Spark's DDL, such as ``decimal(10,2)``."""
         return f"decimal({self.precision},{self.scale})"
 
     @property
     def word(self) -> str:
-        """Name of the type as the suffix of a column name."""
+        """The type as the suffix of a column name, such as ``decimal_10_2``."""
         return f"decimal_{self.precision}_{self.scale}"
 
 
@@ -150,12 +150,12 @@ class UnmanagedType:
 
     @property
     def ddl(self) -> str:
-        """The type in Spark's DDL."""
+        """The type in Spark's DDL, as the table has it."""
         return self.written
 
     @property
     def word(self) -> str:
-        """Name of the type as the suffix of a column name."""
+        """The type as the suffix of a column name: its DDL with ``_`` for special characters."""
         return "".join(c if c.isalnum() else "_" for c in self.written)
 
 
@@ -169,7 +169,7 @@ class Struct:
 
     @property
     def ddl(self) -> str:
-        """The type in Spark's DDL."""
+        """The type in Spark's DDL, with quoted names of the fields."""
         return f"struct<{', '.join(f'{quote(f.name)}: {f.type.ddl}' for f in self.fields)}>"
 
 
@@ -183,7 +183,7 @@ class Array:
 
     @property
     def ddl(self) -> str:
-        """The type in Spark's DDL."""
+        """The type in Spark's DDL, such as ``array<string>``."""
         return f"array<{self.element.ddl}>"
 
 
@@ -204,7 +204,7 @@ ColumnType: TypeAlias = (
 
 
 class ColumnSource(Enum):
-    """Kinds of sources that a column's values may come from."""
+    """Kinds of sources from which the values of a column may come."""
 
     PROPERTY = "property"
     """The record's property ``source``."""
@@ -222,8 +222,13 @@ class ColumnSource(Enum):
 class Column:
     """Column of a table or field of a struct, with the source of its values.
 
-    ``source`` is the name in the record, ``name`` the name in the table. With a ``path``, the value
-    is nested in a property at this path, and ``source`` is a unique name for it.
+    Attributes:
+        source: The name of the property in the record. For a nested value, a unique name.
+        name: The name in the table.
+        type: The type of the values.
+        comment: The comment in the table, or None; ignored in comparisons.
+        feed: The kind of source.
+        path: The path of a value nested in a property; empty otherwise.
     """
 
     source: str
@@ -235,5 +240,5 @@ class Column:
 
     @property
     def is_fed(self) -> bool:
-        """True if the column has a source of values."""
+        """True if a property, metadata or the whole record fills the column."""
         return self.feed not in {ColumnSource.NOTHING, ColumnSource.EMPTIED}

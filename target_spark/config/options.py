@@ -53,7 +53,12 @@ class WriteMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QuarantineLimit:
-    """Limit on quarantined rows: ``rows`` of a run, or a ``share`` of each stream's rows."""
+    """Limit on quarantined rows: a number of rows per run, or a share of each stream's rows.
+
+    Attributes:
+        rows: The number of rows of a run; None for no such limit.
+        share: The share of each stream's rows, from 0 to 1; None for no such limit.
+    """
 
     rows: int | None = None
     share: Fraction | None = None
@@ -70,8 +75,8 @@ class QuarantineLimit:
         text = setting.strip() if isinstance(setting, str) else f"{setting:.0f}"
         if _ROWS.fullmatch(text):
             return cls(rows=int(text))
-        found = _SHARE.fullmatch(text)
-        share = Fraction(found[1]) / 100 if found else None
+        match = _SHARE.fullmatch(text)
+        share = Fraction(match[1]) / 100 if match else None
         if share is None or share > 1:
             raise ValueError(
                 f"{text!r} is neither a number of rows (100) nor a share of the rows of each"
@@ -81,24 +86,32 @@ class QuarantineLimit:
 
     @property
     def judged_from(self) -> int:
-        """The number of a stream's rows from which an exceeded share ends the run early."""
+        """Number of a stream's rows from which an exceeded share ends the run early."""
         return max(_FEWEST_JUDGED, ceil(_ALLOWED_WHEN_JUDGED / (self.share or 1)))
 
-    def is_exceeded(self, aside: int, rows: int) -> bool:
-        """Return True if more of a stream's rows are quarantined than the share allows."""
-        return self.share is not None and aside > self.share * rows
+    def is_exceeded(self, quarantined: int, rows: int) -> bool:
+        """Return True if more of a stream's rows are quarantined than the share allows.
+
+        ``quarantined`` is the number of quarantined rows, ``rows`` the number of all rows.
+        """
+        return self.share is not None and quarantined > self.share * rows
 
     def __str__(self) -> str:
-        """Return the limit in the form of the setting."""
+        """Return the limit in the form of the setting, such as ``100`` or ``0.5%``."""
         return str(self.rows) if self.share is None else f"{float(self.share * 100):g}%"
 
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """One run of a job: ``id`` is unique, ``started`` is in milliseconds since 1970.
+    """Identity of one run of a job.
 
-    If ``replays`` is True, the run reloads rows of a quarantine. ``former`` are names that earlier
-    releases gave the job; the job owns tables and locks with these names too.
+    Attributes:
+        job: The name of the job.
+        id: A unique id of the run.
+        started: The start of the run, in milliseconds since 1970.
+        replays: True if the run reloads rows of a quarantine.
+        former: Names that earlier releases gave the job; the job owns tables and locks with these
+            names too.
     """
 
     job: str
@@ -117,14 +130,20 @@ class RunInfo:
 class StreamOptions:
     """Options of one stream or of all streams; None and empty values mean not set.
 
-    ``table``, ``catalog`` and ``database`` name the table. ``partition_by``, ``cluster_by`` and
-    ``sort_by`` are properties that define the file layout, and ``file_bytes`` is the target file
-    size. With ``hard_delete`` rows are deleted instead of marked.
-
-    With ``by_cursor``, of several rows with the same key the one with the greatest cursor is kept
-    regardless of its order in the input; among equal cursors the last. Rows with versions below
-    ``least_version`` count as older than any other. ``sync_id`` is written to the metadata of
-    Airbyte rows.
+    Attributes:
+        write_mode: Append, upsert, overwrite or scd2.
+        table: The name of the table.
+        catalog: The catalog of the table.
+        database: The database of the table.
+        partition_by: Partition fields.
+        cluster_by: Properties to cluster by.
+        sort_by: Properties by which the rows of each file are sorted.
+        file_bytes: Target size of files in bytes.
+        hard_delete: True to delete rows instead of marking them.
+        by_cursor: True to keep, of several rows with the same key, the one with the greatest cursor
+            regardless of its order in the input; among equal cursors the last.
+        least_version: Rows with a version below this count as older than any other.
+        sync_id: Airbyte's id of the sync, for the metadata of rows.
     """
 
     write_mode: WriteMode | None = None
@@ -141,7 +160,7 @@ class StreamOptions:
     sync_id: int | None = None
 
     def with_defaults(self, general: StreamOptions) -> StreamOptions:
-        """Return these options, with values from ``general`` for those that are not set."""
+        """Return a copy in which options that are not set have the values of ``general``."""
         chosen: dict[str, Any] = {}
         for option in fields(self):
             own = getattr(self, option.name)
@@ -157,19 +176,34 @@ _FILE_LIMITS: Final = FileLimits.from_config({LINE_SETTING: 4 << 20})
 class LoadOptions:
     """The settings of one load.
 
-    ``every`` applies to each stream unless ``streams`` overrides it; ``configured`` holds options
-    from the protocol's catalog, which override both. With ``by_status`` only a status message of
-    the source completes a stream. Streams in ``full_refresh`` are overwritten in this run.
-    ``writers`` is the number of parallel commits. A ``dry_run`` writes nothing. ``care`` is the
-    maintenance after the last commit. With ``delete_files`` the files of BATCH messages are deleted
-    once their rows are committed; ``batch_limits`` limits their size. With
-    ``namespaces_as_databases`` a stream's namespace is its database, if a catalog but no database
-    is set. ``staging`` is a folder or address for waiting rows. In a ``strict`` load each record is
-    validated against its schema before it reaches the loader.
-
     A batch is closed when it reaches ``flush_rows``, ``flush_bytes`` or ``flush_seconds``.
-    ``spool_bytes`` limits the uncommitted bytes on disk over all streams; above it the loader stops
-    reading. ``max_quarantined`` limits quarantined rows.
+
+    Attributes:
+        path: The root location of the tables.
+        format: The table format.
+        every: Options of all streams.
+        streams: Options of single streams, by name; they override ``every``.
+        full_refresh: Names of streams that are overwritten in this run.
+        table_prefix: Prefix of the names of tables.
+        flush_rows: Largest number of rows in a batch.
+        flush_bytes: Largest size of a batch in bytes.
+        flush_seconds: Largest age of a batch in seconds.
+        spool_bytes: Limit of the uncommitted bytes on disk over all streams; above it the loader
+            stops reading.
+        max_quarantined: Limit on quarantined rows.
+        always_overwrite: True if the end of the input alone completes an overwrite.
+        columns: Options for columns.
+        writers: Number of parallel commits.
+        dry_run: True to write nothing.
+        care: Maintenance after the last commit.
+        delete_files: True to delete the files of BATCH messages once their rows are committed.
+        batch_limits: Limits on the files of BATCH messages.
+        configured: Options from the protocol's catalog, which override ``streams`` and ``every``.
+        by_status: True if only a status message of the source completes a stream.
+        namespaces_as_databases: True to use a stream's namespace as its database, if a catalog but
+            no database is set.
+        staging: Folder or URL for waiting rows; None for the system's temporary folder.
+        strict: True to validate each record against its schema before it is loaded.
     """
 
     path: str
@@ -206,12 +240,12 @@ class LoadOptions:
         return self._get_stream_options(stream).with_defaults(self.every)
 
     def _get_stream_options(self, stream: StreamId) -> StreamOptions:
-        """Return the options that are set for this one stream."""
+        """Return the options that are set for one stream, without those for all streams."""
         own = self.streams.get(str(stream), StreamOptions())
         return self.configured[stream].with_defaults(own) if stream in self.configured else own
 
     def unknown(self, streams: Iterable[str]) -> list[str]:
-        """Return the configured stream names that are not among the given names."""
+        """Return the stream names in the settings that are not among ``streams``, sorted."""
         return sorted({*self.streams, *self.full_refresh} - set(streams))
 
     def table(self, stream: StreamId) -> Table:
@@ -221,15 +255,15 @@ class LoadOptions:
         catalog chooses the location. Iceberg tables without a catalog are always folders; a
         database is then a folder above them.
         """
-        asked = self.of(stream)
-        if self.namespaces_as_databases and asked.catalog and not asked.database:
-            return self._in_own_database(stream, asked.catalog)
-        levels = split_identifier(asked.catalog, asked.database)
-        if uses_paths(self.format, asked.catalog):
-            name = asked.table or f"{self.table_prefix}{table_name(stream)}"
+        options = self.of(stream)
+        if self.namespaces_as_databases and options.catalog and not options.database:
+            return self._in_own_database(stream, options.catalog)
+        levels = split_identifier(options.catalog, options.database)
+        if uses_paths(self.format, options.catalog):
+            name = options.table or f"{self.table_prefix}{table_name(stream)}"
             return Table("/".join((self.path.rstrip("/"), *levels, name)), name)
-        named = catalog_identifier if levels else table_name
-        name = asked.table or f"{self.table_prefix}{named(stream)}"
+        choose_name = catalog_identifier if levels else table_name
+        name = options.table or f"{self.table_prefix}{choose_name(stream)}"
         path = self.path and f"{self.path.rstrip('/')}/{name}"
         return Table(path, name, (*levels, name) if levels else ())
 
@@ -245,25 +279,29 @@ class LoadOptions:
         The default is upsert if the stream has keys and the format supports it, else append. A
         stream without keys is appended even if upsert is set for all streams.
 
+        Args:
+            stream: The stream.
+            keyed: True if the stream has keys.
+
         Raises:
             UnsupportedError: Upsert or scd2 is set for this one stream, and it has no keys.
         """
         if str(stream) in self.full_refresh:
             return WriteMode.OVERWRITE
         own = self._get_stream_options(stream).write_mode
-        wanted = own or self.every.write_mode or WriteMode.UPSERT
-        if wanted in {WriteMode.APPEND, WriteMode.OVERWRITE}:
-            return wanted
+        mode = own or self.every.write_mode or WriteMode.UPSERT
+        if mode in {WriteMode.APPEND, WriteMode.OVERWRITE}:
+            return mode
         if own is not None and not keyed:
             raise UnsupportedError(
                 f"Stream {stream} cannot be written by {own.value}: it has no key properties."
                 " Remove its write_mode from the setting streams, or set it to append."
             )
-        return wanted if keyed and self.can_upsert else WriteMode.APPEND
+        return mode if keyed and self.can_upsert else WriteMode.APPEND
 
 
 def uses_paths(table_format: str, catalog: str | None) -> bool:
-    """Return True if tables are folders below the path, even with a database set."""
+    """Return True if tables of a format are folders below the path, even with a database set."""
     return table_format == "iceberg" and not catalog
 
 

@@ -338,7 +338,7 @@ SCHEMA: Final[JsonSchema] = {
 
 
 def _require_text(name: str, **more: Any) -> JsonSchema:
-    """Return a schema of configurations with a setting that is a non-empty string."""
+    """Return a JSON Schema that requires a setting to be a non-empty string."""
     return {
         "required": [name],
         "properties": {name: {"type": "string", "minLength": 1, **more}},
@@ -387,12 +387,12 @@ Spark's settings.
 
 
 def get_path(config: Mapping[str, Any]) -> str:
-    """Return the location of the tables; empty if it is not set."""
+    """Return the configured location of the tables (``path`` or ``warehouse``); "" if not set."""
     return str(config.get("path") or config.get("warehouse") or "")
 
 
 def find_faults(config: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each fault that the JSON Schema cannot express.
+    """Return a sentence for each fault of a configuration that the JSON Schema cannot express.
 
     Settings that the schema rejects are reported elsewhere and skipped here.
     """
@@ -442,7 +442,7 @@ def _faults_of_limit(setting: Any) -> Iterator[str]:
 
 
 def get_location(config: Mapping[str, Any]) -> str:
-    """Return the common location of the tables: a folder, an address, or a catalog name."""
+    """Return the common location of the tables: a folder, a URL, or ``catalog:`` and its name."""
     levels = split_identifier(config.get("catalog"), config.get("database"))
     return get_path(config) or (f"catalog:{'.'.join(levels)}" if levels else "")
 
@@ -464,8 +464,8 @@ def former_jobs(config: Mapping[str, Any]) -> tuple[str, ...]:
 def _default_job(config: Mapping[str, Any], location: str) -> str:
     levels = split_identifier(config.get("catalog"), config.get("database"))
     tables = " ".join(filter(None, [location, *levels]))
-    place = f"{with_defaults(config)['format']} {tables}"
-    return hashlib.sha256(place.encode()).hexdigest()[:16]
+    identity = f"{with_defaults(config)['format']} {tables}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -480,29 +480,29 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_options(config: Mapping[str, Any]) -> LoadOptions:
-    """Return the loader's options from a validated configuration."""
-    given = with_defaults(config)
+    """Convert a validated configuration to the loader's options."""
+    complete = with_defaults(config)
     return LoadOptions(
-        path=get_path(given),
-        format=given["format"],
-        every=_stream_options(given),
-        streams={name: _stream_options(own) for name, own in given.get("streams", {}).items()},
-        full_refresh=frozenset(given.get("full_refresh", ())),
-        table_prefix=given["table_prefix"],
-        flush_rows=given["flush_rows"],
-        flush_bytes=given["flush_bytes"],
-        flush_seconds=given["flush_seconds"],
-        spool_bytes=given["max_spool_bytes"],
-        writers=given["max_parallel_commits"],
-        max_quarantined=QuarantineLimit.parse(given.get("max_quarantined")),
-        always_overwrite=given.get("overwrite_on_eof") == "always",
-        delete_files=given["delete_batch_files"],
-        batch_limits=FileLimits.from_config(given),
-        columns=_column_options(given),
-        dry_run=given["dry_run"],
-        care=MaintenanceOptions(given["compact"], given.get("retain_days")),
-        staging=given.get("staging"),
-        strict=given["strict"],
+        path=get_path(complete),
+        format=complete["format"],
+        every=_stream_options(complete),
+        streams={name: _stream_options(own) for name, own in complete.get("streams", {}).items()},
+        full_refresh=frozenset(complete.get("full_refresh", ())),
+        table_prefix=complete["table_prefix"],
+        flush_rows=complete["flush_rows"],
+        flush_bytes=complete["flush_bytes"],
+        flush_seconds=complete["flush_seconds"],
+        spool_bytes=complete["max_spool_bytes"],
+        writers=complete["max_parallel_commits"],
+        max_quarantined=QuarantineLimit.parse(complete.get("max_quarantined")),
+        always_overwrite=complete.get("overwrite_on_eof") == "always",
+        delete_files=complete["delete_batch_files"],
+        batch_limits=FileLimits.from_config(complete),
+        columns=_column_options(complete),
+        dry_run=complete["dry_run"],
+        care=MaintenanceOptions(complete["compact"], complete.get("retain_days")),
+        staging=complete.get("staging"),
+        strict=complete["strict"],
     )
 
 
@@ -523,8 +523,8 @@ def _stream_options(config: Mapping[str, Any]) -> StreamOptions:
 
 def _partition(text: str) -> PartitionField:
     """Parse ``x`` or ``day(x)`` into a partition field."""
-    found = _PART_OF.fullmatch(text)
-    return PartitionField(found[2], cast("Transform", found[1])) if found else PartitionField(text)
+    match = _PART_OF.fullmatch(text)
+    return PartitionField(match[2], cast("Transform", match[1])) if match else PartitionField(text)
 
 
 def _column_options(config: Mapping[str, Any]) -> ColumnOptions:
@@ -547,21 +547,22 @@ def _is_elsewhere(config: Mapping[str, Any]) -> bool:
 def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, str]:
     """Return the folders that the executors of a cluster must see, by setting.
 
-    ``scratch`` is a private folder in ``staging``.
+    It is empty for a local Spark. ``scratch`` is a private folder in ``staging``, or "".
     """
     if not _is_elsewhere(config):
         return {}
     tables = "" if config.get("dry_run") else get_path(config)
-    places = {"staging": str(config.get("staging") or ""), "path": tables}
-    found = {name: to_local_folder(place) for name, place in places.items() if place}
-    folders = {name: str(folder) for name, folder in found.items() if folder is not None}
+    locations = {"staging": str(config.get("staging") or ""), "path": tables}
+    paths = {name: to_local_folder(location) for name, location in locations.items() if location}
+    folders = {name: str(folder) for name, folder in paths.items() if folder is not None}
     return {**folders, "staging": scratch} if scratch and "staging" in folders else folders
 
 
 def spark_settings(config: Mapping[str, Any], scratch: str = "") -> SparkSettings:
-    """Return the Spark settings; ``scratch`` is a private folder for temporary files.
+    """Convert a configuration to Spark settings.
 
-    Only a run passes ``scratch``; it also makes the executors test the shared folders at start.
+    ``scratch`` is a private folder for temporary files, or "". Only a run passes it; it also makes
+    the executors test the shared folders at start.
     """
     return SparkSettings(
         master=config.get("master") or "local[*]",

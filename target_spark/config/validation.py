@@ -44,9 +44,9 @@ _Settings = Mapping[str, Any]
 def validate_combinations(config: _Settings) -> Iterator[str]:
     """Yield a sentence for each invalid combination of settings, over all streams."""
     table_format = config.get("format") or "delta"
-    for prefix, asked in _iterate_settings(config):
-        yield from _of_format(table_format, prefix, asked)
-        yield from _of_place(config, prefix, asked)
+    for prefix, own in _iterate_settings(config):
+        yield from _of_format(table_format, prefix, own)
+        yield from _of_place(config, prefix, own)
     for prefix, merged in _effective_settings(config):
         yield from _of_layout(table_format, prefix, merged)
     yield from _check_addresses(table_format, config)
@@ -59,34 +59,37 @@ def validate_combinations(config: _Settings) -> Iterator[str]:
 
 def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
     streams = config.get("streams")
-    for name, asked in streams.items() if isinstance(streams, Mapping) else ():
-        if isinstance(asked, Mapping):
-            yield name, asked
+    for name, own in streams.items() if isinstance(streams, Mapping) else ():
+        if isinstance(own, Mapping):
+            yield name, own
 
 
 def _iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
     """Yield the settings for all streams and of each stream, with the prefix for messages."""
     yield "", config
-    for name, asked in _streams(config):
-        yield f"streams.{name}.", asked
+    for name, own in _streams(config):
+        yield f"streams.{name}.", own
 
 
 def _effective_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
-    """Yield the effective settings for all streams and of each configured stream."""
+    """Yield the settings that apply to all streams and to each configured stream.
+
+    The first value is the prefix for messages.
+    """
     yield "", config
-    for name, asked in _streams(config):
-        yield f"streams.{name}.", _over(asked, config)
+    for name, own in _streams(config):
+        yield f"streams.{name}.", _over(own, config)
 
 
-def _over(asked: _Settings, general: _Settings) -> _Settings:
-    return {**general, **{key: value for key, value in asked.items() if value not in (None, [])}}
+def _over(own: _Settings, general: _Settings) -> _Settings:
+    return {**general, **{key: value for key, value in own.items() if value not in (None, [])}}
 
 
 # Limits of the formats
 
 
-def _of_format(table_format: str, prefix: str, asked: _Settings) -> Iterator[str]:
-    mode = asked.get("write_mode")
+def _of_format(table_format: str, prefix: str, own: _Settings) -> Iterator[str]:
+    mode = own.get("write_mode")
     if table_format not in APPENDING_FORMATS:
         return
     if mode in _REPLACING:
@@ -95,12 +98,12 @@ def _of_format(table_format: str, prefix: str, asked: _Settings) -> Iterator[str
             f" Set format to delta, or {prefix}write_mode to append or overwrite"
         )
     for setting, why in _BEYOND_PARQUET.items():
-        if asked.get(setting):
+        if own.get(setting):
             yield f"{prefix}{setting}: {why}"
 
 
-def _of_layout(table_format: str, prefix: str, asked: _Settings) -> Iterator[str]:
-    clustered, partitioned = asked.get("cluster_by") or [], asked.get("partition_by")
+def _of_layout(table_format: str, prefix: str, merged: _Settings) -> Iterator[str]:
+    clustered, partitioned = merged.get("cluster_by") or [], merged.get("partition_by")
     if table_format == "iceberg" and clustered:
         yield (
             f"{prefix}cluster_by: iceberg does not support clustering; use partition_by and"
@@ -156,7 +159,7 @@ def _check_exact_values(config: _Settings) -> Iterator[str]:
 
 
 def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:
-    """Yield a sentence for each address that Spark or the table format does not support."""
+    """Yield a sentence for each URL that Spark or the table format does not support."""
     addresses = {name: config.get(name) for name in ("path", "warehouse", "staging")}
     for setting, address in addresses.items():
         scheme = get_scheme(address) if isinstance(address, str) else ""
@@ -174,23 +177,23 @@ def _is_away(address: Any) -> bool:
     return isinstance(address, str) and bool(address) and to_local_folder(address) is None
 
 
-def _of_place(config: _Settings, prefix: str, asked: _Settings) -> Iterator[str]:
-    merged = _over(asked, config)
+def _of_place(config: _Settings, prefix: str, own: _Settings) -> Iterator[str]:
+    merged = _over(own, config)
     levels = split_identifier(merged.get("catalog"), merged.get("database"))
-    table = asked.get("table")
+    table = own.get("table")
     if not levels or uses_paths(config.get("format") or "delta", merged.get("catalog")):
-        yield from _of_folders(prefix, asked)
+        yield from _of_folders(prefix, own)
         return
     if config.get("format") in APPENDING_FORMATS:
         return
-    if asked.get("catalog") or asked.get("database"):
+    if own.get("catalog") or own.get("database"):
         yield from _of_catalog(config, prefix, merged)
     if table and _uses_spark_catalog(merged) and not _NAME_IN_SPARKS_CATALOG.fullmatch(table):
         yield f"{prefix}table: {table!r} is not a valid name; use letters, digits and '_' only"
 
 
-def _of_folders(prefix: str, asked: _Settings) -> Iterator[str]:
-    named = {"table": asked.get("table"), "database": asked.get("database")}
+def _of_folders(prefix: str, own: _Settings) -> Iterator[str]:
+    named = {"table": own.get("table"), "database": own.get("database")}
     for setting, name in named.items():
         parts = name.split(".") if name and setting == "database" else [name]
         if name and not all(map(is_valid_folder_name, parts)):
@@ -210,10 +213,10 @@ def _of_catalog(config: _Settings, prefix: str, merged: _Settings) -> Iterator[s
                 f" {_SPARKS_CATALOG}; use letters, digits and '_' only, or set another catalog"
             )
         return
-    known = f"{_CATALOGS}{catalog}"
-    if known not in (config.get("spark") or {}) and "SPARK_CONF_DIR" not in os.environ:
+    setting = f"{_CATALOGS}{catalog}"
+    if setting not in (config.get("spark") or {}) and "SPARK_CONF_DIR" not in os.environ:
         yield (
-            f"{prefix}catalog: Spark knows no catalog {catalog!r}; add {known} and its options"
+            f"{prefix}catalog: Spark knows no catalog {catalog!r}; add {setting} and its options"
             f" to the setting spark, or set catalog to {_SPARKS_CATALOG}"
         )
 
@@ -259,22 +262,22 @@ def _of_prefix(config: _Settings) -> Iterator[str]:
 def _shared_tables(config: _Settings) -> Iterator[str]:
     """Yield a sentence for each stream whose table is also another stream's table."""
     owners: dict[str, str] = {}
-    for name, asked in _streams(config):
-        if not asked.get("table"):
+    for name, own in _streams(config):
+        if not own.get("table"):
             continue
-        merged = _over(asked, config)
+        merged = _over(own, config)
         levels = split_identifier(merged.get("catalog"), merged.get("database"))
-        place = fold_case(".".join((*levels, asked["table"]))) if levels else asked["table"]
-        other = owners.setdefault(place, name)
+        location = fold_case(".".join((*levels, own["table"]))) if levels else own["table"]
+        other = owners.setdefault(location, name)
         if other != name:
             yield (
-                f"streams.{name}.table: {asked['table']!r} is also the table of stream {other};"
+                f"streams.{name}.table: {own['table']!r} is also the table of stream {other};"
                 " set a different table for each"
             )
 
 
 def _lost_history(config: _Settings) -> Iterator[str]:
-    modes = {name: _over(asked, config).get("write_mode") for name, asked in _streams(config)}
+    modes = {name: _over(own, config).get("write_mode") for name, own in _streams(config)}
     for name in _texts(config.get("full_refresh")):
         if modes.get(name, config.get("write_mode")) == WriteMode.SCD2.value:
             yield (

@@ -55,21 +55,25 @@ _INSTANT: Final = pa.timestamp("us", "UTC")
 
 
 class ConversionError(Exception):
-    """Raised if a value does not fit its column; ``row`` is the record's index in the chunk."""
+    """Raised if a value does not fit its column.
 
-    def __init__(self, path: _Path, words: str, row: int = 0) -> None:
-        told = "".join(name if name == _ITEM else f".{name}" for name in path).lstrip(".")
-        super().__init__(f"{told}: {words}" if told else words)
+    Attributes:
+        row: The index of the record in its chunk.
+    """
+
+    def __init__(self, path: _Path, reason: str, row: int = 0) -> None:
+        location = "".join(name if name == _ITEM else f".{name}" for name in path).lstrip(".")
+        super().__init__(f"{location}: {reason}" if location else reason)
         self.row = row
 
 
 def arrow_schema(layout: TableSchema) -> pa.Schema:
-    """Return the Arrow schema of a `TableSchema`."""
+    """Return the Arrow schema with the columns of a table schema."""
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in layout.columns])
 
 
 def arrow_type(type_: ColumnType) -> pa.DataType:
-    """Return the Arrow type of a column type."""
+    """Return the Arrow type that corresponds to a column type."""
     if isinstance(type_, Array):
         return pa.list_(pa.field("element", arrow_type(type_.element)))
     if isinstance(type_, Struct):
@@ -80,10 +84,12 @@ def arrow_type(type_: ColumnType) -> pa.DataType:
 
 
 class ArrowConverter:
-    """Converter from the records of one schema to record batches; not thread-safe.
+    """Converts records of one stream to Arrow record batches; not thread-safe.
 
-    With ``nulls``, a value that does not fit and a missing key become null; otherwise both are
-    errors.
+    Args:
+        layout: The table schema of the stream.
+        nulls: True to replace values that do not fit, and missing keys, by null. Otherwise they are
+            errors.
     """
 
     def __init__(self, layout: TableSchema, *, nulls: bool = False) -> None:
@@ -101,10 +107,10 @@ class ArrowConverter:
         self._exact = self._decoder(exact=True)
 
     def batch(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
-        """Return records, each a JSON object, as a record batch.
+        """Convert records, each a JSON object, to a record batch.
 
         Raises:
-            ConversionError: a value does not fit, or a key is null or missing.
+            ConversionError: A value does not fit, or a key is null or missing.
         """
         try:
             return self._batch(bodies, self._records(bodies))
@@ -121,35 +127,39 @@ class ArrowConverter:
             raise
 
     def _records(self, bodies: Sequence[bytes]) -> list[Any]:
-        """Decode records with the fast type, else with the type that takes every scalar."""
+        """Decode records with the fast msgspec type, or else with one that takes any scalar."""
         joined = b"[%b]" % b",".join(bodies)
         try:
-            found: list[Any] = self._usual.decode(joined)
+            records: list[Any] = self._usual.decode(joined)
         except msgspec.MsgspecError:
             pass
         else:
-            return found
+            return records
         try:
-            found = self._exact.decode(joined)
+            records = self._exact.decode(joined)
         except msgspec.MsgspecError:
-            found = [self._record(body) for body in bodies]
-        return found
+            records = [self._record(body) for body in bodies]
+        return records
 
     def _record(self, body: bytes) -> Any:
-        """Decode one record that may have a value of another structure than its column."""
+        """Decode one record that may have a value of another structure than its column.
+
+        Raises:
+            ConversionError: It has such a value, and nulls were not requested.
+        """
         try:
             return self._exact.decode(b"[%b]" % body)[0]
         except msgspec.MsgspecError:
             pass
         try:
-            given = _PARTS.decode(body)
+            raw_values = _PARTS.decode(body)
         except msgspec.MsgspecError:
             raise ConversionError((), "the record cannot be read as JSON") from None
-        made = {}
-        for place, column in enumerate(self._columns):
-            raw = given.get(column.source, _NULL)
-            made[f"f{place}"] = self._structure(self._column_decoders[place], raw, column)
-        return self._record_type(**made)
+        values = {}
+        for index, column in enumerate(self._columns):
+            raw = raw_values.get(column.source, _NULL)
+            values[f"f{index}"] = self._structure(self._column_decoders[index], raw, column)
+        return self._record_type(**values)
 
     def _structure(self, decoder: msgspec.json.Decoder[Any], raw: Any, column: Column) -> Any:
         try:
@@ -163,26 +173,26 @@ class ArrowConverter:
 
     @cached_property
     def _column_decoders(self) -> list[msgspec.json.Decoder[Any]]:
-        """JSON decoder for the value of each column."""
+        """JSON decoders for the values of the columns, in column order."""
         wires = (
             self._decoded_type(each.type, (each.source,), exact=True) for each in self._columns
         )
         return [msgspec.json.Decoder(wire) for wire in wires]
 
     def _decoder(self, *, exact: bool) -> msgspec.json.Decoder[Any]:
-        made = self._object(self._columns, (), exact=exact)
+        record_type = self._object(self._columns, (), exact=exact)
         if exact:
-            self._record_type = made
-        return msgspec.json.Decoder(list[made])  # type: ignore[valid-type]
+            self._record_type = record_type
+        return msgspec.json.Decoder(list[record_type])  # type: ignore[valid-type]
 
     def _object(self, columns: Sequence[Column], path: _Path, *, exact: bool) -> Any:
         fields = [
             (
-                f"f{place}",
+                f"f{index}",
                 self._decoded_type(column.type, (*path, column.source), exact=exact),
                 msgspec.field(name=column.source, default=None),
             )
-            for place, column in enumerate(columns)
+            for index, column in enumerate(columns)
         ]
         return msgspec.defstruct("Record", fields, gc=False)
 
@@ -199,21 +209,21 @@ class ArrowConverter:
     # -------------------------------------------------------------------------- columns
 
     def _batch(self, bodies: Sequence[bytes], records: list[Any]) -> pa.RecordBatch:
-        known = len(self._loose)
-        fed = {
+        loose_before = len(self._loose)
+        by_source = {
             column.source: self._array(
-                column.type, list(map(attrgetter(f"f{place}"), records)), (column.source,)
+                column.type, list(map(attrgetter(f"f{index}"), records)), (column.source,)
             )
-            for place, column in enumerate(self._columns)
+            for index, column in enumerate(self._columns)
         }
         for key in self._keys:
-            if fed[key].null_count:
+            if by_source[key].null_count:
                 raise ConversionError((key,), "a key must have a value")
-        if len(self._loose) > known:
+        if len(self._loose) > loose_before:
             self._usual = self._decoder(exact=False)
-        arrays = iter(fed.values())
-        whole = [_whole(bodies) if is_whole else next(arrays) for is_whole in self._whole]
-        return pa.RecordBatch.from_arrays(whole, schema=self.schema)
+        arrays = iter(by_source.values())
+        columns = [_whole(bodies) if is_whole else next(arrays) for is_whole in self._whole]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _array(self, type_: ColumnType, values: list[Any], path: _Path) -> pa.Array:
         if isinstance(type_, Array):
@@ -225,8 +235,8 @@ class ArrowConverter:
             return pa.ListArray.from_arrays(offsets, inner, arrow_type(type_), mask=_mask(values))
         if isinstance(type_, Struct):
             fields = [
-                self._array(field.type, _inside(values, f"f{place}"), (*path, field.source))
-                for place, field in enumerate(type_.fields)
+                self._array(field.type, _inside(values, f"f{index}"), (*path, field.source))
+                for index, field in enumerate(type_.fields)
             ]
             return pa.StructArray.from_arrays(
                 fields, fields=list(arrow_type(type_)), mask=_mask(values)
@@ -285,13 +295,13 @@ def _inside(values: list[Any], name: str) -> list[Any]:
 
 
 def _encode_json(value: Any) -> str | None:
-    """Return a value's JSON text, or None for null."""
+    """Return the JSON text of a raw value, or None for null."""
     raw = bytes(value) if value is not None else _NULL
     return None if raw == _NULL else raw.decode()
 
 
 def _text(value: Any) -> str | None:
-    """Return a string without its quotes, or the JSON text of any other value."""
+    """Return a string's content, or the JSON text of any other value; None for null."""
     if isinstance(value, msgspec.Raw):
         written = _encode_json(value)
         if written is None or written[0] != '"':
@@ -314,7 +324,11 @@ def _plain(values: list[Any], type_: ColumnType) -> pa.Array:
 
 
 def _decimals(values: list[Any], type_: Any) -> pa.Array:
-    """Convert numbers, quoted or not, without exponents and with few enough digits."""
+    """Convert numbers, quoted or not, without exponents and with few enough digits.
+
+    Raises:
+        ValueError: A value is written differently.
+    """
     cells = pa.array([None if value is None else bytes(value) for value in values], pa.binary())
     texts = pc.ascii_trim(cells.cast(pa.string()), characters='"')
     texts = pc.if_else(pc.equal(cells, _NULL), None, texts)
@@ -369,7 +383,7 @@ def _slowly(_values: list[Any], _type: ColumnType) -> pa.Array:
 
 
 def _stored(type_: ColumnType) -> pa.DataType:
-    """Return the Arrow type for values converted one by one; it has the bits of their type."""
+    """Return the Arrow type for values converted one by one, with the bits of their final type."""
     return pa.int64() if isinstance(type_, Timestamp) else arrow_type(type_)
 
 

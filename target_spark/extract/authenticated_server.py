@@ -30,7 +30,12 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT"
 
 
 class AuthenticatedConnections:
-    """The open connections, divided into proven and unproven ones."""
+    """The open connections of a server, divided into proven and unproven ones.
+
+    Args:
+        most: The largest number of connections.
+        most_unproven: The largest number of connections whose client has not proven the key yet.
+    """
 
     def __init__(self, most: int, most_unproven: int = _MOST_UNPROVEN) -> None:
         self._most = most
@@ -47,10 +52,10 @@ class AuthenticatedConnections:
         self._unproven[connection] = None
 
     def prove(self, connection: asyncio.StreamWriter) -> None:
-        """Mark a connection as proven.
+        """Mark a connection as proven, after its client has shown that it knows the key.
 
         Raises:
-            ConnectionAbortedError: the connection was closed because there were too many.
+            ConnectionAbortedError: The connection was closed because there were too many.
         """
         if connection not in self._unproven:
             raise ConnectionAbortedError
@@ -61,14 +66,14 @@ class AuthenticatedConnections:
         """Mark a proven connection as the one used most recently.
 
         Raises:
-            ConnectionAbortedError: the connection was closed because there were too many.
+            ConnectionAbortedError: The connection was closed because there were too many.
         """
         if connection not in self._proven:
             raise ConnectionAbortedError
         self._proven.move_to_end(connection)
 
     def discard(self, connection: asyncio.StreamWriter) -> None:
-        """Close a connection and remove it."""
+        """Close a connection at once and remove it."""
         self._unproven.pop(connection, None)
         self._proven.pop(connection, None)
         connection.transport.abort()
@@ -93,10 +98,11 @@ def get_max_connections() -> int:
 
 
 async def serve_connections(listener: socket.socket) -> AsyncIterator[socket.socket]:
-    """Yield each accepted connection, one per turn of the event loop, so that others are served.
+    """Accept connections on a listening socket and yield each of them.
 
-    If the process has no file descriptors left, one warning is logged and the next attempt follows
-    a second later; connections wait in the kernel meanwhile.
+    One connection is yielded per turn of the event loop, so that others are served. If the process
+    has no file descriptors left, one warning is logged and the next attempt follows a second later;
+    connections wait in the kernel meanwhile.
     """
     loop = asyncio.get_running_loop()
     has_warned = False

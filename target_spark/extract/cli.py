@@ -52,7 +52,7 @@ _BEAT_SECONDS: Final = 0.5
 
 
 class RunCommand:
-    """The `run` command, with the call interface of a click command."""
+    """The command `target-spark run`, callable like a click command."""
 
     def __init__(self, plugin: type[CommandTarget]) -> None:
         self._plugin = plugin
@@ -63,12 +63,15 @@ class RunCommand:
         prog_name: str | None = None,
         **extra: Any,
     ) -> int:
-        """Run the command with these arguments; in standalone mode, exit with its code."""
-        words = list(sys.argv[1:] if args is None else args)[1:]
-        given = _parser(prog_name or self._plugin.name).parse_args(words)
+        """Parse command line arguments, run the command, and return its exit code.
+
+        In click's standalone mode (the default) the process exits with the code instead.
+        """
+        arguments = list(sys.argv[1:] if args is None else args)[1:]
+        parsed = _parser(prog_name or self._plugin.name).parse_args(arguments)
         hide: list[Callable[[str], str]] = []
         try:
-            code = self._run(given, hide)
+            code = self._run(parsed, hide)
         except (ConfigurationError, TargetSparkError) as error:
             code = _refused(map(redact_line, getattr(error, "errors", None) or [str(error)]), hide)
         except Exception as error:  # noqa: BLE001  an unredacted text could hold a secret
@@ -77,44 +80,51 @@ class RunCommand:
             sys.exit(code)
         return code
 
-    def _run(self, given: argparse.Namespace, hide: list[Callable[[str], str]]) -> int:
-        kind = import_tap_class(given.tap)
-        found = ConfigInput.from_cli_args(*given.config)
-        own = ConfigInput.from_cli_args(*given.tap_config) if given.tap_config else None
-        hide += [make_redactor(found.config), make_redactor(own.config if own else {})]
-        ours, theirs = (
-            (found.config, own.config) if own else _split_settings(found.config, kind, self)
+    def _run(self, arguments: argparse.Namespace, hide: list[Callable[[str], str]]) -> int:
+        tap_class = import_tap_class(arguments.tap)
+        config_input = ConfigInput.from_cli_args(*arguments.config)
+        tap_input = (
+            ConfigInput.from_cli_args(*arguments.tap_config) if arguments.tap_config else None
         )
-        catalog = _document(given.catalog, CatalogFileError)
-        state = _document(given.state, StateFileError)
-        tap = kind(
-            config=theirs,
+        hide += [
+            make_redactor(config_input.config),
+            make_redactor(tap_input.config if tap_input else {}),
+        ]
+        target_config, tap_config = (
+            (config_input.config, tap_input.config)
+            if tap_input
+            else _split_settings(config_input.config, tap_class, self)
+        )
+        catalog = _document(arguments.catalog, CatalogFileError)
+        state = _document(arguments.state, StateFileError)
+        tap = tap_class(
+            config=tap_config,
             catalog=catalog,
-            parse_env_config=(own or found).parse_env,
+            parse_env_config=(tap_input or config_input).parse_env,
         )
-        hide.append(make_redactor(tap.config, kind._full_schema()))  # noqa: SLF001
-        tap.config_file = own.file if own else None
-        target = self._plugin(config=ours, parse_env_config=found.parse_env)
-        target.config_args = found.args
-        source = TapSpec(uuid.uuid4().hex, given.tap, dict(tap.config), catalog)
+        hide.append(make_redactor(tap.config, tap_class._full_schema()))  # noqa: SLF001
+        tap.config_file = tap_input.file if tap_input else None
+        target = self._plugin(config=target_config, parse_env_config=config_input.parse_env)
+        target.config_args = config_input.args
+        source = TapSpec(uuid.uuid4().hex, arguments.tap, dict(tap.config), catalog)
         options = settings.load_options(target.config)
         if options.strict:
             raise UnsupportedError(
                 "strict checks the messages of standard input, and `run` reads no standard input:"
                 " set strict to false, or pipe the tap into target-spark."
             )
-        reading = _TapSync(target, tap, source, options, given.here, state)
+        reading = _TapSync(target, tap, source, options, arguments.here, state)
         faults = target.work(ProtocolBinding(SingerReader(), options), reading, patient=True)
         return 1 if faults else 0
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the target's settings."""
+        """Names of all settings that the target declares."""
         return frozenset(self._plugin._full_schema()["properties"])  # noqa: SLF001
 
 
 class _TapSync:
-    """Sync of a tap whose rows go to the loader of an opened load session."""
+    """Callable that syncs a tap and passes its rows to the loader of a load session."""
 
     def __init__(
         self,
@@ -136,7 +146,7 @@ class _TapSync:
         """Sync the tap to its end, from the given state or the last state in the tables.
 
         Raises:
-            Exception: an error of the tap or the loader.
+            Exception: An error of the tap or the loader.
         """
         opened.engine.begin()
         tap, target = self._tap, self._target
@@ -159,23 +169,26 @@ class _TapSync:
             target.call_on_interrupt(None)
 
     def _count(self, opened: LoadSession) -> None:
-        """Count the requests of this process and of all executors in this process."""
-        issuer = RateLimitServer.of(opened.engine.spark())
-        if issuer is not None:
-            issuer.open()
-            opened.at_end(issuer.close)
-            self._source = replace(self._source, permits=issuer.address)
-            use_job_rate_limit(self._tap, issuer.address)
+        """Start the server that counts the requests of the driver and all executors together.
+
+        Nothing is started with Spark Connect, whose executors cannot reach this process.
+        """
+        server = RateLimitServer.of(opened.engine.spark())
+        if server is not None:
+            server.open()
+            opened.at_end(server.close)
+            self._source = replace(self._source, permits=server.address)
+            use_job_rate_limit(self._tap, server.address)
 
     def _redacted_error(self, error: Exception) -> ReadingError:
-        """Return an error of the tap as a ReadingError, without secrets of its settings."""
+        """Convert an error of the tap to a ReadingError without secrets of its settings."""
         hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
         if not isinstance(error, SingerSDKError):  # its message is enough without a traceback
             self._tap.logger.error("The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
     def _last_state(self, opened: LoadSession) -> Mapping[str, Any]:
-        """Return the last state stored in the target's tables; empty if there is none."""
+        """Return the last state stored in the target's tables; {} if there is none."""
         from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 
         marker = get_job_metadata(
@@ -186,9 +199,9 @@ class _TapSync:
                 "The tables have no state of %s: everything is read.", opened.run.job
             )
             return {}
-        found: dict[str, Any] = json.loads(marker.state)
+        state: dict[str, Any] = json.loads(marker.state)
         self._tap.logger.info("The run continues from the last state in the tables.")
-        return found
+        return state
 
     def _spreader(self, opened: LoadSession) -> SparkDistributor | None:
         """Return the distributor of partitions, or None if this process reads everything."""
@@ -196,16 +209,16 @@ class _TapSync:
         from target_spark.storage.staging_upload import StagingArea
 
         if self._target.has_stream_maps:
-            why = "the target applies stream_maps and flattening in this process"
+            reason = "the target applies stream_maps and flattening in this process"
         elif self._target.config.get("remote"):
-            why = "the workers of a Spark Connect server cannot run this application's code"
+            reason = "the workers of a Spark Connect server cannot run this application's code"
         else:
-            why = None
-        if why is not None:
-            self._tap.logger.info("The tap is read by this process: %s.", why)
+            reason = None
+        if reason is not None:
+            self._tap.logger.info("The tap is read by this process: %s.", reason)
             return None
         width = self._tap.config.get("max_parallel_partitions")
-        made = SparkDistributor(
+        distributor = SparkDistributor(
             self._source,
             self._tap.streams,
             opened.engine,
@@ -214,12 +227,12 @@ class _TapSync:
             here=self._here,
             width=width if isinstance(width, int) and width > 0 else None,
         )
-        opened.at_end(made.close)
-        return made
+        opened.at_end(distributor.close)
+        return distributor
 
 
 class _Outlet:
-    """Output of the tap: passes its events to the loader, and calls the loader's timer."""
+    """Output of the tap: passes its events to the loader, and polls the loader regularly."""
 
     def __init__(
         self,
@@ -234,7 +247,7 @@ class _Outlet:
         self._lock = threading.RLock()
 
     def emit(self, event: Event) -> None:
-        """Pass an event to the loader."""
+        """Apply stream maps to an event and pass the result to the loader."""
         with self._lock:
             for each in self._mapped([event]):
                 self._loader.process_event(each)
@@ -242,7 +255,10 @@ class _Outlet:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Emit states and close old batches during the block, also while the source is silent."""
+        """Context manager: poll the loader twice a second, also while the source sends nothing.
+
+        Each poll emits states and closes old batches.
+        """
         ended = threading.Event()
         thread = threading.Thread(
             target=self._run_heartbeat, args=(ended,), name="beat", daemon=True
@@ -265,39 +281,39 @@ def _leave() -> None:
 
 
 def _split_settings(
-    config: Mapping[str, Any], kind: type[Tap], command: RunCommand
+    config: Mapping[str, Any], tap_class: type[Tap], command: RunCommand
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the target's and the tap's settings, split from one settings file for both.
+    """Split one settings file into the target's and the tap's settings.
 
     Raises:
-        ConfigurationError: both declare a setting of the file.
+        ConfigurationError: Both declare a setting of the file.
     """
-    theirs = frozenset(kind._full_schema()["properties"])  # noqa: SLF001
-    both = sorted(theirs & command.names & config.keys())
+    tap_names = frozenset(tap_class._full_schema()["properties"])  # noqa: SLF001
+    both = sorted(tap_names & command.names & config.keys())
     if both:
         raise ConfigurationError(
             f"{', '.join(both)} in --config is a setting of both the target and the tap: pass"
             " the tap's settings in a separate file with --tap-config."
         )
-    tap = {name: value for name, value in config.items() if name in theirs}
+    tap = {name: value for name, value in config.items() if name in tap_names}
     return {name: value for name, value in config.items() if name not in tap}, tap
 
 
 def _document(path: str | None, error: type[ConfigurationError]) -> Any:
-    """Return a JSON document, or None without a path.
+    """Read a JSON object from a file; return None without a path.
 
     Raises:
-        ConfigurationError: the document cannot be read; the exception is of the class ``error``.
+        ConfigurationError: The file cannot be read; the exception is of the class ``error``.
     """
     if not path:
         return None
     try:
-        found = json.loads(read_at_most(Path(path), STATE_BYTES))
+        document = json.loads(read_at_most(Path(path), STATE_BYTES))
     except (OSError, ValueError, RecursionError) as reason:
         raise error(f"{path} cannot be read: {reason}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise error(f"{path} is not a JSON object.")
-    return found
+    return document
 
 
 def _refused(sentences: Iterable[str], hide: Sequence[Callable[[str], str]]) -> int:

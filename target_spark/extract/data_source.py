@@ -2,8 +2,8 @@
 
 Spark creates these objects in separate processes on the driver, and sends them pickled to its
 workers. They delegate to `partition_reader` and `reader_options`. Imports are lazy except
-`pyspark`:
-Spark imports this module whenever any Python data source is used.
+`pyspark`: Spark imports this module whenever any Python data source is used.
+
 Source: Spark's guide "Python Data Source API".
 """
 
@@ -34,7 +34,10 @@ _NO_STREAMING = (
 
 
 class TapDataSource(DataSource):
-    """One stream of a tap; the options are in `target_spark.extract.reader_options.OPTIONS`."""
+    """Spark data source that reads one stream of a tap.
+
+    `target_spark.extract.reader_options.OPTIONS` lists the options.
+    """
 
     settings: ClassVar[Mapping[str, Any] | None] = None
     """Settings of the tap, pickled with the class."""
@@ -44,22 +47,22 @@ class TapDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `spark.read.format`."""
+        """Return the name of the format for `spark.read.format`."""
         return "tap"
 
     def schema(self) -> StructType:
-        """Return the stream's columns, as its table would have them.
+        """Return the Spark schema of the stream: the columns that its table would have.
 
         Raises:
-            UnsupportedError: an option is invalid.
+            UnsupportedError: An option is invalid.
         """
         return _build_struct(self._request())
 
     def reader(self, schema: StructType) -> TapReader:
-        """Return the reader of the stream.
+        """Return a reader of the stream; ``schema`` must be the stream's own.
 
         Raises:
-            UnsupportedError: the requested schema differs from the stream's.
+            UnsupportedError: The requested schema differs from the stream's.
         """
         request = self._request()
         if schema != _build_struct(request):
@@ -70,37 +73,40 @@ class TapDataSource(DataSource):
         return TapReader(request)
 
     def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802  Spark's
-        """Raise UnsupportedError: streaming reads are not supported.
+        """Raise an error, since streaming reads are not supported.
 
         Raises:
-            UnsupportedError: always.
+            UnsupportedError: Always.
         """
         raise UnsupportedError(_NO_STREAMING)
 
     def _request(self) -> ReadOptions:
-        """Return the parsed options, parsed once and pickled with this object."""
-        made: ReadOptions | None = self.__dict__.get("_made")
-        if made is None:
+        """Return the parsed options; they are parsed once and pickled with this object."""
+        options: ReadOptions | None = self.__dict__.get("_made")
+        if options is None:
             from target_spark.extract.reader_options import parse_options
 
-            made = self._made = parse_options({**self.preset, **self.options}, self.settings)
-        return made
+            options = self._made = parse_options({**self.preset, **self.options}, self.settings)
+        return options
 
 
 class TapReader(DataSourceReader):
-    """Reader of a stream; each DataFrame action reads the stream again."""
+    """Spark reader of a tap's stream; each DataFrame action reads the stream again."""
 
     def __init__(self, request: ReadOptions) -> None:
         self._request = request
 
     def partitions(self) -> list[TapPartition]:
-        """Return the contexts of the stream; for a child stream, read the parent's records."""
+        """Return the input partitions, each with some contexts of the stream.
+
+        For a child stream, the parent's records are read first.
+        """
         from target_spark.extract.partition_reader import plan_groups
 
         return [TapPartition(group) for group in plan_groups(self._request)]
 
     def read(self, partition: TapPartition) -> Iterator[Any]:  # type: ignore[override]
-        """Yield the rows of some contexts as record batches; runs in a worker."""
+        """Read the contexts of one partition in a worker, and yield the rows as record batches."""
         from target_spark.extract.partition_reader import read_batches
         from target_spark.spark.arrow_workers import reuse_worker
 
@@ -120,9 +126,9 @@ def register_source(
     """Return a data source class for ``spark.dataSource.register``, with the format ``name``.
 
     Args:
-        name: name for `spark.read.format`.
-        settings: settings of the tap. They may hold secrets, and appear in no plan and no log.
-        **preset: default values of options.
+        name: Name for `spark.read.format`.
+        settings: Settings of the tap. They may hold secrets, and appear in no plan and no log.
+        **preset: Default values of options.
     """
 
     class Registered(TapDataSource):
@@ -140,5 +146,5 @@ def _build_struct(request: ReadOptions) -> StructType:
 
     from target_spark.extract.arrow_conversion import arrow_schema
 
-    made: StructType = from_arrow_schema(arrow_schema(request.layout))
-    return made
+    struct: StructType = from_arrow_schema(arrow_schema(request.layout))
+    return struct

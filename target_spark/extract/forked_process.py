@@ -1,4 +1,4 @@
-"""Work in a child process, so that the death of the process is an ordinary error.
+"""Execution of work in a forked child process, so that a crash is an ordinary error.
 
 A process that dies loses all its other work too. After such a death, the work is repeated in a
 forked child, which inherits everything from its parent and is killed when the parent dies.
@@ -26,44 +26,45 @@ _PARENT_DEATH: Final = 1
 
 
 class ProcessDiedError(SingerSDKError):
-    """Raised if the child process ended without a result."""
+    """Raised if a forked child process ended without a result."""
 
 
 def run_in_fork(work: Callable[[], _T]) -> _T:
-    """Return the result of ``work``, run in a forked child; results and errors are pickled.
+    """Call a function in a forked child process and return its result.
+
+    Results and errors are pickled.
 
     Raises:
-        ProcessDiedError: the child was killed or exited.
-        BaseException: the error that ``work`` raised, or a RuntimeError with its text if it cannot
-        be
-            pickled.
+        ProcessDiedError: The child was killed or exited.
+        BaseException: The error that ``work`` raised, or a RuntimeError with its text if it cannot
+            be pickled.
     """
-    with tempfile.TemporaryFile() as answer:
+    with tempfile.TemporaryFile() as output:
         pid = os.fork()
         if not pid:
-            _run_child(work, answer)
+            _run_child(work, output)
         _, status = os.waitpid(pid, 0)
         code = os.waitstatus_to_exitcode(status)
         if code:
             raise ProcessDiedError(
                 f"the process that read the partition died ({_describe_exit_code(code)})"
             )
-        answer.seek(0)
-        is_done, found = pickle.load(answer)  # noqa: S301  (of our own child)
+        output.seek(0)
+        is_done, outcome = pickle.load(output)  # noqa: S301  (of our own child)
     if not is_done:
-        raise found
-    result: _T = found
+        raise outcome
+    result: _T = outcome
     return result
 
 
-def _run_child(work: Callable[[], object], answer: BinaryIO) -> None:
-    """Run the work in the child and exit without the parent's cleanup."""
+def _run_child(work: Callable[[], object], output: BinaryIO) -> None:
+    """Call the function in the child, write the pickled outcome, and exit without cleanup."""
     code = 1
     try:
         with contextlib.suppress(OSError, AttributeError):  # prctl exists only on Linux
             ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
-        answer.write(_answer(work))
-        answer.flush()
+        output.write(_answer(work))
+        output.flush()
         code = 0
     finally:
         os._exit(code)
@@ -73,16 +74,16 @@ def _answer(work: Callable[[], object]) -> bytes:
     try:
         return pickle.dumps((True, work()))
     except BaseException as error:  # noqa: BLE001  (the parent raises it)
-        words = RuntimeError(f"{type(error).__name__}: {error}")
+        replacement = RuntimeError(f"{type(error).__name__}: {error}")
         with contextlib.suppress(Exception):
             data = pickle.dumps((False, error))
             pickle.loads(data)  # noqa: S301  (made on the line above)
             return data
-        return pickle.dumps((False, words))
+        return pickle.dumps((False, replacement))
 
 
 def _describe_exit_code(code: int) -> str:
-    """Return a description of an exit code."""
+    """Return the name of the signal in an exit code of `os.waitstatus_to_exitcode`, or the code."""
     if code > 0:
         return f"exit code {code}"
     with contextlib.suppress(ValueError):

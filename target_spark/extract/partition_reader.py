@@ -47,9 +47,12 @@ _ALL_AT_ONCE: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class PartitionGroup:
-    """Contexts that one partition reads one after the other; None is the whole stream.
+    """Contexts of a stream that one Spark partition reads one after the other.
 
-    ``number`` is the group's index among the ``of`` groups of the stream.
+    Attributes:
+        number: The index of the group.
+        of: The number of groups of the stream.
+        parts: The contexts; None is the whole stream.
     """
 
     number: int
@@ -61,7 +64,11 @@ class PartitionGroup:
 
 
 def plan_groups(request: ReadOptions) -> list[PartitionGroup]:
-    """Return the contexts of a stream, divided into at most ``request.partitions`` groups."""
+    """Return the contexts of a stream, divided into at most ``request.partitions`` groups.
+
+    Raises:
+        FrameError: The tap cannot list the contexts.
+    """
     parts = _list_parts(request)
     size = min(len(parts), request.partitions or len(parts)) or 1
     return [PartitionGroup(number, size, parts[number::size]) for number in range(size)]
@@ -88,7 +95,7 @@ def _collected(request: ReadOptions) -> list[WorkUnit | None]:
 
 
 class _Collected:
-    """Output and distributor of a sync that collects contexts and reads none."""
+    """Output and distributor of a sync that collects a stream's contexts and reads none."""
 
     most = _ALL_AT_ONCE
     encode = staticmethod(encode_body)
@@ -102,7 +109,7 @@ class _Collected:
         return self
 
     def emit(self, event: Event) -> None:
-        """Ignore an event: only the contexts of the stream are needed."""
+        """Ignore an event, since only the contexts of the stream are needed."""
 
     def refuses(self, _stream: Any) -> str | None:
         return None
@@ -112,7 +119,7 @@ class _Collected:
         return WorkResults((), [WorkResult(part.number) for part in parts])
 
     def read_here(self, _context: Any) -> tuple[()]:
-        """Replace `get_records` of a stream that the engine does not distribute."""
+        """Replacement for `get_records` of a stream that the engine does not distribute."""
         self.is_read_here = True
         return ()
 
@@ -121,36 +128,40 @@ class _Collected:
 
 
 def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.RecordBatch]:
-    """Read the contexts of a group, and yield their rows.
+    """Read the contexts of a group, and yield their rows as record batches.
 
     Raises:
-        FrameError: a context failed in every attempt, or a value does not fit.
+        FrameError: A context failed in every attempt, or a value does not fit.
     """
-    conversion = ArrowConverter(request.layout, nulls=request.nulls)
+    converter = ArrowConverter(request.layout, nulls=request.nulls)
     for part in group.parts:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
-            if _read_context(request, group, part, _Sink(request.name, conversion, file)):
+            if _read_context(request, group, part, _Sink(request.name, converter, file)):
                 file.seek(0)
-                with closing(pa.ipc.open_stream(file)) as found:
-                    yield from found
+                with closing(pa.ipc.open_stream(file)) as reader:
+                    yield from reader
 
 
 def _read_context(
     request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _Sink
 ) -> bool:
-    """Read a context with retries; return True if it has rows."""
+    """Read a context into a sink, with retries; return True if it has rows.
+
+    Raises:
+        FrameError: All attempts failed.
+    """
 
     def once() -> bool:
         sink.begin()
         _sync(request, group, part, sink)
         return sink.end()
 
-    def told(error: BaseException) -> str:
+    def describe(error: BaseException) -> str:
         return _describe_error(request, error)
 
     where = _describe_part(request, part)
     try:
-        return with_retries(once, request.tries, where, told, (ConversionError,))
+        return with_retries(once, request.tries, where, describe, (ConversionError,))
     except RetriesExhaustedError as error:
         raise FrameError(f"{where}: {error}") from None
 
@@ -185,7 +196,7 @@ def _describe_part(request: ReadOptions, part: WorkUnit | None) -> str:
 
 
 class _Sink:
-    """Output of one context: writes the stream's rows as record batches to a file."""
+    """Output of one context: writes the stream's rows as Arrow record batches to a file."""
 
     encode = staticmethod(encode_body)
 
@@ -196,7 +207,7 @@ class _Sink:
         self.begin()
 
     def begin(self) -> None:
-        """Discard the rows of a failed attempt."""
+        """Discard the rows of a failed attempt and start again."""
         self._file.seek(0)
         self._file.truncate()
         self._writer: Any = None

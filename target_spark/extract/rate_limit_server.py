@@ -63,13 +63,24 @@ _Answer = TypeVar("_Answer")
 
 
 def use_job_rate_limit(tap: object, permits: RateLimitAddress | StaticShare | None) -> None:
-    """Count the requests of a tap together with those of the whole job."""
+    """Let a tap count its HTTP requests together with those of the whole Spark job.
+
+    ``permits`` is the job's server or a static share; with None the tap counts on its own.
+    """
     if permits is not None:
         use_shared_counters(tap, permits.counters())
 
 
 class _RateLimitMessage(msgspec.Struct, frozen=True, array_like=True):
-    """A message to the server: a request for a slot, or a limit report (``left``, ``seconds``)."""
+    """A message to the rate limit server: a request for a slot, or a report of the source.
+
+    Attributes:
+        name: The name of the limit.
+        terms: The rates of the limit.
+        weight: The number of requests to reserve; 0 in a report.
+        left: The remaining requests that the source reported, or None.
+        seconds: The time until the source resets the limit, or None.
+    """
 
     name: str
     terms: RateLimits
@@ -80,12 +91,12 @@ class _RateLimitMessage(msgspec.Struct, frozen=True, array_like=True):
 
 # ------------------------------------------------------------------------------ the driver
 class RateLimitServer:
-    """Server on the driver that counts the requests of a job; a context manager.
+    """Server on the driver that counts the HTTP requests of a Spark job; a context manager.
 
     Args:
-        host: name under which executors reach the driver (``spark.driver.host``).
-        bind: address to listen on (``spark.driver.bindAddress``).
-        port: port to listen on; 0 for any free port.
+        host: The name under which executors reach the driver (``spark.driver.host``).
+        bind: The address to listen on (``spark.driver.bindAddress``); None for ``host``.
+        port: The port to listen on; 0 for any free port.
     """
 
     def __init__(self, host: str = _LOOPBACK, bind: str | None = None, port: int = 0) -> None:
@@ -106,10 +117,10 @@ class RateLimitServer:
         self.close()
 
     def open(self) -> None:
-        """Begin to listen for the executors' connections.
+        """Start the server in a thread and return when it listens.
 
         Raises:
-            RateLimitServerError: the server cannot listen on the address.
+            RateLimitServerError: The server cannot listen on the address.
         """
         self._thread.start()
         self._ready.wait()
@@ -122,20 +133,20 @@ class RateLimitServer:
             ) from self._failure
 
     def close(self) -> None:
-        """Stop the server."""
+        """Stop the server and close its connections."""
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
 
     @classmethod
     def of(cls, spark: SparkSession) -> RateLimitServer | None:
-        """Return the server for the executors of a Spark session; None for Spark Connect.
+        """Return a server for the executors of a Spark session, not yet open.
 
         It listens on the driver's address, on the port ``spark.tap.permits.port`` if that is set.
-        With Spark Connect, the driver is on another machine, and executors cannot reach this
-        process.
+        None is returned for Spark Connect: the driver is on another machine, and executors cannot
+        reach this process.
 
         Raises:
-            RateLimitServerError: the port is invalid.
+            RateLimitServerError: The port is invalid.
         """
         if not hasattr(spark, "_jsparkSession"):
             return None
@@ -150,7 +161,7 @@ class RateLimitServer:
 
     @property
     def address(self) -> RateLimitAddress:
-        """The address and key for workers."""
+        """Host, port and key of the server, for the workers."""
         return RateLimitAddress(self._host, self._port, self._key)
 
     def _run(self) -> None:
@@ -185,7 +196,7 @@ class RateLimitServer:
             task.add_done_callback(partial(_close, accepted))
 
     async def _serve(self, accepted: socket.socket, connections: AuthenticatedConnections) -> None:
-        """Respond to one client until it disconnects."""
+        """Authenticate one client and respond to its messages until it disconnects."""
         reader, writer = await asyncio.open_connection(sock=accepted)
         connections.add(writer)
         try:
@@ -209,23 +220,23 @@ class RateLimitServer:
         return hmac.compare_digest(proof.strip(), _proof(self._key, challenge))
 
     def _answer(self, line: bytes) -> bytes:
-        asked = msgspec.json.decode(line, type=_RateLimitMessage)
-        if asked.weight:
-            place = self._counters.ask(asked.name, _whole(asked.terms), asked.weight)
-            return msgspec.json.encode(place) + b"\n"
-        self._counters.lower(asked.name, _whole(asked.terms), asked.left, asked.seconds)
+        message = msgspec.json.decode(line, type=_RateLimitMessage)
+        if message.weight:
+            reservation = self._counters.ask(message.name, _whole(message.terms), message.weight)
+            return msgspec.json.encode(reservation) + b"\n"
+        self._counters.lower(message.name, _whole(message.terms), message.left, message.seconds)
         return b"[0.0,true]\n"
 
 
 def _close(accepted: socket.socket, task: asyncio.Task[None]) -> None:
-    """Close the socket of a connection whose task has ended, or was cancelled before its start."""
+    """Close the socket of a connection whose task has ended or was cancelled before its start."""
     accepted.close()
     if not task.cancelled():
         task.exception()  # retrieved, so that asyncio does not log it
 
 
 def _bind_socket(host: str, port: int) -> socket.socket:
-    """Return a listening TCP socket bound to an address."""
+    """Return a non-blocking listening TCP socket bound to a host and port."""
     family, kind, protocol, _, where = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -247,7 +258,7 @@ def _proof(key: bytes, challenge: bytes) -> bytes:
 
 
 def _without_infinity(terms: RateLimits) -> RateLimits:
-    """Return rate limits that JSON can represent: -1 stands for an unlimited number."""
+    """Return rate limits in a form that JSON can represent, with -1 for an unlimited number."""
     rates = tuple((-1.0 if math.isinf(most) else most, each) for most, each in terms.rates)
     return RateLimits(terms.kind, rates)
 
@@ -260,14 +271,14 @@ def _whole(terms: RateLimits) -> RateLimits:
 # ----------------------------------------------------------------------------- the workers
 @dataclass(frozen=True, slots=True)
 class RateLimitAddress:
-    """Address and key of the rate limit server of a Spark job."""
+    """Host, port and key of the rate limit server of a Spark job, sent to workers."""
 
     host: str
     port: int
     key: bytes = field(repr=False)
 
     def counters(self) -> RateCounterStore:
-        """Return the client of this process, which has one connection."""
+        """Return this process's client of the server, which has one connection."""
         with _clients_lock:
             return _clients.setdefault((self, os.getpid()), _Client(self))
 
@@ -283,25 +294,25 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve a request slot from the driver, and return the time to wait.
+        """Reserve request slots at the driver, and return the time to wait before the request.
 
         Raises:
-            RateLimitServerError: the driver does not respond.
+            RateLimitServerError: The driver does not respond.
         """
         return self._call(_RateLimitMessage(name, _without_infinity(terms), weight))
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Report the remaining requests that the source returned.
+        """Report to the driver how many requests the source still allows.
 
         Raises:
-            RateLimitServerError: the driver does not respond.
+            RateLimitServerError: The driver does not respond.
         """
         self._call(_RateLimitMessage(name, _without_infinity(terms), 0, left, seconds))
 
-    def _call(self, asked: _RateLimitMessage) -> Reservation:
-        line = msgspec.json.encode(asked) + b"\n"
+    def _call(self, message: _RateLimitMessage) -> Reservation:
+        line = msgspec.json.encode(message) + b"\n"
         with self._lock:
             return _call_with_retries(lambda: self._answer_to(line), self._reason)
 
@@ -317,13 +328,13 @@ class _Client:
 
     def _connected(self) -> BinaryIO:
         address = self._address
-        with socket.create_connection((address.host, address.port), _ANSWER_SECONDS) as made:
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            wire: Any = made.makefile("rwb")
+        with socket.create_connection((address.host, address.port), _ANSWER_SECONDS) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            wire: Any = connection.makefile("rwb")
         challenge = wire.readline().strip()
         wire.write(_proof(address.key, challenge) + b"\n")
-        opened: BinaryIO = wire
-        return opened
+        stream: BinaryIO = wire
+        return stream
 
     def _close(self) -> None:
         if self._wire is not None:
@@ -347,7 +358,10 @@ _clients_lock = threading.Lock()
 def _call_with_retries(
     call: Callable[[], _Answer], reason: Callable[[Exception], Exception]
 ) -> _Answer:
-    """Call a function, and retry after connection errors with growing pauses."""
+    """Call a function; retry after connection errors, at most three times, with growing pauses.
+
+    ``reason`` converts the last error to the exception to raise.
+    """
     pause = _FIRST_PAUSE_SECONDS
     for left in reversed(range(_TRIES)):
         try:
@@ -363,18 +377,18 @@ def _call_with_retries(
 # -------------------------------------------------------------------- without the driver
 @dataclass(frozen=True, slots=True)
 class StaticShare:
-    """Static share of a rate limit for one of ``of`` parts, if no server can be reached.
+    """Static share of a rate limit for one of several workers that cannot reach a server.
 
     Time is divided into slots of the length that the rate allows, equal on all machines. Every
-    ``of``-th slot, starting at ``number``, belongs to this part. The job stays within its limits,
-    but a part that runs alone is slower than necessary.
+    ``of``-th slot, starting at ``number``, belongs to this worker. The job stays within its limits,
+    but a worker that runs alone is slower than necessary.
     """
 
     number: int
     of: int
 
     def counters(self) -> RateCounterStore:
-        """Return the counter that hands out the slots of this part."""
+        """Return a counter that hands out the time slots of this share."""
         return _SlotCounter(self)
 
 
@@ -389,7 +403,7 @@ class _SlotCounter:
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve ``weight`` requests in this process's share; return the wait for the last."""
+        """Reserve slots for ``weight`` requests; return the seconds to wait for the last one."""
         apart = max(seconds / most for most, seconds in terms.rates)
         now = time.time()
         with self._lock:
@@ -402,7 +416,7 @@ class _SlotCounter:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Skip the slots before the source resets its limit, if it has no requests left."""
+        """Skip the slots before the source resets its limit, if it allows no more requests."""
         if left == 0:
             wait = max(each for _, each in terms.rates) if seconds is None else seconds
             with self._lock:
@@ -410,7 +424,10 @@ class _SlotCounter:
 
 
 def _next_slot(after: float, apart: float, share: StaticShare) -> float:
-    """Return the start of the share's first time slot after the time ``after``, in seconds."""
+    """Return the start of the share's first time slot after the time ``after``, in seconds.
+
+    ``apart`` is the length of a slot in seconds.
+    """
     round_seconds = apart * share.of
     first = apart * share.number
     return (math.floor((after - first) / round_seconds) + 1) * round_seconds + first

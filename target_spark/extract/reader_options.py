@@ -53,10 +53,17 @@ _DIGITS: Final = re.compile(r"([1-9]\d?),(\d\d?)")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReadOptions:
-    """Options for reading one stream of a tap.
+    """Parsed options for reading one stream of a tap.
 
-    ``stream`` is the tap's name of the stream, ``name`` the name of its output: stream maps may
-    change it. With ``nulls``, a value that does not fit is null.
+    Attributes:
+        source: The tap.
+        stream: The tap's name of the stream.
+        name: The name of the output stream, which stream maps may change.
+        layout: The table schema of the stream.
+        state: The state to continue from.
+        nulls: True to replace a value that does not fit its column by null.
+        tries: The number of attempts to read a context.
+        partitions: The maximum number of partitions; None means one per context.
     """
 
     source: TapSpec
@@ -69,16 +76,16 @@ class ReadOptions:
     partitions: int | None = None
 
     def tap(self) -> Tap:
-        """Return a new tap with the state and only this stream selected."""
+        """Create a tap with the state and only this stream selected."""
         return single_stream(self.source.new(self.state), self.stream)
 
     def describe_error(self, error: BaseException) -> str:
-        """Return the text of an error, without secrets of the settings."""
+        """Return the class and text of an error, without secrets of the settings."""
         return _describe_error(self.source, error)
 
 
 def single_stream(tap: Tap, stream: str) -> Tap:
-    """Select only this stream of a tap, and return the tap."""
+    """Select only one stream of a tap, by its name, and return the tap."""
     for name, each in tap.streams.items():
         if each.selected != (name == stream):
             each.selected = name == stream
@@ -86,15 +93,15 @@ def single_stream(tap: Tap, stream: str) -> Tap:
 
 
 def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = None) -> ReadOptions:
-    """Parse options, create the tap and read the stream's schema from it.
+    """Parse the options of a DataFrame reader, and read the stream's schema from the tap.
 
     Args:
-        given: options of the DataFrame reader.
-        config: settings of a registered data source class.
+        given: The options of the DataFrame reader.
+        config: The settings of a registered data source class, or None.
 
     Raises:
-        UnsupportedError: an option is unknown, missing or invalid.
-        ConfigurationError: the tap, its settings, its catalog or its state cannot be used.
+        UnsupportedError: An option is unknown, missing or invalid.
+        ConfigurationError: The tap, its settings, its catalog or its state cannot be used.
     """
     options = _parse_options(given)
     tap, stream = _needed(options, "tap"), _needed(options, "stream")
@@ -143,29 +150,32 @@ def _described(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     """Return the schema of an output stream, and the tap's name of its source stream.
 
     Stream maps may rename a stream, or make several output streams of one.
+
+    Raises:
+        UnsupportedError: The tap has no such stream.
     """
     streams = source.new().streams
-    known: list[str] = []
+    names: list[str] = []
     for stream in sorted(streams.values(), key=lambda each: each.name != name):
         stream.selected = True
         for described in get_schemas(stream):
             if name in {str(described.stream), described.stream.name}:
                 return described, stream.name
-            known.append(described.stream.name)
+            names.append(described.stream.name)
     raise UnsupportedError(
-        f"The tap has no stream {name}.{suggest(name, known)} It has: {', '.join(sorted(known))}."
+        f"The tap has no stream {name}.{suggest(name, names)} It has: {', '.join(sorted(names))}."
     )
 
 
 def _column_options(options: Mapping[str, str]) -> ColumnOptions:
     digits = options.get("numbers_as_decimal")
-    found = None if digits is None else _DIGITS.fullmatch(digits)
-    if digits is not None and found is None:
+    match = None if digits is None else _DIGITS.fullmatch(digits)
+    if digits is not None and match is None:
         raise UnsupportedError(
             f"numbers_as_decimal is {digits!r}: expected precision and scale, as in 38,9."
         )
     return ColumnOptions(
-        plain_numbers=None if found is None else Decimal(int(found[1]), int(found[2])),
+        plain_numbers=None if match is None else Decimal(int(match[1]), int(match[2])),
         oversized_as_text=_is_true(options, "oversized_numbers_as_text"),
         cut_timestamps=_is_true(options, "truncate_timestamps"),
     )
@@ -174,40 +184,49 @@ def _column_options(options: Mapping[str, str]) -> ColumnOptions:
 # -------------------------------------------------------------------------------- settings
 
 
-def _settings(asked: str | None, own: Mapping[str, Any] | None, tap: str) -> dict[str, Any]:
-    """Return the settings from the option ``config``, merged over those of the class."""
-    if asked is None:
-        return dict(own or {})
-    kind = import_tap_class(tap)
-    schema = kind._full_schema()  # noqa: SLF001  (every plugin's)
-    if asked.lstrip().startswith("{"):
-        return {**(own or {}), **_inline(asked, schema)}
-    given = ConfigInput.from_cli_args(*(place.strip() for place in asked.split(",")))
+def _settings(
+    option: str | None, class_settings: Mapping[str, Any] | None, tap: str
+) -> dict[str, Any]:
+    """Return the settings from the option ``config``, merged over those of the class.
+
+    ``asked`` is the option's value: JSON, or paths of settings files; None without the option.
+    """
+    if option is None:
+        return dict(class_settings or {})
+    tap_class = import_tap_class(tap)
+    schema = tap_class._full_schema()  # noqa: SLF001  (every plugin's)
+    if option.lstrip().startswith("{"):
+        return {**(class_settings or {}), **_inline(option, schema)}
+    config_input = ConfigInput.from_cli_args(*(path.strip() for path in option.split(",")))
     variables = {}
-    if given.parse_env:
-        variables = parse_environment_config(schema, kind._env_var_prefix)  # noqa: SLF001
-    return {**(own or {}), **given.config, **variables}
+    if config_input.parse_env:
+        variables = parse_environment_config(schema, tap_class._env_var_prefix)  # noqa: SLF001
+    return {**(class_settings or {}), **config_input.config, **variables}
 
 
 def _inline(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings given as JSON in the option, which must not contain secrets."""
+    """Parse settings given as JSON in the option.
+
+    Raises:
+        UnsupportedError: The text is not JSON or contains a secret.
+    """
     try:
-        found = parse_json(text.encode())
+        parsed = parse_json(text.encode())
     except ValueError:
         raise UnsupportedError("The option config is not valid JSON.") from None
-    hide = make_redactor(found, schema)
-    if any(hide(value) != value for value in _texts(found)):
+    hide = make_redactor(parsed, schema)
+    if any(hide(value) != value for value in _texts(parsed)):
         raise UnsupportedError(
             "The option config contains a secret. Spark shows options in its UI and its event log:"
             " pass the path of a settings file instead, or ENV for environment variables, or"
             " register the tap with its settings (pyspark_tap.tap_source)."
         )
-    settings: dict[str, Any] = found
+    settings: dict[str, Any] = parsed
     return settings
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text of a JSON document."""
+    """Yield every string in a JSON document, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -219,7 +238,11 @@ def _texts(value: Any) -> Iterator[str]:
 def _document(
     given: str | None, read: Callable[[str, str], dict[str, Any]], option: str
 ) -> dict[str, Any] | None:
-    """Return the document in an option, or in the file that the option names."""
+    """Return the document in an option, or in the file that the option names; None without it.
+
+    Raises:
+        UnsupportedError: The file cannot be read.
+    """
     if given is None:
         return None
     if given.lstrip().startswith("{"):

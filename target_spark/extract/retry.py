@@ -1,4 +1,4 @@
-"""Retries of a part that fails, with a final error as text.
+"""Retries of a unit of work, with a final error as text.
 
 Errors that every attempt would repeat are not retried. Messages contain no secrets: the caller
 passes the function that describes an error.
@@ -26,37 +26,37 @@ _FINAL: Final = (ConfigurationError, InvalidStreamSortException)
 
 
 class RetriesExhaustedError(Exception):
-    """Raised after the last attempt; the text is the reason."""
+    """Raised after the last attempt failed; the text is the description of the last error."""
 
 
 def with_retries(
     step: Callable[[], _T],
     tries: int,
     where: str,
-    told: Callable[[BaseException], str],
+    describe: Callable[[BaseException], str],
     final: tuple[type[BaseException], ...] = (),
 ) -> _T:
-    """Return the result of ``step``, after up to ``tries`` attempts.
+    """Call a function until it succeeds, at most ``tries`` times, and return its result.
 
     Args:
-        step: function to call.
-        tries: maximum number of attempts, at least 1.
-        where: description of the step, for the log.
-        told: function that describes an error without secrets.
-        final: exceptions that are not retried.
+        step: The function to call.
+        tries: The maximum number of attempts, at least 1.
+        where: A description of the step, for the log.
+        describe: A function that describes an error without secrets.
+        final: Exceptions that are not retried.
 
     Raises:
-        RetriesExhaustedError: the last attempt failed; the original exception is not chained.
+        RetriesExhaustedError: The last attempt failed; the original exception is not chained.
     """
     pause = _PAUSE
     for left in reversed(range(tries)):
         try:
             return step()
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001, PERF203  it is reported
-            why = told(error)
+            reason = describe(error)
             if not left or isinstance(error, (*_FINAL, *final)):
-                raise RetriesExhaustedError(why) from None
-            logger.warning("%s: %s; trying again.", where, why)
+                raise RetriesExhaustedError(reason) from None
+            logger.warning("%s: %s; trying again.", where, reason)
             time.sleep(pause)
             pause *= 2
     raise AssertionError  # tries are at least one

@@ -53,12 +53,12 @@ _LITERALS: Final = MappingProxyType({"true": True, "false": False})
 
 
 def parse_scalar(text: str, type_: ColumnType, *, cut: bool = False) -> Any:
-    """Return the value of a text; a timestamp is in microseconds since 1970.
+    """Convert a text to the Python value of a scalar type; a timestamp is microseconds since 1970.
 
     With ``cut``, the digits of a date-time after microseconds are dropped.
 
     Raises:
-        ValueError: the text is not a value of this type.
+        ValueError: The text is not a value of this type.
     """
     if isinstance(type_, Timestamp):
         return _instant(text, cut=cut)
@@ -77,18 +77,18 @@ def _integer(text: str, bits: int) -> int:
 
 
 def _decimal(text: str, precision: int, scale: int) -> Number:
-    found = _NUMBER.fullmatch(text)
-    if found is None or len(found[1] or "") > _LONGEST_EXPONENT:
+    match = _NUMBER.fullmatch(text)
+    if match is None or len(match[1] or "") > _LONGEST_EXPONENT:
         raise ValueError
     sign, digits, exponent = Number(text).as_tuple()
     if not any(digits):
         return Number(0)
     assert isinstance(exponent, int)  # noqa: S101  no text that matches is NaN or infinite
-    written = "".join(map(str, digits)).rstrip("0")
-    exponent += len(digits) - len(written)
-    if -exponent > scale or len(written) + exponent > precision - scale:
+    significant = "".join(map(str, digits)).rstrip("0")
+    exponent += len(digits) - len(significant)
+    if -exponent > scale or len(significant) + exponent > precision - scale:
         raise ValueError
-    return Number((sign, digits[: len(written)], exponent))
+    return Number((sign, digits[: len(significant)], exponent))
 
 
 def _double(text: str) -> float:
@@ -98,13 +98,13 @@ def _double(text: str) -> float:
 
 
 def _instant(text: str, *, cut: bool) -> int:
-    found = _DATE_TIME.fullmatch(text)
-    if found is None:
+    match = _DATE_TIME.fullmatch(text)
+    if match is None:
         raise ValueError
-    *clock, fraction, sign, hours, minutes = found.groups()
+    *clock, fraction, sign, hours, minutes = match.groups()
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-    places = fraction or ""
-    is_exact = cut or not places[_PLACES:].strip("0")
+    decimals = fraction or ""
+    is_exact = cut or not decimals[_PLACES:].strip("0")
     if not is_exact or int(minutes or 0) >= _MINUTES or offset > _FARTHEST:
         raise ValueError
     year, month, date_, hour, minute, second = (int(part or 0) for part in clock)
@@ -113,14 +113,14 @@ def _instant(text: str, *, cut: bool) -> int:
         instant = local + offset if sign == "-" else local - offset
     except OverflowError:
         raise ValueError from None
-    return (instant - _EPOCH) // _MICROSECOND + int(places[:_PLACES].ljust(_PLACES, "0"))
+    return (instant - _EPOCH) // _MICROSECOND + int(decimals[:_PLACES].ljust(_PLACES, "0"))
 
 
 def _day(text: str) -> date:
-    found = _DAY.fullmatch(text)
-    if found is None:
+    match = _DAY.fullmatch(text)
+    if match is None:
         raise ValueError
-    return date.fromisoformat(found[1])
+    return date.fromisoformat(match[1])
 
 
 def _bytes(text: str) -> bytes:

@@ -66,16 +66,16 @@ _ORDINAL: Final = r"CAST(regexp_extract(value, '^\\{\"n\":([0-9]+)', 1) AS BIGIN
 
 
 class SparkDistributor:
-    """Distributor that syncs partitions in one Spark job at a time.
+    """Distributor that syncs a tap's partitions on Spark's workers, one Spark job at a time.
 
     Args:
-        source: tap with its settings and catalog.
-        streams: streams of the tap by name.
-        engine: provider of the Spark session.
-        reach: staging folders that the workers can reach.
-        reserve: function that reserves ordinals for rows.
-        here: streams that the driver reads, at the user's request; ``*`` for all.
-        width: maximum number of partitions read at once, if the user limits it.
+        source: The tap with its settings and catalog.
+        streams: The streams of the tap by name.
+        engine: The Spark process.
+        reach: The staging area, which the workers can read and write.
+        reserve: Reserves ordinals for rows and returns the first.
+        here: Streams that the driver reads, at the user's request; ``*`` for all.
+        width: The maximum number of partitions read at once; None for no limit.
     """
 
     def __init__(
@@ -103,45 +103,55 @@ class SparkDistributor:
         self._addresses: list[str] = []
 
     def refuses(self, stream: SyncStream) -> str | None:
-        """Return the reason why a stream cannot be read by Spark workers, or None if it can."""
+        """Return why the driver must read a stream, or None if Spark's workers can read it."""
         if self._here & {"*", stream.name}:
             return "--here selects it"
         return None
 
     def sync(self, parts: Sequence[WorkUnit], *, in_order: bool) -> WorkResults:
-        """Sync partitions in one job; their rows are in files when this returns.
+        """Sync partitions in one Spark job; return when their rows are in files.
+
+        Args:
+            parts: The partitions.
+            in_order: True if rows after a failed partition must not count.
 
         Raises:
-            PartitionsFailedError: the job failed, and none of its rows count.
+            PartitionsFailedError: The job failed, and none of its rows count.
         """
         started = time.monotonic()
         described = self._described(parts)
         first = self._parts
         self._parts += len(parts)
         work = SparkTask(self._source, tuple(parts), described, first)
-        told, address = self._run_with_retries(lambda spark, place: self._run(spark, work, place))
-        failed = [each.result.number for each in told if each.result.error is not None]
+        results, address = self._run_with_retries(
+            lambda spark, place: self._run(spark, work, place)
+        )
+        failed = [each.result.number for each in results if each.result.error is not None]
         if in_order and failed:
-            upto, whole = min(failed), address
-            sure = first_in_part(first + upto)
+            first_failed, all_rows = min(failed), address
+            first_invalid = first_in_part(first + first_failed)
             _, address = self._run_with_retries(
-                lambda spark, place: _copy_rows_below(spark, whole, place, sure)
+                lambda spark, place: _copy_rows_below(spark, all_rows, place, first_invalid)
             )
-            told = [each for each in told if each.result.number <= upto]
-        starts = self._reserve_ordinals(told, first)
-        rows = sum(sum(each.result.counts.values()) for each in told)
+            results = [each for each in results if each.result.number <= first_failed]
+        starts = self._reserve_ordinals(results, first)
+        rows = sum(sum(each.result.counts.values()) for each in results)
         seconds = time.monotonic() - started
         names = ", ".join(sorted({part.stream for part in parts}))
-        words = "%d contexts of %s: %d rows in %.1f s; %d failed."
-        logger.info(words, len(parts), names, rows, seconds, len(failed))
+        message = "%d contexts of %s: %d rows in %.1f s; %d failed."
+        logger.info(message, len(parts), names, rows, seconds, len(failed))
         return WorkResults(
-            list(_events(told, described, address, self._versions(parts), starts)),
-            [each.result for each in told],
+            list(_events(results, described, address, self._versions(parts), starts)),
+            [each.result for each in results],
         )
 
-    def _reserve_ordinals(self, told: Iterable[PartResult], first: int) -> dict[int, int]:
-        """Reserve ordinals for the rows; return the first ordinal of each partition."""
-        counts = {each.result.number: sum(each.result.counts.values()) for each in told}
+    def _reserve_ordinals(self, results: Iterable[PartResult], first: int) -> dict[int, int]:
+        """Reserve ordinals for the rows of all partitions; return each partition's first ordinal.
+
+        The keys are the partitions' numbers within the run; ``first`` is the number of the job's
+        first partition.
+        """
+        counts = {each.result.number: sum(each.result.counts.values()) for each in results}
         ordinal = self._reserve(sum(counts.values()))
         starts: dict[int, int] = {}
         for number in sorted(counts):
@@ -150,7 +160,7 @@ class SparkDistributor:
         return starts
 
     def close(self) -> None:
-        """Remove the files of all jobs that still exist."""
+        """Delete the files of all jobs that still exist; a failure is ignored."""
         if not self._addresses or self._engine.failure is not None:
             return
         with contextlib.suppress(Exception):  # a later run removes the files
@@ -159,27 +169,34 @@ class SparkDistributor:
                 self._reach.forget(spark, address)
 
     def _described(self, parts: Sequence[WorkUnit]) -> dict[str, SchemaEvent]:
-        """Return the schemas of the output streams: of the partitions and their child streams."""
+        """Return the schemas of the output streams of partitions and of their child streams."""
         family: dict[str, SyncStream] = {}
         for name in dict.fromkeys(part.stream for part in parts):
             stream = self._streams[name]
             for each in (stream, *stream.descendent_streams):
                 if each.selected:
                     family[each.name] = each
-        found: dict[str, SchemaEvent] = {}
+        schemas: dict[str, SchemaEvent] = {}
         for each in family.values():
-            for told in get_schemas(each):
-                found[str(told.stream)] = told
-                self._origins[str(told.stream)] = each.name
-        return found
+            for schema in get_schemas(each):
+                schemas[str(schema.stream)] = schema
+                self._origins[str(schema.stream)] = each.name
+        return schemas
 
     def _versions(self, parts: Sequence[WorkUnit]) -> dict[str, int]:
-        """Return the table versions by output stream name."""
-        known = {name: version for part in parts for name, version in part.versions.items()}
-        return {out: known[name] for out, name in self._origins.items() if name in known}
+        """Return the table version of each output stream that has one, by name."""
+        by_stream = {name: version for part in parts for name, version in part.versions.items()}
+        return {out: by_stream[name] for out, name in self._origins.items() if name in by_stream}
 
     def _run_with_retries(self, step: Callable[[SparkSession, str], _T]) -> tuple[_T, str]:
-        """Run a step that writes rows to a new address; retry transient errors with another one."""
+        """Call a step with a new URL to write rows to, and retry transient errors with another one.
+
+        Returns:
+            The result of the step, and the URL that it wrote to.
+
+        Raises:
+            PartitionsFailedError: The step failed permanently.
+        """
         address = ""
 
         def once() -> _T:
@@ -215,16 +232,16 @@ class SparkDistributor:
         blocks = map_in_arrow(numbers, work, _ROWS, "tap_rows")
         _write(blocks.selectExpr("stream", "CAST(value AS STRING) AS value"), address)
         lines = spark.read.schema("value STRING").text(f"{address}/stream={RESULT_STREAM}")
-        told = [PartResult.read(row.value) for row in lines.collect()]
+        results = [PartResult.read(row.value) for row in lines.collect()]
         if folder is not None:
-            publish_files(str(folder), _files(told, work.streams))
-        return told
+            publish_files(str(folder), _files(results, work.streams))
+        return results
 
 
-def _files(told: Sequence[PartResult], streams: Iterable[str]) -> set[tuple[int, str]]:
-    """Return the files of tasks that have rows, as stream number and name."""
+def _files(results: Sequence[PartResult], streams: Iterable[str]) -> set[tuple[int, str]]:
+    """Return the files of tasks that have rows, as stream number and file name."""
     numbers = {name: number for number, name in enumerate(streams)}
-    return {(numbers[name], each.file) for each in told for name in each.result.counts}
+    return {(numbers[name], each.file) for each in results for name in each.result.counts}
 
 
 def _write(blocks: DataFrame, address: str) -> None:
@@ -233,72 +250,91 @@ def _write(blocks: DataFrame, address: str) -> None:
 
 
 def _copy_rows_below(spark: SparkSession, address: str, kept: str, ordinal: int) -> None:
-    """Copy the rows before an ordinal: rows after a failed partition do not count."""
+    """Copy the rows whose ordinal is smaller than ``ordinal`` to the URL ``kept``.
+
+    Rows after a failed partition do not count.
+    """
     lines = spark.read.schema("value STRING, stream INT").text(address)
     rows = lines.where(f"stream <> {RESULT_STREAM}").where(f"{_ORDINAL} < {ordinal}")
     _write(rows.select("stream", "value"), kept)
 
 
 def _events(
-    told: Sequence[PartResult],
+    results: Sequence[PartResult],
     described: Mapping[str, SchemaEvent],
     address: str,
     versions: Mapping[str, int],
     starts: Mapping[int, int],
 ) -> Iterator[Event]:
-    """Yield the events for the loader, in the order of the streams."""
+    """Yield the schema and row events of a finished job, in the order of the streams.
+
+    Args:
+        results: The results of the partitions.
+        described: The schemas of the output streams.
+        address: The URL of the rows.
+        versions: The table version of each output stream that has one.
+        starts: The first ordinal of each partition.
+    """
     rows: Counter[str] = Counter()
     nbytes: Counter[str] = Counter()
     deletes: set[str] = set()
-    for each in told:
+    for each in results:
         rows.update(each.result.counts)
         nbytes.update(each.nbytes)
         deletes.update(each.deletes)
         yield from map(_describe, each.described)
-    for number, (name, what) in enumerate(described.items()):
+    for number, (name, schema) in enumerate(described.items()):
         if rows[name]:
             yield SpooledRows(
-                what.stream,
+                schema.stream,
                 [f"{address}/stream={number}"],
                 rows[name],
                 nbytes[name],
-                version=versions.get(what.stream.name),
+                version=versions.get(schema.stream.name),
                 has_deletes=name in deletes,
                 starts=starts,
             )
 
 
-def _describe(found: Mapping[str, Any]) -> SchemaEvent:
-    """Return a schema event from a worker's JSON."""
-    nested = {name: tuple(path) for name, path in found["nested"].items()}
-    named = {"stream": StreamId(**found["stream"]), "keys": tuple(found["keys"]), "nested": nested}
-    return SchemaEvent(**{**found, **named})
+def _describe(document: Mapping[str, Any]) -> SchemaEvent:
+    """Return a schema event from the JSON document that a worker sent."""
+    nested = {name: tuple(path) for name, path in document["nested"].items()}
+    named = {
+        "stream": StreamId(**document["stream"]),
+        "keys": tuple(document["keys"]),
+        "nested": nested,
+    }
+    return SchemaEvent(**{**document, **named})
 
 
 def _reason(error: Exception) -> str:
-    """Return why a job failed; a module missing in a worker is the whole reason."""
+    """Return why a job failed, in one line; a module missing in a worker is the whole reason."""
     lacking = re.search(r"ModuleNotFoundError: [^\n]*", str(error))
     return f"{lacking[0]}, in Spark's workers" if lacking else first_error_line(error)
 
 
 def _count_task_slots(spark: SparkSession) -> int:
-    """Return the number of tasks that Spark runs at once, as far as it knows now."""
+    """Return the number of tasks that Spark can run at once, as far as it knows now."""
     return spark.range(_MANY).selectExpr("spark_partition_id() AS slot").distinct().count() or 1
 
 
 def _run_cancellable(engine: LeasedSpark, step: Callable[[SparkSession], _T]) -> _T:
-    """Run a step in a thread; cancel its Spark jobs if the calling thread is interrupted."""
-    found: list[_T] = []
-    fault: list[BaseException] = []
+    """Call a step in a thread; cancel its Spark jobs if the calling thread is interrupted.
+
+    Raises:
+        BaseException: The error that the step raised.
+    """
+    results: list[_T] = []
+    errors: list[BaseException] = []
     tag = f"tap-{threading.get_ident()}-{time.monotonic_ns()}"
 
     def act() -> None:
         try:
             spark = engine.spark()
             spark.addTag(tag)
-            found.append(step(spark))
+            results.append(step(spark))
         except BaseException as error:  # noqa: BLE001  (raised below)
-            fault.append(error)
+            errors.append(error)
 
     thread = threading.Thread(target=act, name="tap-parts", daemon=True)
     thread.start()
@@ -310,6 +346,6 @@ def _run_cancellable(engine: LeasedSpark, step: Callable[[SparkSession], _T]) ->
             engine.spark().interruptTag(tag)
         thread.join()
         raise
-    if fault:
-        raise fault[0]
-    return found[0]
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -1,4 +1,4 @@
-"""Output files of one Spark task, one per stream, with the lines of its partitions.
+"""Output files of one Spark task, one per stream, with the spool lines of its partitions.
 
 This runs in a worker. If the worker can write to the driver's folder, the files are there under
 hidden names that Spark's readers ignore, and `publish_files` renames those of tasks that succeeded:
@@ -25,7 +25,7 @@ larger than half of a heap region, which has 1 MiB in a small heap."""
 
 
 class WriteFailedError(BaseException):
-    """Raised if lines cannot be written.
+    """Raised if spool lines cannot be written to disk.
 
     It is a BaseException, so that no handler takes it for the failure of a partition.
     """
@@ -34,11 +34,13 @@ class WriteFailedError(BaseException):
 class SpoolOutput:
     """Spool files that one Spark task writes, one per stream.
 
-    They are in ``folder``, or temporary files without a folder. ``name`` is the name of the task's
-    file in the folder of each stream.
+    All methods that write raise `WriteFailedError`.
 
-    Raises:
-        WriteFailedError: raised by all methods that write.
+    Args:
+        folder: The driver's folder, or None to write temporary files.
+
+    Attributes:
+        name: The name of the task's file in the folder of each stream.
     """
 
     def __init__(self, folder: str | None) -> None:
@@ -48,7 +50,7 @@ class SpoolOutput:
         self._kept: dict[int, int] = {}
 
     def write(self, stream: int, lines: bytes) -> None:
-        """Append lines to the file of a stream."""
+        """Append spool lines to the file of a stream, given by its number."""
         with _writing():
             self._open_file(stream).write(lines)
 
@@ -66,14 +68,17 @@ class SpoolOutput:
                 self._kept[stream] = file.seek(0, os.SEEK_END)
 
     def share(self, streams: int) -> None:
-        """Open and flush the files of all streams, so that a child process can write to them."""
+        """Open and flush the files of all streams, so that a child process can write to them.
+
+        ``streams`` is the number of streams.
+        """
         with _writing():
             for stream in range(streams):
                 self._open_file(stream)
         self.flush()
 
     def flush(self) -> None:
-        """Flush all files."""
+        """Flush all files to the operating system."""
         with _writing():
             for file in self._files.values():
                 file.flush()
@@ -81,7 +86,7 @@ class SpoolOutput:
     def take_blocks(self) -> Iterator[tuple[int, bytes]]:
         """Yield the kept lines as blocks with their stream number, and discard them.
 
-        Files in a shared folder yield nothing: they are read where they are.
+        Files in the driver's folder yield nothing, since they are read there.
         """
         if self._folder is not None:
             return
@@ -93,7 +98,7 @@ class SpoolOutput:
         self.drop()
 
     def close(self) -> None:
-        """Close the files."""
+        """Close all files."""
         with _writing():
             for file in self._files.values():
                 file.close()
@@ -114,7 +119,10 @@ class SpoolOutput:
 
 
 def publish_files(folder: str, files: Iterable[tuple[int, str]]) -> None:
-    """Make the files of tasks, given as stream number and name, visible to Spark's readers."""
+    """Make the files of tasks visible to Spark's readers, by renaming them.
+
+    ``files`` has the stream number and the file name of each.
+    """
     for stream, name in files:
         path = _hidden(folder, stream, name)
         path.rename(path.with_name(f"{name}.txt"))

@@ -28,10 +28,14 @@ __all__ = ["TapSpec", "drop_cached_tap", "get_redactor", "get_tap", "import_tap_
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TapSpec:
-    """A tap by its class name (``tap_x.tap:TapX``), with its settings and catalog.
+    """Description of a tap that can be pickled and sent to workers.
 
-    ``id`` is new for each run: a cached tap is used only within its run. ``permits`` is the
-    location of the job's request counters; None counts each process separately.
+    Attributes:
+        id: New for each run; a cached tap is used only within its run.
+        tap: The name of the tap's class (``tap_x.tap:TapX``).
+        config: The settings.
+        catalog: The catalog, or None.
+        permits: The job's request counters; None counts each process separately.
     """
 
     id: str
@@ -41,11 +45,11 @@ class TapSpec:
     permits: RateLimitAddress | StaticShare | None = None
 
     def new(self, state: Mapping[str, Any] | None = None) -> Tap:
-        """Create a tap from the description, with an optional state.
+        """Create the tap, with an optional state.
 
         Raises:
-            ConfigurationError: there is no such class.
-            ConfigValidationError: the settings are invalid.
+            ConfigurationError: There is no such class.
+            ConfigValidationError: The settings are invalid.
         """
         tap: Tap = import_tap_class(self.tap)(
             config=dict(self.config),
@@ -57,12 +61,12 @@ class TapSpec:
 
 
 def import_tap_class(name: str) -> type[Tap]:
-    """Return the tap class for a name such as ``tap_x.tap:TapX``, or a manifest's path.
+    """Return the tap class for a name such as ``tap_x.tap:TapX``, or for a manifest's path.
 
     Taps that import singer_sdk work unchanged.
 
     Raises:
-        ConfigurationError: there is no such class, or it is not a tap.
+        ConfigurationError: There is no such class, or it is not a tap.
     """
     from tap_core.tap_base import Tap
 
@@ -75,17 +79,17 @@ def import_tap_class(name: str) -> type[Tap]:
         sys.path.insert(0, "")  # finds a tap in the working directory, like `python -m`
     module, _, attribute = name.partition(":")
     try:
-        found: Any = import_module(module)
+        imported: Any = import_module(module)
     except ImportError as error:
         raise ConfigurationError(
             f"The tap {name} cannot be imported: {error}. Pass its class as tap_x.tap:TapX, and"
             " install it on Spark's workers too."
         ) from error
     for part in filter(None, attribute.split(".")):
-        found = getattr(found, part, None)
-    if not (isinstance(found, type) and issubclass(found, Tap)):
+        imported = getattr(imported, part, None)
+    if not (isinstance(imported, type) and issubclass(imported, Tap)):
         raise ConfigurationError(f"{name} is not a tap: pass its class, as in tap_x.tap:TapX.")
-    return found
+    return imported
 
 
 @lru_cache(maxsize=1)
@@ -95,7 +99,7 @@ def _get_cached_tap(key: _Key) -> Tap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Key:
-    """A tap description that is compared by its run id."""
+    """Cache key of a tap, compared by its run id."""
 
     source: TapSpec
 
@@ -107,12 +111,12 @@ class _Key:
 
 
 def get_tap(source: TapSpec) -> Tap:
-    """Return this process's tap, created at the first call."""
+    """Return this process's tap for a description; it is created at the first call."""
     return _get_cached_tap(_Key(source))
 
 
 def get_redactor(source: TapSpec) -> Callable[[str], str]:
-    """Return a function that removes the secrets of the settings from a text."""
+    """Return a function that removes the secrets of a tap's settings from a text."""
     try:
         schema = import_tap_class(source.tap)._full_schema()  # noqa: SLF001
     except ConfigurationError:  # without a schema, names alone identify secrets
@@ -121,7 +125,7 @@ def get_redactor(source: TapSpec) -> Callable[[str], str]:
 
 
 def drop_cached_tap() -> None:
-    """Drop the cached tap, so that the next partition gets a new one.
+    """Remove the tap from the cache, so that the next partition gets a new one.
 
     A tap that failed may be in an undefined state.
     """

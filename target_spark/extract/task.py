@@ -38,11 +38,14 @@ RESULT_STREAM: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """Result of a partition: its `WorkResult`, and statistics of its rows.
+    """Result of one partition, sent from the worker to the driver as JSON.
 
-    ``file`` is the name of its task's files, ``nbytes`` the bytes of lines by stream, ``deletes``
-    the streams that may have delete records, ``described`` the schemas that differ from the
-    driver's.
+    Attributes:
+        result: The outcome for the sync engine.
+        file: The name of the task's files.
+        nbytes: The bytes of spool lines by stream.
+        deletes: The streams that may have delete records.
+        described: The schemas that differ from the driver's.
     """
 
     result: WorkResult
@@ -52,23 +55,27 @@ class PartResult:
     described: Sequence[Mapping[str, Any]]
 
     def to_json(self) -> bytes:
-        """Return the result as one line of JSON."""
+        """Return the result as one line of JSON, without a newline."""
         return json.dumps(asdict(self), separators=(",", ":"), default=str).encode()
 
     @classmethod
     def read(cls, line: str) -> PartResult:
-        """Return the result from the text that `to_json` returned."""
-        found = json.loads(line)
-        return cls(**{**found, "result": WorkResult(**found["result"])})
+        """Parse the JSON that `to_json` returned."""
+        document = json.loads(line)
+        return cls(**{**document, "result": WorkResult(**document["result"])})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SparkTask:
-    """The partitions of one job, and the function that reads them in a worker.
+    """The partitions of one Spark job; called in a worker with batches of partition numbers.
 
-    ``streams`` are the output streams with their schemas, in the order of their numbers; ``first``
-    is the number of the first partition within the run. Rows are written to ``folder`` if the
-    driver has it too. Calling the task takes batches of partition numbers.
+    Attributes:
+        source: The tap.
+        parts: The partitions.
+        streams: The output streams with their schemas, in the order of their numbers.
+        first: The number of the first partition within the run.
+        folder: The driver's folder to write rows to; None to send the rows with the results.
+        tries: The number of attempts to read a partition.
     """
 
     source: TapSpec
@@ -79,17 +86,21 @@ class SparkTask:
     tries: int = 3
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield the lines of each partition, if these must be sent, then its `RESULT_STREAM`."""
+        """Read the partitions with the given numbers, and yield record batches for the driver.
+
+        For each partition these are its spool lines, if they are not in a folder, and then its
+        result under the stream number `RESULT_STREAM`.
+        """
         with closing(SpoolOutput(self.folder)) as lines:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    told = self._read(self.parts[number], lines)
+                    result = self._read(self.parts[number], lines)
                     for stream, block in lines.take_blocks():
                         yield _batch(stream, block)
-                    yield _batch(RESULT_STREAM, told.to_json() + b"\n")
+                    yield _batch(RESULT_STREAM, result.to_json() + b"\n")
 
     def _read(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
-        """Read a partition with retries; keep the lines of the last attempt."""
+        """Read a partition with retries; keep only the spool lines of the successful attempt."""
 
         def told(error: BaseException) -> str:
             return get_redactor(self.source)(f"{type(error).__name__}: {error}")
@@ -114,7 +125,11 @@ class SparkTask:
         return PartResult(result, lines.name, dict(sink.nbytes), sorted(sink.deletes), described)
 
     def _synced(self, part: WorkUnit, sink: _Sink, lines: SpoolOutput) -> Mapping[str, Any]:
-        """Sync a partition in this process, or in a child process if this task died before."""
+        """Sync a partition in this process, or in a child process if this task died before.
+
+        Returns:
+            The partition's bookmarks.
+        """
         if not _is_tried_again():
             return sync_part(self.source, part, sink)
         lines.share(len(self.streams))
@@ -139,28 +154,27 @@ def _is_tried_again() -> bool:
 
 
 def sync_part(source: TapSpec, part: WorkUnit, outlet: ProtocolWriter) -> Mapping[str, Any]:
-    """Sync a partition in this process with the output ``outlet``; return its states.
+    """Sync a partition in this process with ``outlet`` as its output; return its bookmarks.
 
-    The states are by stream, as under ``bookmarks`` in a state document. A tap that failed is not
-    used
-    again: its open chunk may contain rows, which would be counted for another partition.
+    The bookmarks are by stream, as under ``bookmarks`` in a state document. A tap that failed is
+    not used again: its open chunk may contain rows, which would be counted for another partition.
     """
     tap = get_tap(source)
-    voice = tap.outlet
-    if not isinstance(voice, _EventForwarder):
-        voice = _EventForwarder()
-        tap.speak_by(voice)
-    voice.listener = outlet.emit
+    forwarder = tap.outlet
+    if not isinstance(forwarder, _EventForwarder):
+        forwarder = _EventForwarder()
+        tap.speak_by(forwarder)
+    forwarder.listener = outlet.emit
     try:
         return tap.sync_part(part)
     except BaseException:
-        voice.listener = None
+        forwarder.listener = None
         drop_cached_tap()
         raise
 
 
 class _EventForwarder:
-    """The permanent output of a worker's tap, which forwards events to the current listener."""
+    """The permanent output of a worker's tap; it forwards events to the current listener."""
 
     def __init__(self) -> None:
         self.encode: Callable[[Any], bytes] = encode_body
@@ -175,7 +189,7 @@ _OF_A_SINK: Final = ("counts", "nbytes", "deletes", "described")
 
 
 class _Sink:
-    """Output of one partition: writes its rows as spool lines."""
+    """Output of one partition: writes its rows as spool lines and counts them."""
 
     encode = staticmethod(encode_body)
 
@@ -207,11 +221,11 @@ class _Sink:
         self.counts[name] += len(rows.rows)
 
     def taken(self) -> dict[str, Any]:
-        """Return the statistics of the rows."""
+        """Return the statistics of the rows written so far, by attribute name."""
         return {name: getattr(self, name) for name in _OF_A_SINK}
 
     def take_over(self, taken: Mapping[str, Any]) -> None:
-        """Set the statistics of a child process, which wrote to the same files."""
+        """Replace the statistics by those of a child process, which wrote to the same files."""
         for name, value in taken.items():
             setattr(self, name, value)
 

@@ -1,1 +1,1 @@
-"""target-spark as a Fivetran destination."""
+"""target-spark as a Fivetran destination: a gRPC server that writes Fivetran's batches."""

@@ -189,7 +189,7 @@ def _rule(key: str) -> re.Pattern[str] | None:
 
 
 def is_allowed_spark_key(key: str) -> bool:
-    """Return True if a call may bring this key of Spark, with one of its values."""
+    """Return True if a call may set this Spark key to one of its allowed values."""
     return _rule(key) is not None
 
 
@@ -197,8 +197,12 @@ def is_allowed_spark_key(key: str) -> bool:
 class CallRules:
     """Restrictions that the operator of a destination sets for calls.
 
-    ``roots`` are the folders and addresses below which tables may be, and ``folders`` those from
-    which batch files are read; without any, the caller chooses.
+    Attributes:
+        allowance: Names of further settings that calls may set.
+        roots: Folders and URLs below which tables may be; empty to let the caller choose.
+        folders: Folders from which batch files may be read; empty to let the caller choose.
+        roots_variable: The environment variable of ``roots``, for messages.
+        folders_variable: The environment variable of ``folders``, for messages.
     """
 
     allowance: AllowedNames
@@ -209,7 +213,10 @@ class CallRules:
 
     @classmethod
     def of(cls, plugin: str, environment: Mapping[str, str]) -> CallRules:
-        """Return the restrictions in the server's environment variables."""
+        """Return the restrictions that the server's environment variables set.
+
+        ``plugin`` is the program's name, with which the variables begin.
+        """
         roots, folders = (
             get_variable_name(plugin, "ALLOW_PATHS"),
             get_variable_name(plugin, "ALLOW_FILES"),
@@ -223,10 +230,10 @@ class CallRules:
         )
 
     def check_size(self, configuration: Mapping[str, str]) -> None:
-        """Check the size of a configuration.
+        """Check the size of a call's configuration.
 
         Raises:
-            ConfigurationError: it has more than 1 MB.
+            ConfigurationError: It has more than 1,048,576 characters.
         """
         if sum(len(name) + len(text) for name, text in configuration.items()) > _LONGEST:
             raise ConfigurationError(
@@ -237,9 +244,8 @@ class CallRules:
         """Check that a call may set the parsed settings ``given``.
 
         Raises:
-            ConfigurationError: it may not; the message names the settings and how the operator can
-            allow
-                them, without their values.
+            ConfigurationError: It may not; the message names the settings and how the operator can
+                allow them, without their values.
         """
         spark = given.get(_SPARK)
         keys: Mapping[str, Any] = spark if isinstance(spark, Mapping) else {}
@@ -251,10 +257,10 @@ class CallRules:
             raise ConfigurationError("; ".join(faults))
 
     def check_file(self, path: str) -> str:
-        """Return the path from which a batch file is read.
+        """Return the real path of a batch file after checking that it may be read.
 
         Raises:
-            BatchFileLoadError: the operator does not allow it.
+            BatchFileLoadError: The operator does not allow it.
         """
         if not self.folders:
             return path
@@ -267,7 +273,7 @@ class CallRules:
         return str(real)
 
     def _faulty_values(self, given: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[str]:
-        """Yield an error for each value that its rule does not allow."""
+        """Yield a message for each setting or Spark key with a value that is not allowed."""
         for key, value in keys.items():
             rule = _rule(key)
             if rule is None or self.allowance.allows(key):
@@ -288,14 +294,14 @@ class CallRules:
         yield from self._untyped_catalogs(keys)
 
     def _untyped_catalogs(self, keys: Mapping[str, Any]) -> Iterator[str]:
-        """Yield an error for each Iceberg catalog without a type, whose default would be Hive."""
+        """Yield a message for each Iceberg catalog without a type, whose default would be Hive."""
         for key, value in keys.items():
             is_catalog = re.fullmatch(_CATALOG, key) and "iceberg" in str(value).lower()
             if is_catalog and f"{key}.type" not in keys and not self.allowance.allows(key):
                 yield f"{key}.type: a call that names a catalog must set it ({_TYPES})"
 
     def _faulty_places(self, given: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[str]:
-        """Yield an error for each table location that the operator does not allow."""
+        """Yield a message for each table location that the operator does not allow."""
         if not self.roots:
             return
         for name in ("path", "warehouse"):
@@ -314,7 +320,7 @@ class CallRules:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield the strings of a JSON value, including keys of objects."""
+    """Yield the strings in a JSON value at any depth, including keys of objects."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -331,7 +337,7 @@ def _is_odd(text: str) -> bool:
 
 
 def _is_below(address: str, root: str) -> bool:
-    """Return True if an address is at or below a root, for Python's and Hadoop's parsing."""
+    """Return True if a path or URL is at or below a root, for Python's and Hadoop's parsing."""
     if ".." in unquote(address).replace("\\", "/").split("/"):
         return False
     folder, top = to_local_folder(address), to_local_folder(root)
@@ -339,8 +345,8 @@ def _is_below(address: str, root: str) -> bool:
         return folder.resolve().is_relative_to(top.resolve())
     if folder is not None or top is not None:
         return False
-    there, here = urlsplit(address), urlsplit(root)
-    parts, wanted = there.path.strip("/").split("/"), here.path.strip("/").split("/")
-    is_same = (there.scheme, there.netloc) == (here.scheme, here.netloc)
-    is_plain = not there.query and not there.fragment
-    return is_same and is_plain and (wanted == [""] or parts[: len(wanted)] == wanted)
+    location, allowed = urlsplit(address), urlsplit(root)
+    parts, root_parts = location.path.strip("/").split("/"), allowed.path.strip("/").split("/")
+    is_same = (location.scheme, location.netloc) == (allowed.scheme, allowed.netloc)
+    is_plain = not location.query and not location.fragment
+    return is_same and is_plain and (root_parts == [""] or parts[: len(root_parts)] == root_parts)

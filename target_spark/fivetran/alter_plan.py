@@ -3,6 +3,7 @@
 Pure functions. Columns match by Fivetran's names and keep their names in the table. A column that
 is not requested is kept, and is no longer a key; it is dropped only if Fivetran sets
 ``drop_columns``.
+
 Source: Fivetran's Partner SDK development guide, "AlterTable"; destination_sdk.proto.
 """
 
@@ -22,10 +23,16 @@ __all__ = ["AlterPlan", "plan_changes"]
 
 @dataclass(frozen=True, slots=True)
 class AlterPlan:
-    """Planned changes of a table: its columns ``now`` and ``after`` an AlterTable request.
+    """Planned changes of a table for an AlterTable request.
 
-    The type of a ``widened`` column changes in place, a ``converted`` column is rewritten. A
-    ``narrowed`` column allows fewer values than its type in the table.
+    Attributes:
+        now: The table's columns before the change.
+        after: The table's columns after it.
+        added: New columns.
+        widened: Columns whose type the format changes in place.
+        converted: Columns whose values must be rewritten.
+        narrowed: Columns that allow fewer values than their type in the table.
+        dropped: Columns to remove.
     """
 
     now: FivetranSchema
@@ -43,13 +50,13 @@ class AlterPlan:
 
     @property
     def unproven_keys(self) -> tuple[DestinationColumn, ...]:
-        """The key columns, if their values must be checked for duplicates and nulls."""
+        """The key columns if their values must be checked for duplicates and nulls, else empty."""
         keys, before = _keys(self.after), {column.column for column in _keys(self.now)}
         same = {column.column for column in keys} == before
         return () if same and not set(keys) & set(self.converted) else keys
 
     def describe(self) -> list[str]:
-        """Return a sentence for each planned change; empty if there is nothing to change."""
+        """Return a sentence for each planned change; empty if nothing changes."""
         return list(self._words())
 
     def _words(self) -> Iterator[str]:
@@ -62,9 +69,9 @@ class AlterPlan:
                 types = to_fivetran_type(column), to_fivetran_type(old)
                 yield f"column {column.name} is {types[0]}, it was {types[1]}"
         yield from (f"column {column.name} is dropped" for column in self.dropped)
-        keys, were = ([c.name for c in _keys(shape)] for shape in (self.after, self.now))
-        if keys != were:
-            yield f"the key is {_listed(keys)}, it was {_listed(were)}"
+        keys, old_keys = ([c.name for c in _keys(shape)] for shape in (self.after, self.now))
+        if keys != old_keys:
+            yield f"the key is {_listed(keys)}, it was {_listed(old_keys)}"
 
 
 def plan_changes(
@@ -77,46 +84,49 @@ def plan_changes(
     drops: bool,
     reserved: Collection[str] = (),
 ) -> AlterPlan:
-    """Return the changes that make a table as requested.
+    """Return the changes that give a table the requested columns.
 
     Args:
-        now: the table's current columns.
-        types: DDL of the table's columns by name.
-        asked: the requested columns.
-        table_format: format of the table.
-        widens: function that returns True if the format can widen a type in place.
-        drops: drop the columns that are not requested.
-        reserved: names that new columns must not have.
+        now: The table's current columns.
+        types: The type (DDL) of each of the table's columns.
+        asked: The requested columns.
+        table_format: The format of the table.
+        widens: True for a type that the format can widen to another in place.
+        drops: True to drop the columns that are not requested.
+        reserved: Names that new columns must not have.
     """
-    wanted, known = asked.by_name, now.by_name
+    requested, current = asked.by_name, now.by_name
     kept = [
-        _changed(column, wanted.get(column.name))
+        _changed(column, requested.get(column.name))
         for column in now.columns
-        if column.name in wanted or not drops
+        if column.name in requested or not drops
     ]
     added = _sanitize_columns(
-        [column for column in asked.columns if column.name not in known], reserved
+        [column for column in asked.columns if column.name not in current], reserved
     )
     changed = [
         column
         for column in kept
-        if to_fivetran_type(column) != to_fivetran_type(known[column.name])
+        if to_fivetran_type(column) != to_fivetran_type(current[column.name])
     ]
-    other = [c for c in changed if to_ddl(c, table_format) != types[c.column]]
-    widened = tuple(c for c in other if widens(types[c.column], to_ddl(c, table_format)))
+    retyped = [c for c in changed if to_ddl(c, table_format) != types[c.column]]
+    widened = tuple(c for c in retyped if widens(types[c.column], to_ddl(c, table_format)))
     return AlterPlan(
         now,
         FivetranSchema((*kept, *added)),
         added,
         widened,
-        tuple(column for column in other if column not in widened),
-        tuple(c for c in changed if c not in other and to_ddl(c) != types[c.column]),
-        tuple(column for column in now.columns if drops and column.name not in wanted),
+        tuple(column for column in retyped if column not in widened),
+        tuple(c for c in changed if c not in retyped and to_ddl(c) != types[c.column]),
+        tuple(column for column in now.columns if drops and column.name not in requested),
     )
 
 
 def _changed(old: DestinationColumn, asked: DestinationColumn | None) -> DestinationColumn:
-    """Return a column as requested; a DECIMAL requested without digits keeps its digits."""
+    """Return a column as requested; a DECIMAL requested without digits keeps its digits.
+
+    A column that is not requested (None) is kept, but is no longer a key.
+    """
     if asked is None:
         return replace(old, is_key=False)
     is_open = asked.type is old.type is DataType.DECIMAL and asked.decimal is None

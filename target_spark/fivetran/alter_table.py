@@ -45,11 +45,18 @@ _MADE_BY = "delta.generationExpression"
 def apply_plan(
     spark: SparkSession, options: LoadOptions, stream: StreamId, at: ExistingTable, plan: AlterPlan
 ) -> None:
-    """Carry out an `AlterPlan` on a table.
+    """Make the changes of an `AlterPlan` to a table.
+
+    Args:
+        spark: The session of the calling thread.
+        options: The options of the load.
+        stream: The stream of the table.
+        at: The table as it was looked up.
+        plan: The changes.
 
     Raises:
-        TableError: a value would be lost, or the key would not be unique; nothing is changed.
-        UnsupportedError: the change would break the table's partitioning; nothing is changed.
+        TableError: A value would be lost, or the key would not be unique; nothing is changed.
+        UnsupportedError: The change would break the table's partitioning; nothing is changed.
     """
     is_rewritten = _is_rewritten(plan, options.format)
     old = TableReplacement(spark, at.table) if is_rewritten and at.format == "iceberg" else None
@@ -73,12 +80,12 @@ def apply_plan(
         if is_rewritten:
             _rewrite_delta(spark, at, changed)
         elif plan.changes_columns:
-            for words in _in_place(plan, options.format):
-                spark.sql(f"ALTER TABLE {at.ref} {words}")
+            for clause in _in_place(plan, options.format):
+                spark.sql(f"ALTER TABLE {at.ref} {clause}")
 
 
 def _is_rewritten(plan: AlterPlan, table_format: str) -> bool:
-    """Return True if all rows are rewritten; Delta cannot drop a column in place."""
+    """Return True if all rows must be rewritten; Delta cannot drop a column in place."""
     return bool(plan.converted or (plan.dropped and table_format == "delta"))
 
 
@@ -126,18 +133,20 @@ def _columns(
     rows: DataFrame, at: ExistingTable, plan: AlterPlan, table_format: str
 ) -> Iterator[str]:
     """Yield the SQL of each column of the changed table, including columns of other writers."""
-    gone = {column.column for column in plan.dropped}
+    dropped = {column.column for column in plan.dropped}
     ddl = {column.column: to_ddl(column, table_format) for column in plan.after.columns}
     converted = {column.column for column in plan.converted}
     widened = {column.column for column in plan.widened}
     for name in rows.columns:
         value = quote(name)
         if name in converted:
-            way = get_conversion(value, at.types[name], ddl[name])
-            value = f"IF({way.lost}, raise_error({sql_literal(_MISFIT)}), {way.value})"
+            conversion = get_conversion(value, at.types[name], ddl[name])
+            value = (
+                f"IF({conversion.lost}, raise_error({sql_literal(_MISFIT)}), {conversion.value})"
+            )
         elif name in widened:
             value = f"CAST({value} AS {ddl[name]})"
-        if name not in gone:
+        if name not in dropped:
             yield value if value == quote(name) else f"{value} AS {quote(name)}"
     for column in plan.added:
         yield f"CAST(NULL AS {ddl[column.column]}) AS {quote(column.column)}"
@@ -145,14 +154,14 @@ def _columns(
 
 def _properties(at: ExistingTable, plan: AlterPlan, table_format: str) -> Iterator[tuple[str, str]]:
     """Yield the table properties to set first: the metadata, and Delta's table features."""
-    shapes = (plan.after, plan.now) if plan.changes_columns else (plan.after,)
-    yield TABLE_PROPERTY, dump_metadata(*shapes)
+    schemas = (plan.after, plan.now) if plan.changes_columns else (plan.after,)
+    yield TABLE_PROPERTY, dump_metadata(*schemas)
     if table_format != "delta":
         return
     if plan.widened and not _is_rewritten(plan, table_format):
         yield "delta.enableTypeWidening", "true"
-    fresh = {to_ddl(column, table_format) for column in plan.after.columns}
-    if _NTZ in fresh and not any(_NTZ in ddl for ddl in at.types.values()):
+    new_types = {to_ddl(column, table_format) for column in plan.after.columns}
+    if _NTZ in new_types and not any(_NTZ in ddl for ddl in at.types.values()):
         yield "delta.feature.timestampNtz", "supported"
 
 
@@ -174,15 +183,17 @@ def _add_generated_columns(
     """Return the rows with the generated partition columns of a Delta table recomputed.
 
     Raises:
-        UnsupportedError: the expression of a column is not known.
+        UnsupportedError: The expression of such a column is not known.
     """
     made_by = {part.name: part.made_by for part in parts if part.made_by is not None}
-    ours = {*at.types, *(column.column for column in plan.added)}
-    lost = [name for name in changed.columns if name not in ours and name not in made_by]
-    if lost:
+    table_columns = {*at.types, *(column.column for column in plan.added)}
+    unknown = [
+        name for name in changed.columns if name not in table_columns and name not in made_by
+    ]
+    if unknown:
         raise UnsupportedError(
-            f"Table {stream} is partitioned by {', '.join(lost)}, which is computed from a column"
-            " that changes, or is not in the setting partition_by. Nothing was changed. Set"
+            f"Table {stream} is partitioned by {', '.join(unknown)}, which is computed from a"
+            " column that changes, or is not in the setting partition_by. Nothing was changed. Set"
             " partition_by as it was when the table was created, or drop and re-sync the table."
         )
     return changed.select(
@@ -196,7 +207,7 @@ def _add_generated_columns(
 
 
 def _rewrite_delta(spark: SparkSession, at: ExistingTable, changed: DataFrame) -> None:
-    """Rewrite all rows of a Delta table in one commit.
+    """Overwrite all rows of a Delta table in one commit.
 
     The rows are those of the version that the commit follows: Delta's transaction reads them.
     Partitions are kept. The rewrite removes the clustering, which is therefore set again.

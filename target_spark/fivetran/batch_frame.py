@@ -4,6 +4,7 @@ Each file is one partition and is read by each action, so it must exist until th
 DataFrame has ended. A file that cannot be read fails the action, and `find_file_error` finds the
 reason in Spark's error. Errors of a worker never contain text of the file. The keys are in the data
 that Spark sends to workers, and in no plan, log or error.
+
 Source: Fivetran's Partner SDK development guide, "Security".
 """
 
@@ -36,10 +37,10 @@ _TOLD: Final = re.compile(re.escape(_MARK) + r'("(?:[^"\\]|\\.)*")')
 
 
 def validate_files(files: Sequence[RequestFile], params: FileParams, shape: FivetranSchema) -> None:
-    """Open each file and check its header, before a Spark job starts.
+    """Open each batch file and check its header, before a Spark job starts.
 
     Raises:
-        BatchFileLoadError: a file is missing, cannot be decrypted, or has an unexpected header.
+        BatchFileLoadError: A file is missing, cannot be decrypted, or has an unexpected header.
     """
     for file in files:
         with get_reading_lock():
@@ -49,27 +50,27 @@ def validate_files(files: Sequence[RequestFile], params: FileParams, shape: Five
 def read_files(
     spark: SparkSession, files: Sequence[RequestFile], params: FileParams, shape: FivetranSchema
 ) -> DataFrame:
-    """Return the rows of files as a DataFrame with one partition per file.
+    """Return the rows of batch files as a DataFrame with one partition per file.
 
-    Columns: the table's columns; `OP`, the kind of the file (replace, update or delete);
+    The columns are those of the table; `OP`, the kind of the file (replace, update or delete);
     `ORDINAL`, a unique number that increases from file to file; and, if there are update files, a
     flag for each column that is not a key (`unmodified_flag`), true if the row keeps the old value.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    reading = RowReader(params, shape, any(file.kind is FileKind.UPDATE for file in files))
-    schema = from_arrow_schema(reading.schema, prefer_timestamp_ntz=True)
+    reader = RowReader(params, shape, any(file.kind is FileKind.UPDATE for file in files))
+    schema = from_arrow_schema(reader.schema, prefer_timestamp_ntz=True)
     numbers = spark.range(0, len(files), 1, max(len(files), 1))
-    return map_in_arrow(numbers, partial(_read_rows, reading, tuple(files)), schema, "batch_files")
+    return map_in_arrow(numbers, partial(_read_rows, reader, tuple(files)), schema, "batch_files")
 
 
 def find_file_error(error: BaseException) -> BatchFileLoadError | None:
-    """Return a worker's error about a file, if an action failed because of it."""
+    """Return the error about a batch file that made a Spark action fail, or None."""
     for each in iterate_causes(error):
         if isinstance(each, BatchFileLoadError):
             return each
-        if (told := _TOLD.search(str(each))) is not None:
-            return BatchFileLoadError(json.loads(told[1]))
+        if (match := _TOLD.search(str(each))) is not None:
+            return BatchFileLoadError(json.loads(match[1]))
     return None
 
 
@@ -81,16 +82,16 @@ class _WorkerError(Exception):
 
 
 def _read_rows(
-    reading: RowReader, files: Sequence[RequestFile], batches: Iterator[Any]
+    reader: RowReader, files: Sequence[RequestFile], batches: Iterator[Any]
 ) -> Iterator[Any]:
     """Yield the rows of the files with the given numbers; runs in Spark's workers."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield from _iterate_rows_safely(files[number], reading.rows(files[number], number))
+            yield from _iterate_rows_safely(files[number], reader.rows(files[number], number))
 
 
 def _iterate_rows_safely(file: RequestFile, rows: Iterator[Any]) -> Iterator[Any]:
-    """Yield the rows of a file; raise errors without text of the file."""
+    """Yield the rows of a file, and convert errors to ones without text of the file."""
     try:
         yield from rows
     except BatchFileLoadError as error:

@@ -27,7 +27,7 @@ class FileKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestFile:
-    """Batch file of a request: its path, its kind, and the AES key that decrypts it."""
+    """Batch file of a request: its path, its kind, and its AES key (None if not encrypted)."""
 
     path: str
     kind: FileKind
@@ -38,7 +38,11 @@ class RequestFile:
 class FileParams:
     """Format of the batch files of a request.
 
-    ``null`` and ``unmodified`` are the cell texts that mean NULL and "keep the old value".
+    Attributes:
+        compression: The compression of the files.
+        encryption: The encryption of the files.
+        null: The cell text that means NULL.
+        unmodified: The cell text that means "keep the old value".
     """
 
     compression: Compression = Compression.OFF
@@ -55,5 +59,5 @@ class BatchRequest:
     params: FileParams
 
     def of(self, *kinds: FileKind) -> tuple[RequestFile, ...]:
-        """Return the files of the request that have one of these kinds."""
+        """Return the files of the request that have one of the given kinds."""
         return tuple(file for file in self.files if file.kind in kinds)

@@ -38,9 +38,11 @@ _INEXACT: Final = (DataType.FLOAT, DataType.DOUBLE)
 
 @dataclass(frozen=True, slots=True)
 class BatchStats:
-    """Number of rows in a batch, by kind of file.
+    """Row counts of a batch, and the result of the search for repeated keys.
 
-    ``repeats`` is True if a key may occur more than once among the compared rows.
+    Attributes:
+        rows: The number of rows by kind of file; kinds without rows are left out.
+        repeats: True if a key may occur more than once among the compared rows.
     """
 
     rows: Mapping[FileKind, int]
@@ -48,12 +50,12 @@ class BatchStats:
 
     @property
     def total(self) -> int:
-        """The number of all rows."""
+        """Number of rows in all files."""
         return sum(self.rows.values())
 
     @property
     def kinds(self) -> frozenset[FileKind]:
-        """The kinds of files that have rows."""
+        """Kinds of files that have rows."""
         return frozenset(self.rows)
 
 
@@ -63,26 +65,34 @@ def count_rows(
     shape: FivetranSchema,
     compared: Collection[FileKind] = frozenset(FileKind),
 ) -> BatchStats:
-    """Return the statistics of files; only keys in files of the kinds ``compared`` are compared.
+    """Count the rows of batch files, and search for repeated keys.
+
+    Args:
+        files: The files.
+        params: The format of the files.
+        shape: The columns of the table.
+        compared: The kinds of files whose keys are compared.
 
     Raises:
-        BatchFileLoadError: a file cannot be parsed.
+        BatchFileLoadError: A file cannot be parsed.
     """
     rows: Counter[FileKind] = Counter()
-    seen = _Keys(shape)
+    keys = _Keys(shape)
     with get_reading_lock():
         for file in files:
-            wanted = shape.keys if file.kind in compared else ()
-            for cells in _cells(file, params, shape, wanted or shape.keys or shape.columns[:1]):
+            key_columns = shape.keys if file.kind in compared else ()
+            for cells in _cells(
+                file, params, shape, key_columns or shape.keys or shape.columns[:1]
+            ):
                 rows[file.kind] += len(cells[0])
-                if wanted:
-                    seen.add(cells)
-        repeats = seen.repeat()
+                if key_columns:
+                    keys.add(cells)
+        repeats = keys.repeat()
     return BatchStats({kind: count for kind, count in rows.items() if count}, repeats)
 
 
 class _Keys:
-    """Set of the row keys read so far from batch files, up to a memory limit."""
+    """Row keys read so far from batch files, kept up to 64 MiB to detect repeated ones."""
 
     def __init__(self, shape: FivetranSchema) -> None:
         self._columns = shape.keys
@@ -92,7 +102,7 @@ class _Keys:
         self._is_unsure = any(column.type in _INEXACT for column in self._columns)
 
     def add(self, cells: Sequence[Any]) -> None:
-        """Add the keys of some rows, given as text."""
+        """Add the keys of some rows, given as one text array per key column."""
         if self._is_unsure:
             return
         try:
@@ -121,19 +131,19 @@ def _cells(
     shape: FivetranSchema,
     wanted: Sequence[DestinationColumn],
 ) -> Iterator[list[Any]]:
-    """Yield some columns of a file as text."""
-    found = read_blocks(file, params)
+    """Yield the wanted columns of a batch file as text arrays, block by block."""
+    blocks = read_blocks(file, params)
     try:
-        names, rest = read_header(next(found, b""))
+        names, rest = read_header(next(blocks, b""))
         block: bytes | None = rest
         header = match_columns(names, shape, file.kind)
-        places = [header.index(column) for column in wanted if column in header]
+        indexes = [header.index(column) for column in wanted if column in header]
         count = 0
         while block is not None:
             if block:
                 texts = read_columns(block, len(names), params.null, count)
-                yield [texts[place] for place in places]
+                yield [texts[index] for index in indexes]
                 count += len(texts[0])
-            block = next(found, None)
+            block = next(blocks, None)
     except FileFaultError as error:
         raise file_error(file, str(error)) from None

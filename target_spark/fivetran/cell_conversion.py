@@ -2,10 +2,9 @@
 
 Pure functions. A column is converted as a whole; if the fast conversion fails, a slow one with the
 same rules follows. A text that is not a value of its type, or that the type cannot hold, is an
-error
-and never another value; only digits after microseconds are dropped, since Spark has no smaller
-unit.
-An error names the cell, never its content.
+error and never another value; only digits after microseconds are dropped, since Spark has no
+smaller unit. An error names the cell, never its content.
+
 Source: Fivetran's Partner SDK development guide, "Examples of data types".
 """
 
@@ -27,9 +26,11 @@ __all__ = ["CellConversionError", "arrow_type", "convert_column", "find_first_fa
 
 
 class CellConversionError(Exception):
-    """Raised if a cell is not a value of its column's type.
+    """Raised if a cell of a batch file is not a value of its column's type.
 
-    ``row`` is the row's index from 0, ``words`` is the reason.
+    Attributes:
+        row: The index of the row in the converted array, from 0.
+        words: The reason, as a phrase that follows the name of the cell.
     """
 
     def __init__(self, row: int, words: str) -> None:
@@ -61,10 +62,10 @@ def arrow_type(column: DestinationColumn) -> Any:
 
 
 def convert_column(column: DestinationColumn, texts: Any) -> Any:
-    """Return an array of texts as values of the column's type; null stays null.
+    """Convert an array of texts to values of a column's type; null stays null.
 
     Raises:
-        CellConversionError: a cell does not fit.
+        CellConversionError: A cell does not fit.
     """
     convert = _CONVERSIONS.get(column.type)
     if convert is None:
@@ -77,7 +78,10 @@ def convert_column(column: DestinationColumn, texts: Any) -> Any:
 
 
 def find_first_failure(values: Any, use: Callable[[Any], Any]) -> int:
-    """Return the index of the first value of an array for which ``use`` raises ValueError."""
+    """Return the index of the first value of an array for which ``use`` raises ValueError.
+
+    ``use`` is called with slices of the array; it must fail for the whole array.
+    """
     start, length = 0, len(values)
     while length > 1:
         half = length // 2
@@ -179,15 +183,19 @@ def _floats(texts: Any, column: DestinationColumn) -> Any:
     is_infinite = pc.is_inf(values)
     if not pc.any(is_infinite).as_py():
         return values
-    is_told = pc.match_substring_regex(texts, r"(?i)^[+-]?inf")
-    overflown = pc.and_not(is_infinite, is_told)
+    is_written = pc.match_substring_regex(texts, r"(?i)^[+-]?inf")
+    overflown = pc.and_not(is_infinite, is_written)
     return (
         _replace_infinite_floats(texts, values, overflown) if pc.any(overflown).as_py() else values
     )
 
 
 def _replace_infinite_floats(texts: Any, values: Any, overflown: Any) -> Any:
-    """Return the values with FLOAT's maximum where its usual text was read as infinity."""
+    """Replace infinities that come from the usual text of FLOAT's maximum by that maximum.
+
+    Raises:
+        ValueError: A number is larger than that.
+    """
     size = pc.abs(texts.filter(overflown).cast(pa.float64()))
     if values.type != pa.float32() or not _all_true(pc.less_equal(size, _LARGEST_FLOAT_TOLD)):
         raise ValueError
@@ -225,7 +233,11 @@ def _instants(texts: Any, _column: DestinationColumn) -> Any:
 
 
 def _truncate_to_micros(texts: Any) -> Any:
-    """Return date-time texts without the digits after microseconds."""
+    """Return date-time texts without the digits after microseconds.
+
+    Raises:
+        ValueError: A text is too long for another reason.
+    """
     if (pc.max(pc.binary_length(texts)).as_py() or 0) <= _TO_MICROSECONDS:
         return texts
     whole = pc.binary_length(pc.ascii_rtrim(texts, characters="0123456789"))

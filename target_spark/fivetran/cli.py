@@ -1,7 +1,6 @@
 """``target-spark --port``: server of the Fivetran destination.
 
-The target class is passed in and not imported. One Spark serves all calls and ends with the
-server.
+The target class is passed in and not imported. One Spark serves all calls and ends with the server.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ __all__ = ["destination_command"]
 
 
 def destination_command(name: str, plugin: type[CommandTarget]) -> PortCommand:
-    """Return the command that serves a destination."""
+    """Return the command that serves the destination on a port, until it is stopped."""
 
-    def serve_at(place: ListenAddress) -> int:
+    def serve_at(address: ListenAddress) -> int:
         from tap_core.protocols.fivetran.grpc_server import serve
         from tap_core.protocols.fivetran.logging import JsonLogHandler
         from target_spark.fivetran.allowed_settings import CallRules
         from target_spark.fivetran.destination_service import make_service
         from target_spark.fivetran.shared_spark import SharedSpark
 
-        journal, sparks = JsonLogHandler("sdk_destination"), SharedSpark()
+        journal, spark = JsonLogHandler("sdk_destination"), SharedSpark()
         # Before any call: what a call loads into the environment must not count.
         rules = CallRules.of(name, os.environ)
-        return serve(make_service(plugin, sparks, journal, rules), place, journal, sparks.close)
+        return serve(make_service(plugin, spark, journal, rules), address, journal, spark.close)
 
     return PortCommand(name, serve_at)

@@ -71,8 +71,8 @@ def parse_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a call, without those that only the command line uses.
 
     Raises:
-        ConfigurationError: the Spark settings are not a JSON object; the message does not show
-        them.
+        ConfigurationError: The Spark settings are not a JSON object; the message does not show
+            them.
     """
     if isinstance(given.get("spark"), str):
         raise ConfigurationError(
@@ -83,10 +83,10 @@ def parse_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_format(options: LoadOptions) -> None:
-    """Check that rows of the table format can be replaced.
+    """Check that rows of the configured table format can be replaced by key.
 
     Raises:
-        UnsupportedError: they cannot.
+        UnsupportedError: They cannot.
     """
     if not options.can_upsert:
         raise UnsupportedError(

@@ -5,6 +5,7 @@ header defines the order of the columns. The NULL text means NULL quoted or not,
 then an empty cell is NULL, and a quoted empty cell is an empty string. Errors name a row by its
 number (the first after the header is 1) and a column by its name in the table; they contain no
 content of the file, not even names of the header, which would be data in a file without a header.
+
 Source: Fivetran's Partner SDK development guide, "Batch files", and observed files.
 """
 
@@ -35,10 +36,12 @@ class FileFaultError(Exception):
 
 
 def read_header(block: bytes) -> tuple[list[str], bytes]:
-    """Return the names in a file's header and the rest of ``block``, the start of the file.
+    """Return the column names in a file's header, and the bytes after it.
+
+    ``block`` is the start of the file and contains the whole header.
 
     Raises:
-        FileFaultError: the header is not text.
+        FileFaultError: The header is not text.
     """
     end = _end_of_first_row(block)
     try:
@@ -61,26 +64,26 @@ def _end_of_first_row(block: bytes) -> int:
 def match_columns(
     names: Sequence[str], shape: FivetranSchema, kind: FileKind
 ) -> tuple[DestinationColumn, ...]:
-    """Return the columns that a header names, in its order.
+    """Return the columns of the table that a file's header names, in the header's order.
 
     Raises:
-        FileFaultError: the header names an unknown column, a column twice, or lacks a column that a
+        FileFaultError: The header names an unknown column, a column twice, or lacks a column that a
             file of this kind needs.
     """
-    known, counts = shape.by_name, Counter(names)
-    if known.keys().isdisjoint(counts):
+    by_name, counts = shape.by_name, Counter(names)
+    if by_name.keys().isdisjoint(counts):
         raise FileFaultError(
             "has a header that names no column of the table, or has no header. The file belongs to"
             " another table, or the key belongs to another file"
         )
-    if strange := [str(place) for place, name in enumerate(names, 1) if name not in known]:
-        places = _list(strange)
-        raise FileFaultError(f"has columns that the table does not have, at positions {places}")
+    if unknown := [str(position) for position, name in enumerate(names, 1) if name not in by_name]:
+        positions = _list(unknown)
+        raise FileFaultError(f"has columns that the table does not have, at positions {positions}")
     if twice := [column.name for column in shape.columns if counts[column.name] > 1]:
         raise FileFaultError(f"names a column twice: {_list(twice)}")
     if missing := [column.name for column in _needed(shape, kind) if not counts[column.name]]:
         raise FileFaultError(f"lacks columns that the table has: {_list(missing)}")
-    return tuple(known[name] for name in names)
+    return tuple(by_name[name] for name in names)
 
 
 def _list(names: list[str]) -> str:
@@ -89,7 +92,7 @@ def _list(names: list[str]) -> str:
 
 
 def key_columns(shape: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
-    """Return the columns that identify a row in a file of this kind.
+    """Return the columns that identify a row in a file of a kind.
 
     In a table with history, a delete record has no start time.
     """
@@ -110,12 +113,17 @@ def _needed(shape: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, .
 def read_columns(
     block: bytes, count: int, null: str, rows_before: int, only: Sequence[int] | None = None
 ) -> list[Any]:
-    """Return the rows of a block as arrays of texts: one for each of ``count`` columns.
+    """Return the rows of a CSV block as text arrays, one per column.
 
-    With ``only``, return only the columns at these indexes, which is faster.
+    Args:
+        block: Whole rows of the file, without the header.
+        count: The number of columns in the header.
+        null: The cell text that means NULL.
+        rows_before: The number of rows before the block, for error messages.
+        only: The indexes of the columns to return, which is faster; None for all.
 
     Raises:
-        FileFaultError: a row has another number of cells, or is not UTF-8.
+        FileFaultError: A row has another number of cells, or is not UTF-8.
     """
     uneven: list[int] = []
     wanted = range(count) if only is None else only
@@ -138,7 +146,10 @@ def read_columns(
 def _parse_columns(
     block: bytes, count: int, wanted: Mapping[int, Any], null: str, found: Callable[[Any], str]
 ) -> list[Any]:
-    """Return the columns of a CSV block at the wanted indexes, with the wanted Arrow types."""
+    """Return the columns of a CSV block at the wanted indexes, with the wanted Arrow types.
+
+    ``found`` is called for each row with another number of cells.
+    """
     if block.startswith(_MARK):
         block = _MARK + block  # Arrow removes one mark, but this one is in a cell
     names = [str(number) for number in range(count)]
@@ -149,8 +160,8 @@ def _parse_columns(
             newlines_in_values=True, ignore_empty_lines=count > 1, invalid_row_handler=found
         ),
         arrow_csv.ConvertOptions(
-            column_types={names[place]: type_ for place, type_ in wanted.items()},
-            include_columns=[names[place] for place in wanted],
+            column_types={names[index]: type_ for index, type_ in wanted.items()},
+            include_columns=[names[index] for index in wanted],
             null_values=[null],
             strings_can_be_null=True,
             quoted_strings_can_be_null=bool(null),
@@ -163,7 +174,7 @@ def _find_first_invalid_utf8(block: bytes, count: int, wanted: Iterable[int], nu
     """Return the index of the first row with a cell that is not UTF-8.
 
     Raises:
-        FileFaultError: a row that is not UTF-8 has another number of cells than the header.
+        FileFaultError: A row that is not UTF-8 has another number of cells than the header.
     """
     try:
         cells = _parse_columns(

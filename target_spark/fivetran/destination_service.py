@@ -1,8 +1,9 @@
-"""Handlers of the calls that Fivetran makes to a destination.
+"""Handlers of the gRPC calls that Fivetran makes to a destination.
 
 The form and the capabilities need no Spark. Every call brings settings, which are checked in every
 call. A table is changed by one call at a time; different tables change in parallel. Errors are
 raised, and the server reports them, in a Task if the response type has one.
+
 Source: Fivetran's Partner SDK, ``destination_sdk.proto`` and its development guide.
 """
 
@@ -47,7 +48,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 def make_service(
     plugin: type[CommandTarget], sparks: SharedSpark, journal: JsonLogHandler, rules: CallRules
 ) -> Service:
-    """Return the gRPC service of a destination; ``rules`` restrict what a call may set."""
+    """Return the gRPC service of a destination.
+
+    Args:
+        plugin: The target's class.
+        sparks: The Spark that all calls share.
+        journal: The log of the server, from which secrets are removed.
+        rules: Restrictions on what a call may set.
+    """
     calls = _Calls(plugin, sparks, journal, rules)
     task = _with_task
     handlers = {
@@ -86,7 +94,7 @@ class _Calls:
     rules: CallRules
 
     def test(self, request: Any, call: RpcCall) -> Any:
-        """Run one of the connection tests of the form."""
+        """Handle Test: run one of the connection tests of the form."""
         call.note(request.name[:NAME_LIMIT])
         if request.name not in TESTS:
             raise UnsupportedError(f"There is no such test; the tests are {', '.join(TESTS)}.")
@@ -104,33 +112,35 @@ class _Calls:
         raise find_refusal(error) or error
 
     def describe(self, request: Any, call: RpcCall) -> Any:
-        """Return the columns of a table."""
+        """Handle DescribeTable: return the columns of a table."""
         with self._tables(request) as tables:
-            found = tables.described(request.schema_name, request.table_name)
+            existing = tables.described(request.schema_name, request.table_name)
         call.note(str(_stream(request.schema_name, request.table_name)))
-        if found is None:
+        if existing is None:
             return proto_messages.DescribeTableResponse(not_found=True)
         return proto_messages.DescribeTableResponse(
-            table=_to_proto_table(request.table_name, found.shape)
+            table=_to_proto_table(request.table_name, existing.shape)
         )
 
     def create(self, request: Any, call: RpcCall) -> Any:
-        """Create a table, and its schema."""
+        """Handle CreateTable: create a table, and its schema if it does not exist."""
         with self._at(request, request.table.name, call) as (tables, name):
             tables.create(request.schema_name, name, _shape(tables, request))
         return proto_messages.CreateTableResponse(success=True)
 
     def alter(self, request: Any, call: RpcCall) -> Any:
-        """Change the columns or the keys of a table."""
+        """Handle AlterTable: change the columns or the keys of a table."""
         with self._at(request, request.table.name, call) as (tables, name):
-            done = tables.alter(
+            changes = tables.alter(
                 request.schema_name, name, _shape(tables, request), drops=request.drop_columns
             )
-        call.note(f"{_stream(request.schema_name, name)}: {'; '.join(done) or 'nothing to change'}")
+        call.note(
+            f"{_stream(request.schema_name, name)}: {'; '.join(changes) or 'nothing to change'}"
+        )
         return proto_messages.AlterTableResponse(success=True)
 
     def truncate(self, request: Any, call: RpcCall) -> Any:
-        """Remove or mark the rows that were synced before a time."""
+        """Handle Truncate: remove or mark the rows that were synced before a time."""
         soft = request.soft.deleted_column if request.HasField("soft") else None
         before = _instant(request.utc_delete_before) if _has(request, "utc_delete_before") else None
         with self._at(request, request.table_name, call) as (tables, name):
@@ -139,14 +149,14 @@ class _Calls:
         return proto_messages.TruncateResponse(success=True)
 
     def write(self, request: Any, call: RpcCall) -> Any:
-        """Write a batch of files into a table."""
+        """Handle WriteBatch: write a batch of files into a table."""
         from target_spark.fivetran.write_batch import write_batch
 
         files = self._files(request, FileKind.REPLACE, FileKind.UPDATE, FileKind.DELETE)
         return self._write(write_batch, request, files, call)
 
     def write_history(self, request: Any, call: RpcCall) -> Any:
-        """Write a batch of files into a table that keeps the versions of its rows."""
+        """Handle WriteHistoryBatch: write a batch into a table that keeps row versions."""
         from target_spark.fivetran.write_history_batch import write_history_batch
 
         files = self._files(request, *FileKind)
@@ -164,7 +174,11 @@ class _Calls:
         return proto_messages.WriteBatchResponse(success=True)
 
     def _files(self, request: Any, *kinds: FileKind) -> Iterator[RequestFile]:
-        """Yield the files of a request in the order in which they are applied."""
+        """Yield the files of a request in the order in which they are applied.
+
+        Raises:
+            BatchFileLoadError: The operator does not allow a file.
+        """
         for kind in kinds:
             for path in getattr(request, f"{kind.name.lower()}_files"):
                 yield RequestFile(self.rules.check_file(path), kind, request.keys.get(path))
@@ -175,17 +189,17 @@ class _Calls:
         """Return the validated settings of a call, and hide them in the log from now on.
 
         Raises:
-            ConfigurationError: they are invalid, or a call may not set one of them.
+            ConfigurationError: They are invalid, or a call may not set one of them.
         """
         schema = self.plugin._full_schema()  # noqa: SLF001  a class method of every plugin
         self.rules.check_size(request.configuration)
-        brought = parse_configuration(request.configuration, schema)
-        hide = make_redactor(brought, schema)
+        configuration = parse_configuration(request.configuration, schema)
+        hide = make_redactor(configuration, schema)
         self.journal.hide_also(hide)
-        self.rules.check(brought)
-        given = parse_settings(brought)
+        self.rules.check(configuration)
+        settings_given = parse_settings(configuration)
         try:
-            config = self.plugin(config=given, parse_env_config=True).config
+            config = self.plugin(config=settings_given, parse_env_config=True).config
         except ConfigurationError as error:
             raise ConfigurationError(hide(str(error))) from None
         check_format(settings.load_options(config))
@@ -201,7 +215,7 @@ class _Calls:
 
     @contextmanager
     def _at(self, request: Any, name: str, call: RpcCall) -> Iterator[tuple[TableService, str]]:
-        """Yield the table operations of a call and the table's name, holding the table's lock."""
+        """Context manager: yield the table operations and the table's name, holding its lock."""
         stream = _stream(request.schema_name, name)
         call.note(str(stream))
         with self._tables(request) as tables:
@@ -226,26 +240,26 @@ def _shape(tables: TableService, request: Any) -> FivetranSchema:
 
 
 def _to_proto_table(name: str, shape: FivetranSchema) -> Any:
-    """Return a table as a protocol message."""
+    """Return a table and its columns as a protobuf message."""
     columns = []
     for column in shape.columns:
-        told = proto_messages.Column(
+        message = proto_messages.Column(
             name=column.name, type=int(column.type), primary_key=column.is_key
         )
         if column.decimal is not None:
-            told.params.decimal.precision, told.params.decimal.scale = column.decimal
-        columns.append(told)
+            message.params.decimal.precision, message.params.decimal.scale = column.decimal
+        columns.append(message)
     return proto_messages.Table(name=name, columns=columns)
 
 
-def _params(told: Any) -> FileParams:
+def _params(params: Any) -> FileParams:
     try:
-        compression, encryption = Compression(told.compression), Encryption(told.encryption)
+        compression, encryption = Compression(params.compression), Encryption(params.encryption)
     except ValueError as error:
         raise UnsupportedError(
             f"The compression or encryption of the batch files is not supported: {error}."
         ) from None
-    return FileParams(compression, encryption, told.null_string, told.unmodified_string)
+    return FileParams(compression, encryption, params.null_string, params.unmodified_string)
 
 
 def _has(request: Any, field: str) -> bool:
@@ -253,7 +267,11 @@ def _has(request: Any, field: str) -> bool:
 
 
 def _instant(stamp: Any) -> datetime:
-    """Return a protobuf timestamp as a datetime in UTC, truncated to microseconds."""
+    """Return a protobuf timestamp as a datetime in UTC, truncated to microseconds.
+
+    Raises:
+        UnsupportedError: The time is out of the range of `datetime`.
+    """
     try:
         return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
     except OverflowError as error:
@@ -261,5 +279,5 @@ def _instant(stamp: Any) -> datetime:
 
 
 def _stream(schema: str, table: str) -> StreamId:
-    """Return the id of the stream ``schema.table``; a table may have no schema."""
+    """Return the id of the stream ``schema.table``; ``schema`` may be empty."""
     return StreamId(table, schema or None)

@@ -49,7 +49,10 @@ _WORDS: Final = {
 
 
 def explain_error(error: BaseException) -> str:
-    """Return the message for an error: whole sentences below 8 kB, with a remedy."""
+    """Return the message that Fivetran shows for an error: whole sentences with a remedy.
+
+    It has fewer than 8 kB.
+    """
     refused = find_refusal(error)
     if refused is not None:
         return format_error(refused)
@@ -59,15 +62,15 @@ def explain_error(error: BaseException) -> str:
 
 
 def find_refusal(error: BaseException) -> TargetSparkError | None:
-    """Return the error for a missing permission, if that is the cause."""
+    """Return an error that explains a missing permission if that caused ``error``, else None."""
     if not any(map(_is_refusal, iterate_causes(error))):
         return None
-    said = f" ({error})" if isinstance(error, TargetSparkError) else ""
+    details = f" ({error})" if isinstance(error, TargetSparkError) else ""
     return TargetSparkError(
         "A permission is missing: the storage or the catalog does not allow this destination to"
-        f" list, read, write and delete in the location of its tables{said}. Give the user or the"
-        " keys in the settings that permission on the path, and on the catalog the permission to"
-        " create schemas and tables."
+        f" list, read, write and delete in the location of its tables{details}. Give the user or"
+        " the keys in the settings that permission on the path, and on the catalog the"
+        " permission to create schemas and tables."
     )
 
 
@@ -77,9 +80,9 @@ def _get_message(error: BaseException) -> str:
             "The location of the tables does not exist and cannot be created. Set path to a folder,"
             " or to an address that Spark can write to with the settings in spark."
         )
-    known = _WORDS.get(classify_failure(error))
-    if known is not None:
-        return known
+    message = _WORDS.get(classify_failure(error))
+    if message is not None:
+        return message
     if isinstance(error, MemoryError):
         return "The server has no memory left. Give it more memory."
     condition = getattr(error, "getCondition", lambda: None)()

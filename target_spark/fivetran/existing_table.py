@@ -1,8 +1,8 @@
-"""An existing table: its columns in the format, and their Fivetran types.
+"""Lookup of an existing table: its columns in the format, and their Fivetran types.
 
 This module only reads, and starts no Spark job. The table's columns take precedence over its stored
-metadata. All looks at a table in one call find the same table, and each commit is made in the block
-of `committing`, which checks that it still is that one.
+metadata. All lookups of a table in one call find the same table, and each commit is made in the
+block of `committing`, which checks that it still is that one.
 """
 
 from __future__ import annotations
@@ -31,10 +31,15 @@ __all__ = ["ExistingTable", "TableLookup", "committing"]
 
 @dataclass(frozen=True, slots=True)
 class ExistingTable:
-    """Existing table of a destination, as found in its format.
+    """A table of a destination as it was looked up.
 
-    ``id`` is the id that its format gives it, ``ref`` its SQL name, ``shape`` its columns for
-    Fivetran, in table order, and ``types`` the DDL of each column by its name in the table.
+    Attributes:
+        table: The reference to the table.
+        format: The table format.
+        id: The id that the format gave the table.
+        ref: The quoted SQL name.
+        shape: The columns for Fivetran, in table order.
+        types: The type (DDL) of each column by its name in the table.
     """
 
     table: Table
@@ -44,25 +49,25 @@ class ExistingTable:
     shape: FivetranSchema
     types: Mapping[str, str]
 
-    def match_columns(self, asked: FivetranSchema) -> FivetranSchema:
+    def match_columns(self, requested: FivetranSchema) -> FivetranSchema:
         """Return the requested columns with the names that they have in this table.
 
         Raises:
-            TableError: the table does not have one of them.
+            TableError: The table does not have one of them.
         """
-        known = self.shape.by_name
-        lacking = [column.name for column in asked.columns if column.name not in known]
+        by_name = self.shape.by_name
+        lacking = [column.name for column in requested.columns if column.name not in by_name]
         if lacking:
             raise TableError(
                 f"Table {self.table.name} has no column {', '.join(lacking)}. An AlterTable must"
                 " add it before rows with it can be written."
             )
-        columns = (replace(each, column=known[each.name].column) for each in asked.columns)
+        columns = (replace(each, column=by_name[each.name].column) for each in requested.columns)
         return FivetranSchema(tuple(columns))
 
 
 class TableLookup:
-    """Looks at one table during a call; each must find the table that the first one found."""
+    """Looks up one table during a call; each lookup must find the same table."""
 
     def __init__(self, spark: SparkSession, options: LoadOptions, stream: StreamId) -> None:
         self._spark = spark
@@ -74,8 +79,8 @@ class TableLookup:
         """Return the table as it is now, or None if there is no table.
 
         Raises:
-            TableError: there are files or a catalog entry, but no table of the format; its stored
-                metadata cannot be read; or it is not the table of the first look.
+            TableError: There are files or a catalog entry, but no table of the format; its stored
+                metadata cannot be read; or it is not the table of the first lookup.
         """
         spark, table = self._spark, self._table
         self._id = _check_id(spark, table, self._format, self._id)
@@ -85,26 +90,26 @@ class TableLookup:
         if self._id is None:  # the table was registered in the catalog by this look
             self._id = _check_id(spark, table, self._format, None)
         ref = resolve_table(spark, table).ref if self._format == "iceberg" else delta_ref(table)
-        found = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
-        properties = {row.key: row.value for row in found}
+        rows = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
+        properties = {row.key: row.value for row in rows}
         try:
-            said = load_metadata(properties.get(TABLE_PROPERTY))
+            metadata = load_metadata(properties.get(TABLE_PROPERTY))
         except ValueError as error:
             raise TableError(
                 f"The stored metadata of table {table.name} is damaged: {error}. Remove the"
                 " property (ALTER TABLE … UNSET TBLPROPERTIES), and Fivetran describes the table"
                 " again."
             ) from error
-        shape = reconcile(types, said, self._format)
-        return ExistingTable(table, self._format, self._id or "", ref, shape, types)
+        schema = reconcile(types, metadata, self._format)
+        return ExistingTable(table, self._format, self._id or "", ref, schema, types)
 
 
 @contextmanager
 def committing(spark: SparkSession, at: ExistingTable) -> Iterator[None]:
-    """Check before and after the commit in the block that the table is the one looked up.
+    """Context manager: check before and after a commit that the table is the one looked up.
 
     Raises:
-        TableError: the table was removed or replaced; also if that made the commit fail.
+        TableError: The table was removed or replaced; also if that made the commit fail.
     """
     _check_id(spark, at.table, at.format, at.id)
     try:
@@ -118,11 +123,17 @@ def committing(spark: SparkSession, at: ExistingTable) -> Iterator[None]:
 def _check_id(
     spark: SparkSession, table: Table, table_format: str, known: str | None
 ) -> str | None:
-    """Return the id of a table, which must be the known one, or None if there is no table."""
-    found = (
+    """Return the current id of a table (None if there is no table), after comparing it.
+
+    ``known`` is the id of an earlier lookup, or None.
+
+    Raises:
+        TableError: The ids differ.
+    """
+    current = (
         get_table_uuid(spark, table) if table_format == "iceberg" else get_table_id(spark, table)
     )
     try:
-        return same_table(table, known, found)
+        return same_table(table, known, current)
     except TableError as error:
         raise TableError(f"{error} In Fivetran, re-sync the table.") from None

@@ -42,7 +42,7 @@ _OTHER_KEY: Final = "The key belongs to another file, or the file is damaged"
 
 
 def get_reading_lock() -> AbstractContextManager[object]:
-    """Return a lock with which one call at a time reads files in the server process.
+    """Return the lock with which one call at a time reads files in the server process.
 
     It limits the memory of all calls together: a decompressor may take 128 MB, and a row several
     times 64 MB. Spark's workers are separate processes and do not use it.
@@ -51,17 +51,17 @@ def get_reading_lock() -> AbstractContextManager[object]:
 
 
 def file_error(file: RequestFile, words: str) -> BatchFileLoadError:
-    """Return the error for a file; ``words`` continue the sentence after its name."""
+    """Return the error for a batch file; ``words`` continue the sentence after its name."""
     return BatchFileLoadError(f"The batch file {PurePath(file.path).name} {words}.")
 
 
 def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """Yield the CSV of a file in blocks that end at the end of a row; the first has the header.
+    """Yield the CSV of a batch file in blocks that end at the end of a row.
 
-    A block has about ``size`` bytes, or one row if that is longer.
+    The first block has the header. A block has about ``size`` bytes, or one row if that is longer.
 
     Raises:
-        BatchFileLoadError: the file is missing, truncated or damaged, or the key is wrong.
+        BatchFileLoadError: The file is missing, truncated or damaged, or the key is wrong.
     """
     with ExitStack() as stack:
         yield from split_rows(
@@ -77,8 +77,13 @@ def split_rows(
     Quotes inside a cell are doubled, so after an even number of quotes the position is outside of
     quotes.
 
+    Args:
+        chunks: The content of a CSV file.
+        faulty: Creates the exception for a message.
+        longest: The maximum number of bytes in a row.
+
     Raises:
-        BatchFileLoadError: a quoted cell does not end; created by ``faulty``.
+        BatchFileLoadError: A quoted cell does not end; created by ``faulty``.
     """
     held: list[bytes] = []
     is_open = False
@@ -101,7 +106,7 @@ def split_rows(
 
 
 def _find_last_row_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
-    """Return the end of the last complete row in a chunk (0 if none), and the quote state after it.
+    """Return the end of a chunk's last complete row (0 if none), and the quote state after it.
 
     ``is_open``, like the second result, is True if the position is inside a quoted cell.
     """
@@ -112,16 +117,20 @@ def _find_last_row_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
             end = chunk.rfind(_QUOTE, 0, end)
             if end < 0:
                 break
-        found = chunk.rfind(_LINE_BREAK, 0, end)
-        is_inside = bool(chunk.count(_QUOTE, max(found, 0), end) & 1)
+        line_break = chunk.rfind(_LINE_BREAK, 0, end)
+        is_inside = bool(chunk.count(_QUOTE, max(line_break, 0), end) & 1)
         if not is_inside:
-            return found + 1, is_open_after
-        end = found
+            return line_break + 1, is_open_after
+        end = line_break
     return 0, is_open_after
 
 
 def _content(file: RequestFile, params: FileParams, size: int, stack: ExitStack) -> Iterator[bytes]:
-    """Return the decrypted and decompressed content of a file, in pieces of at most ``size``."""
+    """Return the decrypted and decompressed content of a file, in pieces of at most ``size``.
+
+    Raises:
+        BatchFileLoadError: The file cannot be opened, is empty, or the key is not usable.
+    """
     try:
         raw: Any = stack.enter_context(open_regular(Path(file.path)))
         length = os.fstat(raw.fileno()).st_size
@@ -182,10 +191,10 @@ class _Decrypted:
         self._is_done = False
 
     def read(self, size: int) -> bytes:
-        """Return at most ``size`` bytes, and b"" only at the end."""
+        """Return at most ``size`` decrypted bytes, and b"" only at the end."""
         whole = max(size // _AES_BLOCK, 1) * _AES_BLOCK
-        while found := self._raw.read(whole):
-            if plain := self._padding.update(self._cipher.update(found)):
+        while encrypted := self._raw.read(whole):
+            if plain := self._padding.update(self._cipher.update(encrypted)):
                 return plain
         return b"" if self._is_done else self._last()
 
@@ -200,11 +209,11 @@ class _Decrypted:
             ) from None
 
     def close(self) -> None:
-        """Do nothing: the caller that opened the file closes it."""
+        """Do nothing, since the caller that opened the file closes it."""
 
 
 def _explain_read_error(error: OSError) -> str:
-    """Return the reason why the operating system cannot read a file."""
+    """Return why the operating system cannot read a file, as a phrase that follows its name."""
     if isinstance(error, FileNotFoundError):
         return "does not exist. It must be on this server until the response to the call"
     if isinstance(error, PermissionError):
@@ -213,7 +222,10 @@ def _explain_read_error(error: OSError) -> str:
 
 
 def _explain_decompression_error(error: OSError, params: FileParams) -> str:
-    """Return the reason why a file cannot be decompressed; such an OSError has no errno."""
+    """Return why a file cannot be decompressed, as a phrase that follows its name.
+
+    Such an OSError has no error number.
+    """
     name = params.compression.name
     if "runcated" in str(error):
         return f"is cut off: its {name} data has no end"

@@ -1,6 +1,6 @@
 """Versions of rows that a WriteHistoryBatch writes, and the table's versions that it ends.
 
-Input and output are DataFrames; the result has at most one step per version
+Input and output are DataFrames; the result has at most one change per version
 (`target_spark.writers.history_merge`). A version is identified by its row's keys and its start
 time, which are never null. Versions of a row are ordered by their start time, independently of
 their files. Source: Fivetran's Partner SDK, "How to handle history mode batch files".
@@ -49,9 +49,14 @@ _IS_THERE = "__fivetran_is_there"
 
 @dataclass(frozen=True, slots=True)
 class VersionedSchema:
-    """Columns of a history-mode table, with the keys of a version as keys of ``shape``.
+    """Columns of a table in Fivetran's history mode.
 
-    ``row`` are the keys of a row; ``row`` and ``start`` together are the keys of a version.
+    Attributes:
+        shape: All columns, with the keys of a version as keys.
+        row: The keys of a row; together with ``start`` they are the keys of a version.
+        start: The column with the start time of a version.
+        end: The column with the end time of a version.
+        active: The column that is true for the active version.
     """
 
     shape: FivetranSchema
@@ -62,22 +67,22 @@ class VersionedSchema:
 
     @property
     def row_keys(self) -> list[Expression]:
-        """The row's keys, as Spark columns."""
+        """The keys of a row as Spark column expressions."""
         return [column_ref(key) for key in self.row]
 
     @property
     def row_names(self) -> list[str]:
-        """Column names of the primary key, which all versions of a row share."""
+        """Names of the key columns that all versions of a row share."""
         return [key.column for key in self.row]
 
     @property
     def key_names(self) -> list[str]:
-        """Column names that identify a version of a row: the row's keys and the start time."""
+        """Names of the columns that identify a version: the row's keys and the start time."""
         return [*self.row_names, self.start.column]
 
     @property
     def history(self) -> HistoryMerge:
-        """The rules by which steps match the versions of the table."""
+        """Builder of the MERGE that applies changes to the versions of the table."""
         columns = [column.column for column in self.shape.columns]
         ended = {column.column: source_column(column.column) for column in (self.end, self.active)}
         return HistoryMerge(columns, self.key_names, ended)
@@ -87,12 +92,12 @@ def parse_versioned_schema(shape: FivetranSchema, table: str) -> VersionedSchema
     """Return the schema of a history-mode table, with its key, start and end columns found.
 
     Raises:
-        TableError: the table has no history columns.
+        TableError: The table has no history columns.
     """
-    known = shape.by_name
+    by_name = shape.by_name
     for name, types in _NEEDED.items():
-        if name not in known or known[name].type not in types:
-            fault = f"is {known[name].type.name}" if name in known else "is missing"
+        if name not in by_name or by_name[name].type not in types:
+            fault = f"is {by_name[name].type.name}" if name in by_name else "is missing"
             raise _no_versions(table, f"its column {name} {fault}")
     row = {key.name for key in shape.keys} - {START}
     if not row:
@@ -110,7 +115,7 @@ def _no_versions(table: str, why: str) -> TableError:
 
 
 def versions_in_batch(rows: DataFrame) -> DataFrame:
-    """Return the versions that a batch inserts or updates."""
+    """Return the rows of a batch that insert or update versions."""
     return rows.where(F.col(OP).isin(int(FileKind.REPLACE), int(FileKind.UPDATE)))
 
 
@@ -118,6 +123,11 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, known: VersionedSchem
     """Return complete versions: unmodified values are filled from the version before.
 
     An update without a version before it is left out.
+
+    Args:
+        versions: The versions that the batch inserts or updates.
+        table: The rows of the table.
+        known: The columns of the table.
     """
     chain = versions.unionByName(_find_base_versions(versions, table, known))
     order = Window.partitionBy(*known.row_keys).orderBy(
@@ -134,8 +144,8 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, known: VersionedSchem
         for column in known.shape.non_key_columns
     }
     is_there = F.max(F.col(OP) != int(FileKind.UPDATE)).over(so_far)
-    found = chain.withColumns({**values, _IS_THERE: is_there})
-    return found.where(F.col(_IS_THERE) & (F.col(OP) != int(FileKind.EARLIEST_START)))
+    filled = chain.withColumns({**values, _IS_THERE: is_there})
+    return filled.where(F.col(_IS_THERE) & (F.col(OP) != int(FileKind.EARLIEST_START)))
 
 
 def _find_base_versions(versions: DataFrame, table: DataFrame, known: VersionedSchema) -> DataFrame:
@@ -145,18 +155,18 @@ def _find_base_versions(versions: DataFrame, table: DataFrame, known: VersionedS
     version, unless the batch has it; else the last version before them.
     """
     start = column_ref(known.start)
-    told = versions.groupBy(*known.row_keys).agg(
+    batch_starts = versions.groupBy(*known.row_keys).agg(
         F.min(start).alias(_FIRST), F.collect_set(start).alias(_STARTS)
     )
     columns = list(map(column_ref, known.shape.columns))
-    met = table.select(*columns).join(told, known.row_names)
+    candidates = table.select(*columns).join(batch_starts, known.row_names)
     rank = (
         F.when(start == F.col(_FIRST), 0)
         .when(column_ref(known.active) & ~F.array_contains(_STARTS, start), 1)
         .when(start < F.col(_FIRST), 2)
     )
     best = Window.partitionBy(*known.row_keys).orderBy(F.col(_RANK), start.desc())
-    ranked = met.withColumn(_RANK, rank).where(F.col(_RANK).isNotNull())
+    ranked = candidates.withColumn(_RANK, rank).where(F.col(_RANK).isNotNull())
     chosen = ranked.withColumn(_RANK, F.row_number().over(best)).where(F.col(_RANK) == 1)
     return chosen.select(
         *columns,
@@ -169,14 +179,26 @@ def _find_base_versions(versions: DataFrame, table: DataFrame, known: VersionedS
 def build_steps(
     rows: DataFrame, versions: DataFrame, table: DataFrame, known: VersionedSchema
 ) -> DataFrame:
-    """Return the steps of a batch; ``versions`` are the versions that it inserts or updates."""
-    told = _aggregate_version_ends(rows, known)
-    ended = _build_end_steps(versions, table, told, known)
-    return _build_write_steps(versions, told, known).unionByName(ended, allowMissingColumns=True)
+    """Return the changes that a batch makes to the versions of a table.
+
+    Args:
+        rows: All rows of the batch.
+        versions: The versions that it inserts or updates.
+        table: The rows of the table.
+        known: The columns of the table.
+
+    Returns:
+        A DataFrame for `target_spark.writers.history_merge`.
+    """
+    version_ends = _aggregate_version_ends(rows, known)
+    ended = _build_end_steps(versions, table, version_ends, known)
+    return _build_write_steps(versions, version_ends, known).unionByName(
+        ended, allowMissingColumns=True
+    )
 
 
 def _aggregate_version_ends(rows: DataFrame, known: VersionedSchema) -> DataFrame:
-    """Return the earliest start and the end of the active version, for each row."""
+    """Return, for each row, the earliest start and the end of the active version in a batch."""
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)
     end = F.struct(column_ref(known.end).alias("is"))
@@ -190,14 +212,16 @@ def _aggregate_version_ends(rows: DataFrame, known: VersionedSchema) -> DataFram
     )
 
 
-def _build_write_steps(versions: DataFrame, told: DataFrame, known: VersionedSchema) -> DataFrame:
-    """Return the steps that insert or update the batch's versions.
+def _build_write_steps(
+    versions: DataFrame, version_ends: DataFrame, known: VersionedSchema
+) -> DataFrame:
+    """Return the changes that insert or update the batch's versions.
 
     A deletion in the batch may end an active version.
     """
     active, end = column_ref(known.active), column_ref(known.end)
     is_over = active & F.col(_ENDED).isNotNull()
-    changed = versions.join(told, known.row_names, "left").withColumns(
+    changed = versions.join(version_ends, known.row_names, "left").withColumns(
         {
             known.end.column: F.when(is_over, F.col(_ENDED)["is"]).otherwise(end),
             known.active.column: F.when(is_over, F.lit(False)).otherwise(active),  # noqa: FBT003
@@ -207,17 +231,19 @@ def _build_write_steps(versions: DataFrame, told: DataFrame, known: VersionedSch
 
 
 def _build_end_steps(
-    versions: DataFrame, table: DataFrame, told: DataFrame, known: VersionedSchema
+    versions: DataFrame, table: DataFrame, version_ends: DataFrame, known: VersionedSchema
 ) -> DataFrame:
-    """Return the steps that remove or end versions of the table, except those the batch writes."""
+    """Return the changes that remove or end the table's versions that the batch does not write."""
     keys = [*known.row_keys, column_ref(known.start)]
-    is_met = F.col(_EARLIEST).isNotNull() | F.col(_ENDED).isNotNull()
-    goes = column_ref(known.start) >= F.col(_EARLIEST)
-    action = F.when(goes, F.lit(REMOVE)).when(column_ref(known.active) & is_met, F.lit(ENDS))
+    is_affected = F.col(_EARLIEST).isNotNull() | F.col(_ENDED).isNotNull()
+    is_removed = column_ref(known.start) >= F.col(_EARLIEST)
+    action = F.when(is_removed, F.lit(REMOVE)).when(
+        column_ref(known.active) & is_affected, F.lit(ENDS)
+    )
     end = F.coalesce(F.col(_EARLIEST) - F.expr(_JUST_BEFORE), F.col(_ENDED)["is"])
     return (
         table.select(*keys, column_ref(known.active))
-        .join(told, known.row_names)
+        .join(version_ends, known.row_names)
         .select(
             *keys,
             end.alias(known.end.column),

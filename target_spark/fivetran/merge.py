@@ -64,19 +64,19 @@ def column_ref(column: DestinationColumn) -> Expression:
 
 
 def cast_to_table(rows: DataFrame, at: ExistingTable, shape: FivetranSchema) -> DataFrame:
-    """Return the rows with the types of a table.
+    """Convert the rows of a batch to the column types of a table.
 
-    A value that its type cannot hold fails the action; see `find_cast_failure`.
+    A value that its type cannot hold fails the Spark action; see `find_cast_failure`.
     """
     converted = {}
     for number, column in enumerate(shape.columns):
         old = rows.schema[column.column].dataType.simpleString()
         new = at.types[column.column]
         if old != new.lower():
-            way = get_conversion(quote(column.column), old, new)
+            conversion = get_conversion(quote(column.column), old, new)
             refusal = F.raise_error(F.lit(f"{_MISFIT}{number}")).cast(new)
-            converted[column.column] = F.when(F.expr(way.lost), refusal).otherwise(
-                F.expr(way.value).cast(new)
+            converted[column.column] = F.when(F.expr(conversion.lost), refusal).otherwise(
+                F.expr(conversion.value).cast(new)
             )
     return rows.withColumns(converted) if converted else rows
 
@@ -84,11 +84,14 @@ def cast_to_table(rows: DataFrame, at: ExistingTable, shape: FivetranSchema) -> 
 def find_cast_failure(
     error: BaseException, name: str, at: ExistingTable, shape: FivetranSchema
 ) -> TableError | None:
-    """Return the error for a column that cannot hold its values, if an action failed for it."""
-    told = _TOLD.search(str(error))
-    if told is None:
+    """Return the error for a value that its column cannot hold, if that failed a Spark action.
+
+    None means that ``error`` has another cause.
+    """
+    match = _TOLD.search(str(error))
+    if match is None:
         return None
-    column = shape.columns[int(told[1])]
+    column = shape.columns[int(match[1])]
     return TableError(
         f"Column {column.name} of table {name} is {at.types[column.column]}, and the batch has"
         f" values of {column.type.name} that it cannot hold. Nothing was written."
@@ -98,10 +101,11 @@ def find_cast_failure(
 
 
 def collapse_by_key(rows: DataFrame, shape: FivetranSchema, *, has_flags: bool) -> DataFrame:
-    """Return one row per key, with the combined effect of all its rows.
+    """Return one row per key, with the combined effect of all its rows in the batch.
 
     Rows are applied in the order of their kinds, so a deletion is last, and an update after a
-    replacement changes the replaced row.
+    replacement changes the replaced row. ``has_flags`` is True if the rows have flags of unmodified
+    values.
     """
     if not has_flags:
         return latest_by_key(rows, MergeKeys(tuple(key.column for key in shape.keys), ORDINAL))
@@ -110,18 +114,18 @@ def collapse_by_key(rows: DataFrame, shape: FivetranSchema, *, has_flags: bool) 
     grouped = rows.groupBy(*map(column_ref, shape.keys)).agg(
         _all_done(), F.max(ORDINAL).alias(ORDINAL), *last
     )
-    found = [(column, F.col(quote(unmodified_flag(column)))) for column in others]
+    values = [(column, F.col(quote(unmodified_flag(column)))) for column in others]
     return grouped.select(
         *(column_ref(key) for key in shape.keys),
-        *(value["is"].alias(column.column) for column, value in found),
-        *(value.isNull().alias(unmodified_flag(column)) for column, value in found),
+        *(value["is"].alias(column.column) for column, value in values),
+        *(value.isNull().alias(unmodified_flag(column)) for column, value in values),
         OP,
         ORDINAL,
     )
 
 
 def _last_set_value(column: DestinationColumn) -> Expression:
-    """Return the last value that rows of a key set, as a struct; null if none sets it."""
+    """Return the last value that rows of a key set, as a struct; null if no row sets it."""
     is_set = ~F.col(quote(unmodified_flag(column)))
     value = F.struct(column_ref(column).alias("is"))
     return F.max_by(F.when(is_set, value), F.when(is_set, F.col(ORDINAL)))
@@ -133,14 +137,14 @@ def _all_done() -> Expression:
 
 
 def append_rows(spark: SparkSession, rows: DataFrame, at: ExistingTable) -> None:
-    """Append rows to a table; missing columns are null."""
+    """Append rows to a table in one commit; columns that the rows lack are null."""
     writer = _add_missing_columns(rows, at).writeTo(at.ref)
     with committing(spark, at):
         (writer.options(**FANOUT_OPTIONS) if at.format == "iceberg" else writer).append()
 
 
 def fill(spark: SparkSession, rows: DataFrame, at: ExistingTable) -> bool:
-    """Append rows to a table that must be empty; return False, without writing, if it has rows.
+    """Append rows to an empty table; return False, without writing, if it has rows.
 
     Rows that another writer adds meanwhile are a conflict, and the next attempt finds them.
     """
@@ -159,10 +163,10 @@ def fill(spark: SparkSession, rows: DataFrame, at: ExistingTable) -> bool:
 
 def _add_missing_columns(rows: DataFrame, at: ExistingTable) -> DataFrame:
     """Return the rows with all columns of the table; columns that the rows lack are null."""
-    coming = set(rows.columns)
+    present = set(rows.columns)
     return rows.select(
         *(
-            F.col(quote(name)) if name in coming else F.lit(None).cast(ddl).alias(name)
+            F.col(quote(name)) if name in present else F.lit(None).cast(ddl).alias(name)
             for name, ddl in at.types.items()
         )
     )
@@ -171,9 +175,13 @@ def _add_missing_columns(rows: DataFrame, at: ExistingTable) -> DataFrame:
 def build_merge(
     target: str, shape: FivetranSchema, kinds: Collection[FileKind], *, has_flags: bool
 ) -> Merge:
-    """Return the MERGE of rows of these kinds, one per key, into a table.
+    """Return the MERGE of a batch's rows, one per key, into a table.
 
-    With ``has_flags``, the rows have flags of unmodified values.
+    Args:
+        target: The SQL name of the table.
+        shape: The columns of the batch.
+        kinds: The kinds of files that the batch has.
+        has_flags: True if the rows have flags of unmodified values.
     """
 
     def put(column: DestinationColumn) -> str:
@@ -196,7 +204,7 @@ def _does(kind: FileKind) -> str:
     return f"{source_column(OP)} = {int(kind)}"
 
 
-def merge_rows(spark: SparkSession, rows: DataFrame, how: Merge, at: ExistingTable) -> None:
+def merge_rows(spark: SparkSession, rows: DataFrame, merge: Merge, at: ExistingTable) -> None:
     """Merge rows, one per key, into a table, in one commit.
 
     The rows are computed once: Delta Lake stores them during the merge; for Iceberg they are
@@ -204,18 +212,18 @@ def merge_rows(spark: SparkSession, rows: DataFrame, how: Merge, at: ExistingTab
     """
     if at.format == "delta":
         with committing(spark, at), spark_conf(spark, MATERIALIZE_SOURCE_CONF):
-            how.run(rows)
+            merge.run(rows)
     else:
-        check_isolation(spark, how.target)
-        with persisted(rows) as held, committing(spark, at):
-            how.run(held)
+        check_isolation(spark, merge.target)
+        with persisted(rows) as stored, committing(spark, at):
+            merge.run(stored)
 
 
 @contextmanager
 def persisted(rows: DataFrame) -> Iterator[DataFrame]:
-    """Persist rows on disk during the block, so that they are computed once."""
-    held = rows.persist(StorageLevel.DISK_ONLY)
+    """Context manager: persist rows on disk, so that they are computed only once."""
+    stored = rows.persist(StorageLevel.DISK_ONLY)
     try:
-        yield held
+        yield stored
     finally:
-        held.unpersist()
+        stored.unpersist()

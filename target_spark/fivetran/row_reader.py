@@ -44,15 +44,15 @@ _FIRST_LOOK: Final = 64 << 10
 
 
 def unmodified_flag(column: DestinationColumn) -> str:
-    """Return the name of the flag that is true if a row does not change a column."""
+    """Return the name of the flag column that is true if a row does not change a column."""
     return f"__fivetran_kept_{column.column}"
 
 
 def check_header(file: RequestFile, params: FileParams, shape: FivetranSchema) -> None:
-    """Open a file and check its header.
+    """Open a batch file and check its header.
 
     Raises:
-        BatchFileLoadError: the file is missing, cannot be decrypted, or has an unexpected header.
+        BatchFileLoadError: The file is missing, cannot be decrypted, or has an unexpected header.
     """
     if file.kind is FileKind.UPDATE and params.unmodified and params.unmodified == params.null:
         raise file_error(file, "cannot be read: the call has the same text for null and unmodified")
@@ -67,7 +67,10 @@ def check_header(file: RequestFile, params: FileParams, shape: FivetranSchema) -
 class RowReader:
     """Reader of the batch files of a call as Arrow record batches.
 
-    ``has_updates`` adds the flags of unmodified values.
+    Attributes:
+        params: The format of the files.
+        shape: The columns of the table.
+        has_updates: True to add the flags of unmodified values.
     """
 
     params: FileParams
@@ -76,21 +79,26 @@ class RowReader:
 
     @property
     def schema(self) -> Any:
-        """The Arrow schema of the rows."""
+        """The Arrow schema of the record batches."""
         fields = [(column.column, arrow_type(column)) for column in self.shape.columns]
         flags = [(unmodified_flag(column), pa.bool_()) for column in self.flagged]
         return pa.schema([*fields, *flags, (OP, pa.int8()), (ORDINAL, pa.int64())])
 
     @property
     def flagged(self) -> tuple[DestinationColumn, ...]:
-        """The columns that have a flag."""
+        """The columns that have a flag of unmodified values; empty without update files."""
         return self.shape.non_key_columns if self.has_updates else ()
 
     def rows(self, file: RequestFile, number: int, size: int = BLOCK_BYTES) -> Iterator[Any]:
-        """Yield the rows of a file, which is number ``number`` of its call, as record batches.
+        """Yield the rows of a batch file as record batches.
+
+        Args:
+            file: The file.
+            number: The number of the file within its call, which decides the ordinals.
+            size: The approximate number of CSV bytes per record batch.
 
         Raises:
-            BatchFileLoadError: the file, its header, a row or a cell is invalid.
+            BatchFileLoadError: The file, its header, a row or a cell is invalid.
         """
         try:
             yield from self._rows(file, number, size)
@@ -98,11 +106,11 @@ class RowReader:
             raise file_error(file, str(error)) from None
 
     def _rows(self, file: RequestFile, number: int, size: int) -> Iterator[Any]:
-        found = read_blocks(file, self.params, size)
-        names, block = read_header(next(found, b""))
+        blocks = read_blocks(file, self.params, size)
+        names, block = read_header(next(blocks, b""))
         part = self._part(file.kind, match_columns(names, self.shape, file.kind))
         schema, count, first = self.schema, 0, number << _ROWS_OF_A_FILE
-        while block or (block := next(found, b"")):
+        while block or (block := next(blocks, b"")):
             texts = read_columns(block, len(names), self.params.null, count)
             block = b""
             if rows := len(texts[0]):
@@ -123,10 +131,15 @@ def _ordinals(first: int, count: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Reader of the rows of one batch file, whose CSV header has ``names``.
+    """Reader of the rows of one batch file.
 
-    ``flagged`` are its columns with a flag; ``unmodified`` is the text of an unmodified cell, or
-    empty if the file has none.
+    Attributes:
+        kind: The kind of the file.
+        names: The columns in the file's header.
+        columns: The columns of the table.
+        keys: The columns that must have a value.
+        flagged: The columns with a flag of unmodified values.
+        unmodified: The text of an unmodified cell; "" if the file has none.
     """
 
     kind: FileKind
@@ -137,18 +150,21 @@ class _Part:
     unmodified: str
 
     def values(self, texts: list[Any], count: int) -> Iterator[Any]:
-        """Yield every column except the ordinal; ``count`` is the number of earlier rows."""
+        """Yield the arrays of all columns except the ordinal.
+
+        ``texts`` are the columns as text; ``count`` is the number of earlier rows of the file.
+        """
         rows = len(texts[0])
         cells = dict(zip(self.names, texts, strict=True))
         for key in self.keys:
             self._check_key(key, cells[key.name], count)
         flags = {each.name: self._kept(cells.get(each.name), rows) for each in self.flagged}
         for column in self.columns:
-            told = _null_unmodified(cells.get(column.name), flags.get(column.name))
-            if told is None:
+            changed = _null_unmodified(cells.get(column.name), flags.get(column.name))
+            if changed is None:
                 yield pa.nulls(rows, arrow_type(column))
             else:
-                yield _typed(column, told, count)
+                yield _typed(column, changed, count)
         yield from flags.values()
         yield pa.repeat(pa.scalar(int(self.kind), pa.int8()), rows)
 

@@ -1,11 +1,11 @@
 """The one Spark of a server: started by the first call that needs it, shared by all calls.
 
 - A process has one JVM. Calls with the same Spark settings share it; a call with other settings
-  waits until no call uses it, and then restarts Spark. If Spark died, the next call starts it.
+waits until no call uses it, and then restarts Spark. If Spark died, the next call starts it.
 - Data that Spark stores on disk are encrypted with a key that exists only in the session, because
-  Fivetran's rows must not be on disk unencrypted; no setting can disable this.
+Fivetran's rows must not be on disk unencrypted; no setting can disable this.
 - A server that was killed may leave a JVM that is still committing: the next server waits for its
-  end before it reads a table.
+end before it reads a table.
 
 Source: Fivetran's Partner SDK development guide, "Security".
 """
@@ -47,12 +47,12 @@ _REFLECTION: Final = ("reflect", "try_reflect", "java_method")
 
 
 def _refuse_reflection(*_: object) -> str:
-    """Replace an SQL function that calls Java methods: always raise PermissionError."""
+    """Replacement for an SQL function that calls Java methods; raises PermissionError."""
     raise PermissionError("SQL may not call Java in this server.")
 
 
 class SharedSpark:
-    """Spark session that all calls of a destination server share, with a lock for each table."""
+    """The Spark that all calls of a destination server share, with a lock for each table."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -66,7 +66,9 @@ class SharedSpark:
 
     @contextmanager
     def session(self, config: Mapping[str, Any]) -> Iterator[SparkSession]:
-        """Yield the calling thread's session of a Spark with these settings.
+        """Context manager: yield the calling thread's session of a Spark with a call's settings.
+
+        Spark is started, or restarted with other settings, if necessary.
 
         Raises:
             TargetSparkError: Spark cannot be started, or died during the block.
@@ -87,7 +89,7 @@ class SharedSpark:
 
     @contextmanager
     def alone_at(self, table: str) -> Iterator[None]:
-        """Hold the lock of a table during the block; ``table`` is its key."""
+        """Context manager: hold the lock of a table, given by its key."""
         with self._changed:
             lock = self._tables[table]
         with lock:
@@ -101,7 +103,7 @@ class SharedSpark:
         self._closing.close()
 
     def _disable_reflection(self, spark: SparkSession) -> SparkSession:
-        """Return the session with the SQL functions that call Java methods disabled.
+        """Disable the SQL functions that call Java methods in a session, and return the session.
 
         The caller chooses the tables, and a table can have such a function in a default or a
         constraint.
@@ -113,32 +115,34 @@ class SharedSpark:
         return spark
 
     def _register_user(self, config: Mapping[str, Any]) -> Session:
-        """Count one more call that uses a Spark with these settings; start Spark if necessary."""
-        place = settings.get_location(config)
-        asked = settings.spark_settings(config)
-        asked = replace(asked, conf={**asked.conf, **_ENFORCED})
+        """Count one more call that uses a Spark with the settings; start Spark if necessary."""
+        location = settings.get_location(config)
+        requested = settings.spark_settings(config)
+        requested = replace(requested, conf={**requested.conf, **_ENFORCED})
         with self._changed:
-            while self._users and not self._fits(asked) and not self._is_closed:
+            while self._users and not self._fits(requested) and not self._is_closed:
                 self._changed.wait()
             if self._is_closed:
                 raise TargetSparkError("The server is stopping: try again later.")
             session = self._session
-            if session is None or not self._fits(asked):
-                session = self._replace_session(asked, place, config.get("staging"))
+            if session is None or not self._fits(requested):
+                session = self._replace_session(requested, location, config.get("staging"))
             self._users += 1
             return session
 
-    def _fits(self, asked: SparkSettings) -> bool:
+    def _fits(self, requested: SparkSettings) -> bool:
         alive = self._session is not None and self._session.failure is None
-        return alive and self._wanted == asked
+        return alive and self._wanted == requested
 
-    def _replace_session(self, asked: SparkSettings, place: str, staging: str | None) -> Session:
+    def _replace_session(
+        self, requested: SparkSettings, location: str, staging: str | None
+    ) -> Session:
         """Stop the current Spark and begin to start a new one, without waiting for it.
 
         Raises:
-            UnsupportedError: the settings name a Spark Connect server.
+            UnsupportedError: The settings name a Spark Connect server.
         """
-        if asked.remote:
+        if requested.remote:
             raise UnsupportedError(
                 "Spark's workers decrypt Fivetran's files in memory, which does not work through"
                 " Spark Connect (the setting remote). Set master instead."
@@ -149,15 +153,15 @@ class SharedSpark:
             folder = stack.enter_context(
                 closing(open_spool_folder(staging, "Spark's data on disk"))
             )
-            wait_for_orphaned_jvms(place, _SERVERS)
-            lease = JobLock.acquire(place, f"{_SERVERS}{uuid.uuid4().hex}")
-            stack.callback(lease.release, remove=True)
+            wait_for_orphaned_jvms(location, _SERVERS)
+            lock = JobLock.acquire(location, f"{_SERVERS}{uuid.uuid4().hex}")
+            stack.callback(lock.release, remove=True)
             session = Session.start(
-                replace(asked, scratch=str(folder.path.absolute())),
-                pass_fds=[lease.fileno()],
-                on_jvm=lease.jvm_started,
+                replace(requested, scratch=str(folder.path.absolute())),
+                pass_fds=[lock.fileno()],
+                on_jvm=lock.jvm_started,
             )
             stack.callback(session.stop)
-            self._session, self._wanted = session, asked
+            self._session, self._wanted = session, requested
             self._closing = stack.pop_all()
             return session

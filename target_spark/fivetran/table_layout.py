@@ -23,10 +23,10 @@ __all__ = ["build_layout"]
 def build_layout(
     options: LoadOptions, stream: StreamId, shape: FivetranSchema
 ) -> tuple[TableSchema, TableLayout]:
-    """Return the columns of a table and its layout.
+    """Return the table schema and the physical layout of a new Fivetran table.
 
     Raises:
-        UnsupportedError: the settings request a layout that this table cannot have.
+        UnsupportedError: The settings request a layout that this table cannot have.
     """
     columns = (
         Plain(column.name, column.column, parse_ddl(to_ddl(column, options.format)))

@@ -27,58 +27,64 @@ TABLE_PROPERTY: Final = "target_spark.fivetran"
 
 
 def dump_metadata(*shapes: FivetranSchema) -> str:
-    """Return schemas as the text of the property."""
-    said = [[_as_list(column) for column in shape.columns] for shape in shapes]
-    return zlib.compress(json.dumps(said, separators=(",", ":")).encode()).hex()
+    """Return schemas as the text to store in the table property; the newest comes first."""
+    document = [[_as_list(column) for column in shape.columns] for shape in shapes]
+    return zlib.compress(json.dumps(document, separators=(",", ":")).encode()).hex()
 
 
 def load_metadata(text: str | None) -> tuple[FivetranSchema, ...]:
-    """Return the schemas in the property; empty if there is no property.
+    """Parse the schemas in the table property; the result is empty without the property.
 
     Raises:
-        ValueError: the text cannot be read.
+        ValueError: The text cannot be read.
     """
     if text is None:
         return ()
     try:
-        said = json.loads(zlib.decompress(bytes.fromhex(text)))
-        return tuple(FivetranSchema(tuple(map(_from_list, columns))) for columns in said)
+        document = json.loads(zlib.decompress(bytes.fromhex(text)))
+        return tuple(FivetranSchema(tuple(map(_from_list, columns))) for columns in document)
     except (ValueError, TypeError, KeyError, zlib.error) as error:
         raise ValueError(f"the property {TABLE_PROPERTY} cannot be read") from error
 
 
 def reconcile(
-    types: Mapping[str, str], said: Sequence[FivetranSchema], table_format: str
+    types: Mapping[str, str], stored: Sequence[FivetranSchema], table_format: str
 ) -> FivetranSchema:
-    """Return the schema of a table from its column types (DDL, in order) and stored schemas."""
-    for shape in said:
+    """Return the Fivetran schema of a table from its actual and its stored columns.
+
+    Args:
+        types: The type (DDL) of each column, in table order.
+        stored: The schemas stored in the table property.
+        table_format: The format of the table.
+    """
+    for shape in stored:
         columns = {column.column: column for column in shape.columns}
         if columns.keys() == types.keys() and all(
             _is_true(columns[name], ddl, table_format) for name, ddl in types.items()
         ):
             return FivetranSchema(tuple(columns[name] for name in types))
-    every = [column for shape in said for column in shape.columns]
+    every = [column for shape in stored for column in shape.columns]
     return FivetranSchema(
         tuple(_column(name, ddl, every, table_format) for name, ddl in types.items())
     )
 
 
 def _column(
-    name: str, ddl: str, said: Sequence[DestinationColumn], table_format: str
+    name: str, ddl: str, stored: Sequence[DestinationColumn], table_format: str
 ) -> DestinationColumn:
-    known = [column for column in said if column.column == name]
-    back = column_from_ddl(name, ddl)
-    if not known:
-        return back
-    true = (column for column in known if _is_true(column, ddl, table_format))
-    return next(true, replace(back, name=known[0].name, is_key=known[0].is_key))
+    same_name = [column for column in stored if column.column == name]
+    from_ddl = column_from_ddl(name, ddl)
+    if not same_name:
+        return from_ddl
+    fitting = (column for column in same_name if _is_true(column, ddl, table_format))
+    return next(fitting, replace(from_ddl, name=same_name[0].name, is_key=same_name[0].is_key))
 
 
 def _is_true(column: DestinationColumn, ddl: str, table_format: str) -> bool:
-    back = column_from_ddl(column.column, ddl)
+    from_ddl = column_from_ddl(column.column, ddl)
     if column.type is DataType.DECIMAL:
-        return back.type is DataType.DECIMAL and back.digits == column.digits
-    return column.type is back.type or to_ddl(column, table_format) == ddl
+        return from_ddl.type is DataType.DECIMAL and from_ddl.digits == column.digits
+    return column.type is from_ddl.type or to_ddl(column, table_format) == ddl
 
 
 def _as_list(column: DestinationColumn) -> list[object]:
@@ -86,7 +92,7 @@ def _as_list(column: DestinationColumn) -> list[object]:
     return [column.name, column.column, column.type.name, column.is_key, digits]
 
 
-def _from_list(said: Sequence[object]) -> DestinationColumn:
-    name, column, type_, is_key, decimal = said
+def _from_list(fields: Sequence[object]) -> DestinationColumn:
+    name, column, type_, is_key, decimal = fields
     digits = (int(decimal[0]), int(decimal[1])) if isinstance(decimal, list) else None
     return DestinationColumn(str(name), DataType[str(type_)], bool(is_key), digits, str(column))

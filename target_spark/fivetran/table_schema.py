@@ -43,9 +43,14 @@ _USUAL: Final = (38, 10)
 
 @dataclass(frozen=True, slots=True)
 class DestinationColumn:
-    """Column of a destination table: ``name`` is Fivetran's name, ``column`` the table's.
+    """Column of a destination table, with its Fivetran type.
 
-    ``decimal`` is precision and scale of a DECIMAL.
+    Attributes:
+        name: Fivetran's name.
+        type: Fivetran's type.
+        is_key: True for a column of the primary key.
+        decimal: Precision and scale of a DECIMAL, or None if not declared.
+        column: The name in the table.
     """
 
     name: str
@@ -56,7 +61,7 @@ class DestinationColumn:
 
     @property
     def digits(self) -> tuple[int, int]:
-        """The precision and scale of a DECIMAL."""
+        """Precision and scale of a DECIMAL; (38, 10) if not declared."""
         return self.decimal or _USUAL
 
 
@@ -74,7 +79,7 @@ class FivetranSchema:
 
     @property
     def non_key_columns(self) -> tuple[DestinationColumn, ...]:
-        """The columns that are not keys."""
+        """The columns that are not in `keys`."""
         keys = self.keys
         return tuple(column for column in self.columns if column not in keys)
 
@@ -85,29 +90,31 @@ class FivetranSchema:
 
 
 def parse_columns(columns: Iterable[Any], reserved: Iterable[str] = ()) -> FivetranSchema:
-    """Return the schema of a request's columns; ``reserved`` names are used by the format.
+    """Convert the columns of a protobuf request to a schema.
+
+    ``reserved`` names are used by the table format; such a column gets another name in the table.
 
     Raises:
-        ValueError: a name occurs twice, or a column has no valid type.
+        ValueError: A name occurs twice, or a column has no valid type.
     """
-    found = tuple(map(_column, columns))
-    names = [column.name for column in found]
+    parsed = tuple(map(_column, columns))
+    names = [column.name for column in parsed]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"column {', '.join(twice)} occurs twice")
     cleaned = sanitize_names(names, tuple(reserved))
-    return FivetranSchema(tuple(replace(column, column=cleaned[column.name]) for column in found))
+    return FivetranSchema(tuple(replace(column, column=cleaned[column.name]) for column in parsed))
 
 
-def _column(told: Any) -> DestinationColumn:
-    if told.type == DataType.UNSPECIFIED:
-        raise ValueError(f"column {told.name} has no type")
+def _column(message: Any) -> DestinationColumn:
+    if message.type == DataType.UNSPECIFIED:
+        raise ValueError(f"column {message.name} has no type")
     decimal = None
-    if told.type == DataType.DECIMAL and told.HasField("params"):
-        given = told.params.decimal
-        decimal = (given.precision or _USUAL[0], given.scale)
+    if message.type == DataType.DECIMAL and message.HasField("params"):
+        params = message.params.decimal
+        decimal = (params.precision or _USUAL[0], params.scale)
         if not decimal[1] <= decimal[0] <= _MOST_DIGITS:
             raise ValueError(
-                f"column {told.name} is a decimal of {decimal[0]} digits, {decimal[1]} of them"
+                f"column {message.name} is a decimal of {decimal[0]} digits, {decimal[1]} of them"
                 f" after the point; the maximum is {_MOST_DIGITS}"
             )
-    return DestinationColumn(told.name, DataType(told.type), told.primary_key, decimal)
+    return DestinationColumn(message.name, DataType(message.type), message.primary_key, decimal)

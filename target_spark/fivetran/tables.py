@@ -3,6 +3,7 @@
 A `TableService` is created for one call, with the session of its thread; the caller ensures that
 only one call at a time changes a table. A change is retried after transient errors, from the
 table's current state, so that an attempt whose response was lost is detected.
+
 Source: Fivetran's Partner SDK development guide, "DescribeTable" to "Truncate".
 """
 
@@ -38,7 +39,10 @@ _T = TypeVar("_T")
 
 
 class TableService:
-    """Operations on a destination's tables for one gRPC call."""
+    """Operations on a destination's tables for one gRPC call.
+
+    Raises UnsupportedError if rows of the configured table format cannot be replaced.
+    """
 
     def __init__(self, spark: SparkSession, options: LoadOptions) -> None:
         check_format(options)
@@ -50,20 +54,20 @@ class TableService:
         """Return an existing table, or None if there is no table.
 
         Raises:
-            TableError: there are files, but no table of the format.
+            TableError: There are files, but no table of the format.
         """
         return self.lookup(StreamId(name, schema or None)).load()
 
     def lookup(self, stream: StreamId) -> TableLookup:
-        """Return a lookup of a table, which keeps the table's identity during one operation."""
+        """Return a lookup of a table, which checks the table's identity during one operation."""
         return TableLookup(self.spark, self.options, stream)
 
     def create(self, schema: str, name: str, shape: FivetranSchema) -> None:
-        """Create an empty table, and its schema if necessary.
+        """Create an empty table, and its database if necessary.
 
         Raises:
-            TableError: the table exists, or the request has no columns.
-            UnsupportedError: the table cannot have the configured layout.
+            TableError: The table exists, or the request has no columns.
+            UnsupportedError: The table cannot have the configured layout.
         """
         stream = StreamId(name, schema or None)
         _check_columns(stream, shape)
@@ -72,11 +76,11 @@ class TableService:
         failures: list[BaseException] = []
 
         def make() -> None:
-            there = self.described(schema, name)
-            if there is None:
+            existing = self.described(schema, name)
+            if existing is None:
                 table = self.options.table(stream)
                 get_writer(self.format).create(self.spark, table, layout, design)
-            elif not failures or dump_metadata(there.shape) != dump_metadata(shape):
+            elif not failures or dump_metadata(existing.shape) != dump_metadata(shape):
                 raise TableError(
                     f"Table {stream} exists already. Nothing was changed. Drop it in the"
                     " destination to create it again."
@@ -85,14 +89,14 @@ class TableService:
         self._run_with_retries(stream, make, failures)
 
     def alter(self, schema: str, name: str, shape: FivetranSchema, *, drops: bool) -> list[str]:
-        """Change a table as requested; return descriptions of the changes, if any.
+        """Give a table the requested columns; return a description of each change.
 
         Columns that are not requested are kept as columns that are not keys; with ``drops`` they
         are dropped.
 
         Raises:
-            TableError: there is no such table; or a value would be lost, or the new key would not
-            be
+            TableError: There is no such table; or a value would be lost, or the new key would not
+                be
                 unique, and nothing is changed.
         """
         stream = StreamId(name, schema or None)
@@ -105,14 +109,20 @@ class TableService:
     def truncate(
         self, schema: str, name: str, synced: str, before: datetime | None, soft: str | None
     ) -> int:
-        """Remove the rows synced before a time; return their number.
+        """Remove the rows synced before a time, or mark them as deleted; return their number.
 
-        ``synced`` names the column with the sync time; without ``before``, all rows are removed.
-        With ``soft``, the rows are kept and the column of that name is set to true; it is added if
-        the table does not have it. A table that does not exist has no rows.
+        A table that does not exist has no rows.
+
+        Args:
+            schema: The schema of the table; may be empty.
+            name: The name of the table.
+            synced: The column with the sync time.
+            before: The time; None to remove all rows.
+            soft: The column to set to true instead of removing the row, or None. It is added if the
+                table does not have it.
 
         Raises:
-            TableError: one of the columns has the wrong type or is missing.
+            TableError: One of the columns has the wrong type or is missing.
         """
         stream = StreamId(name, schema or None)
         lookup = self.lookup(stream)
@@ -121,7 +131,7 @@ class TableService:
         )
 
     def _altered(
-        self, stream: StreamId, lookup: TableLookup, asked: FivetranSchema, *, drops: bool
+        self, stream: StreamId, lookup: TableLookup, requested: FivetranSchema, *, drops: bool
     ) -> list[str]:
         at = lookup.load()
         if at is None:
@@ -132,12 +142,12 @@ class TableService:
         reserved = {*self.spark.table(at.ref).columns, *RESERVED.get(self.format, ())}
         widens = get_writer(self.format).can_widen
         plan = plan_changes(
-            at.shape, at.types, asked, self.format, widens, drops=drops, reserved=reserved
+            at.shape, at.types, requested, self.format, widens, drops=drops, reserved=reserved
         )
-        done = plan.describe()
-        if done:
+        changes = plan.describe()
+        if changes:
             apply_plan(self.spark, self.options, stream, at, plan)
-        return done
+        return changes
 
     def _truncated(
         self,
@@ -151,17 +161,17 @@ class TableService:
         if at is None:
             return 0
         condition = matching_rows(at, stream, synced, before)
-        mark = None if soft is None else at.shape.by_name.get(soft)
-        if soft is not None and mark is None:
-            marked = (*at.shape.columns, DestinationColumn(soft, DataType.BOOLEAN))
-            self._altered(stream, lookup, FivetranSchema(marked), drops=False)
+        mark_column = None if soft is None else at.shape.by_name.get(soft)
+        if soft is not None and mark_column is None:
+            with_mark = (*at.shape.columns, DestinationColumn(soft, DataType.BOOLEAN))
+            self._altered(stream, lookup, FivetranSchema(with_mark), drops=False)
             return self._truncated(stream, lookup, synced, before, soft)
-        if mark is not None and mark.type is not DataType.BOOLEAN:
+        if mark_column is not None and mark_column.type is not DataType.BOOLEAN:
             raise TableError(
-                f"Column {soft} of table {stream} is {mark.type.name}: rows cannot be"
+                f"Column {soft} of table {stream} is {mark_column.type.name}: rows cannot be"
                 " marked as deleted in it. Nothing was changed. Re-sync the table."
             )
-        return delete_rows(self.spark, at, condition, mark)
+        return delete_rows(self.spark, at, condition, mark_column)
 
     def _run_with_retries(
         self,

@@ -1,9 +1,9 @@
-"""Deletion of the rows that a Truncate request means.
+"""Deletion of the rows that a Truncate request selects.
 
-It means rows that were synced before a time, exclusively: it is the start of the sync that sent the
-other rows. A row that was never synced is not included. Without a time, all rows are included; the
-year 1970 is a time like any other. Rows are counted first, so that a repeated truncation makes no
-commit. Source: Fivetran's Partner SDK development guide, "Truncate".
+It selects rows that were synced before a time, exclusively: it is the start of the sync that sent
+the other rows. A row that was never synced is not included. Without a time, all rows are included;
+the year 1970 is a time like any other. Rows are counted first, so that a repeated truncation makes
+no commit. Source: Fivetran's Partner SDK development guide, "Truncate".
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ _INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
 
 
 def matching_rows(at: ExistingTable, stream: StreamId, synced: str, before: datetime | None) -> str:
-    """Return the condition for the rows to remove; ``before`` without a time zone is in UTC.
+    """Return the SQL condition for the rows synced before a time; "true" without a time.
+
+    ``synced`` names the column with the sync time; ``before`` without a time zone is in UTC.
 
     Raises:
-        TableError: the table has no such column, or the column has no timestamps.
+        TableError: The table has no such column, or the column has no timestamps.
     """
     if before is None:
         return "true"
@@ -46,7 +48,10 @@ def matching_rows(at: ExistingTable, stream: StreamId, synced: str, before: date
 def delete_rows(
     spark: SparkSession, at: ExistingTable, condition: str, mark: DestinationColumn | None
 ) -> int:
-    """Remove the rows, or set their mark column; return their number."""
+    """Delete the rows that match a condition, or set their mark column; return their number.
+
+    Rows that are marked already are not counted.
+    """
     if mark is not None:
         marked = quote(mark.column)
         condition = f"({condition}) AND ({marked} IS NULL OR NOT {marked})"

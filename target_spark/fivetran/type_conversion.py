@@ -47,15 +47,18 @@ _Way: TypeAlias = Callable[[str, str, str], _Step]
 
 
 def get_conversion(value: str, old: str, new: str) -> Conversion:
-    """Return the conversion of a value (SQL) from one type to another."""
-    made = _get_conversion(_kind(old), _kind(new))(value, old.lower(), new)
+    """Return the SQL conversion of a value from one DDL type to another.
+
+    ``value`` is the SQL of the value.
+    """
+    step = _get_conversion(_kind(old), _kind(new))(value, old.lower(), new)
     # Spark fails on a coalesce of conditions that it pushes down to Iceberg.
-    lost = f"(CASE WHEN {value} IS NULL OR {made.same} THEN 0 ELSE 1 END = 1)"
-    return Conversion(made.value, lost)
+    lost = f"(CASE WHEN {value} IS NULL OR {step.same} THEN 0 ELSE 1 END = 1)"
+    return Conversion(step.value, lost)
 
 
 def _get_conversion(old: str, new: str) -> _Way:
-    """Return the function that converts values of the DDL type ``old`` to ``new``."""
+    """Return the function that converts values of the kind ``old`` to the kind ``new``."""
     if new == "text":
         return _to_text
     return _from_text if old == "text" else _STEPS.get((old, new), _lose_all)
@@ -90,10 +93,10 @@ def _from_text(value: str, _old: str, new: str) -> _Step:
     if kind == "truth":
         spelled = f"lower({value})"
         return _exact_step(f"CASE {spelled} WHEN 'true' THEN true WHEN 'false' THEN false END")
-    made = exact_cast(value, type_)
+    converted = exact_cast(value, type_)
     if isinstance(type_, LocalTimestamp):
-        made = f"if({has_no_timezone(value)}, {made}, NULL)"
-    return _exact_step(made)
+        converted = f"if({has_no_timezone(value)}, {converted}, NULL)"
+    return _exact_step(converted)
 
 
 def _to_binary_number(text: str, new: str) -> _Step:
@@ -107,7 +110,7 @@ def _to_binary_number(text: str, new: str) -> _Step:
 
 
 def _digits(number: str) -> str:
-    """Return a SQL expression for the significant digits of a number: no zeros at either end."""
+    """Return the SQL for the significant digits of a number: no zeros at either end."""
     mantissa = f"substring_index(lower({number}), 'e', 1)"
     return f"rtrim('0', ltrim('0', replace(replace({mantissa}, '.', ''), '-', '')))"
 
@@ -120,29 +123,31 @@ def _cast(value: str, _old: str, new: str) -> _Step:
 
 
 def _there_and_back(value: str, old: str, new: str) -> _Step:
-    made = f"try_cast({value} AS {new})"
-    return _Step(made, f"try_cast({made} AS {old}) = {value}")
+    converted = f"try_cast({value} AS {new})"
+    return _Step(converted, f"try_cast({converted} AS {old}) = {value}")
 
 
 def _whole_to_binary(value: str, _old: str, new: str) -> _Step:
-    made = f"CAST({value} AS {new})"
-    return _Step(made, f"({made} < {_BEYOND_LONGS} AND try_cast({made} AS BIGINT) = {value})")
+    converted = f"CAST({value} AS {new})"
+    return _Step(
+        converted, f"({converted} < {_BEYOND_LONGS} AND try_cast({converted} AS BIGINT) = {value})"
+    )
 
 
 def _binary_to_whole(value: str, _old: str, new: str) -> _Step:
-    made = f"try_cast({value} AS {new})"
-    same = f"CAST({made} AS DOUBLE) = CAST({value} AS DOUBLE)"
-    return _Step(made, f"({value} < {_BEYOND_LONGS} AND {same})")
+    converted = f"try_cast({value} AS {new})"
+    same = f"CAST({converted} AS DOUBLE) = CAST({value} AS DOUBLE)"
+    return _Step(converted, f"({value} < {_BEYOND_LONGS} AND {same})")
 
 
 def _decimal_to_binary(value: str, old: str, new: str) -> _Step:
-    made = f"CAST({value} AS {new})"
-    return _Step(made, f"try_cast(CAST({made} AS STRING) AS {old}) = {value}")
+    converted = f"CAST({value} AS {new})"
+    return _Step(converted, f"try_cast(CAST({converted} AS STRING) AS {old}) = {value}")
 
 
 def _binary_to_decimal(value: str, old: str, new: str) -> _Step:
-    made = f"try_cast(CAST({value} AS STRING) AS {new})"
-    return _Step(made, f"CAST({made} AS {old}) = {value}")
+    converted = f"try_cast(CAST({value} AS STRING) AS {new})"
+    return _Step(converted, f"CAST({converted} AS {old}) = {value}")
 
 
 def _to_truth(value: str, _old: str, _new: str) -> _Step:
@@ -154,9 +159,9 @@ def _lose_all(_value: str, _old: str, new: str) -> _Step:
     return _Step(f"CAST(NULL AS {new})", "false")
 
 
-def _exact_step(made: str) -> _Step:
+def _exact_step(converted: str) -> _Step:
     """Return a step whose SQL value is null if the new type cannot hold the old value."""
-    return _Step(made, f"({made}) IS NOT NULL")
+    return _Step(converted, f"({converted}) IS NOT NULL")
 
 
 _KINDS: Final[Mapping[str, str]] = MappingProxyType(

@@ -63,7 +63,7 @@ _NESTED: Final = re.compile(r"(struct|array|map)\s*<")
 
 
 def to_ddl(column: DestinationColumn, table_format: str = "") -> str:
-    """Return the DDL of a column in a table of this format.
+    """Return the type (DDL) of a Fivetran column in a table of a format.
 
     Without a format, return the type that holds exactly the values of the column's type.
     """
@@ -73,11 +73,11 @@ def to_ddl(column: DestinationColumn, table_format: str = "") -> str:
 
 
 def column_from_ddl(name: str, ddl: str) -> DestinationColumn:
-    """Return the Fivetran column for a column of which only name and DDL are known."""
+    """Return the Fivetran column for a table column of which only name and type (DDL) are known."""
     lowered = ddl.lower()
-    if found := _DECIMAL.fullmatch(lowered):
+    if match := _DECIMAL.fullmatch(lowered):
         return DestinationColumn(
-            name, DataType.DECIMAL, decimal=(int(found[1]), int(found[2])), column=name
+            name, DataType.DECIMAL, decimal=(int(match[1]), int(match[2])), column=name
         )
     if _NESTED.match(lowered):
         return DestinationColumn(name, DataType.JSON, column=name)
@@ -85,7 +85,7 @@ def column_from_ddl(name: str, ddl: str) -> DestinationColumn:
 
 
 def to_fivetran_type(column: DestinationColumn) -> str:
-    """Return the name of a column's type, with precision and scale of a DECIMAL."""
+    """Return the name of a column's Fivetran type, with precision and scale of a DECIMAL."""
     if column.type is DataType.DECIMAL:
         return "DECIMAL({}, {})".format(*column.digits)
     return column.type.name

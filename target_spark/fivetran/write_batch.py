@@ -6,6 +6,7 @@ of a missing row has no effect. Rows for an empty table are appended without a m
 writer adds rows meanwhile, the batch is merged with them. If a key occurs twice in a batch,
 contrary to Fivetran's specification, all its rows are applied in the order of their kinds and
 files.
+
 Source: Fivetran's Partner SDK development guide, "WriteBatchRequest" and "FAQ".
 """
 
@@ -38,7 +39,7 @@ __all__ = ["BatchResult", "BatchTarget", "write_batch", "write_with_retry"]
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """Result of a batch: its numbers of rows and files."""
+    """Number of rows and of files that a batch had."""
 
     rows: int
     files: int
@@ -46,7 +47,14 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class BatchTarget:
-    """Existing table that a batch is written to, and the columns of the batch."""
+    """Existing table that a batch is written to, and the columns of the batch.
+
+    Attributes:
+        tables: The table operations of the call.
+        name: The name of the table for messages.
+        at: The table as it was looked up.
+        shape: The columns of the batch, with the table's keys and column names.
+    """
 
     tables: TableService
     name: str
@@ -57,16 +65,16 @@ class BatchTarget:
 def write_batch(
     tables: TableService, schema: str, name: str, shape: FivetranSchema, batch: BatchRequest
 ) -> BatchResult:
-    """Write a batch to a table; return its number of rows and files.
+    """Write a batch of files to a table; return its number of rows and files.
 
     ``shape`` are the columns of the request. If it has no keys, the keys stored with the table are
     used, or else ``_fivetran_id``.
 
     Raises:
-        TableError: there is no such table, or a column is missing or cannot hold its values.
-        BatchFileLoadError: a file or its key is invalid.
-        UnsupportedError: rows of a table without keys would have to change.
-        StorageError: the table could not be written in any attempt.
+        TableError: There is no such table, or a column is missing or cannot hold its values.
+        BatchFileLoadError: A file or its key is invalid.
+        UnsupportedError: Rows of a table without keys would have to change.
+        StorageError: The table could not be written in any attempt.
     """
     return write_with_retry(tables, StreamId(name, schema or None), shape, batch, _write)
 
@@ -80,24 +88,32 @@ def write_with_retry(
 ) -> BatchResult:
     """Write a batch with the function ``write``, and retry transient errors.
 
-    Each attempt starts again from the current version of the table.
+    Each attempt starts again from the current version of the table. ``write`` returns the number of
+    rows.
+
+    Raises:
+        TableError: There is no such table, or a column is missing or cannot hold its values.
+        BatchFileLoadError: A file or its key is invalid.
+        StorageError: The table could not be written in any attempt.
     """
     files = sorted(batch.files, key=lambda file: file.kind)
     if not files:
         return BatchResult(0, 0)
-    now: list[BatchTarget] = []
+    targets: list[BatchTarget] = []
     lookup = tables.lookup(stream)
 
     def step() -> int:
-        now[:] = [_target(tables, stream, lookup.load(), shape)]
-        validate_files(files, batch.params, now[0].shape)
-        return write(now[0], files, batch.params)
+        targets[:] = [_target(tables, stream, lookup.load(), shape)]
+        validate_files(files, batch.params, targets[0].shape)
+        return write(targets[0], files, batch.params)
 
     def before_again(error: BaseException) -> None:
-        told: list[TargetSparkError | None] = [find_file_error(error)]
-        told += [find_cast_failure(error, target.name, target.at, target.shape) for target in now]
-        for words in filter(None, told):
-            raise words from None
+        explanations: list[TargetSparkError | None] = [find_file_error(error)]
+        explanations += [
+            find_cast_failure(error, target.name, target.at, target.shape) for target in targets
+        ]
+        for explanation in filter(None, explanations):
+            raise explanation from None
 
     rows = retry_transient(step, f"A batch of table {stream}", before_again)
     return BatchResult(rows, len(files))
@@ -111,31 +127,35 @@ def _target(
             f"Table {stream} does not exist, so no rows can be written to it. Fivetran creates it"
             " in a re-sync of the table."
         )
-    met = at.match_columns(shape)
-    if any(column.is_key for column in met.columns):
-        return BatchTarget(tables, str(stream), at, met)
-    return BatchTarget(tables, str(stream), at, _use_table_keys(met, at.shape.keys, stream))
+    matched = at.match_columns(shape)
+    if any(column.is_key for column in matched.columns):
+        return BatchTarget(tables, str(stream), at, matched)
+    return BatchTarget(tables, str(stream), at, _use_table_keys(matched, at.shape.keys, stream))
 
 
 def _use_table_keys(
     shape: FivetranSchema, keys: Sequence[DestinationColumn], stream: StreamId
 ) -> FivetranSchema:
-    """Return the requested columns with the keys of the table."""
+    """Return the requested columns with the keys of the table.
+
+    Raises:
+        TableError: A key column is not among the requested columns.
+    """
     names = {key.name for key in keys}
-    if lacking := sorted(names - shape.by_name.keys()):
+    if missing := sorted(names - shape.by_name.keys()):
         raise TableError(
             f"The key of table {stream} is {', '.join(sorted(names))}, and the call has no column"
-            f" {', '.join(lacking)}. Re-sync the table."
+            f" {', '.join(missing)}. Re-sync the table."
         )
     return FivetranSchema(tuple(replace(each, is_key=each.name in names) for each in shape.columns))
 
 
 def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams) -> int:
     _refuse_without_keys(target, files)
-    told = count_rows(files, params, target.shape)
-    if told.total:
-        _write_rows(target, [file for file in files if file.kind in told.kinds], params, told)
-    return told.total
+    stats = count_rows(files, params, target.shape)
+    if stats.total:
+        _write_rows(target, [file for file in files if file.kind in stats.kinds], params, stats)
+    return stats.total
 
 
 def _refuse_without_keys(target: BatchTarget, files: Sequence[RequestFile]) -> None:
@@ -147,16 +167,16 @@ def _refuse_without_keys(target: BatchTarget, files: Sequence[RequestFile]) -> N
 
 
 def _write_rows(
-    target: BatchTarget, files: Sequence[RequestFile], params: FileParams, told: BatchStats
+    target: BatchTarget, files: Sequence[RequestFile], params: FileParams, stats: BatchStats
 ) -> None:
     at, shape, tables = target.at, target.shape, target.tables
-    has_flags = FileKind.UPDATE in told.kinds
+    has_flags = FileKind.UPDATE in stats.kinds
     rows = cast_to_table(read_files(tables.spark, files, params, shape), at, shape)
-    if told.repeats:
+    if stats.repeats:
         rows = collapse_by_key(rows, shape, has_flags=has_flags)
-    only_replaces = told.kinds == {FileKind.REPLACE}
+    only_replaces = stats.kinds == {FileKind.REPLACE}
     if only_replaces and not shape.keys:
         append_rows(tables.spark, rows, at)
     elif not only_replaces or not fill(tables.spark, rows, at):
-        how = build_merge(at.ref, shape, told.kinds, has_flags=has_flags)
-        merge_rows(tables.spark, rows, how, at)
+        merge = build_merge(at.ref, shape, stats.kinds, has_flags=has_flags)
+        merge_rows(tables.spark, rows, merge, at)

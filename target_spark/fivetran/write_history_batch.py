@@ -1,18 +1,19 @@
 """WriteHistoryBatch: versions of rows that begin and end, in a table with history.
 
-A batch becomes one step per version and one commit; repeating it gives the same table. Its files
+A batch becomes one change per version and one commit; repeating it gives the same table. Its files
 are applied in the order of their kinds:
 
-    earliest start  remove the versions that began then or later; end the active version one
-                    millisecond before
-    replace         write versions
-    update          write versions whose unmodified values come from the version before; for the
-                    first one in the batch, from the active version
-    delete          end the active version
+  earliest start  remove the versions that began then or later; end the active version one
+                  millisecond before
+  replace         write versions
+  update          write versions whose unmodified values come from the version before; for the
+                  first one in the batch, from the active version
+  delete          end the active version
 
 If the table has the first version of a row in the batch already, the batch was written before, and
 its values come from that version. An active version that the batch itself writes does not count as
 the version before. An update of a row without versions has no effect.
+
 Source: Fivetran's Partner SDK, "How to handle history mode batch files".
 """
 
@@ -49,63 +50,65 @@ _SAYING: Final = frozenset({FileKind.REPLACE, FileKind.UPDATE})
 def write_history_batch(
     tables: TableService, schema: str, name: str, shape: FivetranSchema, batch: BatchRequest
 ) -> BatchResult:
-    """Write a batch to a table with history; return its number of rows and files.
+    """Write a batch of files to a table with history; return its number of rows and files.
 
     Raises:
-        TableError: there is no such table, it has no history columns, or a column is missing or
+        TableError: There is no such table, it has no history columns, or a column is missing or
             cannot hold its values.
-        BatchFileLoadError: a file or its key is invalid.
-        StorageError: the table could not be written in any attempt.
+        BatchFileLoadError: A file or its key is invalid.
+        StorageError: The table could not be written in any attempt.
     """
     return write_with_retry(tables, StreamId(name, schema or None), shape, batch, _write)
 
 
 def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams) -> int:
-    known = parse_versioned_schema(target.shape, target.name)
-    told = count_rows(files, params, known.shape, _SAYING)
-    if told.total:
-        found = [file for file in files if file.kind in told.kinds]
-        rows = read_files(target.tables.spark, found, params, known.shape)
-        _write_versions(target, cast_to_table(rows, target.at, known.shape), known, told)
-    return told.total
+    schema = parse_versioned_schema(target.shape, target.name)
+    stats = count_rows(files, params, schema.shape, _SAYING)
+    if stats.total:
+        nonempty = [file for file in files if file.kind in stats.kinds]
+        rows = read_files(target.tables.spark, nonempty, params, schema.shape)
+        _write_versions(target, cast_to_table(rows, target.at, schema.shape), schema, stats)
+    return stats.total
 
 
 def _write_versions(
-    target: BatchTarget, rows: DataFrame, known: VersionedSchema, told: BatchStats
+    target: BatchTarget, rows: DataFrame, schema: VersionedSchema, stats: BatchStats
 ) -> None:
-    if told.kinds <= {FileKind.EARLIEST_START, FileKind.REPLACE} and fill(
-        target.tables.spark, _build_versions(rows, known, told), target.at
+    if stats.kinds <= {FileKind.EARLIEST_START, FileKind.REPLACE} and fill(
+        target.tables.spark, _build_versions(rows, schema, stats), target.at
     ):
         return
-    with persisted(rows) as held:
-        held.count()  # Delta Lake refuses a source that is first persisted during its merge
-        _merge(target, held, known, told)
+    with persisted(rows) as stored:
+        stored.count()  # Delta Lake refuses a source that is first persisted during its merge
+        _merge(target, stored, schema, stats)
 
 
-def _build_versions(rows: DataFrame, known: VersionedSchema, told: BatchStats) -> DataFrame:
+def _build_versions(rows: DataFrame, schema: VersionedSchema, stats: BatchStats) -> DataFrame:
     versions = versions_in_batch(rows)
-    if not told.repeats:
+    if not stats.repeats:
         return versions
-    return collapse_by_key(versions, known.shape, has_flags=FileKind.UPDATE in told.kinds)
+    return collapse_by_key(versions, schema.shape, has_flags=FileKind.UPDATE in stats.kinds)
 
 
-def _merge(target: BatchTarget, rows: DataFrame, known: VersionedSchema, told: BatchStats) -> None:
+def _merge(
+    target: BatchTarget, rows: DataFrame, schema: VersionedSchema, stats: BatchStats
+) -> None:
     spark, at = target.tables.spark, target.at
-    table, versions = spark.table(at.ref), _build_versions(rows, known, told)
-    if FileKind.UPDATE in told.kinds:
-        versions = fill_unmodified(versions, table, known)
-    found = build_steps(rows, versions, table, known)
-    how = known.history.merge(at.ref, _get_actions(told))
-    merge_rows(spark, found, how, at)
+    table, versions = spark.table(at.ref), _build_versions(rows, schema, stats)
+    if FileKind.UPDATE in stats.kinds:
+        versions = fill_unmodified(versions, table, schema)
+    changes = build_steps(rows, versions, table, schema)
+    merge = schema.history.merge(at.ref, _get_actions(stats))
+    merge_rows(spark, changes, merge, at)
 
 
-def _get_actions(told: BatchStats) -> frozenset[str]:
-    """Return the actions that files of these kinds cause."""
+def _get_actions(stats: BatchStats) -> frozenset[str]:
+    """Return the actions that the kinds of files in a batch cause."""
     actions: set[str] = set()
-    if told.kinds & _SAYING:
+    if stats.kinds & _SAYING:
         actions.add(BEGIN)
-    if told.kinds - _SAYING:
+    if stats.kinds - _SAYING:
         actions.add(END)
-    if FileKind.EARLIEST_START in told.kinds:
+    if FileKind.EARLIEST_START in stats.kinds:
         actions.add(REMOVE)
     return frozenset(actions)

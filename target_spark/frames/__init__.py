@@ -1,4 +1,4 @@
-"""Conversion of spooled JSON lines to the rows of a table, and of lines that do not fit."""
+"""Conversion of spooled JSON lines into table rows, and detection of lines that do not fit."""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 Pure functions that return SQL. They cost little per row, because every row has these columns: a row
 without changes costs no more than a constant. In `changes`, the entries of the source come first,
 then those of this destination. Source: the Airbyte protocol, `AirbyteRecordMessageMetaChange`.
+
+The SQL refers to the columns of a spool line: `n` (ordinal), `t` (extraction time), `m` (metadata
+of the source) and the constants of `constant_columns`.
 """
 
 from __future__ import annotations
@@ -35,12 +38,15 @@ _NODE = 12
 
 
 def constant_columns(sync_id: int | None) -> tuple[str, ...]:
-    """Return SQL definitions of the columns that are equal in all rows of a batch.
+    """Return SQL definitions of the metadata columns that are equal in all rows of a batch.
 
-    The other expressions of this module refer to them.
+    The other expressions of this module refer to them. ``sync_id`` is Airbyte's id of the sync.
     """
-    fresh = str(uuid.uuid4())[:-_NODE]
-    return (f"{sql_literal(meta_prefix(sync_id))} AS `_meta`", f"{sql_literal(fresh)} AS `_ids`")
+    id_prefix = str(uuid.uuid4())[:-_NODE]
+    return (
+        f"{sql_literal(meta_prefix(sync_id))} AS `_meta`",
+        f"{sql_literal(id_prefix)} AS `_ids`",
+    )
 
 
 def raw_id() -> str:
@@ -54,24 +60,24 @@ def get_extracted_at() -> str:
 
 
 def meta_prefix(sync_id: int | None) -> str:
-    """Return the beginning of the JSON in `_airbyte_meta`, equal for all rows of a sync."""
-    known = "" if sync_id is None else f'"sync_id":{sync_id},'
-    return f'{{{known}"changes":'
+    """Return the beginning of the JSON in `_airbyte_meta`, which all rows of a sync share."""
+    sync = "" if sync_id is None else f'"sync_id":{sync_id},'
+    return f'{{{sync}"changes":'
 
 
 def build_meta(changes: str | None) -> str:
-    """Return the SQL of `_airbyte_meta`; ``changes`` is the SQL of a JSON list of changes.
+    """Return the SQL of `_airbyte_meta`.
 
-    The SQL uses the columns `` `_meta` `` (the JSON's beginning) and `` `m` `` (the source's meta).
+    ``changes`` is the SQL of a JSON list of this destination's changes; None if there are none.
     """
-    theirs = _source_changes()
+    source = _source_changes()
     if changes is None:
-        return f"concat(`_meta`, if(`m` IS NULL, '[]', {theirs}), '}}')"
-    together = (
-        f"CASE WHEN {changes} = '[]' THEN {theirs} WHEN {theirs} = '[]' THEN {changes}"
-        f" ELSE concat(left({theirs}, length({theirs}) - 1), ',', substring({changes}, 2)) END"
+        return f"concat(`_meta`, if(`m` IS NULL, '[]', {source}), '}}')"
+    both = (
+        f"CASE WHEN {changes} = '[]' THEN {source} WHEN {source} = '[]' THEN {changes}"
+        f" ELSE concat(left({source}, length({source}) - 1), ',', substring({changes}, 2)) END"
     )
-    return f"concat(`_meta`, if(`m` IS NULL, {changes}, {together}), '}}')"
+    return f"concat(`_meta`, if(`m` IS NULL, {changes}, {both}), '}}')"
 
 
 def _source_changes() -> str:
@@ -80,22 +86,25 @@ def _source_changes() -> str:
     The SQL reads ``changes`` of the source's metadata in the column `` `m` ``; without any it is
     ``[]``.
     """
-    found = "get_json_object(`m`, '$.changes')"
-    return f"if(coalesce(startswith({found}, '['), false), {found}, '[]')"
+    changes = "get_json_object(`m`, '$.changes')"
+    return f"if(coalesce(startswith({changes}, '['), false), {changes}, '[]')"
 
 
 def change_entry(fields: str, field: str, reason: str) -> str:
-    """Return the SQL of an array of changes, one for each field that became null.
+    """Return the SQL of an array of change entries, one for each field that became null.
 
-    ``fields`` is an array; ``field`` is the path of its item, which is called `` `f` ``.
+    Args:
+        fields: SQL of the array of fields.
+        field: SQL of a field's path, in which `` `f` `` is an item of the array.
+        reason: The reason to report, such as `UNCASTABLE`.
     """
     change = f"named_struct('field', {field}, 'change', 'NULLED', 'reason', {sql_literal(reason)})"
     return f"transform({fields}, `f` -> {change})"
 
 
 def changes_in_json(changes: list[str]) -> str:
-    """Return the SQL that joins arrays of changes into one JSON list without duplicates.
+    """Return the SQL that joins arrays of change entries into one JSON list without duplicates.
 
-    Duplicates occur for a nested value with a separate column: it is null in both.
+    Duplicates occur for a nested value with a separate column, which is null in both places.
     """
     return f"to_json(array_distinct(concat({', '.join(changes)})))"

@@ -1,17 +1,17 @@
 """Conversion of the rows of files (BATCH messages) into spool lines, made by Spark.
 
 - A row becomes the same spool line as from a RECORD message, so conversions, quarantine and counts
-  are the same for both. The lines are written and then read, because Spark's JSON reader keeps
-  every digit only when it reads files.
+are the same for both. The lines are written and then read, because Spark's JSON reader keeps
+every digit only when it reads files.
 - The order of rows is that of messages, then of the files in a manifest, then of the rows in a
-  file. Spark reads the blocks of a file in parallel: a first pass counts the lines of each block, a
-  second pass numbers them and checks that each line is where it was counted.
+file. Spark reads the blocks of a file in parallel: a first pass counts the lines of each block, a
+second pass numbers them and checks that each line is where it was counted.
 - A line that is not JSON, or has an unpaired surrogate, becomes a JSON string of itself, so that
-  the reader quarantines it. NaN and infinities become null. A line that does not begin and end as
-  an object is an error: the file is truncated or of another kind.
+the reader quarantines it. NaN and infinities become null. A line that does not begin and end as
+an object is an error: the file is truncated or of another kind.
 - Parquet rows are written as JSON: timestamps as ISO 8601 in UTC (without a zone if the file has
-  none), binary as base64. A string whose schema declares more than a string is parsed as JSON,
-  which taps write for types that Parquet lacks; if it is not JSON, it remains a string.
+none), binary as base64. A string whose schema declares more than a string is parsed as JSON,
+which taps write for types that Parquet lacks; if it is not JSON, it remains a string.
 """
 
 from __future__ import annotations
@@ -73,11 +73,15 @@ _TO_JSON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BatchFileFrame:
-    """Spool lines made of files: their folders ``paths``, and their number ``rows``.
+    """Spool lines that Spark made from batch files.
 
-    ``moves`` has, for each BATCH message (by its ordinal), the offset that its rows add to the
-    ordinals of all later messages. ``mended`` counts the rows in which NaN or an infinity became
-    null. With ``has_deletes`` some rows may be delete records.
+    Attributes:
+        paths: The folders of the spool lines.
+        rows: The number of lines.
+        moves: For each BATCH message (by its ordinal), the offset that its rows add to the ordinals
+            of all later messages.
+        mended: The number of rows in which NaN or an infinity became null.
+        has_deletes: True if some rows may be delete records.
     """
 
     paths: tuple[str, ...]
@@ -89,10 +93,17 @@ class BatchFileFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Block of a file that one Spark task reads; its first line has the number ``first``.
+    """A block of a file, as one Spark task reads it.
 
-    ``places`` counts all lines, ``rows`` those that are not blank. ``broken`` is the number of the
-    first line that is not a JSON object.
+    Attributes:
+        file: The URL of the file.
+        block: The offset of the block in bytes; 0 for Parquet.
+        first: Spark's id of the first line.
+        places: The number of lines, blank ones included.
+        rows: The number of lines that are not blank.
+        deletes: The number of lines that may be delete records.
+        broken: Spark's id of the first line that is not a JSON object, or None.
+        is_singer: True if the lines are Singer messages instead of records.
     """
 
     file: str
@@ -114,10 +125,12 @@ _Numbers: TypeAlias = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """Files that are read together, each once, and their blocks.
+    """Files that Spark reads together, each once.
 
-    ``numbers`` are the positions of each file among all files of the messages. ``lines`` has the
-    columns ``file``, ``block``, ``id`` and ``value``, the record.
+    Attributes:
+        numbers: For each file, its positions among all files of the messages.
+        lines: The lines, with the columns ``file``, ``block``, ``id`` and ``value`` (the record).
+        parts: The blocks of the files.
     """
 
     numbers: _Numbers
@@ -131,16 +144,16 @@ def spool_lines_from_files(
     path: str,
     moved: int,
 ) -> BatchFileFrame:
-    """Write the rows of files, in order, as spool lines below ``path``.
+    """Write the rows of batch files, in order, as spool lines below ``path``.
 
     Args:
-        spark: session of the calling thread.
-        files: files of the BATCH messages, in order.
-        path: folder for the spool lines.
-        moved: offset that the files of earlier batches add to the ordinals.
+        spark: The session of the calling thread.
+        files: The files of the BATCH messages, in order.
+        path: The folder for the spool lines.
+        moved: The offset that the files of earlier batches add to the ordinals.
 
     Raises:
-        FilesError: a file is missing, truncated, or of another kind.
+        FilesError: A file is missing, truncated, or of another kind.
     """
     with reading_files(files):
         scans = [scan for group in _groups(files) for scan in _scans(spark, files, group)]
@@ -164,14 +177,22 @@ def assign_ordinals(
     moves: Sequence[tuple[int, int]],
     moved: int,
 ) -> None:
-    """Write the spool lines again below ``path``, with the ordinal offsets of files added."""
+    """Copy spool lines to ``path`` with the ordinal offsets of batch files added.
+
+    Args:
+        spark: The session of the calling thread.
+        paths: The spool files to copy.
+        path: The folder for the copies.
+        moves: The offsets of the batch's files; see `BatchFileFrame`.
+        moved: The offset of the files of earlier batches.
+    """
     lines = spark.read.option("lineSep", "\n").text(list(paths))
     digits = r"""regexp_extract(`value`, r'\A\{"n":([0-9]+)', 1) AS `digits`"""
-    known = lines.selectExpr("`value`", digits)
-    counted = known.selectExpr("*", "CAST(`digits` AS BIGINT) AS `n`")
-    place = f"`n` + {moved} + {_build_offset_sql(moves)}"
+    with_digits = lines.selectExpr("`value`", digits)
+    counted = with_digits.selectExpr("*", "CAST(`digits` AS BIGINT) AS `n`")
+    ordinal = f"`n` + {moved} + {_build_offset_sql(moves)}"
     rest = "substring(`value`, 6 + length(`digits`))"
-    counted.selectExpr(f"""concat('{{"n":', {place}, {rest})""").write.text(path)
+    counted.selectExpr(f"""concat('{{"n":', {ordinal}, {rest})""").write.text(path)
 
 
 # Groups of files that are read together, and the ordinals of their rows
@@ -198,23 +219,27 @@ def _scans(
     patterns = [files[first].pattern for first, *_ in numbers.values()]
     if files[group[0]].format == JSONL:
         lines = _text_lines(spark.read.options(**WHOLE_FILES).text(patterns, lineSep="\n"))
-        found = _parts_of_text(lines)
+        parts = _parts_of_text(lines)
     else:
         try:
             frame = spark.read.options(**WHOLE_FILES).parquet(*patterns, mergeSchema=True)
         except Exception as error:
             if len(numbers) == 1 or _CLASH not in str(error):
                 raise
-            for same in numbers.values():
-                yield from _scans(spark, files, same)
+            for positions in numbers.values():
+                yield from _scans(spark, files, positions)
             return
-        lines, found = _parquet_lines(frame, files[group[0]].in_json), _parts_of_parquet(frame)
-    _check(files, numbers, found)
-    yield _Scan(numbers, lines, found)
+        lines, parts = _parquet_lines(frame, files[group[0]].in_json), _parts_of_parquet(frame)
+    _check(files, numbers, parts)
+    yield _Scan(numbers, lines, parts)
 
 
 def _check(files: Sequence[BatchFile], numbers: _Numbers, parts: Sequence[_Part]) -> None:
-    """Raise FilesError if a file does not have the format that its message declares."""
+    """Check that each file has the format that its message declares.
+
+    Raises:
+        FilesError: A file is a folder, has Singer messages, or a line that is not an object.
+    """
     before: dict[str, int] = defaultdict(int)
     for part in parts:
         key = get_file_key(part.file, escaped=True)
@@ -234,24 +259,30 @@ def _check(files: Sequence[BatchFile], numbers: _Numbers, parts: Sequence[_Part]
 def _compute_ordinals(
     files: Sequence[BatchFile], scans: Sequence[_Scan], moved: int
 ) -> tuple[list[_Begins], tuple[tuple[int, int], ...]]:
-    """Return the first ordinals of each scan's blocks, and the offsets for later messages."""
-    found: dict[int, list[tuple[int, _Part]]] = defaultdict(list)
-    for at, scan in enumerate(scans):
+    """Return the first ordinals of each scan's blocks, and the offsets for later messages.
+
+    ``moved`` is the offset of the files of earlier batches.
+    """
+    parts_by_file: dict[int, list[tuple[int, _Part]]] = defaultdict(list)
+    for scan_number, scan in enumerate(scans):
         for part in scan.parts:
             for number in scan.numbers[get_file_key(part.file, escaped=True)]:
-                found[number].append((at, part))
+                parts_by_file[number].append((scan_number, part))
     starts: list[_Begins] = [defaultdict(list) for _ in scans]
     moves: dict[int, int] = defaultdict(int)
     for number, file in enumerate(files):
-        for at, part in found[number]:
-            starts[at][part].append((file.ordinal + moved, file.version))
+        for scan_number, part in parts_by_file[number]:
+            starts[scan_number][part].append((file.ordinal + moved, file.version))
             moved += part.places
             moves[file.ordinal] += part.places
     return starts, tuple(moves.items())
 
 
 def _build_offset_sql(moves: Sequence[tuple[int, int]], sure: int = 0) -> str:
-    """Return the SQL of the offset that the moves before message `n` add to it."""
+    """Return the SQL of the offset that earlier files add to the ordinal `n`, as a binary search.
+
+    ``sure`` is the offset of files that are before any of ``moves``.
+    """
     if not moves:
         return str(sure)
     middle = len(moves) // 2
@@ -273,23 +304,24 @@ def _text_lines(text: DataFrame) -> DataFrame:
 
 
 def _parts_of_text(lines: DataFrame) -> list[_Part]:
-    """Return the blocks of JSON files, with their counts of all, blank and invalid lines."""
-    blank = "`value` = ''"
-    whole = "startswith(`value`, '{') AND endswith(`value`, '}')"
-    found = lines.groupBy("file", "block").agg(
+    """Return the blocks of JSONL files, with their counts of all, blank and invalid lines."""
+    is_blank = "`value` = ''"
+    has_rows = f"count_if(NOT {is_blank}) > 0"
+    is_object = "startswith(`value`, '{') AND endswith(`value`, '}')"
+    blocks = lines.groupBy("file", "block").agg(
         *map(
             _expression,
             (
                 "min(`id`)",
                 "count(*)",
-                f"count_if(NOT {blank})",
+                f"count_if(NOT {is_blank})",
                 f"count_if(contains(`value`, '\"{DELETED_AT}\"'))",
-                f"min(if({blank} OR {whole}, NULL, `id`))",
-                f"bool_and({blank} OR `value` RLIKE r'{_SINGER}') AND count_if(NOT {blank}) > 0",
+                f"min(if({is_blank} OR {is_object}, NULL, `id`))",
+                f"bool_and({is_blank} OR `value` RLIKE r'{_SINGER}') AND {has_rows}",
             ),
         )
     )
-    return sorted((_Part(*row) for row in found.collect()), key=_order)
+    return sorted((_Part(*row) for row in blocks.collect()), key=_order)
 
 
 def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
@@ -304,8 +336,8 @@ def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
 def _parts_of_parquet(frame: DataFrame) -> list[_Part]:
     """Return one block per Parquet file, with its number of rows."""
     deletes = int(DELETED_AT in frame.columns)
-    found = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
-    parts = (_Part(row[0], 0, 0, row[1], row[1], deletes) for row in found.collect())
+    files = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
+    parts = (_Part(row[0], 0, 0, row[1], row[1], deletes) for row in files.collect())
     return sorted(parts, key=_order)
 
 
@@ -329,29 +361,32 @@ def _write(spark: SparkSession, read: DataFrame, begins: str, path: str) -> int:
 
     parts = F.broadcast(spark.sql(begins))
     lines = read.join(parts, ["file", "block"], "left").where("`value` != ''")
-    one, seen = _ONE_VALUE.format("`value`"), Observation()
-    maybe = f"CASE WHEN {one} THEN `value` WHEN `value` RLIKE 'NaN|Infinity' THEN {_WITH_NULLS} END"
-    judged = lines.selectExpr("*", f"{maybe} AS `record`").observe(
-        seen, _expression("count_if(`record` != `value`)").alias("mended")
+    is_one_value, observed = _ONE_VALUE.format("`value`"), Observation()
+    record = (
+        f"CASE WHEN {is_one_value} THEN `value`"
+        f" WHEN `value` RLIKE 'NaN|Infinity' THEN {_WITH_NULLS} END"
     )
-    whole = (
+    parsed = lines.selectExpr("*", f"{record} AS `record`").observe(
+        observed, _expression("count_if(`record` != `value`)").alias("mended")
+    )
+    is_valid = (
         f"`record` IS NOT NULL AND is_valid_utf8(`value`) AND NOT {_HAS_HALVES}"
         f" AND (`record` = `value` OR {_ONE_VALUE.format('`record`')})"
     )
-    here = "`id` - `first` BETWEEN 0 AND `places` - 1"
-    moved = "raise_error('a file was changed while it was read')"
-    place = f"if({here}, `start` + `id` - `first`, {moved})"
+    is_in_block = "`id` - `first` BETWEEN 0 AND `places` - 1"
+    changed_error = "raise_error('a file was changed while it was read')"
+    ordinal = f"if({is_in_block}, `start` + `id` - `first`, {changed_error})"
     version = "coalesce(CAST(`version` AS STRING), 'null')"
-    body = f"if({whole}, `record`, {_as_text('`value`')})"
-    line = f"""concat('{{"n":', {place}, ',"t":null,"v":', {version}, ',"r":', {body}, '}}')"""
-    judged.selectExpr(line).write.text(path)
-    again = judged.selectExpr("count_if(`record` != `value`) AS `mended`")
-    mended: int = surely_seen(spark, seen, lambda: again)["mended"]
+    body = f"if({is_valid}, `record`, {_as_text('`value`')})"
+    line = f"""concat('{{"n":', {ordinal}, ',"t":null,"v":', {version}, ',"r":', {body}, '}}')"""
+    parsed.selectExpr(line).write.text(path)
+    recount = parsed.selectExpr("count_if(`record` != `value`) AS `mended`")
+    mended: int = surely_seen(spark, observed, lambda: recount)["mended"]
     return mended
 
 
 def _build_begins_table(begins: _Begins) -> str:
-    """Return the SQL of a table with the first ordinal of each block."""
+    """Return the SQL of an inline table with the first ordinal and version of each block."""
     rows = []
     for part, start, version in ((part, *each) for part, times in begins.items() for each in times):
         numbers = (part.block, part.first, part.places, start)
@@ -362,15 +397,18 @@ def _build_begins_table(begins: _Begins) -> str:
 
 def _as_text(value: str) -> str:
     """Return the SQL that encodes a string as a JSON string."""
-    made = f"to_json(named_struct('r', make_valid_utf8({value})))"
-    return f"substring({made}, 6, length({made}) - 6)"
+    encoded = f"to_json(named_struct('r', make_valid_utf8({value})))"
+    return f"substring({encoded}, 6, length({encoded}) - 6)"
 
 
 # Parquet's rows as JSON
 
 
 def _record(schema: StructType, in_json: Collection[str]) -> str:
-    """Return the SQL of a row as a JSON object."""
+    """Return the SQL of a Parquet row as a JSON object.
+
+    A text column in ``in_json`` is inserted as JSON if it is JSON.
+    """
     texts = [
         each.name
         for each in schema
@@ -384,9 +422,9 @@ def _record(schema: StructType, in_json: Collection[str]) -> str:
     plain = f"to_json(struct({', '.join(values)}), {_TO_JSON})" if values else "'{}'"
     if not texts:
         return plain
-    more = ", ".join(map(_spliced, texts))
-    together = f"concat(left({plain}, length({plain}) - 1), {more}, '}}')"
-    return rf"regexp_replace({together}, r'\A\{{,', '{{')"
+    spliced = ", ".join(map(_spliced, texts))
+    joined = f"concat(left({plain}, length({plain}) - 1), {spliced}, '}}')"
+    return rf"regexp_replace({joined}, r'\A\{{,', '{{')"
 
 
 def _spliced(name: str) -> str:
@@ -397,7 +435,10 @@ def _spliced(name: str) -> str:
 
 
 def _finite(value: str, type_: DataType, depth: int = 0) -> str:
-    """Return the SQL of a value with NaN and infinities as null, since JSON has neither."""
+    """Return the SQL of a value with NaN and infinities as null, since JSON has neither.
+
+    ``depth`` is the nesting of lambdas, which names their arguments.
+    """
     kind: Any = type_
     name = type_.typeName()
     if name in {"double", "float"}:
@@ -418,7 +459,10 @@ def _finite(value: str, type_: DataType, depth: int = 0) -> str:
 
 @contextmanager
 def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
-    """Raise Spark's errors about unreadable files as FilesError."""
+    """Context manager: raise Spark's errors about unreadable files as FilesError.
+
+    Transient failures of the storage are raised unchanged.
+    """
     try:
         yield
     except TargetSparkError:
@@ -429,14 +473,14 @@ def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
             fault is FailureKind.PASSING and not is_torn
         ):
             raise
-        found = _READ_FAILURES.search(_restore_original_paths(files, str(error)))
-        where = (found[1] or found[2]) if found else ", ".join(file.address for file in files[:3])
+        match = _READ_FAILURES.search(_restore_original_paths(files, str(error)))
+        where = (match[1] or match[2]) if match else ", ".join(file.address for file in files[:3])
         reason = _restore_original_paths(files, first_error_line(error)).rstrip(". ")
         raise explain_unreadable(files[0].stream, where, reason) from error
 
 
 def _restore_original_paths(files: Sequence[BatchFile], text: str) -> str:
-    """Return an error text with the paths of local copies replaced by the original addresses."""
+    """Replace the paths of local copies in an error text by the original addresses."""
     names = {"/".join(Path(file.copy).parts[-2:]): file.shown for file in files if file.copy}
     for name, shown in names.items():
         text = re.sub(rf"(?:file:)?/\S*/{re.escape(name)}", shown.replace("\\", r"\\"), text)

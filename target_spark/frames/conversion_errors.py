@@ -1,10 +1,10 @@
 """SQL that finds the lines that do not fit their schema, and the reasons.
 
-Pure functions of a schema, with the same strict conversions as the values: an error is a text whose
-converted value is null, and nothing else. Errors inside structs and arrays are reported by their
-path in the record. Values of the same type are checked together, as they are converted. For records
-that the JSON reader refused, each structured value is parsed again separately, because the reader
-does not report which one failed.
+Pure functions of a table schema, with the same strict conversions as the values: an error is a text
+whose converted value is null, and nothing else. Errors inside structs and arrays are reported by
+their path in the record. Values of the same type are checked together, as they are converted. For
+records that the JSON reader refused, each structured value is parsed again separately, because the
+reader does not report which one failed.
 
 If the schema keeps rows with errors (Airbyte), a value that does not fit is not an error of its
 line, but an entry in the row's `changes`.
@@ -64,11 +64,14 @@ _NONE = "CAST(array() AS ARRAY<STRUCT<`path`: STRING, `why`: STRING>>)"
 
 
 class ErrorColumns(NamedTuple):
-    """SQL that finds the errors of a line that was parsed.
+    """SQL expressions that find the errors in the values of a parsed line.
 
-    ``together`` are expressions to compute first. ``any`` is true for a line that does not fit,
-    else false; ``reasons`` is an array of texts. ``changes`` is a JSON list of the values that
-    became null in a line that is kept, or None if the schema keeps no such lines.
+    Attributes:
+        together: Expressions to compute first.
+        any: True for a line that does not fit, else false.
+        reasons: An array of texts.
+        changes: A JSON list of the values that became null in a line that is kept; None if the
+            schema keeps no such lines.
     """
 
     together: tuple[str, ...]
@@ -78,7 +81,7 @@ class ErrorColumns(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """SQL condition of a conversion error (never null), with the path and reason to report."""
+    """SQL condition (never null) for one kind of conversion error, with the path and reason."""
 
     condition: str
     path: str
@@ -87,30 +90,32 @@ class _Fault(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def build_error_columns(layout: TableSchema) -> ErrorColumns:
-    """Return the SQL that finds every error of a line."""
+    """Return the SQL that finds every error of a line, for a table schema."""
     columns = converted_columns(layout)
     each = partial(_faults_of_a_value, cut=layout.cut_timestamps)
-    together, places = by_type(columns, each, "_faults", source_expression)
-    asked = layout.must_fit if layout.keeps_misfits else places
-    found = [f"size({place}) > 0" for source, place in places.items() if source in asked]
-    of_values = [
-        f"transform({place}, `f` -> concat({sql_literal(source)}, `f`.`path`, ': ', `f`.`why`))"
-        for source, place in places.items()
+    together, fault_arrays = by_type(columns, each, "_faults", source_expression)
+    checked = layout.must_fit if layout.keeps_misfits else fault_arrays
+    misfits = [
+        f"size({faults}) > 0" for source, faults in fault_arrays.items() if source in checked
     ]
-    of_lines = _line_errors(layout)
-    conditions = ["`_corrupt` IS NOT NULL", *of_lines.values(), *found]
+    value_reasons = [
+        f"transform({faults}, `f` -> concat({sql_literal(source)}, `f`.`path`, ': ', `f`.`why`))"
+        for source, faults in fault_arrays.items()
+    ]
+    line_errors = _line_errors(layout)
+    conditions = ["`_corrupt` IS NOT NULL", *line_errors.values(), *misfits]
     cases = ", ".join(f"CASE WHEN {condition} THEN 1 END" for condition in conditions)
-    reasons = f"concat({', '.join((_reasons(of_lines), *of_values))})"
-    changes = _changes(places) if layout.keeps_misfits else None
+    reasons = f"concat({', '.join((_reasons(line_errors), *value_reasons))})"
+    changes = _changes(fault_arrays) if layout.keeps_misfits else None
     return ErrorColumns(together, f"(coalesce({cases}) IS NOT NULL)", reasons, changes)
 
 
-def _changes(places: Mapping[str, str]) -> str:
-    of_values = (
-        change_entry(place, f"concat({sql_literal(source)}, `f`.`path`)", UNCASTABLE)
-        for source, place in places.items()
+def _changes(fault_arrays: Mapping[str, str]) -> str:
+    value_changes = (
+        change_entry(faults, f"concat({sql_literal(source)}, `f`.`path`)", UNCASTABLE)
+        for source, faults in fault_arrays.items()
     )
-    return changes_in_json([change_entry("`_nulled`", "`f`", UNREADABLE), *of_values])
+    return changes_in_json([change_entry("`_nulled`", "`f`", UNREADABLE), *value_changes])
 
 
 def _faults_of_a_value(type_: ColumnType, *, cut: bool) -> str:
@@ -124,15 +129,19 @@ def _faults_of_a_value(type_: ColumnType, *, cut: bool) -> str:
 
 
 def _reasons(faults: Mapping[str, str]) -> str:
-    """Return the SQL of an array with the text of each error whose condition holds."""
-    known = (
-        f"CASE WHEN {holds} THEN {sql_literal(reason)} END" for reason, holds in faults.items()
+    """Return the SQL of an array with the text of each error whose condition holds.
+
+    ``faults`` maps each text to its SQL condition.
+    """
+    cases = (
+        f"CASE WHEN {condition} THEN {sql_literal(reason)} END"
+        for reason, condition in faults.items()
     )
-    return f"array_compact(array({', '.join(known)}))"
+    return f"array_compact(array({', '.join(cases)}))"
 
 
 def _line_errors(layout: TableSchema) -> dict[str, str]:
-    """Return, by error text, the SQL conditions for errors that concern a whole line."""
+    """Return the SQL conditions for errors that concern a whole line, by error text."""
     faults = {"the record is null": "(`_corrupt` IS NULL AND `r` IS NULL)"}
     if layout.keeps_whole:
         faults["not an object"] = "coalesce(NOT startswith(`whole`, '{'), false)"
@@ -147,10 +156,14 @@ def _line_errors(layout: TableSchema) -> dict[str, str]:
 
 
 class UnparsedReasons(NamedTuple):
-    """SQL of the reasons why the JSON reader refused the record in ``raw`` (if ``unread``).
+    """SQL that explains why the JSON reader refused the record in the column ``raw``.
 
-    ``record`` and then ``together`` are expressions to compute first; ``reasons`` is an array of
-    texts.
+    It applies to lines whose column ``unread`` is true.
+
+    Attributes:
+        record: Expressions to compute first.
+        together: Expressions to compute next.
+        reasons: An array of texts.
     """
 
     record: tuple[str, ...]
@@ -171,16 +184,16 @@ def build_unparsed_reasons(layout: TableSchema) -> UnparsedReasons:
         return UnparsedReasons((), (), unknown)
     fields = ", ".join(f"{quote(column.source)} VARIANT" for column in columns)
     record = f"if(`unread`, {variants_from_json('`raw`', fields)}, NULL) AS `_variants`"
-    together, places = by_type(
+    together, conditions = by_type(
         columns, is_unreadable, "_unread", lambda c: f"to_json({quote('_variants', c.source)})"
     )
-    found = _reasons(
+    reasons = _reasons(
         {
-            f"{c.source}: not of the declared type {_format_type(c.type)}": places[c.source]
+            f"{c.source}: not of the declared type {_format_type(c.type)}": conditions[c.source]
             for c in columns
         }
     )
-    return UnparsedReasons((record,), together, f"coalesce(nullif({found}, array()), {unknown})")
+    return UnparsedReasons((record,), together, f"coalesce(nullif({reasons}, array()), {unknown})")
 
 
 def _format_type(type_: ColumnType) -> str:
@@ -195,20 +208,20 @@ def _faults_inside(
         for field in type_.fields:
             if field.feed is ColumnSource.PROPERTY:
                 inner = f"{value}.{quote(field.source)}"
-                place = f"{path}.{field.source}"
-                yield from _faults_inside(inner, field.type, place, depth, cut=cut)
+                inner_path = f"{path}.{field.source}"
+                yield from _faults_inside(inner, field.type, inner_path, depth, cut=cut)
     elif isinstance(type_, Array):
         item = f"`i{depth}`"
         for fault in _faults_inside(item, type_.element, f"{path}[]", depth + 1, cut=cut):
-            found = f"coalesce(exists({value}, {item} -> {fault.condition}), false)"
-            yield _Fault(found, fault.path, fault.why)
+            any_item = f"coalesce(exists({value}, {item} -> {fault.condition}), false)"
+            yield _Fault(any_item, fault.path, fault.why)
     elif is_scalar(type_):
         condition = f"({value} IS NOT NULL AND ({exact_cast(value, type_, cut=cut)}) IS NULL)"
         yield _Fault(condition, path, describe_expected_type(type_))
 
 
 def describe_expected_type(type_: ColumnType) -> str:
-    """Return the reason for a text that is not a value of a scalar type."""
+    """Return the reason to report for a text that is not a value of a scalar type."""
     if isinstance(type_, Integer):
         return f"not an integer of {type_.bits} bits"
     if isinstance(type_, Decimal):

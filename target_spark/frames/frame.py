@@ -4,12 +4,12 @@ Both come from the same conversions of whole records, so each line is in exactly
 good rows are made in one of two ways:
 
 - strict: a line that does not fit, or has an allowed but unusual spelling (a number in quotes, an
-  integer ``1.0``), fails the job with `BAD_ROWS_MARKER` in its error. This is the fast path, used
-  for almost every batch;
+integer ``1.0``), fails the job with `BAD_ROWS_MARKER` in its error. This is the fast path, used
+for almost every batch;
 - not strict: lines that do not fit are left out, and `SpoolFrame.bad` has them with their reasons.
-  It runs after a strict job has failed. If the schema keeps rows with errors (Airbyte), only lines
-  without a usable key or deletion time are left out; in other rows a value that does not fit is
-  null and recorded in `_airbyte_meta`.
+It runs after a strict job has failed. If the schema keeps rows with errors (Airbyte), only lines
+without a usable key or deletion time are left out; in other rows a value that does not fit is
+null and recorded in `_airbyte_meta`.
 
 DataFrames are lazy: the spool files must exist until the last action on a DataFrame has ended.
 """
@@ -56,9 +56,14 @@ _LINE_ORDINAL = (
 class BatchMetadata:
     """Values that the run adds to all rows of a batch.
 
-    ``received_at`` is also the extraction time of messages without one. ``sync_started_at`` is in
-    milliseconds since 1970 and orders the runs. ``sync_id`` is Airbyte's id of the sync. ``starts``
-    are the first ordinals of parts whose lines have the number of their part instead.
+    Attributes:
+        received_at: When the first row was received; also the extraction time of messages without
+            one.
+        batched_at: When the batch was closed.
+        sync_started_at: Start of the run, in milliseconds since 1970; orders the runs.
+        sync_id: Airbyte's id of the sync, or None.
+        starts: First ordinal of each spool file whose lines have the number of the file in place of
+            their ordinal.
     """
 
     received_at: datetime
@@ -70,10 +75,12 @@ class BatchMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts that Spark observed while it computed the good rows.
+    """Counts that Spark observed while it computed the good rows of a batch.
 
-    ``zoneless`` counts, by column, the date-times without a time zone, which were read as UTC;
-    ``nulled`` counts the rows with a value that does not fit and is null.
+    Attributes:
+        rows: The number of rows.
+        zoneless: Per column, the number of date-times without a time zone, read as UTC.
+        nulled: The number of rows with a null in place of a value that does not fit.
     """
 
     rows: int
@@ -84,12 +91,15 @@ class Counts:
 def read_spool(
     spark: SparkSession, paths: Sequence[str], layout: TableSchema, metadata: BatchMetadata
 ) -> SpoolFrame:
-    """Return the lines of spool files as a `SpoolFrame` with the columns of ``layout``."""
+    """Return the lines of spool files as a `SpoolFrame` with the columns of a table schema.
+
+    ``metadata`` has the values that the run adds to all rows.
+    """
     return SpoolFrame(spark, tuple(paths), layout, metadata)
 
 
 class SpoolFrame:
-    """Spool lines of one batch, converted to the columns of one schema."""
+    """Spool lines of one batch, to be read as good rows, bad rows, or both."""
 
     def __init__(
         self,
@@ -120,11 +130,14 @@ class SpoolFrame:
         )
 
     def good(self, strict: bool) -> DataFrame:
-        """Return the columns that the target fills, in table order, then the ordinal.
+        """Return the rows that fit: the filled columns in table order, then the ordinal.
 
-        With ``strict``, the job fails with `BAD_ROWS_MARKER` at the first line that does not fit or
-        has an unusual spelling; otherwise lines that do not fit are left out. `counts` refers to
-        the first action on the latest result.
+        `counts` refers to the first action on the latest result.
+
+        Args:
+            strict: True to let the job fail with `BAD_ROWS_MARKER` at the first line that does not
+                fit
+                or has an unusual spelling; False to leave out lines that do not fit.
         """
         if strict:
             plan = fast_plan(self._layout)
@@ -155,7 +168,10 @@ class SpoolFrame:
     def counts(self, expected: int | None = None) -> Counts:
         """Return the counts of the last good DataFrame; call this after its first action.
 
-        ``expected`` is the number of rows that there should be, if it is known.
+        ``expected`` is the number of rows that there should be; None if unknown.
+
+        Raises:
+            RuntimeError: `good` was not called before.
         """
         if self._observation is None or self._counted is None:
             raise RuntimeError("counts are known only after an action on the good rows")
@@ -163,11 +179,11 @@ class SpoolFrame:
         seen = surely_seen(self._spark, self._observation, lambda: counted, expected)
         names = enumerate(count_missing_timezones(self._layout))
         zoneless = {name: seen[f"zoneless_{n}"] for n, name in names}
-        found = {name: count for name, count in zoneless.items() if count}
-        return Counts(seen["rows"], found, seen.get("nulled", 0))
+        nonzero = {name: count for name, count in zoneless.items() if count}
+        return Counts(seen["rows"], nonzero, seen.get("nulled", 0))
 
     def bad(self) -> DataFrame:
-        """Return the spool lines that do not match their schema, for the quarantine.
+        """Return the spool lines that do not fit their schema, for the quarantine table.
 
         The columns are ``raw`` (the record, byte by byte), ``reasons``, ``ordinal``,
         ``extracted_at`` and ``version``.
@@ -189,9 +205,9 @@ class SpoolFrame:
             "`v` AS `version`",
         )
         unread = build_unparsed_reasons(self._layout)
-        told = _with(_with(faulty.join(raw, "ordinal"), unread.record), unread.together)
+        explained = _with(_with(faulty.join(raw, "ordinal"), unread.record), unread.together)
         reasons = f"if(`unread`, concat(`found`, {unread.reasons}), `found`)"
-        return told.selectExpr(
+        return explained.selectExpr(
             "`raw`", f"{reasons} AS `reasons`", "`ordinal`", "`extracted_at`", "`version`"
         )
 
@@ -199,8 +215,7 @@ class SpoolFrame:
         """Return the lines with their converted values and error columns, each computed once.
 
         Spark would otherwise copy a conversion into each use of its result; an ``observe`` between
-        them
-        prevents that.
+        them prevents that.
         """
         from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
@@ -211,9 +226,10 @@ class SpoolFrame:
         return lines.observe("target_spark_lines", F.count(F.lit(1)).alias("lines"))
 
     def _lines(self, *, usual: bool = False) -> DataFrame:
-        """Return the lines as parsed, repaired if the schema keeps rows with errors.
+        """Return the parsed lines, repaired if the schema keeps rows with errors.
 
-        Constant columns of the run, and nested values with a separate column, are added.
+        Constant columns of the run, and nested values with a separate column, are added. ``usual``
+        is True to parse only values in their usual spelling, which is faster.
         """
         lines = self._read(usual=usual)
         if self._layout.keeps_misfits and not usual:
@@ -242,7 +258,7 @@ class SpoolFrame:
         )
 
     def _read_lines(self, record: str, *, meta: bool = False) -> DataFrame:
-        """Return the lines with their records parsed as a type, each with its ordinal."""
+        """Read the spool lines, with records parsed as the type ``record`` (DDL)."""
         lines = read_lines(self._spark, self._paths, record, meta=meta)
         if not self._metadata.starts:
             return lines

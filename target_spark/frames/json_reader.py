@@ -81,18 +81,26 @@ READER_OPTIONS: Mapping[str, str] = MappingProxyType(
 def read_lines(
     spark: SparkSession, paths: Sequence[str], record: str, *, meta: bool = False
 ) -> DataFrame:
-    """Return the spool lines, with their records parsed as the type ``record``.
+    """Read spool files as a DataFrame with one row per line.
 
-    The columns are ``n``, ``t``, ``v``, with ``meta`` also ``m``, then ``r`` and ``_corrupt``,
-    which holds a line that could not be parsed and is null otherwise.
+    Args:
+        spark: The session to use.
+        paths: The spool files.
+        record: The type (DDL) as which records are parsed.
+        meta: True to read the source's metadata of each row.
+
+    Returns:
+        The columns ``n``, ``t``, ``v``, with ``meta`` also ``m``, then ``r`` and ``_corrupt``,
+            which
+        holds a line that could not be parsed and is null otherwise.
     """
-    said = "`m` STRING, " if meta else ""
-    schema = f"`n` BIGINT, `t` STRING, `v` BIGINT, {said}`_corrupt` STRING, `r` {record}"
+    meta_field = "`m` STRING, " if meta else ""
+    schema = f"`n` BIGINT, `t` STRING, `v` BIGINT, {meta_field}`_corrupt` STRING, `r` {record}"
     return spark.read.schema(schema).options(**READER_OPTIONS).json(list(paths))
 
 
 def record_type(layout: TableSchema, *, usual: bool = False) -> str:
-    """Return the DDL of the type as which a record is parsed.
+    """Return the type (DDL) as which Spark parses a record of a table schema.
 
     With ``usual``, numbers are parsed as numbers, and a record with another spelling is not parsed.
     """
@@ -107,12 +115,12 @@ def record_in_text(layout: TableSchema) -> str:
 
 
 def from_json(text: str, schema: str) -> str:
-    """Return the SQL that parses a text with the options of the spool reader."""
+    """Return the SQL that parses a JSON text as the type ``schema``, with the reader's options."""
     return _from_json(text, schema, READER_OPTIONS)
 
 
 def variants_from_json(text: str, schema: str) -> str:
-    """Return the SQL that parses a text to variants; a text nested too deeply becomes null."""
+    """Return the SQL that parses a JSON text to variants; one nested too deeply becomes null."""
     return _from_json(text, schema, {**READER_OPTIONS, "maxNestingDepth": _DEEPEST_VARIANT})
 
 
@@ -122,7 +130,7 @@ def _from_json(text: str, schema: str, options: Mapping[str, str]) -> str:
 
 
 def record_fields(layout: TableSchema, *, usual: bool = False) -> dict[str, str]:
-    """Return the properties of a record that are parsed, and their types as DDL."""
+    """Return the properties of a record to parse, with the types (DDL) to parse them as."""
     fields = {
         column.source: source_type(column.type, usual=usual)
         for column in layout.columns
@@ -144,7 +152,10 @@ def needs_record(columns: Sequence[Column]) -> bool:
 
 
 def source_type(type_: ColumnType, *, usual: bool = False) -> str:
-    """Return the DDL of the type as which a value is parsed, before its strict conversion."""
+    """Return the type (DDL) as which Spark parses a value, before its strict conversion.
+
+    With ``usual``, numbers are parsed as numbers.
+    """
     if isinstance(type_, Boolean):
         return "BOOLEAN"
     if usual and isinstance(type_, Integer):

@@ -35,14 +35,22 @@ _NOTHING: Final = "CAST(array() AS ARRAY<STRING>)"
 
 
 class RepairPlan(NamedTuple):
-    """SQL expressions to compute in order, and the columns that they replace afterwards."""
+    """SQL that repairs records.
+
+    Attributes:
+        steps: Column definitions to add, one step after the other.
+        replaced: Definitions of the columns that are replaced afterwards.
+    """
 
     steps: tuple[tuple[str, ...], ...]
     replaced: tuple[str, ...]
 
 
 def structured_columns(layout: TableSchema) -> list[Column]:
-    """Return the columns whose values can make the JSON reader refuse the whole record."""
+    """Return the columns with values that can make the JSON reader refuse a whole record.
+
+    These are booleans, structs and arrays.
+    """
     return [
         column
         for column in layout.columns
@@ -53,7 +61,7 @@ def structured_columns(layout: TableSchema) -> list[Column]:
 
 
 def is_unreadable(type_: ColumnType) -> str:
-    """Return the SQL condition that the JSON text in `` `i` `` is not a value of the type."""
+    """Return the SQL condition that the JSON text in `` `i` `` is not a value of a type."""
     alone = "concat('{\"c\":', `i`, '}')"
     read = from_json(alone, f"`c` {source_type(type_)}, `_corrupt` STRING")
     return f"{read}.`_corrupt` IS NOT NULL"
@@ -66,30 +74,30 @@ def build_repair(layout: TableSchema) -> RepairPlan:
         return RepairPlan(((f"{_NOTHING} AS `_nulled`",),), ())
     # Each value becomes a variant first: only a variant distinguishes a string from its content.
     fields = ", ".join(f"{quote(column.source)}: VARIANT" for column in columns)
-    again = variants_from_json("`_corrupt`", f"`r` STRUCT<{fields}>, `_corrupt` STRING")
-    arrays, places = by_type(
+    reparsed = variants_from_json("`_corrupt`", f"`r` STRUCT<{fields}>, `_corrupt` STRING")
+    arrays, is_unfit = by_type(
         columns, is_unreadable, "_unfit", lambda column: f"to_json({_variant(column)})"
     )
-    found = ", ".join(
-        f"CASE WHEN {places[column.source]} THEN {sql_literal(column.source)} END"
+    unfit_sources = ", ".join(
+        f"CASE WHEN {is_unfit[column.source]} THEN {sql_literal(column.source)} END"
         for column in columns
     )
-    sound = ["`_again` IS NOT NULL", "`_again`.`_corrupt` IS NULL", "`r` IS NOT NULL"]
-    sound += (
-        f"NOT coalesce({places[column.source]}, false)"
+    conditions = ["`_again` IS NOT NULL", "`_again`.`_corrupt` IS NULL", "`r` IS NOT NULL"]
+    conditions += (
+        f"NOT coalesce({is_unfit[column.source]}, false)"
         for column in columns
         if column.source in layout.must_fit
     )
-    nulled = f"if({' AND '.join(sound)}, array_compact(array({found})), {_NOTHING})"
-    kept = ", ".join(_build_column_sql(name, places) for name in record_fields(layout))
+    nulled = f"if({' AND '.join(conditions)}, array_compact(array({unfit_sources})), {_NOTHING})"
+    fields = ", ".join(_build_column_sql(name, is_unfit) for name in record_fields(layout))
     return RepairPlan(
         (
-            (f"if(`_corrupt` IS NULL, NULL, {again}) AS `_again`",),
+            (f"if(`_corrupt` IS NULL, NULL, {reparsed}) AS `_again`",),
             arrays,
             (f"{nulled} AS `_nulled`",),
         ),
         (
-            f"if(size(`_nulled`) = 0, `r`, struct({kept})) AS `r`",
+            f"if(size(`_nulled`) = 0, `r`, struct({fields})) AS `r`",
             "if(size(`_nulled`) = 0, `_corrupt`, NULL) AS `_corrupt`",
         ),
     )
@@ -99,8 +107,8 @@ def _variant(column: Column) -> str:
     return f"`_again`.`r`.{quote(column.source)}"
 
 
-def _build_column_sql(name: str, places: dict[str, str]) -> str:
+def _build_column_sql(name: str, is_unfit: dict[str, str]) -> str:
     value = quote("r", name)
-    if name in places:
-        value = f"if(coalesce({places[name]}, false), NULL, {value})"
+    if name in is_unfit:
+        value = f"if(coalesce({is_unfit[name]}, false), NULL, {value})"
     return f"{value} AS {quote(name)}"

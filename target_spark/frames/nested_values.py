@@ -1,8 +1,7 @@
-"""Nested values of a property that have a separate column.
+"""SQL that extracts nested values of a property into separate columns.
 
-Pure functions that return SQL. A nested value is read as text, independently of the type of its
-property, so that the same conversion applies to all; it is null if the property is missing or of
-another structure.
+Pure functions. A nested value is read as text, independently of the type of its property, so that
+the same conversion applies to all; it is null if the property is missing or of another structure.
 """
 
 from __future__ import annotations
@@ -17,13 +16,16 @@ _NOTHING = "CAST(NULL AS STRING)"
 
 
 def extract_nested(layout: TableSchema) -> tuple[str, ...]:
-    """Return the expressions that extract nested values from a parsed record."""
-    inside = [
+    """Return the column definitions that extract nested values from a parsed record.
+
+    The tuple is empty if the schema has no nested keys or cursors.
+    """
+    nested = [
         column for column in layout.columns if column.path and column.feed is ColumnSource.PROPERTY
     ]
-    if not inside:
+    if not nested:
         return ()
-    fields = (f"{sql_literal(column.source)}, {_text_at(column.path, layout)}" for column in inside)
+    fields = (f"{sql_literal(column.source)}, {_text_at(column.path, layout)}" for column in nested)
     return (f"named_struct({', '.join(fields)}) AS `_inside`",)
 
 

@@ -66,7 +66,13 @@ _MIDNIGHT = f"{_DAY}[Tt ]00:00(:00([.]0+)?)?( ?([Zz]|[+-]00(:?00)?))?"
 
 
 class _Conversion(NamedTuple):
-    """SQL conversion of a text: ``value`` if the pattern matches, else ``rare``."""
+    """SQL conversion of a text to a scalar type.
+
+    Attributes:
+        pattern: The regular expression of the usual spellings.
+        value: The SQL value of a text that matches.
+        rare: The SQL value of any other text.
+    """
 
     pattern: str
     value: str
@@ -74,7 +80,7 @@ class _Conversion(NamedTuple):
 
 
 def is_converted(type_: ColumnType) -> bool:
-    """Return True if a value of the type differs from what the JSON reader returns."""
+    """Return True if values of a type differ from what the JSON reader returns for them."""
     if isinstance(type_, Array):
         return is_converted(type_.element)
     if isinstance(type_, Struct):
@@ -83,7 +89,7 @@ def is_converted(type_: ColumnType) -> bool:
 
 
 def is_scalar(type_: ColumnType) -> bool:
-    """Return True if `exact_cast` converts values of the type."""
+    """Return True if `exact_cast` can convert values of a type; booleans and text need none."""
     return isinstance(
         type_, Integer | Decimal | Double | Timestamp | LocalTimestamp | Date | Binary
     )
@@ -94,8 +100,8 @@ def exact_cast(text: str, type_: ColumnType, *, cut: bool = False) -> str:
 
     With ``cut``, the digits of a date-time after microseconds are dropped.
     """
-    how = _conversion(text, type_, cut=cut)
-    return _when(text, how.pattern, how.value, how.rare)
+    conversion = _conversion(text, type_, cut=cut)
+    return _when(text, conversion.pattern, conversion.value, conversion.rare)
 
 
 def fast_cast(value: str, type_: ColumnType, *, cut: bool = False) -> str:
@@ -108,12 +114,12 @@ def fast_cast(value: str, type_: ColumnType, *, cut: bool = False) -> str:
         return value if type_.bits == _READ_BITS else _cast(value, type_)
     if isinstance(type_, Double):
         return f"if(abs({value}) < double('Infinity'), {value}, NULL)"
-    how = _conversion(value, type_, cut=cut)
-    return _when(value, how.pattern, how.value)
+    conversion = _conversion(value, type_, cut=cut)
+    return _when(value, conversion.pattern, conversion.value)
 
 
 def has_no_timezone(text: str) -> str:
-    """Return the condition that a valid date-time has no time zone."""
+    """Return the SQL condition that a text, a valid date-time, has no time zone."""
     zoned = (
         f"endswith({text}, 'Z') OR contains({text}, '+') OR endswith({text}, 'z')"
         f" OR locate('-', {text}, 11) > 0"
@@ -150,7 +156,7 @@ def _decimal(text: str, type_: Decimal) -> _Conversion:
 
 
 def _scientific(text: str, type_: Decimal) -> str:
-    """Return the SQL that converts ``1.5e3`` and the like, if its scale is sufficient.
+    """Return the SQL that converts ``1.5e3`` and the like, if the type's scale is sufficient.
 
     The scale needed is that of the mantissa, minus the exponent, minus the mantissa's trailing
     zeros.
@@ -177,15 +183,15 @@ def _double(text: str) -> _Conversion:
 
 
 def _timestamp(text: str, type_: Timestamp | LocalTimestamp, fraction: str) -> _Conversion:
-    close = f"regexp_replace(upper({text}), ' (?=[-+Z])', '')"
-    seconds = f"regexp_replace({close}, r'([T ][0-9]{{2}}:[0-9]{{2}})(?!:)', '$1:00')"
-    upper = _cast(seconds, Timestamp())
-    inside = f"if(year({upper}) BETWEEN 1 AND 9999, {upper}, NULL)"
+    compact = f"regexp_replace(upper({text}), ' (?=[-+Z])', '')"
+    seconds = f"regexp_replace({compact}, r'([T ][0-9]{{2}}:[0-9]{{2}})(?!:)', '$1:00')"
+    instant = _cast(seconds, Timestamp())
+    in_range = f"if(year({instant}) BETWEEN 1 AND 9999, {instant}, NULL)"
     local = f"substring_index(substring_index({text}, 'Z', 1), '+00:00', 1)"
     value = _cast(local, Timestamp())  # the session is in UTC; parsing a zone is the slowest part
-    rare = _when(text, _RARE_DATE_TIME % fraction, inside)
+    rare = _when(text, _RARE_DATE_TIME % fraction, in_range)
     if isinstance(type_, LocalTimestamp):
-        value, rare = (f"CAST({instant} AS TIMESTAMP_NTZ)" for instant in (value, rare))
+        value, rare = (f"CAST({each} AS TIMESTAMP_NTZ)" for each in (value, rare))
     return _Conversion(_DATE_TIME % fraction, value, rare)
 
 

@@ -1,13 +1,13 @@
-"""SQL expressions that convert lines to the columns of a schema, and find unfit lines.
+"""SQL expressions that convert spool lines to the columns of a table schema.
 
 Pure functions of a schema, cached. Columns and fields are only named through `quote`. There are two
 plans for a schema:
 
 - fast: one expression per column, for the usual spellings. Any other value fails the job, so
-  nothing is computed twice;
+nothing is computed twice;
 - tolerant: all allowed spellings. Values of one type are converted together, as one array per type,
-  because Spark compiles each use of an expression and a wide table has thousands. Their errors are
-  computed in the same way, as an array of errors per value.
+because Spark compiles each use of an expression and a wide table has thousands. Their errors are
+computed in the same way, as an array of errors per value.
 
 A schema with too many columns for one expression each uses arrays in both plans. Nested values with
 a separate column were read as text, and are converted from text in both.
@@ -81,8 +81,10 @@ _Value: TypeAlias = Callable[[Column], str]
 class SelectPlan:
     """SQL expressions that convert spool lines to table rows.
 
-    ``together`` are expressions to compute first; ``values`` are the columns of the table, in
-    order, and may use them. Columns that the target does not fill are left out.
+    Attributes:
+        together: Expressions to compute first.
+        values: The columns of the table, in order, which may use them. Columns that the target does
+            not fill are left out.
     """
 
     together: tuple[str, ...]
@@ -91,16 +93,16 @@ class SelectPlan:
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def fast_plan(layout: TableSchema) -> SelectPlan:
-    """Return the plan that fails the job at a value that does not fit."""
+    """Return the plan with which the Spark job fails at the first value that does not fit."""
     wide = len(converted_columns(layout)) > _WIDE
     cut = layout.cut_timestamps
-    convert, inside = partial(_usual_or_end, cut=cut), partial(_strict_or_end, cut=cut)
-    return _plan(layout, convert, inside, in_groups=wide)
+    convert, convert_nested = partial(_usual_or_end, cut=cut), partial(_strict_or_end, cut=cut)
+    return _plan(layout, convert, convert_nested, in_groups=wide)
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def tolerant_plan(layout: TableSchema) -> SelectPlan:
-    """Return the plan that returns null for a value that does not fit."""
+    """Return the plan with which a value that does not fit becomes null."""
     convert = partial(exact_cast, cut=layout.cut_timestamps)
     changes = "`_changes`" if layout.keeps_misfits else None
     return _plan(layout, convert, convert, in_groups=True, changes=changes)
@@ -121,7 +123,7 @@ def _or_end(value: str, converted: str) -> str:
 
 
 def build_row_check(layout: TableSchema) -> str:
-    """Return a condition that is true, or fails the job if the line as a whole does not fit."""
+    """Return a SQL condition that is true, or fails the job if the line does not fit as a whole."""
     fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
     fits += (f"{value} IS NOT NULL" for value in key_values(layout).values())
     fits += (f"coalesce({quote('r', source)} <> '', true)" for source in layout.filled)
@@ -131,7 +133,7 @@ def build_row_check(layout: TableSchema) -> str:
 
 
 def key_values(layout: TableSchema) -> dict[str, str]:
-    """Return the SQL of each key's parsed value."""
+    """Return the SQL of each key's parsed value, by the name of the key property."""
     columns = {
         column.source: column for column in layout.columns if column.feed is ColumnSource.PROPERTY
     }
@@ -139,7 +141,7 @@ def key_values(layout: TableSchema) -> dict[str, str]:
 
 
 def find_corrupted_keys(layout: TableSchema) -> dict[str, str]:
-    """Return, by key, the condition that the parsed key differs from the record's text.
+    """Return, by key, the SQL condition that the parsed key differs from the record's text.
 
     The reader turns an unpaired surrogate into a question mark in a record read as text; it refuses
     the record otherwise.
@@ -153,7 +155,7 @@ def find_corrupted_keys(layout: TableSchema) -> dict[str, str]:
 
 
 def converted_columns(layout: TableSchema) -> list[Column]:
-    """Return the columns of properties whose values need a conversion."""
+    """Return the columns filled from properties whose values need a conversion."""
     columns = [column for column in layout.columns if column.feed is ColumnSource.PROPERTY]
     if needs_record(layout.columns):
         columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
@@ -163,24 +165,26 @@ def converted_columns(layout: TableSchema) -> list[Column]:
 def by_type(
     columns: Iterable[Column], each: Callable[[ColumnType], str], name: str, value: _Value
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return one array expression per type, and each property's item in these arrays.
+    """Return one array expression per column type, and each property's item in these arrays.
 
     Args:
-        columns: columns to process.
-        each: SQL of the result, for a value called `` `i` ``.
-        name: prefix of the names of the arrays.
-        value: SQL of a column's value.
+        columns: The columns to process.
+        each: Returns the SQL of the result for a type, with the value called `` `i` ``.
+        name: The prefix of the names of the arrays.
+        value: Returns the SQL of a column's value.
     """
     groups: dict[ColumnType, list[Column]] = {}
     for column in columns:
         groups.setdefault(column.type, []).append(column)
     arrays: list[str] = []
-    places: dict[str, str] = {}
+    items: dict[str, str] = {}
     for number, (type_, members) in enumerate(groups.items()):
         values = ", ".join(map(value, members))
         arrays.append(f"transform(array({values}), `i` -> {each(type_)}) AS `{name}{number}`")
-        places |= {each.source: f"`{name}{number}`[{at}]" for at, each in enumerate(members)}
-    return tuple(arrays), places
+        items |= {
+            each.source: f"`{name}{number}`[{position}]" for position, each in enumerate(members)
+        }
+    return tuple(arrays), items
 
 
 def source_expression(column: Column) -> str:
@@ -274,13 +278,16 @@ def _field(value: str, field: Column, convert: _Convert, depth: int) -> str:
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def count_missing_timezones(layout: TableSchema) -> Mapping[str, str]:
-    """Return, by column, the SQL that counts a row's date-times without a zone (read as UTC)."""
+    """Return, by column, the SQL that counts a row's date-times without a time zone.
+
+    Such date-times are read as UTC.
+    """
     counted = {}
     for column in layout.columns:
         if column.feed is ColumnSource.PROPERTY:
-            found = list(_zoneless(source_expression(column), column.type))
-            if found:
-                counted[column.name] = " + ".join(found)
+            counts = list(_zoneless(source_expression(column), column.type))
+            if counts:
+                counted[column.name] = " + ".join(counts)
     return counted
 
 

@@ -1,1 +1,1 @@
-"""Loading of decoded events: rows are spooled, committed in batches, then states are emitted."""
+"""Load events into tables: spool rows, commit them in batches, then emit the states they cover."""

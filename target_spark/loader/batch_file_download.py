@@ -1,9 +1,9 @@
-"""Batch files are checked before Spark reads them, and downloaded first if they are remote.
+"""Check the files that BATCH messages name; download remote files before Spark reads them.
 
 Invariant: with Spark on this machine, the file that was checked is the file that is read. Hadoop's
-file systems copy a file at an address to the spool folder, and Spark reads the copy. On a cluster
-the copy is deleted after the check and the executors read the address. Through Spark Connect there
-is no access to Hadoop's file systems, so files at addresses are not checked.
+file systems copy a remote file to the spool folder, and Spark reads the copy. On a cluster the copy
+is deleted after the check and the executors read the original URL. A Spark Connect session has no
+access to Hadoop's file systems, so remote files are not checked there.
 """
 
 from __future__ import annotations
@@ -44,54 +44,73 @@ _AT_ONCE: Final = 8
 def downloaded_files(
     spark: SparkSession, files: Sequence[BatchFile], folder: SpoolFolder, limits: FileLimits
 ) -> Iterator[list[BatchFile]]:
-    """Yield the checked files, with the paths of local copies; delete the copies at the end.
+    """Context manager: check batch files, download remote ones, and yield the files to read.
+
+    A yielded file has the path of its local copy in ``copy``, or "" if Spark reads the original.
+    The copies are deleted when the block ends.
 
     Raises:
-        FilesError: a file is missing, broken, or holds more than the limits allow.
-        DiskFullError: there is no room for the copies.
+        FilesError: A file is missing, corrupt, or exceeds the limits.
+        DiskFullError: There is not enough disk space for the copies.
     """
-    place = folder.new_path("files")
+    download_folder = folder.new_path("files")
     try:
-        copies = _check_files(spark, files, place, limits)
+        copies = _check_files(spark, files, download_folder, limits)
         yield [replace(file, copy=copies.get(get_file_key(file.address), "")) for file in files]
     finally:
-        rmtree(place, ignore_errors=True)
+        rmtree(download_folder, ignore_errors=True)
 
 
 def _check_files(
-    spark: SparkSession, files: Sequence[BatchFile], place: Path, limits: FileLimits
+    spark: SparkSession, files: Sequence[BatchFile], download_folder: Path, limits: FileLimits
 ) -> Mapping[str, str]:
-    """Check each file once; return the paths of the copies to read, by the key of the file."""
-    away: list[BatchFile] = []
+    """Check the size and readability of each distinct file, downloading remote files into a folder.
+
+    Returns:
+        The local path of each downloaded file, keyed by `get_file_key` of its address. Empty if
+            Spark
+        reads all files directly.
+    """
+    remote_files: list[BatchFile] = []
     for file in {get_file_key(file.address): file for file in files}.values():
         if to_local_folder(file.address) is None:
-            away.append(file)
+            remote_files.append(file)
             continue
         with reading_files([file]):
             check_size(file, limits)
-    if not away or is_remote_session(spark):
+    if not remote_files or is_remote_session(spark):
         return {}
-    place.mkdir(mode=0o700)
-    stays, copies = is_local_master(spark.sparkContext.master or ""), dict[str, str]()
-    full = disk_full_context(f"rows that wait ({place.parent})", "Free space there, or set staging")
+    download_folder.mkdir(mode=0o700)
+    reads_copies, copies = is_local_master(spark.sparkContext.master or ""), dict[str, str]()
+    full = disk_full_context(
+        f"rows that wait for their commit ({download_folder.parent})",
+        "Free space there, or set staging",
+    )
     with full, ThreadPoolExecutor(_AT_ONCE) as pool:
-        for start in range(0, len(away), _AT_ONCE):
-            some = away[start : start + _AT_ONCE]
+        for start in range(0, len(remote_files), _AT_ONCE):
+            chunk = remote_files[start : start + _AT_ONCE]
             for file in pool.map(
-                partial(_download_file, spark, place), range(start, len(away)), some
+                partial(_download_file, spark, download_folder),
+                range(start, len(remote_files)),
+                chunk,
             ):
                 with reading_files([file]):
                     check_size(file, limits)
-                if stays:
+                if reads_copies:
                     copies[get_file_key(file.address)] = file.copy
                 else:
                     Path(file.copy).unlink()
     return copies
 
 
-def _download_file(spark: SparkSession, place: Path, number: int, file: BatchFile) -> BatchFile:
-    """Return a file with its copy; the suffix is kept, since Spark detects compression by it."""
-    path = place / f"{number}{file.packing}"
+def _download_file(
+    spark: SparkSession, download_folder: Path, number: int, file: BatchFile
+) -> BatchFile:
+    """Copy a remote batch file into a folder; return the file with ``copy`` set to the local path.
+
+    The copy keeps the compression suffix (such as ``.gz``), by which Spark detects compression.
+    """
+    path = download_folder / f"{number}{file.packing}"
     with reading_files([file]):
         try:
             fetch_file(spark, file.address, path)

@@ -1,9 +1,10 @@
 """Conversion of the files of BATCH messages into spool lines before their batch is committed.
 
-A file takes as many ordinals (positions in the input) as it has lines, so the ordinals of all later
-rows of the same table are shifted by that number. Commits of a table are made in order, so the
-shift is known when it is needed. The caller chooses the output location, uses a new location for
-each attempt, and removes all of them when the commit succeeds or fails.
+An ordinal is the position of a row or message in the input. A BATCH message has one ordinal when it
+arrives, but its files hold many rows, so the ordinals of all later rows of the same table are
+shifted by the number of lines. Commits of a table are made in order, so the shift is known when it
+is needed. The caller chooses the output location, uses a new location for each attempt, and removes
+all of them when the commit succeeds or fails.
 """
 
 from __future__ import annotations
@@ -34,9 +35,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IngestedFiles:
-    """A commit request whose files are now spool lines.
+    """Result of `ingest_files`: a commit request whose batch files were converted to spool lines.
 
-    ``rows`` is the number of rows read from files, ``moved`` the total shift of later ordinals.
+    Attributes:
+        work: The commit request; its batches refer to spool files only.
+        rows: The number of rows read from batch files.
+        moved: The amount by which the ordinals of the table's later rows are shifted.
     """
 
     work: CommitRequest
@@ -71,32 +75,35 @@ def ingest_files(
     """
     named = [file for batch in work.batches for file in batch.files]
     with downloaded_files(spark, named, folder, limits) as files:
-        found = spool_lines_from_files(spark, files, f"{address}/files", moved)
+        converted = spool_lines_from_files(spark, files, f"{address}/files", moved)
     spool = tuple(to_spark_uri(each) for batch in work.batches for each in batch.paths)
-    first_move = min((ordinal for ordinal, _ in found.moves), default=work.batches[-1].last)
+    first_move = min((ordinal for ordinal, _ in converted.moves), default=work.batches[-1].last)
     if spool and (moved or work.batches[-1].last > first_move):
-        assign_ordinals(spark, spool, f"{address}/spool", found.moves, moved)
+        assign_ordinals(spark, spool, f"{address}/spool", converted.moves, moved)
         spool = (f"{address}/spool",)
-    if found.mended:
+    if converted.mended:
         logger.warning(
             "Stream %s: in %d rows of its batch files NaN or Infinity was read as null.",
             work.stream,
-            found.mended,
+            converted.mended,
         )
     whole = replace(
         work.batches[0],
-        paths=(*spool, *found.paths),
+        paths=(*spool, *converted.paths),
         files=(),
-        count=work.count + found.rows,
+        count=work.count + converted.rows,
         cut_at=work.batches[-1].cut_at,
     )
-    layout = work.layout.with_metadata(DELETED_AT) if found.has_deletes else work.layout
-    total = moved + sum(places for _, places in found.moves)
-    return IngestedFiles(replace(work, batches=(whole,), layout=layout), found.rows, total)
+    layout = work.layout.with_metadata(DELETED_AT) if converted.has_deletes else work.layout
+    total = moved + sum(places for _, places in converted.moves)
+    return IngestedFiles(replace(work, batches=(whole,), layout=layout), converted.rows, total)
 
 
 def remove_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:
-    """Delete files whose rows are committed; log a warning for each file that cannot be deleted."""
+    """Delete batch files from the storage after their rows are committed.
+
+    A file that cannot be deleted is logged as a warning and left.
+    """
     for file in files:
         try:
             remove_file(spark, file.address)

@@ -1,4 +1,4 @@
-"""The files that a BATCH message names, checked and addressed for Spark.
+"""The files that a BATCH message names: validation, and the addresses from which Spark reads them.
 
 Only local files are inspected here, so an unreadable manifest is rejected before any of its rows
 are committed. An address from a tap is a path, a ``file:`` URL with or without percent escapes, or
@@ -57,13 +57,18 @@ _GLOB: Final = re.compile(r"[*?\[\]{}\\]")
 
 @dataclass(frozen=True, slots=True)
 class BatchFile:
-    """A file of rows named by a BATCH message.
+    """A data file that a Singer BATCH message names.
 
-    ``address`` is the URL for Spark, ``ordinal`` the position of the message in the input and
-    ``version`` the table version of the rows. ``nbytes`` is 0 if the size is unknown. ``in_json``
-    names the properties whose schema allows more than text: if a Parquet file stores such a
-    property in a text column, the text is JSON. ``copy`` is the path of a local copy that is
-    read instead of the address.
+    Attributes:
+        stream: The stream that the rows belong to.
+        address: The URL of the file in Spark's spelling.
+        format: ``jsonl`` or ``parquet``.
+        ordinal: The position of the BATCH message in the input.
+        version: The table version of the rows, or None for an unversioned stream.
+        nbytes: The size in bytes; 0 if unknown.
+        in_json: Properties whose schema allows more than text. If a Parquet file stores such a
+            property in a text column, the text is JSON.
+        copy: Path of a local copy that is read instead of the address; "" without a copy.
     """
 
     stream: StreamId
@@ -77,28 +82,28 @@ class BatchFile:
 
     @property
     def place(self) -> str:
-        """Address from which Spark reads the file: that of the local copy if there is one."""
+        """URL that Spark reads: that of the local copy if there is one, else the address."""
         return to_spark_uri(self.copy or self.address)
 
     @property
     def packing(self) -> str:
-        """Suffix of the file name by which Spark detects compression, such as ``.gz``; or ""."""
-        found = _COMPRESSED.search(self.address) if self.format == JSONL else None
-        return "" if found is None else found[0]
+        """Compression suffix of a JSONL file name, such as ``.gz``; "" if there is none."""
+        match = _COMPRESSED.search(self.address) if self.format == JSONL else None
+        return "" if match is None else match[0]
 
     @property
     def encoding(self) -> BaseBatchFileEncoding:
-        """The format and compression of the file."""
+        """File format and compression, in the form that BATCH messages use."""
         return BaseBatchFileEncoding(self.format, "gzip" if self.packing else None)
 
     @property
     def shown(self) -> str:
-        """The address without credentials, for log and error messages."""
+        """Address of the file without credentials, for log and error messages."""
         return _redact_address(self.address)
 
     @property
     def pattern(self) -> str:
-        """The path to read with glob characters escaped; Spark treats every path as a pattern."""
+        """URL to read, with glob characters escaped, since Spark treats each path as a pattern."""
         return _GLOB.sub(lambda found: f"\\{found[0]}", self.place)
 
 
@@ -109,19 +114,19 @@ def batch_files(
     limits: FileLimits | None = None,
     roots: Iterable[str] = (),
 ) -> tuple[BatchFile, ...]:
-    """Return the files of a BATCH message in their order, after checking them.
+    """Validate a BATCH message and return the files that it names, in the order of its manifest.
 
     Args:
         event: The BATCH message.
         ordinal: The position of the message in the input.
-        schema: The schema of the stream.
+        schema: The JSON Schema of the stream.
         limits: Limits on files and allowed URL schemes; None means the defaults.
         roots: Locations whose hosts are allowed in addition to the allowed schemes.
 
     Raises:
         UnsupportedError: The format or compression of the files is not supported.
         FilesError: A file is not a regular file, its address is not allowed, or the manifest names
-        too many files.
+            too many files.
     """
     limits = limits or FileLimits()
     try:
@@ -131,17 +136,18 @@ def batch_files(
     encoding = _encoding(event)
     kind = (encoding.format, ordinal, event.version)
     properties = object_schema(schema).get("properties") or {}
-    more = frozenset(name for name, each in properties.items() if not _is_text(each))
+    in_json = frozenset(name for name, each in properties.items() if not _is_text(each))
     for path in event.paths:
         _check_reach(event.stream, path, limits.schemes, roots)
     addresses = [_address(event.stream, path, encoding) for path in event.paths]
-    return tuple(BatchFile(event.stream, each, *kind, _size(each), more) for each in addresses)
+    return tuple(BatchFile(event.stream, each, *kind, _size(each), in_json) for each in addresses)
 
 
 def check_size(file: BatchFile, limits: FileLimits) -> None:
-    """Raise an error if a local file, or the copy of a file, holds more than Spark may read.
+    """Raise an error if a batch file on this machine is corrupt or has an overlong line.
 
-    A file that is not on this machine is not checked.
+    A downloaded copy is checked in place of its remote original. A remote file without a copy is
+    not checked.
 
     Raises:
         FilesError: The file exceeds the limit or is corrupt.
@@ -157,9 +163,11 @@ def check_size(file: BatchFile, limits: FileLimits) -> None:
 
 
 def get_file_key(address: str, *, escaped: bool = False) -> str:
-    """Return a normalized form of an address, equal for all spellings of the same address.
+    """Return a normalized form of a file's URL, which is equal for all spellings of the same URL.
 
-    ``escaped`` is True for addresses that Spark reports, which are percent-encoded.
+    Args:
+        address: A URL.
+        escaped: True if the URL is percent-encoded, as the URLs that Spark reports are.
     """
     plain = unquote(address) if escaped else address
     scheme, _, rest = plain.partition(":")
@@ -167,7 +175,11 @@ def get_file_key(address: str, *, escaped: bool = False) -> str:
 
 
 def _encoding(event: BatchFiles) -> BaseBatchFileEncoding:
-    """Return the encoding of the files, or raise if it is not supported."""
+    """Return the format and compression that a BATCH message declares.
+
+    Raises:
+        UnsupportedError: The loader cannot read this format or compression.
+    """
     try:
         encoding = BaseBatchFileEncoding.from_dict(event.format)
     except ConfigurationError as error:
@@ -187,7 +199,11 @@ def _unsupported(stream: StreamId, reason: str) -> UnsupportedError:
 
 
 def _address(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> str:
-    """Return Spark's address of a file; raise if Spark would skip or misread the file."""
+    """Return the URL under which Spark reads a file that a BATCH message names.
+
+    Raises:
+        FilesError: The file does not exist, or Spark would skip or misread it because of its name.
+    """
     name = path.rsplit("/", 1)[-1]
     if not name or name.startswith(("_", ".")):
         raise explain_unreadable(stream, path, "Spark skips files whose names begin with _ or .")
@@ -209,7 +225,13 @@ def _check_reach(
 
 
 def _check_ending(stream: StreamId, path: str, name: str, gzipped: bool) -> None:
-    """Raise if the file name implies a different compression to Spark than the declared one."""
+    """Check that a file's name implies the compression that its BATCH message declares.
+
+    Spark detects compression by the suffix of the file name alone.
+
+    Raises:
+        FilesError: The suffix implies another compression, or none.
+    """
     ending = _COMPRESSED.search(name)
     if gzipped and (ending is None or ending[1].lower() != "gz"):
         reason = "its encoding is gzip, which Spark detects only if the name ends in .gz"
@@ -224,35 +246,39 @@ def _sparks(scheme: str) -> str:
 
 
 def _existing(stream: StreamId, path: str, local: Path) -> Path:
-    """Return the absolute path of a local file, trying the path unescaped and literally."""
-    as_it_stands = Path(_SCHEME.sub("", path, count=1))
-    for candidate in (local, as_it_stands):
+    """Return the absolute path of a local file, accepting percent-encoded and literal spellings.
+
+    Raises:
+        FilesError: Neither spelling is a regular file.
+    """
+    literal = Path(_SCHEME.sub("", path, count=1))
+    for candidate in (local, literal):
         if candidate.is_file():
             return Path(os.path.abspath(candidate))  # noqa: PTH100  (keeps links, removes ..)
-    is_there = local.exists() and not local.is_dir()
+    is_special_file = local.exists() and not local.is_dir()
     raise explain_unreadable(
-        stream, path, "it is not a regular file" if is_there else "it does not exist"
+        stream, path, "it is not a regular file" if is_special_file else "it does not exist"
     )
 
 
 def _is_text(schema: Any) -> bool:
-    """Return True if a property allows only text or null."""
+    """Return True if a property's JSON Schema allows only strings (and null)."""
     return {kind for kind, _ in split_variants(schema)} == {"string"}
 
 
 def _size(address: str) -> int:
-    """Return the size of a local file in bytes, or 0 for a remote file."""
+    """Return the size in bytes of a file on this machine, or 0 for a remote file."""
     local = to_local_folder(address)
     return local.stat().st_size if local is not None else 0
 
 
 def _redact_address(address: str) -> str:
-    """Return an address without credentials; in a local file name a question mark is literal."""
+    """Return a URL without credentials and query, for messages; a local path is unchanged."""
     return address if to_local_path(address) is not None else redact_url(address, with_query=False)
 
 
 def explain_unreadable(stream: StreamId, address: str, reason: str) -> FilesError:
-    """Return the error for a file that cannot be read."""
+    """Return a FilesError saying which batch file of a stream cannot be read and why."""
     return FilesError(
         f"Stream {stream}: batch file {_redact_address(address)} cannot be read: {reason}."
         f" {_NOTHING_COMMITTED}"

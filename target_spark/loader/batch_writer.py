@@ -1,13 +1,13 @@
 """Commit of one batch to its table, with quarantine of the rows that do not match their schema.
 
 - Nearly every batch is valid, so the writer first tries to commit it directly. The Spark job fails
-  on the first bad row and then nothing is committed. From that failure on, every batch of that
-  table is staged: good rows are staged, bad rows are committed to the quarantine table, and only
-  then are the good rows committed together with the state.
+on the first bad row and then nothing is committed. From that failure on, every batch of that
+table is staged: good rows are staged, bad rows are committed to the quarantine table, and only
+then are the good rows committed together with the state.
 - The rows written plus the rows quarantined must equal the rows spooled; a difference raises an
-  error.
+error.
 - Commits of a table are numbered from 1 within a run. No other writer may use the table during the
-  run.
+run.
 """
 
 from __future__ import annotations
@@ -109,7 +109,12 @@ _SIZES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """Columns that a stream needs, and the same columns with the types that the table has."""
+    """Cached result of `BatchWriter._prepare_columns` for one table.
+
+    Attributes:
+        wanted: The table schema that the stream requires.
+        layout: The same columns with the types that the existing table has.
+    """
 
     wanted: TableSchema
     layout: TableSchema
@@ -117,12 +122,20 @@ class _Fitted:
 
 @dataclass
 class _TableState:
-    """The facts that this run keeps about one table, beside the `CommitAttempt` in progress.
+    """State that the writer keeps about one table for the whole run.
 
-    ``moved`` is the shift of ordinals by batch files. From the first bad row on the table
-    ``stages_rows``. If ``takes_nulls`` is True, NOT NULL constraints of the columns are dropped.
-    ``is_new`` is True if this run created the table. ``written`` and ``quarantined`` count rows.
-    ``changes`` are column changes that are not reported yet, ``remarks`` other notes for the user.
+    Attributes:
+        commits: Number of commits that this run made to the table.
+        moved: Shift of row ordinals caused by batch files.
+        stages_rows: True after the first bad row; from then on batches are staged before the
+            commit.
+        fitted: Result of the last column preparation, or None if it must be repeated.
+        takes_nulls: True if NOT NULL constraints of the columns must be dropped.
+        is_new: True if this run created the table.
+        written: Number of rows committed by this run.
+        quarantined: Number of rows of this run committed to the quarantine table.
+        changes: Column changes that no `CommitResult` has reported yet.
+        remarks: Further notes on the table for the user.
     """
 
     commits: int = 0
@@ -137,16 +150,16 @@ class _TableState:
     remarks: tuple[str, ...] = ()
 
     def news(self) -> tuple[SchemaChange, ...]:
-        """Return the column changes that no result has reported yet, and clear the list."""
+        """Return the column changes that were not reported yet, and mark them as reported."""
         news = tuple(self.changes)
         self.changes.clear()
         return news
 
 
 class BatchWriter:
-    """Writer that commits batches to tables of one format and quarantines their bad rows.
+    """Commits batches of rows to tables of one format and quarantines rows that do not fit.
 
-    Two threads may use it at the same time for different tables.
+    A load has one instance. Two writer threads may use it at the same time for different tables.
     """
 
     def __init__(
@@ -176,18 +189,21 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function that returns True if the table format can change a type to another in place."""
+        """Function of an old and a new type (DDL): True if the format can widen in place."""
         return self._writer.can_widen
 
     def write(self, work: CommitRequest) -> CommitResult:
-        """Commit the rows of a request; quarantine the rows that do not match their schema first.
+        """Commit the rows of a request to its table, after quarantining the rows that do not fit.
+
+        Transient errors of the storage are retried. A repeated commit keeps its number, so no row
+        is written twice.
 
         Raises:
             QuarantineError: More rows would be quarantined than the user allows.
             RowCountError: Rows are missing, or there are more rows than were spooled.
             CommitLostError: The table does not contain the commit after the write.
             StorageError: The storage, the catalog or another writer blocked the commit for too
-            long.
+                long.
             DiskFullError: A disk is full.
         """
         state = self._tables[work.table.key]
@@ -218,28 +234,33 @@ class BatchWriter:
 
     @contextmanager
     def _with_spool_lines(self, work: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
-        """Yield the commit request with the rows of its files converted to spool lines.
+        """Context manager: convert the batch files of a commit request into spool lines.
 
-        The second value is the number of rows that came from files.
+        Yields:
+            The commit request without batch files, and the number of rows that came from files (0
+                if the
+            request is unchanged). The converted lines are removed when the block ends.
         """
         files = [file for batch in work.batches for file in batch.files]
         state = self._tables[work.table.key]
         if not work.batches or not (files or state.moved):
             yield work, 0
             return
-        with temporary_location(self._engine.spark(), self._reach, "lines") as place:
-            tries = (f"{place}/{number}" for number in itertools.count(1))
+        with temporary_location(self._engine.spark(), self._reach, "lines") as location:
+            locations = (f"{location}/{number}" for number in itertools.count(1))
 
             def step() -> IngestedFiles:
                 spark, limits = self._engine.spark(), self._limits
                 with translate_write_errors(self._reach):
-                    return ingest_files(spark, work, state.moved, next(tries), self._folder, limits)
+                    return ingest_files(
+                        spark, work, state.moved, next(locations), self._folder, limits
+                    )
 
-            made = self._run_with_retries(
+            ingested = self._run_with_retries(
                 work.table, step, f"Stream {work.stream}: its batch files"
             )
-            yield made.work, made.rows
-        state.moved = made.moved  # not earlier: after a failure above nothing is committed
+            yield ingested.work, ingested.rows
+        state.moved = ingested.moved  # not earlier: after a failure above nothing is committed
         withheld = self._guard.find_withhold_reason(state.written, state.quarantined) is not None
         if self._delete_files and not withheld:  # withheld rows may be read again
             remove_files(self._engine.spark(), files)
@@ -262,23 +283,28 @@ class BatchWriter:
         return verified or self._write_good(spark, attempt, layout, frame)
 
     def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
-        """Create the table if it does not exist, and add or widen columns as the schema needs."""
+        """Create the table if it does not exist, or add and widen its columns for a table schema.
+
+        Returns:
+            A result without rows that lists the column changes.
+        """
         self._run_with_retries(
             table, lambda: self._prepare_columns(self._engine.spark(), table, layout, design)
         )
         state = self._tables[table.key]
         return CommitResult(0, 0, None, {}, changes=state.news(), remarks=state.remarks)
 
-    def maintain(self, table: Table, care: MaintenanceOptions) -> str | None:
-        """Run maintenance on a table this run wrote to; return the error message if it failed.
+    def maintain(self, table: Table, options: MaintenanceOptions) -> str | None:
+        """Run maintenance (compaction, clean-up) on a table if this run committed to it.
 
-        A failure of maintenance does not fail the run.
+        Returns:
+            None on success; otherwise the error message. A failure does not fail the run.
         """
         if not self._tables[table.key].commits:
             return None
         try:
             self._run_with_retries(
-                table, lambda: self._writer.maintain(self._engine.spark(), table, care)
+                table, lambda: self._writer.maintain(self._engine.spark(), table, options)
             )
         except Exception as error:  # noqa: BLE001  (the rows are safe; the next run repeats it)
             cause = error.__cause__ if isinstance(error, StorageError) else None
@@ -288,7 +314,7 @@ class BatchWriter:
         return None
 
     def commit_state(self, table: Table, covered: CoveredState) -> None:
-        """Make a commit to a table that stores a state and no rows."""
+        """Commit a state without rows to a table; retry after transient errors."""
         marker = self._marker(table, covered)
         self._run_with_retries(
             table, lambda: self._writer.commit_empty(self._engine.spark(), table, marker)
@@ -298,7 +324,18 @@ class BatchWriter:
     def _run_with_retries(
         self, table: Table, step: Callable[[], _T], what: str | None = None
     ) -> _T:
-        """Run a step and retry it after transient errors, but never after its commit succeeded."""
+        """Call ``step``; repeat it after transient errors unless its commit has already succeeded.
+
+        Args:
+            table: The table that the step works on.
+            step: The function to call.
+            what: Name of the work in log messages; None means the table's name.
+
+        Raises:
+            StorageError: The error persisted until the retries were exhausted.
+            DiskFullError: A disk is full.
+            EngineError: The Spark process ended.
+        """
         state = self._tables[table.key]
         commits = state.commits
 
@@ -316,7 +353,10 @@ class BatchWriter:
             )
 
     def _raise_engine_failure(self, error: BaseException) -> None:
-        """Raise an EngineError if ``error`` was caused by the end of the Spark process."""
+        """Raise an EngineError from ``error`` if the Spark process has ended; otherwise return.
+
+        If the connection to the JVM broke, wait up to 10 seconds for the process to end.
+        """
         end = time.monotonic() + (
             _DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0
         )
@@ -336,9 +376,19 @@ class BatchWriter:
         *,
         has_rows: bool = False,
     ) -> TableSchema:
-        """Create or alter the table as needed; return the wanted schema with the table's own types.
+        """Create a table, or add and widen its columns, to fit a table schema.
 
-        ``has_rows`` is True if rows are written next.
+        The result is cached until the schema changes or an attempt fails.
+
+        Args:
+            spark: The session to use.
+            table: The table to prepare.
+            wanted: The table schema that the stream requires.
+            design: The partitioning, clustering and file size of a new table.
+            has_rows: True if the caller writes rows next.
+
+        Returns:
+            The required schema, with the column types of the existing table.
         """
         state = self._tables[table.key]
         if state.fitted is not None and state.fitted.wanted == wanted:
@@ -365,7 +415,17 @@ class BatchWriter:
     def _widen_table(
         self, spark: SparkSession, table: Table, wanted: TableSchema, types: Mapping[str, str]
     ) -> TableSchema:
-        """Add and widen columns of an existing table; return the schema with the table's types."""
+        """Add missing columns to an existing table and widen the types of others.
+
+        Args:
+            spark: The session to use.
+            table: The existing table.
+            wanted: The table schema that the stream requires.
+            types: Type (DDL) of each existing column.
+
+        Returns:
+            The required schema, with the types that the table has now.
+        """
         state, writer = self._tables[table.key], self._writer
         sources = writer.sources(spark, table)
         fitted, changes = diff_with_table(wanted, types, writer.can_widen, sources)
@@ -380,12 +440,18 @@ class BatchWriter:
     def _find_layout_differences(
         self, spark: SparkSession, table: Table, wanted: TableSchema, design: TableLayout
     ) -> tuple[str, ...]:
-        """Return remarks on an existing table whose physical layout differs from the settings."""
-        found = self._writer.describe_layout_mismatch(spark, table, wanted, design)
-        return (f"the table is {found}, which is not changed",) if found else ()
+        """Return remarks for the user if a table's partitioning differs from the settings.
+
+        The table is not changed. An empty tuple means that there is no difference.
+        """
+        mismatch = self._writer.describe_layout_mismatch(spark, table, wanted, design)
+        return (f"the table is {mismatch}, which is not changed",) if mismatch else ()
 
     def _check_owner(self, spark: SparkSession, table: Table) -> None:
-        """Raise if another job loads the table, since the states of the two jobs would be mixed."""
+        """Raise an error if the table's last commit was made by another job.
+
+        Two jobs must not load one table, since a run resumes from the state in the last commit.
+        """
         marker = self._writer.get_last_metadata(spark, table)
         if marker is None:
             return
@@ -400,7 +466,11 @@ class BatchWriter:
     def _write_all(
         self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema, frame: SpoolFrame
     ) -> Verified | None:
-        """Write the batch in one commit; return None, with nothing written, if it has a bad row."""
+        """Write a batch to its table in one commit that fails on the first row that does not fit.
+
+        Returns:
+            The verified result, or None if there was such a row; then nothing was written.
+        """
         work, df = attempt.request, frame.good(strict=True)
         put = partial(self._commit_rows, spark, attempt, layout, rows=work.count, strict=True)
         try:
@@ -419,7 +489,10 @@ class BatchWriter:
         return written.verify(work, frame.counts(work.count))
 
     def _reads_twice(self, spark: SparkSession, work: CommitRequest) -> bool:
-        """Return True if the commit reads its batch more than once, as a merge with rows does."""
+        """Return True if the commit evaluates the rows' DataFrame more than once, as MERGE does.
+
+        Such a DataFrame is staged first, so that both evaluations see the same rows.
+        """
         if work.mode is WriteMode.UPSERT:
             kept = self._writer.keeps_batch and not is_remote_session(
                 spark
@@ -430,7 +503,10 @@ class BatchWriter:
     def _write_good(
         self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema, frame: SpoolFrame
     ) -> Verified:
-        """Stage the good rows, quarantine the bad rows, then commit the good rows."""
+        """Stage the good rows, quarantine the others, then commit the staged rows.
+
+        A row is good if each value fits its column.
+        """
         work = attempt.request
         state = self._tables[work.table.key]
         with stage_frame(spark, self._reach, frame.good(strict=False)) as rows:
@@ -461,18 +537,23 @@ class BatchWriter:
         strict: bool = False,
         withheld: bool = False,
     ) -> Written:
-        """Commit the rows of a DataFrame to the table in the stream's write mode.
+        """Commit the rows of a DataFrame to a table in the stream's write mode.
 
-        ``rows`` is their number. With ``strict`` a bad row fails the commit; with ``withheld`` the
-        commit
-        carries no state that covers these rows.
+        Args:
+            spark: The session to use.
+            attempt: The commit attempt, which keeps its number across retries.
+            layout: The table schema of the rows.
+            df: The rows.
+            rows: The number of rows in ``df``.
+            strict: True if a row that does not fit makes the Spark job fail.
+            withheld: True if the commit must carry no state that covers these rows.
         """
         work = attempt.request
         with spark_conf(spark, _file_sizes(work.design)):
-            way = select_write_operation(
+            write = select_write_operation(
                 self._writer, spark, work, layout, df, self._asked(work.stream), rows
             )
-            return self._commit(attempt, way, strict=strict, withheld=withheld)
+            return self._commit(attempt, write, strict=strict, withheld=withheld)
 
     def _commit(
         self,
@@ -482,7 +563,11 @@ class BatchWriter:
         strict: bool = False,
         withheld: bool = False,
     ) -> Written:
-        """Make the commit with the newest state it may carry, or repeat the prepared commit."""
+        """Call ``write`` with the commit metadata and return what was written.
+
+        The first call for an attempt prepares the metadata: the next commit number and the newest
+        state that the commit may carry. A retry uses the same metadata again.
+        """
         table = attempt.request.table
         if attempt.prepared is None:
             covered = attempt.request.covered(withheld=withheld)
@@ -494,7 +579,10 @@ class BatchWriter:
     def _retire(
         self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema, version: int
     ) -> Verified:
-        """Delete or close the rows of all versions except the given one."""
+        """Delete the rows of all table versions except ``version``, or mark them as deleted.
+
+        A new table of an Airbyte destination has no other versions, so it needs no commit.
+        """
         work = attempt.request
         if self._one_version and self._tables[work.table.key].is_new:
             return Verified(0, _NO_ROWS, None, None)
@@ -506,7 +594,7 @@ class BatchWriter:
         return written.verify(work, _NO_ROWS)
 
     def has_others(self, table: Table, version: int) -> bool:
-        """Return True if a table has rows of table versions other than ``version``."""
+        """Return True if a table has rows whose table version differs from ``version``."""
         column = self._versions_in
 
         def step() -> bool:
@@ -517,7 +605,7 @@ class BatchWriter:
     def _commit_empty(
         self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema
     ) -> Verified:
-        """Replace all rows of a table by none, for an overwrite without rows."""
+        """Commit an overwrite without rows, which removes all rows of the table."""
         written = self._commit_rows(spark, attempt, layout, empty_frame(spark, layout), rows=0)
         return written.verify(attempt.request, _NO_ROWS)
 
@@ -526,11 +614,16 @@ class BatchWriter:
     def _quarantine(
         self, spark: SparkSession, attempt: CommitAttempt, frame: SpoolFrame, count: int
     ) -> BadRows:
-        """Commit the rows that do not match their schema to the table's quarantine, once.
+        """Commit the rows of a batch that do not fit their schema to the table's quarantine table.
+
+        A retry of the same attempt does not quarantine the rows a second time.
+
+        Returns:
+            The number of bad rows and the reasons.
 
         Raises:
             QuarantineError: There are more bad rows than the user allows; nothing is written.
-            RowCountError: Good and bad rows together are not the spooled rows.
+            RowCountError: The good and the bad rows together are not the spooled rows.
         """
         if attempt.bad is not None and attempt.bad.are_quarantined:
             return attempt.bad
@@ -580,11 +673,18 @@ def _near(
     spark: Callable[[], SparkSession],
     reach: StagingArea,
     work: CommitRequest,
-    patiently: Callable[[Callable[[], Sequence[str]], str], Sequence[str]],
+    with_retries: Callable[[Callable[[], Sequence[str]], str], Sequence[str]],
 ) -> Iterator[CommitRequest]:
-    """Yield the commit request with its spool files at a location that Spark can read.
+    """Context manager: yield a commit request whose spool files Spark can read.
 
-    Local files are copied to the staging area if Spark runs elsewhere; the originals stay.
+    If Spark runs on other machines, local spool files are copied to the staging area for the
+    duration of the block; the originals are kept.
+
+    Args:
+        spark: Function that returns the session.
+        reach: The staging area.
+        work: The commit request.
+        with_retries: Function that runs the copy with retries; it gets the copy and its name.
     """
     named = (path for batch in work.batches for path in batch.paths)
     paths = [path for path in named if to_local_folder(path) is not None]
@@ -592,13 +692,13 @@ def _near(
         yield work
         return
     with ExitStack() as stack:
-        found = patiently(
+        staged_paths = with_retries(
             lambda: stack.enter_context(staged_for_spark(spark(), reach, paths)),
             f"Stream {work.stream}: copying its rows to staging",
         )
-        there = dict(zip(paths, found, strict=True))
+        staged = dict(zip(paths, staged_paths, strict=True))
         batches = (
-            replace(batch, paths=tuple(there.get(path, path) for path in batch.paths))
+            replace(batch, paths=tuple(staged.get(path, path) for path in batch.paths))
             for batch in work.batches
         )
         yield replace(work, batches=tuple(batches))
@@ -619,8 +719,8 @@ def _warn_of_nulled(work: CommitRequest, count: int) -> None:
 
 
 def _file_sizes(design: TableLayout) -> dict[str, str]:
-    """Return the Spark settings that keep output files near the configured size.
+    """Return Spark settings that keep output files near the configured size; empty if none is set.
 
-    The settings bound the bytes that a task reads and shuffles; the table file is smaller still.
+    The settings bound the bytes that a task reads and shuffles; the written file is smaller.
     """
     return {} if design.file_bytes is None else dict.fromkeys(_SIZES, str(design.file_bytes))

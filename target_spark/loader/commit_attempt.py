@@ -1,4 +1,4 @@
-"""The states of one commit: prepared, written, verified.
+"""The stages of one commit: prepared, written, verified.
 
 A `CommitAttempt` lives as long as its request, over all retries. What it has reached is kept in
 immutable values, so that a retry repeats exactly what may have happened already: rows are counted
@@ -22,7 +22,13 @@ __all__ = ["BadRows", "CommitAttempt", "Prepared", "Verified", "Written", "check
 
 @dataclass(frozen=True, slots=True)
 class BadRows:
-    """Rows of a batch that do not match their schema, already counted against the user's limit."""
+    """Rows of a batch that do not match their schema, already counted against the user's limit.
+
+    Attributes:
+        count: The number of rows.
+        reasons: Why the rows do not fit, by column.
+        are_quarantined: True once the rows are committed to the quarantine table.
+    """
 
     count: int
     reasons: tuple[Reason, ...]
@@ -31,10 +37,13 @@ class BadRows:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """State of a commit attempt before its outcome is known: the commit may have been made.
+    """First stage of a commit: its metadata is fixed, its outcome is unknown.
 
-    It has the commit metadata and the state that the commit carries. With ``strict`` the Spark job
-    fails on a bad row, so a batch with a bad row was not committed.
+    Attributes:
+        marker: The metadata that the commit writes into the table.
+        covered: The state that the commit carries, or None.
+        strict: True if a bad row makes the Spark job fail, so that a batch with one is not
+            committed.
     """
 
     marker: CommitMetadata
@@ -44,7 +53,12 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """State of a commit attempt after the commit was read back from the table."""
+    """Second stage of a commit: the commit was read back from the table.
+
+    Attributes:
+        commit: The prepared commit.
+        stats: The statistics that the table format reports.
+    """
 
     commit: Prepared
     stats: CommitStats
@@ -53,6 +67,11 @@ class Written:
         self, request: CommitRequest, counts: Counts, bad: BadRows | None = None
     ) -> Verified:
         """Compare the rows written and quarantined with the rows spooled.
+
+        Args:
+            request: The request, which has the number of spooled rows.
+            counts: The counts of the rows written.
+            bad: The quarantined rows, or None if all rows fit.
 
         Raises:
             RowCountError: The counts differ.
@@ -63,11 +82,14 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Final state of a commit attempt: spooled, written and quarantined row counts agree.
+    """Last stage of a commit: the rows written plus the rows quarantined equal the rows spooled.
 
-    ``rows`` were written. ``written`` is None if the overwrite of a table was withheld.
-    ``withheld``
-    is the reason why no state may cover the rows.
+    Attributes:
+        rows: The number of rows written.
+        counts: Counts of the written rows by kind.
+        bad: The quarantined rows, or None.
+        written: The commit, or None if the overwrite of a table was withheld.
+        withheld: Why no state may cover the rows, or None.
     """
 
     rows: int
@@ -79,7 +101,13 @@ class Verified:
 
 @dataclass(slots=True)
 class CommitAttempt:
-    """A commit request with the state that its attempts have reached so far."""
+    """A commit request and the stage that it has reached; a retry continues from there.
+
+    Attributes:
+        request: The rows to commit.
+        bad: The rows that do not fit, once they are known.
+        prepared: The metadata of the commit, once it may have been made.
+    """
 
     request: CommitRequest
     bad: BadRows | None = None

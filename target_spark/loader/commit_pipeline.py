@@ -1,11 +1,11 @@
-"""Commits beside the input: a queue per table, and the threads that work on it.
+"""Queues of closed batches, one per table, and the writer threads that commit them.
 
 - The input thread closes batches; their requests wait in the queue of their table. A writer thread
-  takes one, asks the commit writer for its result, and then records it and emits states. Tasks of
-  one table run one after the other in order of submission; two threads never write one table.
+takes one, asks the commit writer for its result, and then records it and emits states. Tasks of
+one table run one after the other in order of submission; two threads never write one table.
 - A commit counts, in the report and for waiting states, only after the writer has returned from it.
 - After the first failure, and after `CommitPipeline.stop`, no further task starts; running tasks
-  finish. Waits are short and repeated, so that a signal can interrupt the waiting thread.
+finish. Waits are short and repeated, so that a signal can interrupt the waiting thread.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OLD_VERSIONS_STAY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """Task that creates or updates the table of a stream without rows."""
+    """Queued task: create the table of a stream without rows, or update its columns."""
 
     stream: StreamId
     table: Table
@@ -57,7 +57,7 @@ class _Creation:
 
 @dataclass(frozen=True, slots=True)
 class _Maintenance:
-    """Task that maintains a table after its last commit."""
+    """Queued task: run maintenance on a table after its last commit."""
 
     stream: StreamId
     table: Table
@@ -71,8 +71,12 @@ _Task: TypeAlias = CommitRequest | _Creation | _Maintenance
 class CommitPipeline:
     """Queues of closed batches per table, and the threads that commit them.
 
-    ``new_writer`` creates the commit writer when it is first needed. ``ledger`` has the states of
-    the run; ``threads`` is the largest number of writer threads. ``stopping`` is set by a signal.
+    Args:
+        new_writer: Creates the batch writer when it is first needed.
+        ledger: The batches and states of the run.
+        report: The run report to update.
+        stopping: Set by a signal to stop the run.
+        threads: The largest number of writer threads.
     """
 
     def __init__(
@@ -105,7 +109,7 @@ class CommitPipeline:
 
     @property
     def writer(self) -> BatchWriter:
-        """The commit writer, created at first use (it loads Spark's libraries) for all threads."""
+        """The batch writer that all threads share; created at first use, since it imports Spark."""
         with self._making_writer:
             if self._made_writer is None:
                 self._made_writer = self._new_writer()
@@ -113,34 +117,38 @@ class CommitPipeline:
 
     @property
     def open_bytes(self) -> int:
-        """Bytes spooled in batches that are still open, except those of overwritten streams."""
+        """Spooled bytes in open batches, without those of streams that overwrite."""
         return self._open_bytes
 
     @property
     def uncommitted_bytes(self) -> int:
-        """Bytes spooled in open batches and in closed batches that wait for their commit."""
+        """Spooled bytes in open batches and in closed batches that wait for their commit."""
         return self._open_bytes + self._queued_bytes
 
     @property
     def failure(self) -> BaseException | None:
-        """The first exception raised by a task, or None."""
+        """The first exception that a task raised in a writer thread, or None."""
         return self._failure
 
     # Called by the input thread
 
     def add_open_bytes(self, stream: LoadedStream, nbytes: int) -> None:
-        """Record the size of rows that were added to a stream's open batch."""
+        """Count the bytes of new rows in a stream's open batch.
+
+        Streams that overwrite their table are not counted.
+        """
         if not stream.overwrites:
             self._open_bytes += nbytes
 
     def queue_batch(self, stream: LoadedStream) -> None:
-        """Close the open batch, and queue its commit unless the stream overwrites its table."""
+        """Close a stream's open batch and queue its commit; see `close_batch`."""
         self.close_batch(stream, stream.spool.cut())
 
     def close_batch(self, stream: LoadedStream, batch: Batch) -> None:
-        """Queue the commit of a closed batch, or keep it until an overwritten stream is complete.
+        """Queue the commit of a closed batch.
 
-        The next rows of the stream open another batch.
+        A batch of a stream that overwrites its table is kept until the stream is complete. The
+        stream's next rows open another batch.
         """
         stream.waits_for_state = False
         self.ledger.close_batch(stream.id)
@@ -153,12 +161,19 @@ class CommitPipeline:
         self._enqueue(self._request(stream, (batch,), batch.first))
 
     def replace_table(self, stream: LoadedStream, upto: int) -> None:
-        """Queue the overwrite of a table with the batches kept for it, all before ``upto``."""
+        """Queue the overwrite of a table with the kept batches of its stream.
+
+        ``upto`` is an ordinal at or after the first ordinal of each of these batches.
+        """
         self.ledger.close_batch(stream.id)
         self._enqueue(self._request(stream, stream.valid_batches(), upto))
 
     def delete_versions(self, stream: LoadedStream, upto: int) -> None:
-        """Queue the deletion of the rows of all versions but the announced one."""
+        """Queue the deletion of the rows of all table versions except the activated one.
+
+        The stream's open batch is queued first. Without hard delete the rows are marked as deleted.
+        ``upto`` is the ordinal of the ACTIVATE_VERSION message or of the end of the input.
+        """
         if stream.spool.count:
             self.queue_batch(stream)
         if not stream.hard_delete:
@@ -168,37 +183,44 @@ class CommitPipeline:
         self._enqueue(self._request(stream, (), upto, retires=stream.versions.activated))
 
     def create_table(self, stream: LoadedStream) -> None:
-        """Queue the creation or schema update of the table of a stream without rows."""
+        """Queue a task that creates or alters the table of a stream without rows."""
         self._enqueue(_Creation(stream.id, stream.table, stream.layout, stream.design))
 
     def maintain_table(self, stream: LoadedStream, options: MaintenanceOptions) -> None:
-        """Queue the maintenance of a table after its last commit."""
+        """Queue maintenance of a stream's table; it runs after the table's queued commits."""
         self._enqueue(_Maintenance(stream.id, stream.table, options))
 
     def commit_leftover_state(self) -> None:
-        """Commit the last emitted state to a table if no earlier commit carried it."""
+        """Store the last emitted state in a commit without rows, if no earlier commit carried it.
+
+        Call it after all tasks have finished. Nothing happens if no table was written.
+        """
         leftover = self.ledger.get_uncarried_state()
         if leftover is not None and self._last_table is not None:
             self.writer.commit_state(self._last_table, leftover)
 
     def add_remark(self, stream: StreamId, text: str) -> None:
-        """Log and report a remark on a stream, once."""
+        """Log a remark on a stream and add it to the run report; a repeated remark is ignored."""
         if self._report.add_stream_remark(str(stream), text):
             logger.info("Stream %s %s", stream, text)
 
     def wait(self) -> None:
-        """Return when no task is left to run, when one has failed, or at a signal.
+        """Block until all tasks have finished, a task has failed, or a signal has arrived.
 
-        After `stop` return only when no task is running.
+        After `stop`, block only until the running tasks have finished.
         """
         with self._changed:
             while not (self._failure or self._is_idle() or self._is_interrupted()):
                 self._changed.wait(_WAIT_SECONDS)
 
     def wait_for_space(self, limit: int, until: float) -> None:
-        """Return when fewer than ``limit`` bytes are uncommitted, or as `wait` does.
+        """Block until fewer than ``limit`` bytes are uncommitted, or a time is reached.
 
-        Return at the monotonic time ``until`` at the latest.
+        Args:
+            limit: The number of bytes.
+            until: The latest time to return, as `time.monotonic` counts.
+
+        A failed task, a signal, or the end of all tasks also ends the wait.
         """
         with self._changed:
             while not (
@@ -211,13 +233,13 @@ class CommitPipeline:
                 self._changed.wait(_WAIT_SECONDS)
 
     def stop(self) -> None:
-        """Prevent further tasks from starting."""
+        """Start no further task; running tasks finish."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop, wait for the running tasks, and end the threads."""
+        """Stop the pipeline, wait for the running tasks, and join the writer threads."""
         self.stop()
         with self._changed:
             self._closed = True
@@ -233,7 +255,7 @@ class CommitPipeline:
         upto: int,
         retires: int | None = None,
     ) -> CommitRequest:
-        """Return the request to commit batches, or to delete old versions (``retires``)."""
+        """Return a request that commits batches, or deletes all versions but ``retires``."""
         return CommitRequest(
             stream=stream.id,
             table=stream.table,
@@ -282,7 +304,10 @@ class CommitPipeline:
             self._finish_task(task, failure)
 
     def _take(self) -> _Task | None:
-        """Wait for the next task of a table with no running task; return None after `close`."""
+        """Wait for the next task and return it, or None after `close`.
+
+        A table with a running task is skipped, so that its tasks run one after the other.
+        """
         with self._changed:
             while self._stopped or not self._ready:
                 if self._closed:
@@ -315,7 +340,10 @@ class CommitPipeline:
             self.add_remark(task.stream, failure)
 
     def _commit(self, request: CommitRequest) -> None:
-        """Commit a request, report its result, and emit the states that it allows."""
+        """Commit a request, report its result, and emit the states that are now covered.
+
+        A deletion of old versions is skipped if too many rows of the stream were quarantined.
+        """
         if request.retires is not None and request.stream in self.ledger.withheld():
             self.ledger.withhold(request.waiting, request.upto)
             self.add_remark(request.stream, _OLD_VERSIONS_STAY)
@@ -331,8 +359,8 @@ class CommitPipeline:
         self._report_changes(request.stream, result)
         if result.quarantined:
             self._report_quarantined(request, result)
-        done = self.ledger.withhold if result.withheld else self.ledger.mark_committed
-        done(request.waiting, request.upto, result.carried)
+        update_ledger = self.ledger.withhold if result.withheld else self.ledger.mark_committed
+        update_ledger(request.waiting, request.upto, result.carried)
         self.ledger.release()
         for batch in request.batches:
             batch.remove()
@@ -348,17 +376,17 @@ class CommitPipeline:
         count_records(name, written)
 
     def _report_quarantined(self, request: CommitRequest, result: CommitResult) -> None:
-        """Report the quarantined rows of a commit and the reasons."""
+        """Add the quarantined rows of a commit, and the reasons, to the run report."""
         table = request.table.with_suffix(QUARANTINE)
-        again = request.mode is not WriteMode.OVERWRITE
+        can_replay = request.mode is not WriteMode.OVERWRITE
         name = str(request.stream)
         self._report.record_quarantine(
-            name, table.name, table.key, result.reasons, can_replay=again
+            name, table.name, table.key, result.reasons, can_replay=can_replay
         )
         self.ledger.count_rejected(request.stream, result.quarantined)
 
     def _report_changes(self, stream: StreamId, result: CommitResult) -> None:
-        """Report the column changes and remarks of a commit."""
+        """Add the column changes and remarks of a commit to the run report."""
         for change in result.changes:
             column = ".".join(change.path)
             self._report.record_column_change(

@@ -23,13 +23,23 @@ __all__ = ["CommitRequest", "CommitResult"]
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """Rows that go into one commit.
+    """Rows to write to one table in one commit.
 
-    ``batches`` is one batch, or all batches of an overwrite (an empty tuple empties the table).
-    States in the ``ledger`` wait under the key ``waiting`` for the batches of this commit, which
-    begin at or before the ordinal ``upto``. With ``hard_delete`` a delete record removes the row;
-    otherwise it sets the deletion time. With ``retires`` there are no batches: the rows of all
-    versions except that one are deleted. ``cursor`` is the replication key of the stream.
+    Attributes:
+        stream: The stream of the rows.
+        table: The table to write to.
+        layout: The table schema of the rows.
+        mode: Append, upsert, overwrite or scd2.
+        batches: One closed batch, or all batches of an overwrite. An overwrite with an empty tuple
+            empties the table.
+        ledger: The ledger whose states wait for this commit.
+        waiting: The key under which the ledger knows the batches.
+        upto: The batches of this commit begin at or before this ordinal.
+        design: Partitioning, clustering and file size of a new table.
+        hard_delete: True if a delete record removes the row; otherwise it sets the deletion time.
+        retires: If not None, there are no batches: the rows of all versions except this one are
+            deleted.
+        cursor: The replication key of the stream, or None.
     """
 
     stream: StreamId
@@ -48,9 +58,8 @@ class CommitRequest:
     def covered(self, *, withheld: bool = False) -> CoveredState | None:
         """Return the newest state that the commit may carry, or None.
 
-        Read it right before the commit: other commits and later states change it after the batch
-        was
-        closed. With ``withheld`` no state may cover the rows of this commit.
+        Call it right before the commit, since later commits and states change the answer. With
+        ``withheld`` the state must not cover the rows of this commit.
         """
         if withheld:
             return self.ledger.state_before_commit()
@@ -58,37 +67,43 @@ class CommitRequest:
 
     @property
     def count(self) -> int:
-        """The number of spooled rows."""
+        """Number of spooled rows in all batches."""
         return sum(batch.count for batch in self.batches)
 
     @property
     def nbytes(self) -> int:
-        """The size of the rows that wait in the spool for space; 0 for an overwrite."""
+        """Spooled bytes that the commit frees; always 0 for an overwrite."""
         if self.mode is WriteMode.OVERWRITE:
             return 0
         return sum(batch.nbytes for batch in self.batches)
 
     @property
     def received_at(self) -> datetime:
-        """The time at which the first row was received; 1970-01-01 if there are no batches."""
+        """Time (UTC) at which the first row was received; 1970-01-01 if there are no batches."""
         return _instant(self.batches[0].received_at if self.batches else 0)
 
     @property
     def cut_at(self) -> datetime:
-        """The time at which the last batch was closed; 1970-01-01 if there are no batches."""
+        """Time (UTC) at which the last batch was closed; 1970-01-01 if there are no batches."""
         return _instant(self.batches[-1].cut_at if self.batches else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """Outcome of a commit: row counts, and the state that the commit carried.
+    """Outcome of one commit: row counts, column changes, and the state that it carried.
 
-    ``effect`` are the statistics that the table format reports. ``zoneless`` counts, by column,
-    date-times without a time zone, which were read as UTC. ``changes`` are the column changes that
-    the table needed first; ``remarks`` are further notes for the user. ``from_files`` rows were
-    read from files; ``nulled`` written rows have a null field because its value does not fit the
-    column. ``reasons`` are the causes of the quarantined rows. ``withheld`` is the reason why no
-    state may cover these rows yet.
+    Attributes:
+        written: Number of rows written to the table.
+        quarantined: Number of rows written to the quarantine table.
+        carried: The state that the commit carried, or None.
+        zoneless: Per column, the number of date-times without a time zone, which were read as UTC.
+        effect: The statistics that the table format reports.
+        changes: The column changes that the table needed first.
+        remarks: Further notes for the user.
+        from_files: Number of rows that were read from batch files.
+        nulled: Number of written rows with a null in place of a value that does not fit its column.
+        reasons: Why rows were quarantined.
+        withheld: Why no state may cover these rows yet, or None.
     """
 
     written: int

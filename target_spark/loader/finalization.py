@@ -44,10 +44,14 @@ _SIGNS_OF_STATUS: Final = (
 
 
 class TableFinalizer:
-    """Runs the final step of complete streams: swaps in overwrites, deletes old versions.
+    """Runs the final step of each complete stream: overwrite its table, or delete old versions.
 
-    ``can_retire`` is False if the table format cannot delete rows. With ``by_status`` only a status
-    message of the source completes a stream.
+    Args:
+        pipeline: The pipeline that commits the final steps.
+        engine: The Spark process, which starts when a step first needs it.
+        report: The run report to update.
+        can_retire: False if the table format cannot delete rows.
+        by_status: True if only a status message of the source completes a stream (Airbyte).
     """
 
     def __init__(
@@ -69,7 +73,10 @@ class TableFinalizer:
         self._owing: list[LoadedStream] = []
 
     def hold_states(self, stream: LoadedStream, ordinal: int) -> None:
-        """Hold back states after this ordinal until the stream's final step is committed."""
+        """Hold back the states after ``ordinal`` until the stream's final step is committed.
+
+        A stream without a final step is not affected.
+        """
         if stream.overwrites:
             if not self._by_status:
                 self._ledger.record_rows(stream.id, ordinal)
@@ -80,13 +87,19 @@ class TableFinalizer:
             self._pipeline.add_remark(stream.id, text)
 
     def add_state(self, streams: Iterable[LoadedStream], ordinal: int) -> None:
-        """Hold back a per-stream state of overwritten streams until each of them is swapped in."""
+        """Hold back the state at ``ordinal`` until the overwrites of its streams are committed.
+
+        It applies only to protocols with status messages.
+        """
         for stream in streams if self._by_status else ():
             if stream.overwrites:
                 self._ledger.record_rows(stream.id, ordinal)
 
     def add_version(self, stream: LoadedStream, ordinal: int) -> None:
-        """Process an ACTIVATE_VERSION message, which may show that the stream is complete."""
+        """Process an ACTIVATE_VERSION message of a stream.
+
+        If the message shows that the stream is complete, the deletion of old versions is queued.
+        """
         if stream.overwrites or not stream.versions.has_pending_deletion:
             return
         self.hold_states(stream, ordinal)
@@ -94,9 +107,12 @@ class TableFinalizer:
             self._retire(stream, ordinal)
 
     def finish_streams(self, streams: Iterable[LoadedStream], ordinal: int, *, final: bool) -> None:
-        """Run the final steps of all complete streams.
+        """Queue the final steps of all complete streams at the end of the input.
 
-        ``final`` is True if the end of the input shows that every stream is complete.
+        Args:
+            streams: The streams of the run.
+            ordinal: The ordinal of the end of the input.
+            final: True if the end of the input shows that every stream is complete.
         """
         for stream in streams:
             complete = final or stream.complete
@@ -106,9 +122,9 @@ class TableFinalizer:
                 self._settle(stream, ordinal, final=complete)
 
     def fault(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:
-        """Return the error that names the streams that are not complete, or None.
+        """Return the error that names the streams that did not complete, or None if all did.
 
-        Call it after the last commit.
+        Call it after the last commit of the run.
         """
         withheld = self._ledger.withheld()
         unfit = [
@@ -122,7 +138,7 @@ class TableFinalizer:
         return QuarantineError(" ".join([*unfit, *map(str, filter(None, [incomplete]))]))
 
     def _incomplete(self) -> IncompleteError | None:
-        """Return the error that names tables without their swap or deletion, or None."""
+        """Return the error that names tables whose overwrite or deletion was not run, or None."""
         faults = []
         if self._kept:
             kept = ", ".join(self._kept)
@@ -157,14 +173,14 @@ class TableFinalizer:
             self._owing.append(stream)
 
     def _retire(self, stream: LoadedStream, ordinal: int) -> None:
-        """Queue the deletion of other versions, after the rows of the announced version."""
+        """Queue the deletion of other table versions, after the stream's remaining rows."""
         self._engine.begin()
         self._pipeline.delete_versions(stream, ordinal)
 
     def _has_others(self, stream: LoadedStream) -> bool:
         """Return True if the stream's table has rows of versions other than the activated one.
 
-        If it has none, release the states that wait for their deletion.
+        If it has no such rows, the states that wait for their deletion are released.
         """
         self._engine.begin()
         version = stream.versions.activated
@@ -176,6 +192,6 @@ class TableFinalizer:
         return False
 
     def _release_without_deletion(self, stream: LoadedStream) -> None:
-        """Release the states that wait for the deletion of a stream's other versions."""
+        """Release the states that wait for the deletion of a stream's other table versions."""
         self._ledger.discard_open_batch(stream.deletion_key)
         self._ledger.release()

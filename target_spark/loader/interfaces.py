@@ -19,24 +19,28 @@ __all__ = ["EventReader", "ProtocolBinding"]
 
 
 class EventReader(Protocol):
-    """Reader that turns the bytes of a protocol into events."""
+    """Parser that turns the bytes of a protocol's input into events."""
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield the events of all lines that end within ``data``."""
+        """Parse a chunk of input and yield the events of all lines that end within it."""
 
     def close(self) -> Iterator[Event]:
-        """Yield the events that the end of the input produces."""
+        """Signal the end of the input and yield the events that it produces."""
 
     def remarks(self) -> Iterator[str]:
-        """Yield remarks on the input as a whole, after its end."""
+        """Yield messages for the user about the input as a whole; called after `close`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtocolBinding:
-    """Message reader, load options and state output that a protocol provides to the loader.
+    """The parts that a protocol provides to the loader.
 
-    ``form`` defines the format of emitted states; None emits them unchanged. ``renamed`` is called
-    with the old and new name of each stream that stream maps rename.
+    Attributes:
+        decoder: Parses the input into events.
+        options: The options of the load.
+        outlet: Opens the output to which states are written.
+        form: Encodes emitted states; None emits them unchanged.
+        renamed: Called with the old and the new name of each stream that stream maps rename.
     """
 
     decoder: EventReader

@@ -39,13 +39,17 @@ _FIELD = "target_spark"
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """Metadata that target-spark writes into each commit.
+    """Metadata that target-spark stores in each commit of a table.
 
-    ``job`` and ``run`` name the run; ``batch`` counts the commits of one table within the run, from
-    1. ``run_started`` is in milliseconds since 1970; together with ``ordinal``, the position of
-    ``state`` in the input, it orders the states of a job's tables. ``replay`` is the last run that
-    reloaded rows of the table's quarantine. ``former`` are names that earlier releases gave the
-    job; they are not written.
+    Attributes:
+        job: Name of the job that loads the table.
+        run: Id of the run.
+        run_started: Start of the run, in milliseconds since 1970.
+        batch: Number of the commit within the run and table, from 1.
+        ordinal: Position of ``state`` in the input; with ``run_started`` it orders the states.
+        state: The newest state that the table's commits cover, or None.
+        replay: Id of the last run that reloaded rows from the table's quarantine, or None.
+        former: Names that earlier releases gave the job; not written.
     """
 
     job: str
@@ -58,21 +62,18 @@ class CommitMetadata:
     former: tuple[str, ...] = field(default=(), compare=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields that are written into the commit."""
-        written = asdict(self)
-        del written["former"]
-        return written
+        """Return the fields that are stored in the commit, by name."""
+        fields = asdict(self)
+        del fields["former"]
+        return fields
 
     def to_json(self) -> str:
-        """Return the metadata as one line of JSON under the key ``target_spark``."""
+        """Return the metadata as one line of JSON, in an object under the key ``target_spark``."""
         return json.dumps({_FIELD: self.as_dict()}, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | None) -> CommitMetadata | None:
-        """Return the metadata that target-spark wrote into a commit.
-
-        Return None for a commit of another writer.
-        """
+        """Parse metadata from a commit; return None if the commit was made by another program."""
         try:
             document = json.loads(text or "")
             return cls(**document[_FIELD])
@@ -84,20 +85,23 @@ class CommitMetadata:
         return other is not None and (self.job, self.run) == (other.job, other.run)
 
     def same_batch(self, other: CommitMetadata | None) -> bool:
-        """Return True if both belong to the same commit: equal job, run and batch."""
+        """Return True if both describe the same commit: equal job, run and commit number."""
         return other is not None and self.is_same_run(other) and self.batch == other.batch
 
     def with_earlier_state(self, before: CommitMetadata | None) -> CommitMetadata:
-        """Return a copy whose missing state is that of ``before``, the table's previous commit."""
+        """Return a copy completed with the state of the table's previous commit.
+
+        A missing state is replaced by that of ``before``; states of single streams are merged.
+        """
         if before is None:
             return self
-        kept = replace(self, replay=self.replay or before.replay)
+        completed = replace(self, replay=self.replay or before.replay)
         if before.state is None:
-            return kept
+            return completed
         if self.state is not None:
-            return replace(kept, state=merge_states(before.state, self.state))
+            return replace(completed, state=merge_states(before.state, self.state))
         return replace(
-            kept,
+            completed,
             run_started=before.run_started,
             ordinal=before.ordinal,
             state=before.state,
@@ -105,14 +109,14 @@ class CommitMetadata:
 
 
 def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | None:
-    """Return the commit metadata of a job's tables from which a run resumes.
+    """Merge the commit metadata of a job's tables into the one from which the next run resumes.
 
-    It has the last position in the input; entries with a state are preferred. States of single
-    streams in the other entries are merged into it.
+    The result has the last position in the input among entries with a state, and the merged states
+    of all entries. None if ``markers`` has no metadata.
     """
-    found = [marker for marker in markers if marker is not None]
+    present = [marker for marker in markers if marker is not None]
     in_order = sorted(
-        found, key=lambda each: (each.state is not None, each.run_started, each.ordinal)
+        present, key=lambda each: (each.state is not None, each.run_started, each.ordinal)
     )
     states = [marker.state for marker in in_order if marker.state is not None]
     if not states:
@@ -121,7 +125,7 @@ def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMeta
 
 
 def txn_app_id(job: str, stream: str, run: str) -> str:
-    """Return the transaction id of one table in one run.
+    """Return the application id under which a run commits to a table in a transaction log.
 
     The id differs for each run, because a table format silently skips a transaction version that it
     has seen, and after a restart the batches have other boundaries.
@@ -131,9 +135,12 @@ def txn_app_id(job: str, stream: str, run: str) -> str:
 
 @dataclass(slots=True)
 class _StreamBatches:
-    """First ordinals of the batches of one stream: the closed ones, oldest first, and the open one.
+    """First ordinals of the uncommitted batches of one stream.
 
-    ``withheld`` is True if the oldest batch is committed but states must still wait for it.
+    Attributes:
+        closed: First ordinals of the closed batches, oldest first.
+        open: First ordinal of the open batch, or None.
+        withheld: True if the oldest batch is committed but states must still wait for it.
     """
 
     closed: deque[int]
@@ -149,9 +156,12 @@ class _StreamBatches:
 
 
 class Ledger:
-    """Record of a run's committed batches and waiting states; it emits states.
+    """Record of a run's uncommitted batches and waiting states; emits states once they are covered.
 
-    ``emit`` writes a line to the output; ``form`` encodes the states.
+    Args:
+        emit: Writes a line to the output.
+        report: The run report to update.
+        form: Encodes the states; None emits them as they were received.
     """
 
     def __init__(
@@ -170,7 +180,7 @@ class Ledger:
     # States
 
     def add_state(self, state: CoveredState) -> None:
-        """Record a state that was received; `release` emits it once its rows are committed."""
+        """Record a received state; `release` emits it once all rows before it are committed."""
         with self._lock:
             self._advance(state.ordinal)
             self._states.add(state, self._last_first)
@@ -178,28 +188,35 @@ class Ledger:
             self._report.count_state()
 
     def state_for_commit(self, stream: Hashable, upto: int) -> CoveredState | None:
-        """Return the newest state that is covered once this batch is committed too, or None.
+        """Return the newest state that all commits including the next one cover, or None.
 
-        The commit may carry this state; it may have been released before.
+        Args:
+            stream: The key of the batches that the next commit writes.
+            upto: The batches begin at or before this ordinal.
+
+        The state may have been emitted before.
         """
         with self._lock:
             return self._kept(self._states.covered(self._frontier(stream, upto)))
 
     def state_before_commit(self) -> CoveredState | None:
-        """Return the state that the commits so far cover, for a commit of withheld rows."""
+        """Return the newest state that the commits so far cover, or None."""
         with self._lock:
             return self._kept(self._states.covered(self._frontier()))
 
     def release(self) -> None:
-        """Emit the newest state of each scope whose rows are committed, in order."""
+        """Emit the newest state of each scope whose rows are all committed.
+
+        A scope is the whole input or one stream.
+        """
         with self._lock:
-            for found in self._states.take_releasable(self._frontier()):
-                self._emit(self._form.format_output(found))
-                self._last_emitted = found.ordinal
-                self._report.count_released_state(last=found.ordinal == self._newest_state)
+            for state in self._states.take_releasable(self._frontier()):
+                self._emit(self._form.format_output(state))
+                self._last_emitted = state.ordinal
+                self._report.count_released_state(last=state.ordinal == self._newest_state)
 
     def get_uncarried_state(self) -> CoveredState | None:
-        """Return the emitted states as one state if no commit carries all of them, or None."""
+        """Return the emitted states merged into one, or None if a commit already carries them."""
         with self._lock:
             if self._last_emitted <= self._last_carried:
                 return None
@@ -208,7 +225,10 @@ class Ledger:
     # Batches
 
     def record_rows(self, stream: Hashable, ordinal: int) -> None:
-        """Record rows of a stream from this ordinal on; the first rows open a batch."""
+        """Record that rows of a stream were received from ``ordinal`` on.
+
+        The first rows after a closed batch open a batch.
+        """
         with self._lock:
             self._advance(ordinal)
             batches = self._by_stream.setdefault(stream, _StreamBatches(deque()))
@@ -216,7 +236,7 @@ class Ledger:
                 batches.open = self._last_first = ordinal
 
     def close_batch(self, stream: Hashable) -> None:
-        """Close a stream's open batch; the stream's next rows open another one."""
+        """Close a stream's open batch, if any; the stream's next row opens another one."""
         with self._lock:
             batches = self._by_stream.get(stream)
             if batches is not None and batches.open is not None:
@@ -226,9 +246,12 @@ class Ledger:
     def mark_committed(
         self, stream: Hashable, upto: int, carried: CoveredState | None = None
     ) -> None:
-        """Mark every closed batch of the stream that begins at or before the ordinal as committed.
+        """Mark closed batches as committed, so that states no longer wait for them.
 
-        ``carried`` is the state that the commit carries.
+        Args:
+            stream: The key of the batches.
+            upto: Batches that begin at or before this ordinal are marked.
+            carried: The state that the commit carries, or None.
 
         Raises:
             ValueError: No such batch was closed.
@@ -242,7 +265,10 @@ class Ledger:
             self._thin()
 
     def withhold(self, stream: Hashable, upto: int, carried: CoveredState | None = None) -> None:
-        """Hold back states for committed batches until a later batch of the stream is committed.
+        """Record a commit whose rows no state may cover yet, because rows were quarantined.
+
+        States wait until a later batch of the stream is committed. The arguments are those of
+        `mark_committed`.
 
         Raises:
             ValueError: No such batch was closed.
@@ -258,12 +284,12 @@ class Ledger:
             self._thin()
 
     def withheld(self) -> list[Hashable]:
-        """Return the streams with committed batches whose states are held back."""
+        """Return the keys of the streams whose committed batches still hold back states."""
         with self._lock:
             return [stream for stream, batches in self._by_stream.items() if batches.withheld]
 
     def discard_open_batch(self, stream: Hashable) -> None:
-        """Forget a stream's open batch, so that states do not wait for it."""
+        """Remove a stream's open batch, so that states do not wait for it."""
         with self._lock:
             batches = self._by_stream.get(stream)
             if batches is not None:
@@ -271,7 +297,7 @@ class Ledger:
             self._thin()
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Record that rows of a stream were committed to its quarantine."""
+        """Record the number of rows of a stream that were committed to its quarantine table."""
         with self._lock:
             self._form.count_rejected(stream, rows)
 
@@ -302,7 +328,7 @@ class Ledger:
     def _frontier(self, stream: Hashable = None, upto: int = -1) -> int | None:
         """Return the first ordinal of the oldest uncommitted batch, or None if all are committed.
 
-        Batches of ``stream`` up to ordinal ``upto`` count as committed.
+        Batches of ``stream`` that begin at or before ``upto`` count as committed.
         """
         firsts = (
             batches.oldest_after(upto) if name == stream else batches.oldest()

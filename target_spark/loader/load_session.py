@@ -22,9 +22,14 @@ __all__ = ["CommandTarget", "LoadSession"]
 
 @dataclass(frozen=True, slots=True)
 class LoadSession:
-    """The objects that one run uses.
+    """The objects of one load, passed to code that feeds events to the loader.
 
-    A function passed to ``at_end`` is called after the last commit has succeeded or failed.
+    Attributes:
+        loader: The event loop of the load.
+        engine: The Spark process.
+        folder: The folder for spooled rows.
+        run: The identity of the run.
+        at_end: Registers a function to call after the last commit has succeeded or failed.
     """
 
     loader: Loader
@@ -35,7 +40,10 @@ class LoadSession:
 
 
 class CommandTarget(Protocol):
-    """Interface of the target's class for the commands and servers that run a load."""
+    """Interface of the target's class for the commands and servers that run a load.
+
+    The commands get the class as an argument, so that they need not import it.
+    """
 
     name: str
     config_args: tuple[str, ...]
@@ -44,15 +52,15 @@ class CommandTarget(Protocol):
 
     @classmethod
     def _full_schema(cls) -> JsonSchema:
-        """Return the JSON Schema of the settings."""
+        """Return the JSON Schema of all settings."""
 
     @classmethod
     def get_documentation_url(cls) -> str | None:
-        """Return the URL of the documentation."""
+        """Return the URL of the target's documentation, or None."""
 
     @classmethod
     def get_changelog_url(cls) -> str | None:
-        """Return the URL of the changelog."""
+        """Return the URL of the target's changelog, or None."""
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -60,16 +68,20 @@ class CommandTarget(Protocol):
 
     @property
     def has_stream_maps(self) -> bool:
-        """True if stream maps or flattening change the records."""
+        """True if stream maps or flattening in the settings change the records."""
 
     def make_event_mapper(self) -> Callable[[Iterable[Event]], Iterator[Event]]:
-        """Return the function that applies stream maps to events."""
+        """Return a function that applies the configured stream maps to a sequence of events."""
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Call ``leave`` at the first signal; None removes the callback."""
+        """Register a function to call at the first interrupt signal; None removes it."""
 
     def load(self, source: BinaryIO, conversation: ProtocolBinding) -> list[BaseException]:
-        """Load the messages of a byte stream into tables; return the errors that occurred."""
+        """Read a protocol's messages from ``source`` and load them into tables.
+
+        Returns:
+            The errors that occurred; empty on success.
+        """
 
     def work(
         self,
@@ -78,4 +90,13 @@ class CommandTarget(Protocol):
         *,
         patient: bool = False,
     ) -> list[BaseException]:
-        """Load what ``feed`` passes to the loader; return the errors."""
+        """Run a load whose events come from the function ``feed``.
+
+        Args:
+            conversation: The protocol's parts.
+            feed: Passes events to the loader of the session that it gets.
+            patient: True to let a local Spark retry failed tasks, for tasks that read a source.
+
+        Returns:
+            The errors that occurred; empty on success.
+        """

@@ -1,13 +1,13 @@
 """The event loop of a load: events in, commits and states out.
 
 - One thread processes events; the threads of `target_spark.loader.commit_pipeline` commit. They
-  share `target_spark.loader.ledger`, which has a lock.
+share `target_spark.loader.ledger`, which has a lock.
 - A state is emitted right after the commit that makes all rows with smaller ordinals committed.
 - A full batch in append or scd2 mode waits for the next STATE up to 1.5 times its size: its commit
-  then carries a state that covers all of it, and a resume repeats no row.
+then carries a state that covers all of it, and a resume repeats no row.
 - A batch ends by rows, bytes or age, or if the stream's keys or types change incompatibly.
 - An overwritten stream keeps its rows until it is known to be complete (end of input alone is not
-  enough), and counts as uncommitted from its first SCHEMA on. Failures stop new commits.
+enough), and counts as uncommitted from its first SCHEMA on. Failures stop new commits.
 """
 
 from __future__ import annotations
@@ -75,9 +75,18 @@ _AGES_EVERY: Final = 0.5
 class Loader:
     """Event loop of one load: spools rows, closes batches and passes states to the ledger.
 
-    ``commits`` creates the commit writer when it is first needed; ``emit`` writes a state in the
-    format ``form``; ``stopping`` is set by a signal. Call `process_event` for each event, `poll`
-    regularly, and at the end `finish` or, after a signal, `stop`; then `close`.
+    Call `process_event` for each event, `poll` regularly, and at the end `finish` or, after a
+    signal, `stop`; then `close`.
+
+    Args:
+        options: The options of the load.
+        engine: The Spark process, which starts when the first row arrives.
+        folder: The folder for spooled rows.
+        commits: Creates the batch writer when it is first needed.
+        report: The run report to update.
+        emit: Writes a state to the output.
+        stopping: Set by a signal to stop the run.
+        form: Encodes the states; None emits them as they were received.
     """
 
     def __init__(
@@ -135,21 +144,24 @@ class Loader:
             RecordsWithoutSchemaException: Rows came for a stream without a schema.
             TargetSparkError: The event cannot be processed, or a commit failed.
         """
-        fold = self._folds.get(type(event))
-        if fold is None:
+        handler = self._folds.get(type(event))
+        if handler is None:
             return
         self._last_state = None
-        fold(event)
+        handler(event)
         self._ordinal += len(event.rows) if isinstance(event, Rows) else 1
 
     def poll(self) -> None:
-        """Run periodic work: raise errors of writer threads, emit states, close batches by age."""
+        """Do periodic work: raise errors of writer threads, emit states, close batches by age.
+
+        Call it at least every few hundred milliseconds.
+        """
         self._raise_failure()
         self._ledger.release()
         self._close_old_batches()
 
     def _close_old_batches(self) -> None:
-        """Close the batches whose oldest row has waited for ``flush_seconds``."""
+        """Close the batches whose oldest row was received more than ``flush_seconds`` ago."""
         now = time.monotonic()
         if now < self._ages_due:
             return
@@ -159,17 +171,17 @@ class Loader:
                 self._pipeline.queue_batch(stream)
 
     def _describe(self, event: SchemaEvent) -> None:
-        known = self._streams.get(event.stream)
-        if known is not None and known.came == schema_digest(event):
+        stream = self._streams.get(event.stream)
+        if stream is not None and stream.came == schema_digest(event):
             return
         schema = resolve_schema(event)
         form = normalized_digest(event, schema)
-        if known is None:
-            known = self._streams[event.stream] = self._new_stream(event, schema, form)
-        elif known.form != form:
-            self._merge_schema(known, event, schema)
-        known.set_schema_message(event, form)
-        self._finalizer.hold_states(known, self._ordinal)
+        if stream is None:
+            stream = self._streams[event.stream] = self._new_stream(event, schema, form)
+        elif stream.form != form:
+            self._merge_schema(stream, event, schema)
+        stream.set_schema_message(event, form)
+        self._finalizer.hold_states(stream, self._ordinal)
 
     def _new_stream(self, event: SchemaEvent, schema: JsonSchema, form: bytes) -> LoadedStream:
         options, versions = self._options, self._versions[event.stream]
@@ -182,7 +194,11 @@ class Loader:
         return stream
 
     def _merge_schema(self, stream: LoadedStream, event: SchemaEvent, schema: JsonSchema) -> None:
-        """Merge a new schema into the layout; close the open batch if its rows do not fit."""
+        """Extend a stream's table schema by that of a new SCHEMA message.
+
+        The open batch is closed first if its rows cannot share a commit with rows of the merged
+        schema.
+        """
         wanted = stream.build_table_schema(self._options, event, schema)
         layout, _ = merge_layouts(stream.layout, wanted, self._pipeline.writer.can_widen)
         if stream.spool.count and not can_share_batch(stream.layout, layout):
@@ -205,10 +221,10 @@ class Loader:
         self._pipeline.add_open_bytes(stream, nbytes)
 
     def _report_undeclared(self, stream: LoadedStream, body: bytes) -> None:
-        """Report the properties of a stream's first record that its schema does not declare."""
+        """Report properties of a stream's first record that its schema does not declare."""
         stream.looked_at = True
-        if (told := describe_undeclared(body, stream.layout)) is not None:
-            self._pipeline.add_remark(stream.id, told)
+        if (remark := describe_undeclared(body, stream.layout)) is not None:
+            self._pipeline.add_remark(stream.id, remark)
 
     def _add_files(self, event: BatchFiles) -> None:
         known = self._streams.get(event.stream)
@@ -226,7 +242,7 @@ class Loader:
             self._pipeline.queue_batch(stream)
 
     def _add_spooled_rows(self, event: SpooledRows) -> None:
-        """Commit rows that other processes have already spooled, as a batch of their own."""
+        """Queue rows that other processes have spooled, as a separate batch."""
         stream = self._prepare_stream(event)
         if stream.spool.count:
             self._pipeline.queue_batch(stream)
@@ -237,13 +253,20 @@ class Loader:
             self._limit_batch(stream)
 
     def reserve(self, count: int) -> int:
-        """Reserve ``count`` ordinals for rows spooled by other processes; return the first."""
+        """Reserve ``count`` consecutive ordinals and return the first.
+
+        They number rows that other processes spool.
+        """
         first = self._ordinal
         self._ordinal += count
         return first
 
     def _prepare_stream(self, event: Rows | BatchFiles | SpooledRows) -> LoadedStream:
-        """Return the stream of a row event, with its table checked and its version recorded."""
+        """Return the stream that an event's rows belong to, and record the rows and their version.
+
+        Raises:
+            RecordsWithoutSchemaException: The stream has no schema yet.
+        """
         stream = self._streams.get(event.stream)
         if stream is None:
             raise RecordsWithoutSchemaException(
@@ -267,7 +290,7 @@ class Loader:
         self._last_state = event.state
 
     def _close_full_batches(self, scope: StreamId | None) -> None:
-        """Close the full batches that waited for a state of this stream (None: of all streams)."""
+        """Close the full batches that waited for a state of ``scope`` (None: of any stream)."""
         for stream in tuple(self._full.values()):
             if stream.waits_for_state and scope in {None, stream.id}:
                 self._pipeline.queue_batch(stream)
@@ -275,7 +298,10 @@ class Loader:
                 del self._full[stream.id]
 
     def _make_covered_state(self, event: Checkpoint) -> CoveredState:
-        """Return a state with the number of rows it covers; hold it back for pending overwrites."""
+        """Return a received state with its ordinal and the number of rows that it covers.
+
+        A state that covers streams whose overwrite is pending is held back.
+        """
         if event.scope is None:
             self._finalizer.add_state(self._streams.values(), self._ordinal)
             return CoveredState(self._ordinal, event.state, rows=self._received)
@@ -298,7 +324,7 @@ class Loader:
             self._finalizer.add_version(stream, self._ordinal)
 
     def _add_version_column(self, stream: LoadedStream) -> None:
-        """Add the version column to a stream as soon as the input names a version."""
+        """Add the table version column to a stream's schema once its input names a version."""
         if stream.versions.is_versioned and not stream.versioned:
             stream.versioned = True
             self._merge_schema(stream, stream.described, stream.schema)
@@ -364,11 +390,11 @@ class Loader:
             self._maintain_tables()
 
     def _maintain_tables(self) -> None:
-        """Run the configured maintenance for each table that the run wrote to."""
+        """Run the configured maintenance on each table that the run wrote to; wait for its end."""
         for stream in self._streams.values():
-            care = replace(self._options.care, file_bytes=stream.design.file_bytes)
-            if care.wanted and (stream.has_rows or stream.overwrites):
-                self._pipeline.maintain_table(stream, care)
+            options = replace(self._options.care, file_bytes=stream.design.file_bytes)
+            if options.wanted and (stream.has_rows or stream.overwrites):
+                self._pipeline.maintain_table(stream, options)
         self._pipeline.wait()
 
     def stop(self) -> None:

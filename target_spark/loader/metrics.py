@@ -1,7 +1,6 @@
-"""Metrics of the load, logged in Singer's format.
+"""Metrics of a load, logged in Singer's format: time and records per batch, duration of the run.
 
-The names are those of singer_sdk's targets, so that existing log parsers find them: the time and
-the number of records of each batch, per stream, and the duration of the job.
+The names are those of singer_sdk's targets, so that existing log parsers find them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,10 @@ _LOAD: Final = "load"
 
 @contextmanager
 def job_timer(faults: Sequence[object]) -> Iterator[None]:
-    """Time the run in a ``with`` block; log it as failed if ``faults`` is not empty at the end."""
+    """Context manager: log the duration of the run as a metric.
+
+    The run is logged as failed if the list ``faults`` is not empty when the block ends.
+    """
     with Timer(Metric.JOB_DURATION, {Tag.JOB_TYPE: _LOAD}) as timer:
         yield
         if faults:
@@ -28,11 +30,11 @@ def job_timer(faults: Sequence[object]) -> Iterator[None]:
 
 
 def batch_timer(stream: str) -> Timer:
-    """Return a context manager that logs the duration of a batch commit."""
+    """Return a context manager that logs how long the commit of a stream's batch takes."""
     return Timer(Metric.BATCH_PROCESSING_TIME, {Tag.STREAM: stream})
 
 
 def count_records(stream: str, records: int) -> None:
-    """Log the number of records that a commit wrote to the table."""
+    """Log a metric with the number of a stream's records that a commit wrote."""
     tags: dict[str, Any] = {Tag.STREAM: stream, Tag.PID: os.getpid()}
     log(get_metrics_logger(), Point("counter", Metric.RECORD_COUNT, records, tags))

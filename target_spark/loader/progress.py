@@ -1,4 +1,4 @@
-"""Progress of a running load: a table on a terminal, a log line every ten seconds elsewhere.
+"""Progress of a running load: a live table on a terminal, a log line every ten seconds elsewhere.
 
 Output goes to standard error only, never to standard output. On a terminal the table is shown below
 the log, and disappears when the run ends and the report is printed. All figures are read from the
@@ -34,23 +34,29 @@ _ROWS_LEFT: Final = 6
 def show_progress(
     report: Report, logger: logging.Logger, seconds: float = _SECONDS
 ) -> Iterator[None]:
-    """Show the progress of a run for the duration of the ``with`` block."""
+    """Context manager: show the progress of a run on standard error until the block ends.
+
+    Args:
+        report: The run report that has the figures.
+        logger: The logger for progress lines if standard error is not a terminal.
+        seconds: The interval of these lines.
+    """
     if sys.stderr is not None and sys.stderr.isatty():
         with _on_terminal(report):
             yield
         return
-    over = threading.Event()
+    ended = threading.Event()
 
-    def speak() -> None:
-        while not over.wait(seconds):
+    def log_progress() -> None:
+        while not ended.wait(seconds):
             logger.info("Progress: %s", report.progress())
 
-    thread = threading.Thread(target=speak, name="progress", daemon=True)
+    thread = threading.Thread(target=log_progress, name="progress", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        over.set()
+        ended.set()
         thread.join()
 
 
@@ -87,7 +93,7 @@ def _on_terminal(report: Report) -> Iterator[None]:
 
 
 class _Rates:
-    """Rows per second of each stream, over the last five seconds."""
+    """Computes the rows per second of each stream over the last five seconds."""
 
     _OVER: Final = 5.0
 
@@ -95,7 +101,7 @@ class _Rates:
         self._seen: dict[str, list[tuple[float, int]]] = {}
 
     def of(self, stream: str, rows: int, now: float) -> float:
-        """Record a stream's current number of rows, and return its rows per second."""
+        """Record a stream's row count at the time ``now`` (seconds); return its rows per second."""
         seen = self._seen.setdefault(stream, [])
         seen.append((now, rows))
         while len(seen) > 2 and now - seen[0][0] > self._OVER:  # noqa: PLR2004  (first and last)

@@ -1,4 +1,4 @@
-"""Validation of each record against its stream's schema, for the setting `strict`.
+"""Validation of each record against its stream's JSON Schema, for the setting `strict`.
 
 A record is valid if every field is declared, at each depth that has its own columns; if every value
 has a type that the schema allows; and if no required field is missing. Bounds, lengths, patterns
@@ -34,12 +34,19 @@ _OF_STRUCTURE: Final = frozenset(
 _NAMED: Final = 10
 """The largest number of undeclared fields that a message names."""
 
-_WAY_OUT: Final = "Fix the source or the declared schema, or set strict to false."
+_REMEDY: Final = "Fix the source or the declared schema, or set strict to false."
 
 
 @dataclass(frozen=True, slots=True)
 class _DeclaredSchema:
-    """The columns that a schema message declares, and a compiled validator of its structure."""
+    """Compiled form of a SCHEMA message, cached per stream.
+
+    Attributes:
+        by: The SCHEMA message.
+        layout: The table columns that it declares.
+        validator: A validator of the schema's structure (fields and types only).
+        surely_fits: Fast check that is True only for valid records.
+    """
 
     by: SchemaEvent
     layout: TableSchema
@@ -48,9 +55,9 @@ class _DeclaredSchema:
 
 
 class StrictCheck:
-    """Check of a record that returns the first fault as the end of a sentence.
+    """Callable that checks a record against its stream's schema and describes the first error.
 
-    The caller puts the line number and the stream before the text.
+    The description completes a sentence that begins with the line number and the stream.
     """
 
     def __init__(self, options: LoadOptions) -> None:
@@ -58,26 +65,30 @@ class StrictCheck:
         self._declared: dict[StreamId, _DeclaredSchema] = {}
 
     def __call__(self, described: SchemaEvent | None, body: bytes) -> str | None:
-        """Return the first fault of a record, or None if the record is valid.
+        """Return a description of a record's first error, or None if the record is valid.
+
+        Args:
+            described: The newest SCHEMA message of the record's stream, or None if there is none.
+            body: The record as JSON.
 
         Raises:
-            UnsupportedError: The declared schema is invalid or cannot be a table.
+            UnsupportedError: The schema is invalid or cannot be a table.
         """
         if described is None:
-            return f"which is not declared. {_WAY_OUT}"
+            return f"which is not declared. {_REMEDY}"
         declared = self._get_declared(described)
         try:
             record = msgspec.json.decode(body)
         except (msgspec.MsgspecError, RecursionError) as error:
-            return f"which cannot be read: {error}. {_WAY_OUT}"
+            return f"which cannot be read: {error}. {_REMEDY}"
         fault = next(_faults(record, declared), None)
-        return fault and f"{fault}. {_WAY_OUT}"
+        return fault and f"{fault}. {_REMEDY}"
 
     def _get_declared(self, described: SchemaEvent) -> _DeclaredSchema:
-        known = self._declared.get(described.stream)
-        if known is None or (known.by is not described and known.by != described):
-            known = self._declared[described.stream] = self._declared_by(described)
-        return known
+        declared = self._declared.get(described.stream)
+        if declared is None or (declared.by is not described and declared.by != described):
+            declared = self._declared[described.stream] = self._declared_by(described)
+        return declared
 
     def _declared_by(self, described: SchemaEvent) -> _DeclaredSchema:
         schema = resolve_schema(described)
@@ -88,19 +99,19 @@ class StrictCheck:
             first, *_ = str(error).splitlines()
             raise UnsupportedError(
                 f"The schema of stream {described.stream} is not a valid JSON Schema, so its"
-                f" records cannot be validated: {first}. {_WAY_OUT}"
+                f" records cannot be validated: {first}. {_REMEDY}"
             ) from error
         return _DeclaredSchema(described, layout, validator, validator.certain_check)
 
 
 def _reduce_to_structure(schema: JsonSchema) -> JsonSchema:
-    """Return only the keywords of a schema that concern fields and types."""
+    """Return a copy of a JSON Schema with only the keywords about fields and types."""
     kept = {word: value for word, value in schema.items() if word in _OF_STRUCTURE}
-    found = map_subschemas(kept, _reduce_to_structure)
+    reduced = map_subschemas(kept, _reduce_to_structure)
     # Two branches that differ only in a bound or a constant have the same structure.
-    if "oneOf" in found:
-        found["allOf"] = [*found.get("allOf", ()), {"anyOf": found.pop("oneOf")}]
-    return found
+    if "oneOf" in reduced:
+        reduced["allOf"] = [*reduced.get("allOf", ()), {"anyOf": reduced.pop("oneOf")}]
+    return reduced
 
 
 def _faults(record: Any, declared: _DeclaredSchema) -> Iterator[str]:
@@ -117,7 +128,7 @@ def _faults(record: Any, declared: _DeclaredSchema) -> Iterator[str]:
 
 
 def _sentence(error: Any) -> str:
-    """Return a jsonschema error as the end of a sentence, without any value of the record."""
+    """Describe a jsonschema error as the end of a sentence, without any value of the record."""
     path = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path
     ).removeprefix(".")
@@ -125,9 +136,9 @@ def _sentence(error: Any) -> str:
         missing = [name for name in error.validator_value if name not in error.instance]
         names = ", ".join(f"{path}.{name}" if path else name for name in missing)
         return f"without fields that its schema requires: {names}"
-    found = describe_value(error.instance)
+    actual = describe_value(error.instance)
     if error.validator == "type":
         types = error.validator_value
-        wanted = types if isinstance(types, str) else " or ".join(types)
-        return f"whose field {path} is {found}, where its schema has {wanted}"
-    return f"whose field {path} is {found}, which its schema does not allow"
+        expected = types if isinstance(types, str) else " or ".join(types)
+        return f"whose field {path} is {actual}, where its schema has {expected}"
+    return f"whose field {path} is {actual}, which its schema does not allow"

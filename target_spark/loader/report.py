@@ -1,4 +1,4 @@
-"""Statistics of a run per stream: counted during the run and reported at its end.
+"""Run report: statistics per stream, counted during the run and printed at its end.
 
 Each figure is counted where it happens and never derived from another figure, so that a discrepancy
 shows. The writer threads and the input reader both count; one lock protects the report.
@@ -46,13 +46,28 @@ _ALWAYS: Final = frozenset({"received", "written", "commits"})
 
 @dataclass
 class StreamCounts:
-    """Statistics of one stream: rows, spooled bytes, commits, and seconds of writing.
+    """Statistics of one stream in the run report.
 
-    ``nulled`` counts written rows with a null field whose value did not fit. ``inserted`` to
-    ``table_bytes`` are the figures that the table format reports for the commits. ``waiting`` is
-    the number of uncommitted bytes. ``changes`` are columns that were added or widened.
-    ``quarantine`` names the reasons and location of quarantined rows; ``withheld`` is the reason
-    why no state may cover the stream's rows.
+    Attributes:
+        table: Name or path of the table.
+        received: Rows received.
+        written: Rows committed to the table.
+        quarantined: Rows committed to the quarantine table.
+        nulled: Written rows with a null in place of a value that does not fit its column.
+        bytes: Bytes of the rows received.
+        commits: Number of commits.
+        seconds: Seconds spent in commits.
+        inserted: Rows inserted, as the table format reports them; so are the next four.
+        updated: Rows updated.
+        deleted: Rows deleted.
+        files: Files added to the table.
+        table_bytes: Bytes of these files.
+        waiting: Bytes received and not committed yet.
+        changes: Columns that were added or widened.
+        zoneless: Per column, the number of date-times without a time zone, read as UTC.
+        notes: Remarks for the user.
+        quarantine: Table and reasons of the quarantined rows, or None if there are none.
+        withheld: Why no state may cover the stream's rows, or None.
     """
 
     table: str = ""
@@ -77,9 +92,10 @@ class StreamCounts:
 
 
 class Report:
-    """Statistics of one run. Thread-safe.
+    """Statistics of one run, updated by all threads and printed at the end.
 
-    ``config`` are the values of ``--config``, which the report puts into suggested commands.
+    ``config`` is the list of values of ``--config``, which the report repeats in suggested
+    commands.
     """
 
     def __init__(self, config: Sequence[str] = ()) -> None:
@@ -96,27 +112,27 @@ class Report:
         self._config = tuple(config)
 
     def add_facts(self, **facts: Any) -> None:
-        """Record facts of the run by name, such as ``job``, ``run`` and ``spark``."""
+        """Store facts about the run by name, such as ``job``, ``run`` and ``spark``."""
         with self._lock:
             self._facts |= facts
 
     def add_remark(self, text: str) -> None:
-        """Add a remark on the run."""
+        """Add a remark on the run as a whole to the summary."""
         with self._lock:
             self._remarks.append(text)
 
     def add_wait(self, seconds: float) -> None:
-        """Add seconds for which the tap had to wait because too many bytes were uncommitted."""
+        """Add seconds for which reading was paused because too many bytes were uncommitted."""
         with self._lock:
             self._held_back += seconds
 
     def record_table(self, stream: str, table: str) -> None:
-        """Record the name or path of the table that a stream is loaded into."""
+        """Store the name or path of the table that a stream is loaded into."""
         with self._lock:
             self._get_counts(stream).table = table
 
     def count_received(self, stream: str, rows: int, nbytes: int) -> None:
-        """Count rows of a stream that were received, and their size in bytes."""
+        """Add received rows, and their size in bytes, to a stream's statistics."""
         with self._lock:
             counts = self._get_counts(stream)
             counts.received += rows
@@ -132,7 +148,16 @@ class Report:
         effect: CommitStats = CommitStats(),  # noqa: B008  (frozen)
         nbytes: int = 0,
     ) -> None:
-        """Count a committed batch, the seconds its write took, and its commit statistics."""
+        """Add a commit to a stream's statistics.
+
+        Args:
+            stream: The name of the stream.
+            written: The number of rows written to the table.
+            quarantined: The number of rows written to the quarantine table.
+            seconds: The duration of the commit.
+            effect: The statistics that the table format reports.
+            nbytes: The spooled bytes of the rows, which no longer wait.
+        """
         with self._lock:
             counts = self._get_counts(stream)
             counts.written += written
@@ -149,7 +174,15 @@ class Report:
     def record_quarantine(
         self, stream: str, table: str, place: str, reasons: Iterable[Reason], *, can_replay: bool
     ) -> None:
-        """Record the quarantine table of a stream, and the reasons of its quarantined rows."""
+        """Store the quarantine table of a stream, and add the reasons of newly quarantined rows.
+
+        Args:
+            stream: The name of the stream.
+            table: The name of the quarantine table.
+            place: The location of the quarantine table.
+            reasons: Why the rows were quarantined.
+            can_replay: True if the rows can be loaded again with `target-spark replay`.
+        """
         with self._lock:
             counts = self._get_counts(stream)
             if counts.quarantine is None:
@@ -158,44 +191,57 @@ class Report:
             counts.quarantine.add(reasons)
 
     def record_withheld(self, stream: str, why: str | None) -> None:
-        """Record the reason why no state may cover the rows of a stream, or None if states may."""
+        """Store why no state may cover a stream's rows; None if states may."""
         with self._lock:
             self._get_counts(stream).withheld = why
 
     def count_nulled(self, stream: str, rows: int) -> None:
-        """Count written rows of a stream with a field set to null because its value did not fit."""
+        """Add written rows in which a value that did not fit its column was replaced by null."""
         with self._lock:
             self._get_counts(stream).nulled += rows
 
     def record_column_change(
         self, stream: str, column: str, type: str, kind: str, beside: str | None = None
     ) -> None:
-        """Record a table column that was added (``kind="add"``) or widened (``kind="widen"``)."""
+        """Store a change of a table column.
+
+        Args:
+            stream: The name of the stream.
+            column: The column's path, joined by dots.
+            type: The new type, as DDL.
+            kind: ``add`` or ``widen``.
+            beside: For a column that was added because its type could not be widened, the column
+                that
+                has the old values; else None.
+        """
         change = {"column": column, "type": type, "kind": kind, "beside": beside}
         with self._lock:
             self._get_counts(stream).changes.append(change)
 
     def count_zoneless(self, stream: str, columns: Mapping[str, int]) -> None:
-        """Count a stream's date-times without a time zone, by column; they were read as UTC."""
+        """Add a stream's date-times without a time zone, by column; they were read as UTC."""
         with self._lock:
             known = self._get_counts(stream).zoneless
             for column, count in columns.items():
                 known[column] = known.get(column, 0) + count
 
     def count_state(self) -> None:
-        """Count a state that was received."""
+        """Add one to the number of states received."""
         with self._lock:
             self._states_received += 1
             self._last_left = False
 
     def count_released_state(self, *, last: bool = True) -> None:
-        """Count an emitted state; ``last`` is True if no later state has been received."""
+        """Add one to the number of states emitted.
+
+        ``last`` is True if no later state has been received.
+        """
         with self._lock:
             self._states += 1
             self._last_left = last
 
     def add_stream_remark(self, stream: str, text: str) -> bool:
-        """Add a remark on a stream; return False if the report already has it."""
+        """Add a remark on a stream; return False if the report already contains it."""
         with self._lock:
             notes = self._get_counts(stream).notes
             if text in notes:
@@ -204,14 +250,14 @@ class Report:
             return True
 
     def record_outcome(self, outcome: str) -> None:
-        """Record the outcome of the run: `COMPLETE`, `STOPPED`, or an error message."""
+        """Store the outcome of the run: `COMPLETE`, `STOPPED`, or an error message."""
         with self._lock:
             self._outcome = outcome
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as a dictionary, with secrets redacted."""
+        """Return the whole report as a JSON-compatible dictionary, with secrets redacted."""
         with self._lock:
-            told = {
+            document = {
                 "outcome": self._outcome,
                 "complete": self._outcome == COMPLETE,
                 **self._facts,
@@ -226,16 +272,16 @@ class Report:
                     for name, counts in self._streams.items()
                 },
             }
-        return cast("dict[str, Any]", clean_document(told, redact, by_name=False))
+        return cast("dict[str, Any]", clean_document(document, redact, by_name=False))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the report atomically as JSON to a file that only this user may read."""
+        """Write the report as JSON to a file that only this user can read, atomically."""
         final = Path(path)
         final.parent.mkdir(parents=True, exist_ok=True)
         replace_file(final, json.dumps(self.as_dict(), indent=2) + "\n")
 
     def progress(self) -> str:
-        """Return the progress of all streams as one line."""
+        """Return one line with the rows received, written and quarantined so far, per stream."""
         parts = [
             f"{name}: {counts.received:,} received, {counts.written:,} written"
             + (f", {counts.quarantined:,} quarantined" if counts.quarantined else "")
@@ -244,24 +290,27 @@ class Report:
         return "; ".join(parts) or "nothing received yet"
 
     def lines(self) -> list[str]:
-        """Return the lines of the summary that is printed at the end of the run."""
-        told = self.as_dict()
+        """Return the lines of the summary printed at the end of the run, with secrets redacted."""
+        document = self.as_dict()
         streams = self.streams()
         notes = [
             f"{name}: {note}"
             for name, counts in streams.items()
             for note in (*counts.notes, *_zone_notes(counts))
         ]
-        lines = [*_head(told), *_table(streams), *told["remarks"], *notes]
+        lines = [*_head(document), *_table(streams), *document["remarks"], *notes]
         return [redact_line(line) for line in lines]
 
     def streams(self) -> dict[str, StreamCounts]:
-        """Return a copy of each stream's current statistics."""
+        """Return a copy of the statistics of all streams, by name."""
         with self._lock:
             return {name: deepcopy(counts) for name, counts in self._streams.items()}
 
     def describe_quarantines(self) -> list[str]:
-        """Return a text per stream with quarantined rows: count, reasons, table and remedy."""
+        """Return a text for each stream with quarantined rows.
+
+        It has their number, the reasons, the quarantine table and the remedy.
+        """
         return [
             f"Stream {name}: {self._describe_quarantine(counts)}"
             for name, counts in self.streams().items()
@@ -269,7 +318,7 @@ class Report:
         ]
 
     def describe_incomplete(self, stream: str) -> str:
-        """Return the reason why a stream with quarantined rows is not complete."""
+        """Return a text that says why a stream with quarantined rows is not complete."""
         counts = self.streams()[stream]
         why = counts.withheld or "the rows of other versions stay in its table"
         return (
@@ -292,35 +341,41 @@ class Report:
         return self._streams.setdefault(stream, StreamCounts())
 
 
-def _head(told: Mapping[str, Any]) -> Iterator[str]:
-    run = [f"{name} {told[name]}" for name in ("job", "run", "application") if told.get(name)]
+def _head(document: Mapping[str, Any]) -> Iterator[str]:
+    run = [
+        f"{name} {document[name]}" for name in ("job", "run", "application") if document.get(name)
+    ]
     if run:
         yield ", ".join(run)
-    if told.get("dry_run"):
+    if document.get("dry_run"):
         yield "dry run: nothing was written, no state was emitted; 'written' counts planned rows"
-    seconds, came, left = told["seconds"], told["states_received"], told["states"]
+    seconds, received, emitted = (
+        document["seconds"],
+        document["states_received"],
+        document["states"],
+    )
     states = ""
-    if came:
-        last = "including the last" if told["last_state_released"] else "without the last"
-        states = f"; states: {came:,} received, {left:,} emitted, {last}"
-    outcome = told["outcome"] if told["outcome"] in {COMPLETE, STOPPED} else "not complete"
+    if received:
+        last = "including the last" if document["last_state_released"] else "without the last"
+        states = f"; states: {received:,} received, {emitted:,} emitted, {last}"
+    outcome = document["outcome"] if document["outcome"] in {COMPLETE, STOPPED} else "not complete"
     yield f"{outcome} after {seconds:.1f} s{states}"
 
 
 def _table(streams: Mapping[str, StreamCounts]) -> list[str]:
-    """Return the streams as a text table, without columns that are zero for all streams."""
+    """Return the statistics as lines of a text table, without columns that are all zero."""
     if not streams:
         return []
-    wanted = [
+    shown = [
         name
         for name in _COLUMNS
         if name in _ALWAYS or any(getattr(counts, name) for counts in streams.values())
     ]
-    if not {"updated", "deleted"} & set(wanted):
-        wanted = [name for name in wanted if name != "inserted"]  # equal to written
-    head = ("stream", *(_COLUMNS[name][0] for name in wanted))
+    if not {"updated", "deleted"} & set(shown):
+        shown = [name for name in shown if name != "inserted"]  # equal to written
+    head = ("stream", *(_COLUMNS[name][0] for name in shown))
     rows = [
-        (stream, *(_COLUMNS[name][1](getattr(counts, name)) for name in wanted))
+        (stream, *(_COLUMNS[name][1](getattr(counts, name)) for name in shown))
         for stream, counts in streams.items()
     ]
     return _aligned([head, *rows])
@@ -334,12 +389,12 @@ def _zone_notes(counts: StreamCounts) -> list[str]:
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    """Return table rows as lines of text: first column left-aligned, figures right-aligned."""
+    """Align table rows as lines of text: the first column left, the figures right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(width) if position == 0 else cell.rjust(width)
+            for position, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
     ]

@@ -1,4 +1,4 @@
-"""Checks of the content of a Singer state.
+"""Tests of a Singer state: is it empty, and does it come from a sync that finished?
 
 The end of the input looks the same for a tap that finished and for a tap that died; only the last
 state shows the difference.
@@ -16,12 +16,12 @@ _LONGEST_EMPTY: Final = 16
 
 
 def is_empty(state: bytes) -> bool:
-    """Return True if a state is null or an empty object; storing it would erase a better one."""
+    """Return True if a state is ``null`` or ``{}``, which must not replace a stored state."""
     return len(state) < _LONGEST_EMPTY and b"".join(state.split()) in {b"{}", b"null"}
 
 
 def is_final(state: bytes) -> bool:
-    """Return True if a state, as the last message, comes from a sync that finished.
+    """Return True if a state, as the last one of the input, comes from a sync that finished.
 
     The result is False while the state names a stream in ``currently_syncing`` or holds progress
     markers, which the tap promotes or removes at the end of the stream.

@@ -20,7 +20,7 @@ _OUTPUT = 1
 
 
 class StateMessageWriter:
-    """Writer of states to the real standard output; created by `open`."""
+    """Writes states to the real standard output, one per line; created by `open`."""
 
     def __init__(self, wire: StdoutWriter) -> None:
         self._wire = wire
@@ -28,7 +28,10 @@ class StateMessageWriter:
     @classmethod
     @contextlib.contextmanager
     def open(cls) -> Iterator[StateMessageWriter]:
-        """Duplicate standard output and redirect descriptor 1 to standard error meanwhile.
+        """Context manager: yield a writer with exclusive use of standard output.
+
+        File descriptor 1 refers to standard error until the block ends, so that prints of libraries
+        do not mix with states.
 
         Raises:
             StateOutputError: Standard output is closed.
@@ -44,7 +47,7 @@ class StateMessageWriter:
             yield cls(wire)
 
     def emit(self, state: bytes) -> None:
-        """Write one state; block until the reader takes it.
+        """Write one state as a line; block while the pipe is full.
 
         Raises:
             StateOutputError: The reader has closed the pipe.

@@ -1,4 +1,4 @@
-"""Waiting states, and the interface for their output format.
+"""States that wait for their rows to be committed, and the interface for their output format.
 
 A state has a scope: one stream, or all streams (None). The newest state of a scope counts; a state
 of all streams replaces every earlier one. Between the first ordinals of two consecutive batches
@@ -23,10 +23,13 @@ _decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 @dataclass(frozen=True, slots=True)
 class CoveredState:
-    """A state as received, with its ordinal in the input.
+    """A received state and its position in the input.
 
-    ``scope`` is the stream of the state (None: all streams); ``rows`` is the number of rows of that
-    scope received before the state in this run.
+    Attributes:
+        ordinal: Position in the input; the state covers all rows with a smaller ordinal.
+        state: The state as received, as JSON.
+        scope: The stream that the state belongs to; None means all streams.
+        rows: Number of rows of the scope that this run received before the state.
     """
 
     ordinal: int
@@ -36,7 +39,7 @@ class CoveredState:
 
 
 class StateFormat(Protocol):
-    """Encoding of a protocol's states for the output and for the metadata of commits."""
+    """Encoding of a protocol's states, for the output and for storage in commits."""
 
     def format_output(self, covered: CoveredState) -> bytes:
         """Return the line to write to standard output for a state.
@@ -47,32 +50,32 @@ class StateFormat(Protocol):
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
         """Return the text that a commit stores for the newest state of each scope.
 
-        ``states`` are in input order.
+        ``states`` has one state per scope, in input order.
         """
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Record that rows of a stream were committed to its quarantine."""
+        """Record the number of rows of a stream that were committed to its quarantine table."""
 
 
 class GlobalStateFormat:
-    """Format for states that always cover all streams and are emitted unchanged."""
+    """State format of Singer: each state covers all streams and is emitted unchanged."""
 
     def format_output(self, covered: CoveredState) -> bytes:
-        """Return the state unchanged."""
+        """Return the received state unchanged."""
         return covered.state
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the last of the states, which covers all streams."""
+        """Return the newest state, which covers all streams."""
         return states[-1].state
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Do nothing: these states do not report quarantined rows."""
+        """Do nothing, since Singer states do not report quarantined rows."""
 
 
 def merge_states(before: str, after: str) -> str:
-    """Return the stored text of two states, of which ``after`` is newer.
+    """Merge the state text of an older and a newer commit.
 
-    For states of all streams the result is ``after``. A list holds one state per stream, and a
+    For states of all streams the result is ``after``. A JSON list holds one state per stream; a
     stream that ``after`` does not mention keeps its state from ``before``.
     """
     if not (before.startswith("[") and after.startswith("[")):
@@ -80,24 +83,21 @@ def merge_states(before: str, after: str) -> str:
     from tap_core.protocols.airbyte.reader import get_stream_id
 
     try:
-        found = [bytes(state) for text in (before, after) for state in _decode_list(text)]
+        states = [bytes(body) for text in (before, after) for body in _decode_list(text)]
     except msgspec.DecodeError:  # not written by target-spark
         return after
     newest: dict[Hashable, bytes] = {}
-    for state in found:
-        scope = get_stream_id(state)
+    for body in states:
+        scope = get_stream_id(body)
         if scope is None:
             newest.clear()
         newest.pop(scope, None)  # so that the newest state is last
-        newest[scope] = state
+        newest[scope] = body
     return "[" + b",".join(newest.values()).decode() + "]"
 
 
 class PendingStates:
-    """States that wait for the commit of their rows, oldest first.
-
-    It also has the last emitted state of each scope.
-    """
+    """Collection of the states that wait for their rows, and the last emitted state per scope."""
 
     def __init__(self) -> None:
         """Create a collection without states."""
@@ -112,9 +112,8 @@ class PendingStates:
     def add(self, state: CoveredState, last_first: int) -> None:
         """Add a state that was just received.
 
-        ``last_first`` is the first ordinal of the newest batch: an older waiting state of the same
-        scope
-        after that ordinal is dropped.
+        ``last_first`` is the first ordinal of the newest batch. An older waiting state of the same
+        scope after that ordinal is dropped, since both can only be released together.
         """
         before = self._newest.get(state.scope)
         if before is not None and before >= last_first:
@@ -125,29 +124,32 @@ class PendingStates:
     def take_releasable(self, frontier: int | None) -> list[CoveredState]:
         """Remove and return the states to emit: the newest of each scope before the frontier.
 
-        ``frontier`` is the first ordinal that is not committed; None if all rows are committed.
+        ``frontier`` is the first ordinal of the oldest uncommitted batch; None if there is none.
         """
         before = self._before(frontier)
         if not before:
             return []
         for each in before:
             del self._waiting[each.ordinal]
-        leaving = _newest_of_each(before)
+        released = _newest_of_each(before)
         self._left = {
-            each.scope: each for each in _newest_of_each([*self._left.values(), *leaving])
+            each.scope: each for each in _newest_of_each([*self._left.values(), *released])
         }
-        return leaving
+        return released
 
     def covered(self, frontier: int | None) -> list[CoveredState]:
-        """Return the current states that were emitted or come before the frontier, in order."""
+        """Return the newest state per scope that was emitted or may be emitted, in input order.
+
+        ``frontier`` is the first ordinal of the oldest uncommitted batch; None if there is none.
+        """
         newest = _newest_of_each([*self._left.values(), *self._before(frontier)])
-        of_all = [place for place, each in enumerate(newest) if each.scope is None]
-        return newest[of_all[-1] :] if of_all else newest
+        global_positions = [position for position, each in enumerate(newest) if each.scope is None]
+        return newest[global_positions[-1] :] if global_positions else newest
 
     def drop_replaced(self, firsts: Sequence[int]) -> None:
-        """Drop states that a newer state of their scope replaces before the next batch begins.
+        """Drop states that can only be released together with a newer state of their scope.
 
-        ``firsts`` are the sorted first ordinals of the batches.
+        ``firsts`` are the sorted first ordinals of the uncommitted batches.
         """
         if len(self._waiting) < 2:  # noqa: PLR2004
             return

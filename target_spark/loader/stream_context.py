@@ -1,8 +1,8 @@
 """State of one stream in the loader: its schema, write options and open batches.
 
 Only the loader's event thread uses this module. There may be hundreds of streams with thousands of
-columns, so only the layout is kept unpacked; the schema is compressed, and a digest is kept for
-comparisons.
+columns, so only the table schema is kept unpacked; the JSON Schema is compressed, and a digest is
+kept for comparisons.
 """
 
 from __future__ import annotations
@@ -40,14 +40,28 @@ __all__ = [
 
 @dataclass
 class LoadedStream:
-    """One stream. ``described`` is its schema message without the schema.
+    """All that the loader knows of one stream during a run.
 
-    ``came`` and ``form`` are the digests of the schema message, as received and normalized;
-    ``packed`` is the compressed schema of the columns. ``held`` are the batches of an overwritten
-    stream until it is complete. ``remarks`` name general settings that do not apply to this stream.
-    ``looked_at`` is True once a record was compared with its schema, ``complete`` once the source
-    reports the stream complete; ``received`` counts rows. ``waits_for_state`` is True while the
-    open batch is full and waits for the next state.
+    Attributes:
+        described: The newest SCHEMA message, without its JSON Schema.
+        came: Digest of the newest SCHEMA message as received.
+        form: Digest of the newest SCHEMA message in normal form.
+        packed: The JSON Schema of the columns, compressed.
+        table: The table that the stream is loaded into.
+        spool: The open batch.
+        mode: Append, upsert, overwrite or scd2.
+        layout: The table schema, merged from all SCHEMA messages.
+        design: Partitioning, clustering and file size of a new table.
+        hard_delete: True if a delete record removes the row.
+        versions: The table versions that occurred in this run.
+        versioned: True if the table has a column for the table version.
+        has_rows: True once a row was received.
+        looked_at: True once a record was searched for undeclared properties.
+        complete: True once the source has reported the stream complete.
+        received: Number of rows received.
+        waits_for_state: True while the open batch is full and waits for the next state.
+        held: Closed batches of an overwrite, kept until the stream is complete.
+        remarks: Notes for the user about settings that do not apply to this stream.
     """
 
     described: SchemaEvent
@@ -80,7 +94,16 @@ class LoadedStream:
         spool: Spool,
         versions: VersionTracker,
     ) -> LoadedStream:
-        """Create the state of a stream from its first schema message."""
+        """Create the context of a stream from its first SCHEMA message.
+
+        Args:
+            event: The SCHEMA message.
+            schema: Its JSON Schema with references resolved.
+            form: The digest of the message in normal form.
+            options: The options of the load.
+            spool: The spool for the stream's rows.
+            versions: The table versions seen so far.
+        """
         layout = build_wanted_schema(options, event, schema, versioned=versions.is_versioned)
         design, remarks = resolve_layout(options, event.stream, layout)
         mode = options.mode(event.stream, keyed=bool(event.keys))
@@ -104,27 +127,27 @@ class LoadedStream:
 
     @property
     def id(self) -> StreamId:
-        """The name of the stream."""
+        """The name and namespace of the stream."""
         return self.described.stream
 
     @property
     def schema(self) -> JsonSchema:
-        """The schema of the columns, with references resolved."""
+        """The JSON Schema of the columns, with references resolved; decompressed at each access."""
         schema: JsonSchema = json.loads(zlib.decompress(self.packed))
         return schema
 
     def set_schema_message(self, event: SchemaEvent, form: bytes) -> None:
-        """Store the newest schema message."""
+        """Store the newest SCHEMA message, whose normal form has the digest ``form``."""
         self.described, self.came, self.form = replace(event, schema={}), schema_digest(event), form
         self.looked_at = False
 
     def set_schema(self, schema: JsonSchema, layout: TableSchema) -> None:
-        """Store a schema, and the columns merged from it and all earlier schemas."""
+        """Store the newest JSON Schema, and the table schema merged from it and earlier ones."""
         self.packed, self.layout = _packed(schema), layout
 
     @property
     def cursor(self) -> str | None:
-        """The property that feeds the column of the stream's replication key."""
+        """Property that the stream's replication key is read from, or None without a key."""
         return _find_cursor_column(self.described, self.layout)
 
     @property
@@ -134,35 +157,41 @@ class LoadedStream:
 
     @property
     def overwrites(self) -> bool:
-        """True if the rows replace all rows of the table."""
+        """True if the stream's rows replace all rows of its table."""
         return self.mode is WriteMode.OVERWRITE
 
     def build_table_schema(
         self, options: LoadOptions, event: SchemaEvent, schema: JsonSchema
     ) -> TableSchema:
-        """Return the table columns that a new schema message needs."""
+        """Return the table schema that a new SCHEMA message requires.
+
+        ``schema`` is the message's JSON Schema with references resolved.
+        """
         return build_wanted_schema(options, event, schema, versioned=self.versioned)
 
     def valid_batches(self) -> tuple[Batch, ...]:
-        """Return the batches to swap in: those of the announced version, or all without one."""
+        """Return the kept batches to overwrite the table with.
+
+        After an ACTIVATE_VERSION these are the batches of that version, otherwise all.
+        """
         valid = self.versions.activated
         if valid is None or not self.versions.has_received(valid):
             return tuple(self.held)
         return tuple(batch for batch in self.held if batch.version in {valid, None})
 
     def mark_deletions(self) -> None:
-        """Add a column for the time at which a row was deleted."""
+        """Add the column for the time of deletion to the table schema."""
         self.layout = self.layout.with_metadata(DELETED_AT)
 
 
 def _find_cursor_column(event: SchemaEvent, layout: TableSchema) -> str | None:
     path = event.nested.get(event.cursor) if event.cursor else None
-    found = (column.source for column in layout.columns if column.path == path)
-    return next(found, event.cursor) if path else event.cursor
+    sources = (column.source for column in layout.columns if column.path == path)
+    return next(sources, event.cursor) if path else event.cursor
 
 
 def _remark_on_append(event: SchemaEvent, mode: WriteMode, options: LoadOptions) -> Iterator[str]:
-    """Yield a remark if rows with keys are appended because the format cannot upsert."""
+    """Yield a remark if rows with keys are appended because the table format cannot upsert."""
     if event.keys and mode is WriteMode.APPEND and not options.can_upsert:
         yield (
             "has keys, but this table format cannot upsert: rows that the tap repeats"
@@ -187,9 +216,9 @@ def _remark_on_missing_cursor(
 
 
 def schema_digest(event: SchemaEvent) -> bytes:
-    """Return the SHA-256 digest of a schema message."""
-    told = [event.schema, event.keys, event.cursor, dict(event.nested)]
-    text = json.dumps(told, default=repr)
+    """Return the SHA-256 digest of a SCHEMA message as received."""
+    fields = [event.schema, event.keys, event.cursor, dict(event.nested)]
+    text = json.dumps(fields, default=repr)
     return hashlib.sha256(text.encode()).digest()
 
 
@@ -198,7 +227,7 @@ def _packed(schema: JsonSchema) -> bytes:
 
 
 def resolve_schema(event: SchemaEvent) -> JsonSchema:
-    """Return the schema of a stream with its references resolved.
+    """Return the JSON Schema of a SCHEMA message with its references (``$ref``) resolved.
 
     Raises:
         UnsupportedError: A reference cannot be resolved.
@@ -208,9 +237,10 @@ def resolve_schema(event: SchemaEvent) -> JsonSchema:
 
 
 def normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
-    """Return the digest of a schema message in normal form.
+    """Return the SHA-256 digest of a SCHEMA message in normal form.
 
-    ``schema`` is the result of `resolve_schema`.
+    Messages that differ only in spelling have the same digest. ``schema`` is the result of
+    `resolve_schema`.
 
     Raises:
         UnsupportedError: The schema cannot be normalized.
@@ -221,7 +251,7 @@ def normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
 
 @contextlib.contextmanager
 def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
-    """Convert any error of the ``with`` block into an `UnsupportedError` that names the stream."""
+    """Context manager: convert any error into an `UnsupportedError` that names the stream."""
     try:
         yield
     except UnsupportedError:
@@ -236,16 +266,16 @@ def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
 
 
 def check_table_conflicts(stream: LoadedStream, taken: dict[str, StreamId]) -> None:
-    """Register the locations of a stream's table and quarantine, which no other stream may use.
+    """Register the locations of a stream's table and quarantine table in ``taken``.
 
     Raises:
         UnsupportedError: Another stream uses one of these locations.
     """
-    for place in (*stream.table.places, *stream.table.with_suffix(QUARANTINE).places):
-        other = taken.setdefault(place, stream.id)
+    for location in (*stream.table.places, *stream.table.with_suffix(QUARANTINE).places):
+        other = taken.setdefault(location, stream.id)
         if other != stream.id:
             raise UnsupportedError(
-                f"Streams {other} and {stream.id} would share the table {place}. Set another"
+                f"Streams {other} and {stream.id} would share the table {location}. Set another"
                 f" table for one of them: streams, {stream.id}, table."
             )
 
@@ -255,16 +285,17 @@ _NAMED: Final = 10
 
 
 def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> None:
-    """Raise if a key is not a declared property; else every row would be quarantined.
+    """Check that the stream's keys are declared properties; else every row would be bad.
 
     Raises:
-        UnsupportedError: The message names the keys and similar property names.
+        UnsupportedError: A key is not declared; the message suggests similar names.
     """
-    lost, declared = undeclared_keys(schema, keys, event.nested)
-    if not lost:
+    undeclared, declared = undeclared_keys(schema, keys, event.nested)
+    if not undeclared:
         return
     faults = [
-        f"its schema does not declare the key {key!r}.{suggest(key, declared)}" for key in lost
+        f"its schema does not declare the key {key!r}.{suggest(key, declared)}"
+        for key in undeclared
     ]
     more = f" and {len(declared) - _NAMED} more" if len(declared) > _NAMED else ""
     raise UnsupportedError(
@@ -277,9 +308,13 @@ def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> 
 def build_wanted_schema(
     options: LoadOptions, event: SchemaEvent, schema: JsonSchema, *, versioned: bool
 ) -> TableSchema:
-    """Return the columns that a schema message needs.
+    """Return the table schema that a SCHEMA message requires.
 
-    ``schema`` is the result of `resolve_schema`.
+    Args:
+        options: The options of the load.
+        event: The SCHEMA message.
+        schema: Its JSON Schema, as returned by `resolve_schema`.
+        versioned: True if the table has a column for the table version.
 
     Raises:
         UnsupportedError: The schema cannot be a table.

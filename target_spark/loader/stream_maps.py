@@ -50,7 +50,13 @@ _Made: TypeAlias = tuple[list[bytes], list[str | None], list[bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """Output stream of a mapped stream; without ``transform`` only the name changes."""
+    """One output stream of a mapped stream.
+
+    Attributes:
+        stream: The output stream.
+        transform: The function that maps a record (None result: drop it); None if records stay.
+        map: The stream map.
+    """
 
     stream: StreamId
     transform: Callable[[Record], Record | None] | None
@@ -60,7 +66,9 @@ class _Route:
 class StreamMapper:
     """Applies stream maps and flattening to the events of the input.
 
-    ``renamed`` is called with the old and the new name for each output stream.
+    Args:
+        mapper: The compiled stream maps of the settings.
+        renamed: Called with the input and the output name of each mapped stream.
     """
 
     def __init__(
@@ -74,7 +82,7 @@ class StreamMapper:
         self._described: dict[StreamId, SchemaEvent] = {}
 
     def mapped(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield the mapped events, in order.
+        """Apply the stream maps to a sequence of events and yield the results, in order.
 
         Raises:
             StreamMapConfigError: A map does not suit the schema of its stream.
@@ -110,12 +118,12 @@ class StreamMapper:
             yield SchemaEvent(route.stream, schema, keys, event.cursor, event.nested)
 
     def _map_state(self, event: Checkpoint) -> Checkpoint:
-        """Return the state with the scope of the mapped stream, if there is exactly one."""
+        """Return a state with its scope renamed, if its stream has exactly one output stream."""
         routes = self._routes.get(event.scope) if event.scope else None
         return replace(event, scope=routes[0].stream) if routes and len(routes) == 1 else event
 
     def _get_routes(self, event: SchemaEvent) -> tuple[_Route, ...] | None:
-        """Return the routes of a stream, or None if it passes unchanged."""
+        """Return the output streams of a stream, or None if its events pass unchanged."""
         from tap_core.mapper.stream_maps import RemoveRecordTransform
 
         name, schema = event.stream.name, dict(event.schema)
@@ -159,7 +167,7 @@ def _is_scalar(schema: Any) -> bool:
 def _map_event(
     event: Rows | ActivateVersion | BatchFiles | StreamStatus, routes: Sequence[_Route]
 ) -> Iterator[Event]:
-    """Yield an event for each output stream of a mapped stream; none if its map is null."""
+    """Yield a mapped event for each output stream; nothing if the stream's map is null."""
     if isinstance(event, Rows):
         yield from _map_rows(event, routes)
         return
@@ -175,33 +183,40 @@ def _map_event(
 
 
 def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
-    """Yield the mapped rows of each route; if a map fails, yield the rows before it, then raise."""
-    times, said = event.extracted_at, event.meta
-    each_time = repeat(times) if times is None or isinstance(times, str) else times
-    each_meta = repeat(None) if said is None else said
-    made: list[_Made] = [([], [], []) for _ in routes]
+    """Yield the mapped rows of each output stream.
+
+    If a map fails, the rows before the failing one are yielded first.
+    """
+    extracted_at, meta = event.extracted_at, event.meta
+    each_time = (
+        repeat(extracted_at)
+        if extracted_at is None or isinstance(extracted_at, str)
+        else extracted_at
+    )
+    each_meta = repeat(None) if meta is None else meta
+    outputs: list[_Made] = [([], [], []) for _ in routes]
     failure = None
-    for body, time, meta in zip(event.rows, each_time, each_meta, strict=False):
+    for body, row_time, row_meta in zip(event.rows, each_time, each_meta, strict=False):
         try:
             bodies = _bodies(routes, body)
         except Exception as error:  # noqa: BLE001  (raised below)
             failure = error
             break
-        for mapped, (rows, own_times, own_meta) in zip(bodies, made, strict=True):
+        for mapped, (rows, output_times, output_meta) in zip(bodies, outputs, strict=True):
             if mapped is not None:
                 rows.append(mapped)
-                own_times.append(time)
-                own_meta.append(meta)
-    for route, (rows, own_times, own_meta) in zip(routes, made, strict=True):
+                output_times.append(row_time)
+                output_meta.append(row_meta)
+    for route, (rows, output_times, output_meta) in zip(routes, outputs, strict=True):
         if rows:
-            mine = replace(event, stream=route.stream, rows=rows, extracted_at=own_times)
-            yield mine if said is None else replace(mine, meta=own_meta)
+            output = replace(event, stream=route.stream, rows=rows, extracted_at=output_times)
+            yield output if meta is None else replace(output, meta=output_meta)
     if failure is not None:
         raise failure
 
 
 def _bodies(routes: Sequence[_Route], body: bytes) -> list[bytes | None]:
-    """Return the mapped record as JSON for each route; None where the map drops the record."""
+    """Return a record mapped for each output stream, as JSON; None where the map drops it."""
     try:
         record = None if body[0] == _QUOTE else decode_record(body)
     except UnreadableRecordError:  # as a JSON string, which is quarantined later

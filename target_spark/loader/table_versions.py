@@ -16,11 +16,12 @@ __all__ = ["VersionTracker"]
 
 @dataclass
 class VersionTracker:
-    """Table versions of one stream that occurred in this run (ACTIVATE_VERSION).
+    """Table versions of one stream that occurred in this run.
 
-    ``activated`` is the version announced last. ``closed`` is True while nothing has followed its
-    rows and its announcement; ``retired`` is True once the deletion of all other versions is
-    decided.
+    Attributes:
+        activated: The version of the last ACTIVATE_VERSION message, or None.
+        closed: True while that message, after rows of its version, is the stream's last event.
+        retired: True once the deletion of all other versions is decided.
     """
 
     activated: int | None = None
@@ -36,33 +37,33 @@ class VersionTracker:
 
     @property
     def has_pending_deletion(self) -> bool:
-        """True if a version was activated and the table may still have rows of other versions."""
+        """True if a version was activated and rows of other versions are not deleted yet."""
         return self.activated is not None and not self.retired
 
     @property
     def may_delete_current_rows(self) -> bool:
-        """True if a deletion could remove rows of this run that are as new as the kept ones."""
+        """True if a deletion of other versions could remove rows received in this run."""
         return self._mixed or bool(self._seen and not self.has_received(self.activated))
 
     def record_rows(self, version: int | None) -> None:
-        """Record that rows of a version (None: rows without a version) were received."""
+        """Record that rows of a table version were received; None: rows without a version."""
         self.closed = False
         if version != self.activated:
             self._mixed = self._mixed or self.activated is not None
         self._seen.add(version)
 
     def activate(self, version: int) -> None:
-        """Record an ACTIVATE_VERSION message for a version."""
+        """Record an ACTIVATE_VERSION message that makes ``version`` the current one."""
         if version != self.activated:
             self.activated, self.retired, self._mixed = version, False, False
         self.closed = version in self._seen
 
     def has_received(self, version: int | None) -> bool:
-        """Return True if rows of this version were received."""
+        """Return True if rows of this table version were received in this run."""
         return version in self._seen
 
     def may_delete_versions(self, *, final: bool) -> bool:
-        """Return True if the rows of all versions but the activated one may be deleted now.
+        """Return True if the rows of all versions except the activated one may be deleted now.
 
         ``final`` is True at the end of an input that shows that the stream is complete.
         """

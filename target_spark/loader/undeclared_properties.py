@@ -27,7 +27,7 @@ _OURS: Final = ("_sdc_", "_airbyte_")
 
 
 def describe_undeclared(body: bytes, layout: TableSchema) -> str | None:
-    """Return a remark on the properties of a record that have no column, or None."""
+    """Return a remark that lists the properties of a record without a column, or None."""
     names = find_undeclared(body, layout)
     if not names:
         return None
@@ -39,7 +39,10 @@ def describe_undeclared(body: bytes, layout: TableSchema) -> str | None:
 
 
 def find_undeclared(body: bytes, layout: TableSchema) -> list[str]:
-    """Return the paths of the properties of a JSON record that have no column."""
+    """Return the dotted paths of the properties of a JSON record that have no column.
+
+    The list is empty for a record over 1 MiB or one that cannot be decoded.
+    """
     if len(body) > _LONGEST or body[0] != _OPEN_BRACE:
         return []
     try:
@@ -50,20 +53,22 @@ def find_undeclared(body: bytes, layout: TableSchema) -> list[str]:
 
 
 def undeclared_in(record: dict[str, Any], layout: TableSchema) -> list[str]:
-    """Return the paths of the properties of a decoded record that have no column."""
+    """Return the dotted paths of the properties of a decoded record that have no column."""
     if layout.keeps_whole:
         return []
-    found = _iterate_undeclared(record, layout.columns, "")
-    return sorted({path for path in found if not path.startswith(_OURS)})
+    paths = _iterate_undeclared(record, layout.columns, "")
+    return sorted({each for each in paths if not each.startswith(_OURS)})
 
 
 def _iterate_undeclared(
     value: dict[str, Any], columns: Iterable[Column], path: str
 ) -> Iterator[str]:
-    known = {column.source: column for column in columns if column.feed is ColumnSource.PROPERTY}
+    by_property = {
+        column.source: column for column in columns if column.feed is ColumnSource.PROPERTY
+    }
     for name, inner in value.items():
-        if name in known:
-            yield from _inside(inner, known[name].type, f"{path}{name}.")
+        if name in by_property:
+            yield from _inside(inner, by_property[name].type, f"{path}{name}.")
         else:
             yield f"{path}{name}"
 

@@ -49,21 +49,21 @@ def select_write_operation(
     work: CommitRequest,
     layout: TableSchema,
     df: DataFrame,
-    asked: StreamOptions,
+    options: StreamOptions,
     rows: int,
 ) -> Callable[[CommitMetadata], CommitStats]:
-    """Return a function that commits the rows with the given commit metadata.
+    """Return a function that commits a batch with the commit metadata that it gets.
 
     Args:
         writer: The writer of the table format.
         spark: The session.
         work: The commit request.
-        layout: The columns with the table's own types.
+        layout: The table schema, with the table's own types.
         df: The rows.
-        asked: The user's options of the stream.
+        options: The user's options of the stream.
         rows: The number of rows in ``df``.
     """
-    table, keys = work.table, _keys(layout, work, asked)
+    table, keys = work.table, _keys(layout, work, options)
     if work.mode is WriteMode.UPSERT:
         return lambda marker: writer.upsert(spark, table, df, keys, marker)
     if work.mode is WriteMode.SCD2:
@@ -76,7 +76,7 @@ def select_write_operation(
     return lambda marker: write(spark, table, ordered, marker, rows)
 
 
-def _keys(layout: TableSchema, work: CommitRequest, asked: StreamOptions) -> MergeKeys:
+def _keys(layout: TableSchema, work: CommitRequest, options: StreamOptions) -> MergeKeys:
     compared = (
         column.name
         for column in layout.columns
@@ -88,7 +88,7 @@ def _keys(layout: TableSchema, work: CommitRequest, asked: StreamOptions) -> Mer
     cursor = layout.column_fed_by(work.cursor) if work.cursor else None
     is_airbytes = layout.column_fed_by(GENERATION, ColumnSource.METADATA) is not None
     removed = layout.column_fed_by(CDC_DELETED_AT) if is_airbytes else None
-    least = asked.least_version
+    least = options.least_version
     return MergeKeys(
         columns=layout.keys,
         order=ORDINAL,
@@ -98,14 +98,14 @@ def _keys(layout: TableSchema, work: CommitRequest, asked: StreamOptions) -> Mer
         cursor=None if cursor is None else cursor.name,
         received=work.received_at,
         sort_by=tuple(column.name for column in order if column is not None),
-        by_cursor=bool(asked.by_cursor),
+        by_cursor=bool(options.by_cursor),
         outdated=(GENERATION, least) if is_airbytes and least is not None else None,
         removed=None if removed is None else removed.name,
     )
 
 
 def empty_frame(spark: SparkSession, layout: TableSchema) -> DataFrame:
-    """Return an empty DataFrame with the layout's columns."""
+    """Return a DataFrame without rows that has the columns of a table schema."""
     columns = ", ".join(
         f"CAST(NULL AS {column.type.ddl}) AS {quote(column.name)}"
         for column in layout.columns
@@ -117,7 +117,7 @@ def empty_frame(spark: SparkSession, layout: TableSchema) -> DataFrame:
 def build_version_delete(
     work: CommitRequest, layout: TableSchema, version: int, column: str
 ) -> VersionDelete:
-    """Return the deletion of the rows of all versions but one; ``column`` holds the version."""
+    """Return the deletion of a table's rows whose version in ``column`` is not ``version``."""
     return VersionDelete(
         version,
         deleted=None if work.hard_delete else DELETED_AT,
@@ -130,9 +130,16 @@ def build_version_delete(
 def has_other_versions(
     writer: Writer, spark: SparkSession, table: Table, version: int, column: str
 ) -> bool:
-    """Return True if a table has current rows of other versions than the given one.
+    """Return True if a table has current rows whose version is not ``version``.
 
-    ``column`` holds the version.
+    Rows that are marked as deleted are ignored, and ended versions of an scd2 table.
+
+    Args:
+        writer: The writer of the table format.
+        spark: The session.
+        table: The table; False if it does not exist.
+        version: The table version to compare with.
+        column: The column that holds the table version.
     """
     types = writer.get_column_types(spark, table)
     if types is None:
@@ -148,13 +155,13 @@ def has_other_versions(
 
 
 def check_scd2_compatible(work: CommitRequest, layout: TableSchema) -> None:
-    """Raise if a stream would treat the history rows of an scd2 table as ordinary rows.
+    """Check that a stream does not treat the history rows of an scd2 table as ordinary rows.
 
     Raises:
         UnsupportedError: The table has history rows, and the stream is upserted or appended.
     """
-    kept = {column.name for column in layout.columns if not column.is_fed}
-    if HISTORY_COLUMNS.keys() <= kept and work.mode in {WriteMode.UPSERT, WriteMode.APPEND}:
+    unfed = {column.name for column in layout.columns if not column.is_fed}
+    if HISTORY_COLUMNS.keys() <= unfed and work.mode in {WriteMode.UPSERT, WriteMode.APPEND}:
         raise UnsupportedError(
             f"Table {work.table.name} keeps every version of its rows (write_mode scd2), which"
             f" {work.mode.value} would corrupt. Set write_mode of {work.stream} to scd2, or to"

@@ -52,12 +52,12 @@ first pattern, and parts of texts that match the second."""
 
 
 def is_local_master(master: str) -> bool:
-    """Return True if all executors of a master run on this machine."""
+    """Return True if all executors of a Spark master run on this machine."""
     return master.startswith(_HERE)
 
 
 def protective_conf(master: str) -> dict[str, str]:
-    """Return the protective settings for a Spark with this master; user settings override them."""
+    """Return the protective Spark settings for a master; user settings override them."""
     conf = dict(_REDACTION)
     if master.startswith("local"):  # Spark makes no secret for local-cluster[…]
         conf |= {_AUTHENTICATE: "true", _SECRET: secrets.token_hex(32)}
@@ -67,10 +67,13 @@ def protective_conf(master: str) -> dict[str, str]:
 def loopback_environment(master: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment variables that make Spark's web UI listen on loopback only.
 
-    Spark has no setting for the UI's address. A ``SPARK_LOCAL_IP`` set by the caller is kept.
+    Spark has no setting for the UI's address. A ``SPARK_LOCAL_IP`` in ``environ`` (default: this
+    process's environment) is kept: then the result is empty.
     """
-    given = os.environ if environ is None else environ
-    return {_LOCAL_IP: _LOOPBACK} if is_local_master(master) and not given.get(_LOCAL_IP) else {}
+    variables = os.environ if environ is None else environ
+    return (
+        {_LOCAL_IP: _LOOPBACK} if is_local_master(master) and not variables.get(_LOCAL_IP) else {}
+    )
 
 
 def warn_if_open(master: str, conf: Mapping[str, str]) -> None:
@@ -137,7 +140,10 @@ def _options_of_executors(conf: Mapping[str, str]) -> Iterator[str]:
 
 
 def find_weaknesses_of_remote(remote: str) -> Iterator[str]:
-    """Yield a text for each missing protection of the connection to a Spark Connect server."""
+    """Yield a text for each missing protection of the connection to a Spark Connect server.
+
+    ``remote`` is the connection string, such as ``sc://host:15002/;use_ssl=true``.
+    """
     address = urlsplit(remote)
     parameters = dict(
         part.partition("=")[::2] for part in address.path.lstrip("/").split(";") if part

@@ -20,7 +20,7 @@ __all__ = ["map_in_arrow", "reuse_worker"]
 _T = TypeVar("_T")
 
 
-def reuse_worker(found: Iterator[_T]) -> Iterator[_T]:
+def reuse_worker(results: Iterator[_T]) -> Iterator[_T]:
     """Yield the results of a task, then clean up its worker so that the next task starts fast.
 
     If modules were imported, Spark clears the import caches of a worker before each task, and
@@ -29,7 +29,7 @@ def reuse_worker(found: Iterator[_T]) -> Iterator[_T]:
     found again at the next import, without reading the archive.
     """
     try:
-        yield from found
+        yield from results
     finally:
         for path, finder in list(sys.path_importer_cache.items()):
             if isinstance(finder, zipimporter):
@@ -46,21 +46,27 @@ def map_in_arrow(
     schema: Any,
     name: str = "mapped",
 ) -> DataFrame:
-    """Return a DataFrame of ``schema`` made by applying ``change`` to the frame's record batches.
+    """Return a DataFrame made by applying a function to another's Arrow record batches.
 
     `DataFrame.mapInArrow` requires pandas, which this function does not need; a Spark Connect
     client requires pandas anyway and has only that method.
+
+    Args:
+        frame: The input.
+        change: Function from an iterator of record batches to an iterator of record batches.
+        schema: The Spark schema of the result.
+        name: The name of the function in query plans.
     """
-    called: Any = partial(_run_change, change)
+    function: Any = partial(_run_change, change)
     if not hasattr(frame, "_jdf"):
-        called.__name__ = name
-        return frame.mapInArrow(called, schema)
+        function.__name__ = name
+        return frame.mapInArrow(function, schema)
     from pyspark.sql.udf import UserDefinedFunction
     from pyspark.util import PythonEvalType
 
     mapper = UserDefinedFunction(
-        called, returnType=schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF, name=name
+        function, returnType=schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF, name=name
     )
     column: Any = mapper(*(frame[each] for each in frame.columns))
-    made = frame._jdf.mapInArrow(column._jc, False, None)  # noqa: FBT003, SLF001
-    return type(frame)(made, frame.sparkSession)
+    java_frame = frame._jdf.mapInArrow(column._jc, False, None)  # noqa: FBT003, SLF001
+    return type(frame)(java_frame, frame.sparkSession)

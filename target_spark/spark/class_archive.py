@@ -29,13 +29,13 @@ _ROWS = 2_000
 
 
 def build_archive(archive: Path) -> None:
-    """Load sample rows and write the archive of the classes that this needs.
+    """Load sample rows in another process, and write the archive of the classes that this needs.
 
     Raises:
         RuntimeError: The load failed; the message has the end of its log.
     """
     archive.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    fresh = archive.with_suffix(f".{os.getpid()}")
+    temporary = archive.with_suffix(f".{os.getpid()}")
     with tempfile.TemporaryDirectory(prefix="target-spark-archive-") as folder:
         config = Path(folder, "config.json")
         settings = {
@@ -43,7 +43,7 @@ def build_archive(archive: Path) -> None:
             "format": "parquet",
             "flush_rows": _ROWS,
             "add_record_metadata": True,
-            "spark": {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={fresh}"},
+            "spark": {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={temporary}"},
         }
         config.write_text(json.dumps(settings), encoding="utf-8")
         done = subprocess.run(  # noqa: S603  (this very program)
@@ -52,9 +52,9 @@ def build_archive(archive: Path) -> None:
             capture_output=True,
             check=False,
         )
-    if done.returncode or not fresh.is_file():
+    if done.returncode or not temporary.is_file():
         raise RuntimeError(done.stderr.decode(errors="replace")[-4000:])
-    fresh.replace(archive)  # atomically
+    temporary.replace(archive)  # atomically
 
 
 def _messages() -> Iterator[str]:
@@ -89,7 +89,7 @@ def _messages() -> Iterator[str]:
 
 
 def main() -> int:
-    """Create the archive for the Java and the Spark that a run would use."""
+    """Create the archive for the installed Java and Spark; return the exit code."""
     home = spark_home(SparkSettings().master, metadata.version("pyspark"))
     archive = archive_file(check_java(), home)
     if archive.is_file():

@@ -27,7 +27,7 @@ _EXTENSIONS: Final = "spark.sql.extensions"
 
 
 def check_server(spark: SparkSession, table_format: str) -> None:
-    """Check that a server can write tables of a format.
+    """Check that a Spark Connect server can write tables of a format.
 
     Raises:
         SparkUnavailableError: It cannot; the message has the options to start the server with.
@@ -43,11 +43,12 @@ def check_server(spark: SparkSession, table_format: str) -> None:
         return
     line = ".".join(version.split(".")[:2])
     packages = ",".join(ARTIFACTS.get((table_format, line), ("(none for this Spark)",)))
-    words = (f"--conf {key}={value}" for key, value in SPARK_WORDS[table_format].items())
+    options = (f"--conf {key}={value}" for key, value in SPARK_WORDS[table_format].items())
     raise SparkUnavailableError(
         f"The Spark Connect server (Spark {version}) cannot write {table_format} tables: {why}."
         " A client cannot add it; start the server with --packages"
-        f" {packages} {' '.join(words)}; or set format to one it supports (parquet needs nothing)."
+        f" {packages} {' '.join(options)}; or set format to one it supports"
+        " (parquet needs nothing)."
     )
 
 
@@ -78,10 +79,10 @@ def _of_iceberg(spark: SparkSession) -> str | None:
 
 
 def _unless_extended(spark: SparkSession, table_format: str) -> str | None:
-    wanted = SPARK_WORDS[table_format].get(_EXTENSIONS, "")
-    if wanted in (spark.conf.get(_EXTENSIONS, None) or ""):
+    extension = SPARK_WORDS[table_format].get(_EXTENSIONS, "")
+    if extension in (spark.conf.get(_EXTENSIONS, None) or ""):
         return None
-    return f"its {_EXTENSIONS} have no {wanted}"
+    return f"its {_EXTENSIONS} have no {extension}"
 
 
 _TRIALS: Final[Mapping[str, Callable[[SparkSession], str | None]]] = {

@@ -56,10 +56,7 @@ _OF_SERVER: Final = ("spark.hadoop.", "spark.jars", "spark.driver.", "spark.exec
 
 
 class ConnectSession:
-    """A session on a Spark Connect server, connected in the background by `start`.
-
-    `spark()` waits until the server has responded.
-    """
+    """A connection to a Spark Connect server with a session per thread; created by `start`."""
 
     def __init__(
         self,
@@ -89,13 +86,13 @@ class ConnectSession:
         left: Sequence[str] = (),
         on_sessions: Callable[[Sequence[str]], None] | None = None,
     ) -> ConnectSession:
-        """Begin to connect and return at once.
+        """Begin to connect in the background and return at once; `spark` waits for the server.
 
         Args:
             settings: The Spark settings of the run.
             left: Ids of sessions of an earlier run that was killed; they are ended first.
             on_sessions: A function called with the ids of all sessions that may still work on the
-            server, whenever they change.
+                server, whenever they change.
         """
         session = cls(settings, left=left, on_sessions=on_sessions)
         session._thread.start()
@@ -103,6 +100,8 @@ class ConnectSession:
 
     def spark(self) -> SparkSession:
         """Return the calling thread's session, waiting until the server has responded.
+
+        A session that has ended is replaced by a new one.
 
         Raises:
             SparkUnavailableError: There is no usable server; the message has the reason.
@@ -113,22 +112,22 @@ class ConnectSession:
             raise self._failure
         if not self._is_up:
             raise SparkUnavailableError("Spark was stopped.")
-        mine: SparkSession | None = getattr(self._local, "spark", None)
-        if mine is not None and not _is_usable(mine):
-            self._end_session(mine)
+        session: SparkSession | None = getattr(self._local, "spark", None)
+        if session is not None and not _is_usable(session):
+            self._end_session(session)
             logger.warning("The session on the Spark Connect server has ended; a new one begins.")
-            self._local.spark = mine = None
-        if mine is None:
-            mine = self._local.spark = self._new()
-        return mine
+            self._local.spark = session = None
+        if session is None:
+            session = self._local.spark = self._new()
+        return session
 
     def thread_session(self) -> SparkSession:
-        """Return the calling thread's session; each thread has its own."""
+        """Return the calling thread's session, the same as `spark`; each thread has its own."""
         return self.spark()
 
     @property
     def jvm_pid(self) -> None:
-        """None: there is no JVM on this machine."""
+        """None, since there is no JVM on this machine."""
         return
 
     @property
@@ -138,11 +137,11 @@ class ConnectSession:
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The reason why there is no session, as far as known; never blocks."""
+        """The error that prevented the connection, or None so far; never blocks."""
         return self._failure
 
     def stop(self, wait_seconds: float = 30) -> None:  # noqa: ARG002  (nothing here takes long)
-        """End all sessions; the server keeps running."""
+        """End all sessions of this run; the server keeps running."""
         self._thread.join()
         self._is_up = False
         with self._guard:
@@ -152,7 +151,7 @@ class ConnectSession:
         os.environ.pop(_MODE, None)
 
     def kill(self) -> None:
-        """Interrupt all operations of the sessions on the server, waiting at most one second."""
+        """Interrupt all operations of this run on the server, waiting at most one second."""
         with self._guard:
             sessions = list(self._sessions)
 
@@ -197,7 +196,7 @@ class ConnectSession:
         self._is_up = True
 
     def _new(self) -> SparkSession:
-        """Return a new session with the settings for exact values and the user's settings."""
+        """Return a new session that has the settings for exact values and the user's settings."""
         spark = self._connected(self._settings.remote or "")
         with self._guard:
             self._sessions.append(spark)
@@ -214,11 +213,11 @@ class ConnectSession:
             spark.conf.set(key, value)
         refused = list(_set_user_conf(spark, self._settings.conf))
         fixed = {key: needed.value for key, needed in find_conflicts(spark.conf.getAll)}
-        unfit = list(_set_user_conf(spark, fixed))
-        if unfit:
+        unchangeable = list(_set_user_conf(spark, fixed))
+        if unchangeable:
             raise UnsupportedError(
-                f"The Spark Connect server would falsify values: {', '.join(unfit)} must be"
-                f" {', '.join(fixed[key] for key in unfit)}, and no session can change that."
+                f"The Spark Connect server would falsify values: {', '.join(unchangeable)} must be"
+                f" {', '.join(fixed[key] for key in unchangeable)}, and no session can change that."
                 " Start the server without that setting."
             )
         if refused:
@@ -240,7 +239,7 @@ class ConnectSession:
         return spark
 
     def _end_session(self, spark: SparkSession) -> None:
-        """End a session on the server; record its id if the server cannot be reached now."""
+        """End a session on the server; keep its id if the server cannot be reached now."""
         with self._guard:
             if spark in self._sessions:
                 self._sessions.remove(spark)
@@ -261,16 +260,16 @@ class ConnectSession:
             self._on_sessions([*self._lost, *map(_get_session_name, self._sessions)])
 
     def _end_unreachable_sessions(self) -> None:
-        """End sessions whose server could not be reached before.
+        """End the sessions that could not be ended when the server was unreachable.
 
         A write that still runs in such a session would conflict with its retry.
         """
         with self._guard:
             lost = list(self._lost)
         url = (self._settings.remote or "").rstrip("/;")
-        joint = ";" if "/;" in url else "/;"
+        separator = ";" if "/;" in url else "/;"
         for name in lost:
-            session = self._connected(f"{url}{joint}session_id={name}")
+            session = self._connected(f"{url}{separator}session_id={name}")
             with self._guard:
                 if name not in self._lost:  # another thread was faster
                     continue
@@ -289,22 +288,22 @@ def _is_usable(spark: SparkSession) -> bool:
 
 
 def _get_client(spark: Any) -> Any:
-    """Return the gRPC client of a session."""
+    """Return the gRPC client of a Spark Connect session."""
     return spark.client
 
 
 def _get_session_name(spark: Any) -> str:
-    """Return the server's id of a session."""
+    """Return the id that the server uses for a session."""
     return str(spark.session_id)
 
 
 def redact_address(url: str) -> str:
-    """Return the address of a server without its parameters, which may contain a token."""
+    """Return a server's connection string without its parameters, which may contain a token."""
     return url.partition("/;")[0].partition(";")[0]
 
 
 def _collect_parameters(url: str) -> Secrets:
-    """Return the parameter values of a server's address as secrets to redact."""
+    """Return the parameter values in a server's connection string as secrets to redact."""
     _, _, parameters = url.partition(";")
     return Secrets.from_values(each.partition("=")[2] for each in parameters.split(";"))
 

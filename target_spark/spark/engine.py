@@ -30,10 +30,14 @@ def start_spark(
     left: Sequence[str] = (),
     on_sessions: Callable[[Sequence[str]], None] | None = None,
 ) -> Session | ConnectSession:
-    """Begin to start a local Spark or to connect to a server, and return at once.
+    """Begin to start a local Spark, or to connect to a server, and return at once.
 
-    ``pass_fds`` and ``on_jvm`` apply to a local JVM, see `Session.start`; ``left`` and
-    ``on_sessions`` to a server, see `ConnectSession.start`.
+    Args:
+        settings: The Spark settings of the run; ``remote`` decides.
+        pass_fds: For a local JVM: open files to inherit; see `Session.start`.
+        on_jvm: For a local JVM: called with its process id.
+        left: For a server: ids of sessions of a killed run; see `ConnectSession.start`.
+        on_sessions: For a server: called with the ids of the current sessions.
     """
     if settings.remote:
         return ConnectSession.start(settings, left=left, on_sessions=on_sessions)
@@ -41,9 +45,13 @@ def start_spark(
 
 
 class LeasedSpark:
-    """A Spark session guarded by the lock of its job.
+    """The Spark of a run, started at first need and guarded by the lock of its job.
 
-    Without a ``warehouse`` no lock is taken: the run writes to no table.
+    Args:
+        settings: The Spark settings of the run.
+        warehouse: The location of the tables; None for a run that writes to no table and needs no
+            lock.
+        run: The identity of the run.
     """
 
     def __init__(self, settings: SparkSettings, warehouse: str | None, run: RunInfo) -> None:
@@ -60,12 +68,12 @@ class LeasedSpark:
 
     @property
     def application(self) -> str | None:
-        """Spark's application id; None if Spark never came up."""
+        """Spark's application id; None until Spark has started."""
         return None if self._session is None else self._session.application
 
     @property
     def version(self) -> str:
-        """Spark's version; valid once Spark is up."""
+        """Spark's version, such as ``4.1.1``; valid once Spark has started."""
         if isinstance(self._session, ConnectSession):
             return self._session.version
         from pyspark.version import __version__
@@ -74,11 +82,11 @@ class LeasedSpark:
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The reason why Spark did not start or has ended, as soon as it is known."""
+        """The error that prevented the start or ended Spark, as soon as it is known, or None."""
         return None if self._session is None else self._session.failure
 
     def begin(self) -> None:
-        """Take the locks of the job's names and start Spark; a second call does nothing.
+        """Acquire the job's lock and begin to start Spark; a second call does nothing.
 
         Raises:
             JobLockError: Another run of the job is alive.
@@ -110,24 +118,25 @@ class LeasedSpark:
             lease.sessions_are(names)
 
     def spark(self) -> SparkSession:
-        """Return the calling thread's session, waiting until Spark is up.
+        """Return the calling thread's session, waiting until Spark has started.
 
         Raises:
             SparkUnavailableError: Spark cannot start; the message has the reason.
+            RuntimeError: `begin` was not called before.
         """
         if self._session is None:
             raise RuntimeError("Spark was requested before begin() was called.")
         return self._session.thread_session()
 
     def close(self) -> None:
-        """End the JVM, then release the locks."""
+        """End the JVM (or the server's sessions), then release the locks."""
         if self._session is not None:
             self._session.stop()
         while self._leases:
             self._leases.pop().release()
 
     def give_up_waiting(self) -> None:
-        """End a JVM that has no executors from its cluster yet."""
+        """End a JVM that still waits for executors from its cluster; do nothing otherwise."""
         if isinstance(self._session, Session):
             self._session.give_up_waiting()
 
@@ -138,6 +147,6 @@ class LeasedSpark:
 
 
 def collect_garbage(spark: SparkSession) -> None:
-    """Return the memory of a batch of large rows to the heap, so that batches do not add up."""
+    """Let the JVM free the memory of a batch of large rows, so that batches do not add up."""
     if not is_remote_session(spark):
         spark.sparkContext._jvm.java.lang.System.gc()  # type: ignore[union-attr]  # noqa: SLF001

@@ -28,10 +28,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """Required value of a Spark setting, and the effect that any other value would have.
+    """Required value of a Spark setting.
 
-    If ``is_set`` is True, every session sets it, because Spark's default differs or depends on the
-    environment.
+    Attributes:
+        value: The value.
+        why: The effect that any other value would have, for messages.
+        is_set: True if every session sets it, because Spark's default differs or depends on the
+            environment.
     """
 
     value: str
@@ -174,7 +177,7 @@ _LEGACY_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def get_needed(key: str) -> Needed | None:
-    """Return the value that a Spark setting must have for exact data, or None if any will do."""
+    """Return the required value of a Spark setting, or None if any value stores exact data."""
     if _MERGE_ISOLATION.fullmatch(key):
         return _SERIALIZABLE
     if not key.startswith(_LEGACY):
@@ -184,12 +187,12 @@ def get_needed(key: str) -> Needed | None:
 
 
 def exact_conf() -> dict[str, str]:
-    """Return the Spark settings that every session needs so that values are stored exactly."""
+    """Return the Spark settings that every session sets so that values are stored exactly."""
     return {key: needed.value for key, needed in NEEDED.items() if needed.is_set}
 
 
 def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
-    """Yield the settings that differ from their required value, ignoring case."""
+    """Yield the settings in ``conf`` that differ from their required value, ignoring case."""
     for key, value in conf.items():
         needed = get_needed(key)
         if needed is not None and value.strip().lower() != needed.value.lower():
@@ -197,7 +200,7 @@ def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
 
 
 def describe_conflict(key: str, value: str, needed: Needed) -> str:
-    """Return the reason why a setting is rejected, and the remedy."""
+    """Return the message for a setting with a wrong value: the reason and the remedy."""
     return (
         f"{key} is {value!r} and must be {needed.value!r}: {needed.why}. Remove it, or set it to"
         f" {needed.value}"

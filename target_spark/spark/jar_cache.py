@@ -44,16 +44,18 @@ _OF_RESOLVER: Final = (
 
 
 def ivy_folder(setting: str | None) -> Path:
-    """Return the folder of resolved jars: the setting, or a folder in the user's cache."""
+    """Return the folder for downloaded jars: ``setting``, or by default the user's cache."""
     return Path(setting) if setting else cache_folder() / "ivy"
 
 
 def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
     """Return the verified paths of cached jars, or None if a jar is missing or incomplete.
 
+    ``coordinates`` are Maven coordinates such as ``io.delta:delta-storage:4.4.0``.
+
     Raises:
         SparkUnavailableError: Another user can change the cache, or a jar differs from the
-        published one.
+            published one.
     """
     jars = {name: _jar(folder, name) for name in coordinates}
     try:
@@ -76,14 +78,17 @@ def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
 
 
 def remove_incomplete_jars(folder: Path, coordinates: Sequence[str]) -> None:
-    """Delete incomplete jars, since the resolver keeps any file that has the name of a jar."""
+    """Delete cached jars that are not valid zip files.
+
+    The resolver would keep any file that has the name of a jar.
+    """
     for jar in (_jar(folder, name) for name in coordinates):
         if jar.is_file() and not zipfile.is_zipfile(jar):
             jar.unlink()
 
 
 def _jar(folder: Path, coordinates: str) -> Path:
-    """Return the path at which Spark's resolver stores a jar."""
+    """Return the path at which Spark's resolver stores the jar of Maven coordinates."""
     return folder / "jars" / f"{coordinates.replace(':', '_', 1).replace(':', '-')}.jar"
 
 
@@ -95,7 +100,7 @@ def _check_trusted(folder: Path) -> None:
 
 
 def _check_jar(folder: Path, coordinates: str, jar: Path) -> None:
-    """Check that a jar is the published one.
+    """Check that a cached jar is the published one.
 
     Raises:
         SparkUnavailableError: The content differs from the published jar.
@@ -116,7 +121,7 @@ def _check_jar(folder: Path, coordinates: str, jar: Path) -> None:
 
 
 def sha256(file: BinaryIO) -> str:
-    """Return the SHA-256 digest of an open file in hexadecimal."""
+    """Return the SHA-256 digest of the rest of an open file, in hexadecimal."""
     digest = hashlib.sha256()
     while chunk := file.read(_CHUNK):
         digest.update(chunk)
@@ -125,10 +130,13 @@ def sha256(file: BinaryIO) -> str:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[int]:
-    """Hold the lock of the cache folder, which is created if needed.
+    """Context manager: hold the exclusive lock of the cache folder, which is created if needed.
 
     Spark's resolver does not coordinate with other processes. The lock's descriptor is yielded, for
     a child process that must hold it too.
+
+    Raises:
+        SparkUnavailableError: The folder cannot be written.
     """
     try:
         make_private_folder(folder)
@@ -151,18 +159,26 @@ def locked(folder: Path) -> Iterator[int]:
 def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
     """Download ``spark.jars.packages`` into the cache with Spark's resolver.
 
-    Return True on success. No class of a downloaded jar is loaded: the program that Spark runs is
-    the resolver itself, which prints its version. The resolver's log goes to standard error.
+    No class of a downloaded jar is loaded: the program that Spark runs is the resolver itself,
+    which prints its version. The resolver's log goes to standard error.
+
+    Args:
+        conf: Spark settings.
+        home: The folder of Spark.
+        lock: The descriptor of the cache's lock.
+
+    Returns:
+        True on success.
     """
-    asked = {key: conf[key] for key in _OF_RESOLVER if key in conf}
-    asked |= {"spark.master": "local[1]", "spark.submit.deployMode": "client"}
+    properties = {key: conf[key] for key in _OF_RESOLVER if key in conf}
+    properties |= {"spark.master": "local[1]", "spark.submit.deployMode": "client"}
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".conf") as file:
         # In a private file, since addresses of repositories may hold passwords.
-        file.writelines(f"{key}={_escaped(value)}\n" for key, value in asked.items())
+        file.writelines(f"{key}={_escaped(value)}\n" for key, value in properties.items())
         file.flush()
         command = [str(home / "bin" / "spark-submit"), "--properties-file", file.name]
         command += ["--load-spark-defaults", "--class", "org.apache.ivy.Main"]
-        done = subprocess.run(  # noqa: S603  (Spark's own program)
+        result = subprocess.run(  # noqa: S603  (Spark's own program)
             [*command, "spark-internal", "-version"],
             env={**os.environ, "SPARK_HOME": str(home)},
             stdin=subprocess.DEVNULL,
@@ -172,7 +188,7 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
             umask=0o022,
             check=False,
         )
-    return done.returncode == 0
+    return result.returncode == 0
 
 
 def _escaped(value: str) -> str:

@@ -142,7 +142,13 @@ _WAYS_OUT = (
 
 
 class Library(NamedTuple):
-    """A set of artifacts: those ``asked`` for resolve to the ``whole`` set of jars."""
+    """A set of jars with their Maven coordinates.
+
+    Attributes:
+        asked: The artifacts to request from the resolver.
+        whole: All jars that these resolve to.
+        excludes: Dependencies that the resolver must not download.
+    """
 
     asked: tuple[str, ...]
     whole: tuple[str, ...]
@@ -150,63 +156,65 @@ class Library(NamedTuple):
 
 
 def format_library(artifacts: tuple[str, ...]) -> Library:
-    """Return the jars of a table format: the format's own jar, then its dependencies."""
+    """Return the jars of a table format: the first artifact is requested, the others follow."""
     return Library(artifacts[:1], artifacts)
 
 
 def s3_library(hadoop: str, sdk: str) -> Library:
-    """Return the library for object storage, by the versions of hadoop-aws and of Amazon's SDK."""
+    """Return the jars for object storage, by the versions of hadoop-aws and of Amazon's SDK."""
     modules = tuple(f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
     whole = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
     return Library(whole[: 1 + len(_ASKED_OF_SDK)], whole, _EXCLUDES_FOR_S3)
 
 
 def every_library() -> Iterator[Library]:
-    """Yield the libraries of all formats and storages, for all lines of Spark."""
+    """Yield the jars of all formats and storages, for all supported lines of Spark."""
     yield from map(format_library, ARTIFACTS.values())
     yield from (s3_library(*releases) for releases in HADOOP_AWS.values())
 
 
 def required_jars(table_format: str, spark_version: str) -> tuple[str, ...]:
-    """Return the Maven coordinates that a format needs on this version of Spark.
+    """Return the Maven coordinates of the jars that a format needs on a version of Spark.
+
+    Parquet needs none.
 
     Raises:
         SparkUnavailableError: No artifact is published for this line of Spark.
     """
     if table_format == "parquet":
         return ()
-    found = ARTIFACTS.get((table_format, _line(spark_version)))
-    if found is None:
+    artifacts = ARTIFACTS.get((table_format, _line(spark_version)))
+    if artifacts is None:
         lines = sorted(known for name, known in ARTIFACTS if name == table_format)
         raise SparkUnavailableError(
             f"There is no {table_format} library for Spark {spark_version}"
             f" (supported: {', '.join(lines) or 'none'}). Install one of these versions,"
             " for example: pip install 'pyspark>=4.1.4,<4.2'; or set format to parquet."
         )
-    return found
+    return artifacts
 
 
 def uses_s3(addresses: Iterable[str], conf: Mapping[str, str]) -> bool:
     """Return True if a run uses object storage, by its addresses or its Spark settings."""
-    told = any(key.startswith(_S3A_SETTINGS) for key in conf)
-    return told or any(map(is_s3, (*addresses, *conf.values())))
+    has_settings = any(key.startswith(_S3A_SETTINGS) for key in conf)
+    return has_settings or any(map(is_s3, (*addresses, *conf.values())))
 
 
 def required_s3_jars(spark_version: str) -> tuple[str, ...]:
-    """Return the Maven coordinates that object storage needs on this version of Spark.
+    """Return the Maven coordinates of the jars for object storage on a version of Spark.
 
     Raises:
         SparkUnavailableError: No matching hadoop-aws is known for this line of Spark.
     """
-    found = HADOOP_AWS.get(_line(spark_version))
-    if found is None:
+    versions = HADOOP_AWS.get(_line(spark_version))
+    if versions is None:
         raise SparkUnavailableError(
             f"No hadoop-aws version is known for Spark {spark_version} (supported:"
             f" {', '.join(HADOOP_AWS)}), so s3a:// addresses cannot be reached. Set the paths of"
             " its jars and those of Amazon's SDK in the setting jars; or install one of these"
             " versions, for example: pip install 'pyspark>=4.1.4,<4.2'."
         )
-    return s3_library(*found).whole
+    return s3_library(*versions).whole
 
 
 def format_conf(
@@ -216,7 +224,7 @@ def format_conf(
     spark_version: str,
     addresses: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return the settings that add the classes of a format and of object storage to Spark.
+    """Return the Spark settings that add a table format, and object storage, to Spark.
 
     Jars come from a local path (`jars`, or `spark.jars` in `conf`), from the cache, or through
     `spark.jars.packages`. The values in `conf` are kept and extended.
@@ -230,12 +238,12 @@ def format_conf(
     """
     out = _get_format_settings(table_format, conf)
     packages, ivy = conf.get("spark.jars.packages"), conf.get("spark.jars.ivy")
-    given = (*jars, conf.get("spark.jars"), packages)
+    user_jars = (*jars, conf.get("spark.jars"), packages)
     local, missing, excludes = [*jars], list[str](), list[str](EXCLUDES)
-    for library in _libraries(table_format, conf, addresses, given, spark_version):
-        found = cached(ivy_folder(ivy), library.whole)
-        local += found or []
-        if found is None:
+    for library in _libraries(table_format, conf, addresses, user_jars, spark_version):
+        paths = cached(ivy_folder(ivy), library.whole)
+        local += paths or []
+        if paths is None:
             missing += library.asked
             excludes += library.excludes
     if uses_s3(addresses, conf):
@@ -254,65 +262,71 @@ def _libraries(
     table_format: str,
     conf: Mapping[str, str],
     addresses: Iterable[str],
-    given: Iterable[str | None],
+    user_jars: Iterable[str | None],
     spark_version: str,
 ) -> Iterator[Library]:
-    """Yield the libraries that are needed and not among the user's jars."""
-    of_format = required_jars(table_format, spark_version)
-    if of_format and not _has_artifact(of_format[0], given):
-        yield format_library(of_format)
-    if uses_s3(addresses, conf) and not _has_artifact(_HADOOP_AWS, given):
+    """Yield the sets of jars that are needed and not among the user's jars."""
+    artifacts = required_jars(table_format, spark_version)
+    if artifacts and not _has_artifact(artifacts[0], user_jars):
+        yield format_library(artifacts)
+    if uses_s3(addresses, conf) and not _has_artifact(_HADOOP_AWS, user_jars):
         required_s3_jars(spark_version)
         yield s3_library(*HADOOP_AWS[_line(spark_version)])
 
 
 def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
-    """Return Spark's settings with target-spark's own libraries downloaded and verified.
+    """Return Spark's settings with the required jars downloaded, verified and listed by path.
 
-    ``spark.jars`` lists these jars by path. The user's own packages remain for Spark to resolve.
+    The user's own packages remain for Spark to resolve.
 
     Raises:
         SparkUnavailableError: A jar cannot be downloaded or differs from the published one.
     """
     packages = conf.get("spark.jars.packages", "").split(",")
-    libraries = [one for one in every_library() if set(one.asked) <= set(packages)]
+    libraries = [library for library in every_library() if set(library.asked) <= set(packages)]
     if not libraries:
         return dict(conf)
     folder = ivy_folder(conf.get("spark.jars.ivy"))
     asked = [name for library in libraries for name in library.asked]
-    excludes = dict.fromkeys((*EXCLUDES, *(name for one in libraries for name in one.excludes)))
-    ours = {
+    excludes = dict.fromkeys(
+        (*EXCLUDES, *(name for library in libraries for name in library.excludes))
+    )
+    resolver_conf = {
         **conf,
         "spark.jars.ivy": str(folder),
         "spark.jars.packages": _joined(*asked),
         "spark.jars.excludes": _joined(*excludes, conf.get("spark.jars.excludes")),
     }
-    jars = _fetched(ours, libraries, home)
-    theirs = _joined(*(name for name in packages if name not in asked))
+    jars = _fetched(resolver_conf, libraries, home)
+    remaining = _joined(*(name for name in packages if name not in asked))
     out = {**conf, "spark.jars": _joined(*jars, conf.get("spark.jars"))}
-    return out | {"spark.jars.packages": theirs} if theirs else _without_packages(out)
+    return out | {"spark.jars.packages": remaining} if remaining else _without_packages(out)
 
 
 def _fetched(conf: Mapping[str, str], libraries: Sequence[Library], home: Path) -> list[str]:
-    """Return the verified jars of libraries; download those that are not in the cache."""
+    """Return the verified paths of jars; download those that are not in the cache.
+
+    Raises:
+        SparkUnavailableError: A jar cannot be downloaded or differs from the published one.
+    """
     folder = Path(conf["spark.jars.ivy"])
 
     def in_cache() -> list[list[str] | None]:
         return [cached(folder, library.whole) for library in libraries]
 
     with locked(folder) as lock:
-        found = in_cache()
-        if None in found:
+        jars_by_library = in_cache()
+        if None in jars_by_library:
             remove_incomplete_jars(
                 folder, [name for library in libraries for name in library.whole]
             )
-            found = in_cache() if fetch(conf, home, lock) else found
-    if None in found:
+            jars_by_library = in_cache() if fetch(conf, home, lock) else jars_by_library
+    if None in jars_by_library:
         raise SparkUnavailableError(
             f"Spark's jars could not be fetched ({conf['spark.jars.packages']}, cache {folder}; the"
             f" resolver's messages are above). {_WAYS_OUT}"
         )
-    return [jar for jars in found for jar in jars or ()]
+    return [jar for jars in jars_by_library for jar in jars or ()]
 
 
 def _without_packages(conf: Mapping[str, str]) -> dict[str, str]:
@@ -322,7 +336,7 @@ def _without_packages(conf: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
-    """Hold the cache's lock while Spark resolves the user's own packages."""
+    """Context manager: hold the cache's lock while Spark resolves the user's own packages."""
     if "spark.jars.packages" not in conf or "spark.jars.ivy" not in conf:
         yield
         return
@@ -331,7 +345,7 @@ def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
-    """Return the remedy for jars that could not be downloaded; empty if no jars were requested."""
+    """Return the remedy for jars that could not be downloaded; "" if none were requested."""
     packages = conf.get("spark.jars.packages")
     if not packages:
         return ""
@@ -342,8 +356,8 @@ def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
 
 
 def _get_jars(table_format: str, packages: str) -> str:
-    what = f"the jars of {table_format}"
-    return f"{what} or those of object storage" if _HADOOP_AWS in packages else what
+    description = f"the jars of {table_format}"
+    return f"{description} or those of object storage" if _HADOOP_AWS in packages else description
 
 
 def _line(spark_version: str) -> str:
@@ -364,7 +378,7 @@ def _get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str
 
 
 def _has_artifact(coordinates: str, jars: Iterable[str | None]) -> bool:
-    """Return True if the user's jars include the artifact, in any version."""
+    """Return True if the user's jars include an artifact, in any version."""
     artifact = re.split(r"[-_]\d", coordinates.split(":")[1])[0]
     return any(artifact in jar for jar in jars if jar)
 

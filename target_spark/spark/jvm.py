@@ -4,11 +4,11 @@ All choices here affect speed only; the user's options come last and override th
 Spark 4.1 and Java 17:
 
 - Delaying the second compiler (`_PATIENT`) saves a third of the CPU time of a run with some hundred
-  thousand rows, and a fifth for millions. ``small_runs`` disables that compiler.
+thousand rows, and a fifth for millions. ``small_runs`` disables that compiler.
 - A shared archive of classes (see `target_spark.spark.class_archive`) saves a third to a half of
-  the start. Java rejects an archive that does not fit its version and jars.
+the start. Java rejects an archive that does not fit its version and jars.
 - Loading Spark's machine learning costs a tenth of the start and is not needed, so a local Spark
-  starts from a folder of links to all of Spark except that jar.
+starts from a folder of links to all of Spark except that jar.
 """
 
 from __future__ import annotations
@@ -52,24 +52,24 @@ LAUNCHER_OPTIONS = " ".join([*_WITHOUT_SECOND_COMPILER, _ONE_THREAD_COLLECTS, "-
 
 
 def cache_folder() -> Path:
-    """Return the user's cache folder for downloaded and generated files."""
+    """Return the user's cache folder for files that target-spark downloads or generates."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(cache, "target-spark")
 
 
 def spark_home(master: str, spark_version: str) -> Path:
-    """Return the folder to start Spark from; `SPARK_HOME` has priority.
+    """Return the folder to start Spark from; the variable `SPARK_HOME` has priority.
 
     For a local master it is a folder of links, created if the Python environment is writable. Other
     masters send the folder's path to their workers, so they get the installed package.
     """
-    given = os.environ.get("SPARK_HOME")
-    if given:
-        return Path(given)
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
+    from_environment = os.environ.get("SPARK_HOME")
+    if from_environment:
+        return Path(from_environment)
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise ModuleNotFoundError("pyspark")
-    package = Path(found.origin).parent
+    package = Path(spec.origin).parent
     if not master.startswith("local"):
         return package
     home = _share() / f"spark-{_key(str(package), spark_version)}"
@@ -82,7 +82,7 @@ def spark_home(master: str, spark_version: str) -> Path:
 
 
 def archive_file(java: str, home: Path) -> Path:
-    """Return the path of the class archive for this Java and this Spark.
+    """Return the path of the class archive for a Java program and a Spark folder.
 
     The archive is kept in the Python environment, since it fits only the jars of that environment.
     """
@@ -90,7 +90,13 @@ def archive_file(java: str, home: Path) -> Path:
 
 
 def jvm_options(given: str, *, small_runs: bool, archive: Path | None) -> Iterator[str]:
-    """Yield the Java options for speed; ``given`` are the user's options, which follow them."""
+    """Yield the Java options for speed.
+
+    Args:
+        given: The user's options, which follow them.
+        small_runs: True to optimize for a fast start.
+        archive: The path of a class archive, which may not exist, or None.
+    """
     yield from _WITHOUT_SECOND_COMPILER if small_runs else _PATIENT
     if not _COLLECTOR.search(given):
         yield _ONE_THREAD_COLLECTS
@@ -105,7 +111,7 @@ def _share() -> Path:
 
 
 def _is_trusted(path: Path, *beside: Path) -> bool:
-    """Return True if only this user, root or the environment's owner can write these paths.
+    """Return True if only this user, root or the environment's owner can write the paths.
 
     A warning names an untrusted path, because Java executes its content.
     """
@@ -124,20 +130,23 @@ def _key(*what: str) -> str:
 
 
 def _link_all_but_ml(package: Path, home: Path) -> None:
-    """Create the folder of links atomically; another process may create it first."""
+    """Create a folder of links to Spark without machine learning, atomically.
+
+    Another process may create it first.
+    """
     home.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))
     try:
-        (fresh / "jars").mkdir(mode=0o755)
+        (temporary / "jars").mkdir(mode=0o755)
         for name in ("bin", "python"):
-            (fresh / name).symlink_to(package / name)
+            (temporary / name).symlink_to(package / name)
         for jar in (package / "jars").iterdir():
             if not jar.name.startswith("spark-mllib_"):
-                (fresh / "jars" / jar.name).symlink_to(jar)
-        fresh.chmod(0o755)
-        fresh.rename(home)
+                (temporary / "jars" / jar.name).symlink_to(jar)
+        temporary.chmod(0o755)
+        temporary.rename(home)
     except OSError:
         if not home.is_dir():
             raise
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -44,58 +44,65 @@ _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
 def launch_environment(
     conf: Mapping[str, str], java: str, environ: Mapping[str, str] | None = None
 ) -> Iterator[dict[str, str]]:
-    """Write the settings to private files; yield the variables that make Spark read them.
+    """Context manager: write Spark's settings to private files, and yield the variables to set.
 
-    Options that the caller's environment adds to the command line (``PYSPARK_SUBMIT_ARGS``,
-    ``SPARK_SUBMIT_OPTS``) remain in force and are hidden as well. ``conf`` overrides
-    ``spark-defaults.conf``, as usual. ``java`` is the path of the Java that will be started.
+    The variables make Spark read the files. Options that the caller's environment adds to the
+    command line (``PYSPARK_SUBMIT_ARGS``, ``SPARK_SUBMIT_OPTS``) remain in force and are hidden as
+    well.
+
+    Args:
+        conf: Spark settings; they override ``spark-defaults.conf``, as usual.
+        java: The path of the Java that will be started.
+        environ: Environment variables; None means those of this process.
 
     Raises:
         SparkUnavailableError: Java options contain an unpaired quotation mark or backslash.
     """
-    given = os.environ if environ is None else environ
-    own, rest = _parse_submit_arguments(given.get(_SUBMIT_ARGUMENTS, "pyspark-shell"))
-    settings = {**conf, **dict(each.partition("=")[::2] for each in own.conf)}
-    if own.driver_java_options is not None:
-        settings[_EXTRA_OPTIONS] = own.driver_java_options
+    environment = os.environ if environ is None else environ
+    submit_settings, rest = _parse_submit_arguments(
+        environment.get(_SUBMIT_ARGUMENTS, "pyspark-shell")
+    )
+    settings = {**conf, **dict(each.partition("=")[::2] for each in submit_settings.conf)}
+    if submit_settings.driver_java_options is not None:
+        settings[_EXTRA_OPTIONS] = submit_settings.driver_java_options
     with tempfile.TemporaryDirectory(prefix="target-spark-launch-") as name:
         folder = Path(name)
         for number, key in enumerate(_OPTION_KEYS):
             if key in settings:
                 file = folder / f"java-{number}.options"
                 settings[key] = _hide_options(key, settings[key], file)
-        variables = _library_path(java, settings, given)
-        if given.get(_SUBMIT_OPTIONS):
+        variables = _library_path(java, settings, environment)
+        if environment.get(_SUBMIT_OPTIONS):
             file = folder / "java-submit.options"
             variables[_SUBMIT_OPTIONS] = _hide_options(
-                _SUBMIT_OPTIONS, given[_SUBMIT_OPTIONS], file
+                _SUBMIT_OPTIONS, environment[_SUBMIT_OPTIONS], file
             )
-        words = ["--properties-file", str(folder / "spark.properties")]
+        arguments = ["--properties-file", str(folder / "spark.properties")]
         text = _format_properties(settings)
-        if own.properties_file is None:
-            words += ["--load-spark-defaults"]
+        if submit_settings.properties_file is None:
+            arguments += ["--load-spark-defaults"]
         else:  # Spark reads only the last of two files, and of a repeated key the last value
-            text = f"{Path(own.properties_file).read_text(encoding='utf-8')}\n\n{text}"
+            text = f"{Path(submit_settings.properties_file).read_text(encoding='utf-8')}\n\n{text}"
         _write_privately(folder / "spark.properties", text)
-        yield {**variables, _SUBMIT_ARGUMENTS: shlex.join([*words, *rest])}
+        yield {**variables, _SUBMIT_ARGUMENTS: shlex.join([*arguments, *rest])}
 
 
 def _library_path(java: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the ``LD_LIBRARY_PATH`` with which ``java`` does not execute itself again.
+    """Return the ``LD_LIBRARY_PATH`` with which ``java`` does not execute itself again, or {}.
 
     If the library path contains another folder with a JVM, ``java`` puts its own folder first and
     executes itself again, with the contents of option files on the command line. It does not if its
     own folder is already first.
     """
-    given = environ.get(_LIBRARIES)
-    own = Path(java).resolve().parent.parent / "lib" / "server"
-    if not (given or conf.get("spark.driver.extraLibraryPath")) or not own.is_dir():
+    library_path = environ.get(_LIBRARIES)
+    jvm_folder = Path(java).resolve().parent.parent / "lib" / "server"
+    if not (library_path or conf.get("spark.driver.extraLibraryPath")) or not jvm_folder.is_dir():
         return {}
-    return {_LIBRARIES: os.pathsep.join(filter(None, (str(own), given)))}
+    return {_LIBRARIES: os.pathsep.join(filter(None, (str(jvm_folder), library_path)))}
 
 
 def _parse_submit_arguments(text: str) -> tuple[argparse.Namespace, list[str]]:
-    """Separate the arguments that hold settings from other spark-submit arguments."""
+    """Parse spark-submit arguments: those that hold settings, and the other words."""
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
     parser.add_argument("--properties-file")
@@ -104,7 +111,13 @@ def _parse_submit_arguments(text: str) -> tuple[argparse.Namespace, list[str]]:
 
 
 def _hide_options(key: str, text: str, file: Path) -> str:
-    """Return Java options with those that carry values replaced by a reference to a file."""
+    """Move Java options that carry values to a private file; return the remaining options.
+
+    The result refers to the file if it was written. ``key`` names the setting in the error message.
+
+    Raises:
+        SparkUnavailableError: The options contain an unpaired quotation mark or backslash.
+    """
     if _OPTION.sub("", text).strip():
         raise SparkUnavailableError(
             f"{key} has an unpaired quotation mark or backslash: correct it."
@@ -137,7 +150,7 @@ def _quote_for_java(option: str) -> str:
 
 
 def _format_properties(settings: Mapping[str, str]) -> str:
-    """Return settings in the format of `java.util.Properties`."""
+    """Return settings in the file format of `java.util.Properties`."""
     lines = (f"{_escape(key)}={_escape(value)}\n" for key, value in settings.items())
     return "".join(lines)
 

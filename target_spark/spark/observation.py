@@ -29,23 +29,26 @@ def get_observation(
     again: Callable[[], DataFrame],
     expected: int | None = None,
 ) -> Mapping[str, Any]:
-    """Return the metrics of an observation after its action.
+    """Return the metrics of an observation after its action, recounted if they may be wrong.
 
     Args:
         spark: The session.
         observation: The observation.
         again: A function that returns a DataFrame with the same metrics, for a recount.
-        expected: The expected value of ``rows``, if known.
+        expected: The expected value of ``rows``; None if unknown.
     """
-    found: Mapping[str, Any] = observation.get
-    sure = _has_no_executors(spark) if expected is None else found.get("rows") == expected
-    return found if found and sure else again().collect()[0].asDict()
+    metrics: Mapping[str, Any] = observation.get
+    is_reliable = _has_no_executors(spark) if expected is None else metrics.get("rows") == expected
+    return metrics if metrics and is_reliable else again().collect()[0].asDict()
 
 
 def get_row_count(
     spark: SparkSession, observation: Observation, written: Callable[[], DataFrame]
 ) -> int:
-    """Return the ``rows`` of an observation, or count the rows of ``written`` again."""
+    """Return the metric ``rows`` of an observation, recounted if it may be wrong.
+
+    ``written`` is a function that returns a DataFrame with the same rows.
+    """
     rows: int = get_observation(
         spark, observation, lambda: written().selectExpr("count(1) AS rows")
     )["rows"]
@@ -55,7 +58,8 @@ def get_row_count(
 def counted(df: DataFrame, rows: int | None) -> tuple[DataFrame, Count]:
     """Return the DataFrame, and a function that returns its number of rows after an action.
 
-    The count is ``rows`` if it is known, and otherwise observed during the action.
+    The function gets the number of rows found elsewhere. The count is ``rows`` if that is not None,
+    and otherwise observed during the action.
     """
     if rows is not None:
         return df, lambda _: rows

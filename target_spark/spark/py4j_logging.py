@@ -31,7 +31,11 @@ class _Quiet(logging.Filter):
 
 
 def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
-    """Suppress py4j's records about broken connections while ``is_gone()`` is True."""
+    """Suppress py4j's log records about broken connections while ``is_gone()`` is True.
+
+    Returns:
+        The filter, to be passed to `restore`.
+    """
     logging.getLogger("py4j").setLevel(logging.WARNING)  # INFO has each closed socket
     quiet = _Quiet(is_gone)
     for name in _LOGGERS:
@@ -40,7 +44,7 @@ def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
 
 
 def restore(quiet: logging.Filter) -> None:
-    """Remove the filter."""
+    """Remove the log filter that `silence_disconnects` returned."""
     for name in _LOGGERS:
         logging.getLogger(name).removeFilter(quiet)
 

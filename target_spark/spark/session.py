@@ -92,7 +92,7 @@ _STOPPED = "stopped SparkContext"
 """Spark's message after a cluster has rejected or ended the application."""
 
 _ENDED = (
-    "The cluster ended Spark's application in the middle of the run; Spark's messages are on"
+    "The cluster ended Spark's application during the run; Spark's messages are on"
     " standard error. Earlier commits are safe, and no state is ahead of them; start again."
 )
 
@@ -107,13 +107,19 @@ _PRINTED_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 class SparkSettings:
     """Spark settings of a run.
 
-    ``master`` is Spark's master URL. ``conf`` are ``spark.*`` keys; they override ours, except
-    those that values depend on. ``jars`` are local jars of the table format, used instead of
-    resolving them. ``addresses`` are the locations that the run uses: a storage may need jars as
-    well. With ``small_runs`` the JVM is optimized for a fast start. ``remote`` is a Spark Connect
-    address. ``scratch`` is a private folder for temporary files of a local Spark, which contain
-    rows in plain text. ``shared`` are folders of this machine that remote executors must see, by
-    setting.
+    Attributes:
+        master: Spark's master URL.
+        remote: The connection string of a Spark Connect server; None for a local JVM.
+        conf: ``spark.*`` settings of the user. They override ours, except those that values depend
+            on.
+        format: The table format.
+        small_runs: True to optimize the JVM for a fast start.
+        jars: Local jars of the table format, used instead of downloading them.
+        addresses: The locations that the run uses; a storage may need jars as well.
+        app_name: The name of the application in Spark.
+        scratch: A private folder for temporary files of a local Spark, which contain rows in plain
+            text; "" for Spark's default.
+        shared: Folders of this machine that remote executors must see, by setting.
     """
 
     master: str = "local[*]"
@@ -155,7 +161,9 @@ def load_libraries(*, connect: bool = False) -> None:
 
 
 def check_java(environ: Mapping[str, str] | None = None) -> str:
-    """Return the path of the Java that Spark will use.
+    """Return the path of the Java program that Spark will use.
+
+    ``environ`` are environment variables; None means those of this process.
 
     Raises:
         SparkUnavailableError: Java is missing, does not run, or is too old.
@@ -170,28 +178,28 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
             f"No Java was found: JAVA_HOME is not set and PATH has no java. {_JAVA_WAY_OUT}"
         )
     try:
-        answer = subprocess.run(  # noqa: S603  (the same program that Spark starts)
+        result = subprocess.run(  # noqa: S603  (the same program that Spark starts)
             [java, "-version"], capture_output=True, text=True, timeout=60, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise SparkUnavailableError(
             f"Java does not run: {java} -version: {error}. {_JAVA_WAY_OUT}"
         ) from error
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    if found is None:
-        first = (answer.stderr + answer.stdout).strip().partition("\n")[0]
+    match = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
+    if match is None:
+        first = (result.stderr + result.stdout).strip().partition("\n")[0]
         raise SparkUnavailableError(
             f"{java} does not print its version ({first!r}). {_JAVA_WAY_OUT}"
         )
-    if int(found[1]) < MIN_JAVA_VERSION:
-        raise SparkUnavailableError(f"Java {found[1]} is too old: {java}. {_JAVA_WAY_OUT}")
+    if int(match[1]) < MIN_JAVA_VERSION:
+        raise SparkUnavailableError(f"Java {match[1]} is too old: {java}. {_JAVA_WAY_OUT}")
     return java
 
 
 def spark_conf(
     settings: SparkSettings, spark_version: str, archive: Path | None = None
 ) -> dict[str, str]:
-    """Return all settings that Spark is started with.
+    """Return all settings with which Spark is started.
 
     `settings.conf` overrides ours, except settings that values depend on. ``archive`` is the path
     of a class archive, which may not exist.
@@ -206,10 +214,10 @@ def spark_conf(
     conf["spark.app.name"] = settings.conf.get("spark.app.name", settings.app_name)
     conf["spark.master"] = settings.master
     key = "spark.driver.extraJavaOptions"
-    given = settings.conf.get(key) or ""
-    speed = jvm_options(given, small_runs=settings.small_runs, archive=archive)
+    user_options = settings.conf.get(key) or ""
+    speed = jvm_options(user_options, small_runs=settings.small_runs, archive=archive)
     log = f'-Dlog4j2.configurationFile="{_LOG_SETTINGS.as_uri()}"'
-    conf[key] = " ".join([log, _END_WITHOUT_MEMORY, *speed, given]).strip()
+    conf[key] = " ".join([log, _END_WITHOUT_MEMORY, *speed, user_options]).strip()
     return conf
 
 
@@ -233,7 +241,7 @@ def _small_spark_conf(master: str) -> dict[str, str]:
 
 
 def _default_database(scratch: str) -> str:
-    """Return the folder of Spark's default database, which holds no table.
+    """Return the folder URL of Spark's default database, which never holds a table.
 
     Spark creates the folder at its start. Without a private folder, an existing one is used.
     """
@@ -242,9 +250,10 @@ def _default_database(scratch: str) -> str:
 
 
 def _upload_buffers(settings: SparkSettings) -> dict[str, str]:
-    """Return the setting for upload buffers of object storage, in the private scratch folder.
+    """Return the setting that puts upload buffers of object storage into the scratch folder.
 
-    Hadoop's default folder is readable by all users. On a cluster the executors choose the folder.
+    Hadoop's default folder is readable by all users. The result is empty without a scratch folder,
+    without object storage, or on a cluster, where the executors choose the folder.
     """
     is_fit = (
         settings.scratch and "," not in settings.scratch and settings.master.startswith("local")
@@ -255,7 +264,10 @@ def _upload_buffers(settings: SparkSettings) -> dict[str, str]:
 
 
 def _scratch(settings: SparkSettings) -> dict[str, str]:
-    """Return the variable for Spark's temporary files; Spark's default is readable by all users."""
+    """Return the variable that puts Spark's temporary files into the scratch folder, or {}.
+
+    Spark's default folder is readable by all users.
+    """
     is_fit = settings.scratch and "," not in settings.scratch  # a comma would separate folders
     is_set = "spark.local.dir" in settings.conf or "SPARK_LOCAL_DIRS" in os.environ
     if not is_fit or is_set or not settings.master.startswith("local"):
@@ -264,7 +276,7 @@ def _scratch(settings: SparkSettings) -> dict[str, str]:
 
 
 class Session:
-    """Local Spark process with its JVM, started in the background by `start`."""
+    """A local Spark process with its JVM, started in the background by `start`."""
 
     def __init__(
         self,
@@ -293,7 +305,7 @@ class Session:
         pass_fds: Sequence[int] = (),
         on_jvm: Callable[[int], None] | None = None,
     ) -> Session:
-        """Begin to start Spark and return at once.
+        """Begin to start Spark in the background and return at once; `spark` waits for it.
 
         Args:
             settings: The Spark settings of the run.
@@ -305,7 +317,7 @@ class Session:
         return session
 
     def spark(self) -> SparkSession:
-        """Return the Spark session, waiting until it is up.
+        """Return the root Spark session, waiting until Spark has started.
 
         Raises:
             SparkUnavailableError: Spark cannot start; the message has the reason.
@@ -318,30 +330,30 @@ class Session:
         return self._spark
 
     def thread_session(self) -> SparkSession:
-        """Return this thread's own session: settings and temporary views are not shared."""
+        """Return the calling thread's own session, with separate settings and temporary views."""
         spark = self.spark()
-        mine: SparkSession | None = getattr(self._local, "spark", None)
-        if mine is None:
-            mine = self._local.spark = spark.newSession()
+        session: SparkSession | None = getattr(self._local, "spark", None)
+        if session is None:
+            session = self._local.spark = spark.newSession()
             spark.sparkContext.setLocalProperty(
                 "spark.scheduler.pool", threading.current_thread().name
             )
-        return mine
+        return session
 
     @property
     def jvm_pid(self) -> int | None:
-        """The JVM's process id; None before the JVM runs."""
+        """The JVM's process id; None before the JVM has started."""
         process = self._process()
         return None if process is None else process.pid
 
     @property
     def application(self) -> str | None:
-        """Spark's application id; None until Spark is up."""
+        """Spark's application id; None until Spark has started."""
         return self._application
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The reason why Spark cannot start or has ended, as far as known; never blocks."""
+        """The error that prevented the start or ended Spark, or None so far; never blocks."""
         process = self._process()
         if self._failure is None and self._spark is not None and process is not None:
             code = process.poll()
@@ -352,7 +364,7 @@ class Session:
         return self._failure
 
     def stop(self, wait_seconds: float = 30) -> None:
-        """End Spark and its JVM and wait for it; kill a JVM that takes over ``wait_seconds``."""
+        """Stop Spark and wait for the end of its JVM; kill it after ``wait_seconds``."""
         self._thread.join()
         self._closing = True
         if self._spark is not None:
@@ -381,7 +393,7 @@ class Session:
                 os.killpg(pid, signal.SIGKILL)
 
     def give_up_waiting(self) -> None:
-        """End the JVM if it still waits for a cluster's executors, before any work began."""
+        """Kill the JVM if it still waits for a cluster's executors, before any work began."""
         if self._is_waiting:
             self._failure = SparkUnavailableError(_STILL_WAITING)
             self.kill()
@@ -401,7 +413,7 @@ class Session:
         return getattr(self._gateway, "proc", None)
 
     def _is_gone(self) -> bool:
-        """Return True if the JVM ends within ten seconds after its connection broke."""
+        """Wait up to ten seconds for the end of the JVM; return True if it has ended."""
         try:
             self._process().wait(_DEATH_SECONDS)
         except subprocess.TimeoutExpired:
@@ -457,7 +469,11 @@ class Session:
             self._is_waiting = False
 
     def _launch(self, conf: Mapping[str, str], home: Path, java: str) -> None:
-        """Start the JVM without settings on its command line."""
+        """Start the JVM without settings on its command line.
+
+        Raises:
+            SparkUnavailableError: The JVM ended before it was ready.
+        """
         from pyspark import java_gateway
         from pyspark.errors import PySparkRuntimeError
 
@@ -519,14 +535,18 @@ class Session:
 
 
 def _check_values(conf: Mapping[str, str]) -> None:
-    """Raise if settings in force, including ``spark-defaults.conf``, would falsify values."""
-    found = [describe_conflict(key, conf[key], why) for key, why in find_conflicts(conf)]
-    if found:
-        raise UnsupportedError(f"Spark's settings would falsify values: {'; '.join(found)}.")
+    """Check that no setting in force, including ``spark-defaults.conf``, would falsify values.
+
+    Raises:
+        UnsupportedError: A setting would.
+    """
+    conflicts = [describe_conflict(key, conf[key], why) for key, why in find_conflicts(conf)]
+    if conflicts:
+        raise UnsupportedError(f"Spark's settings would falsify values: {'; '.join(conflicts)}.")
 
 
 def _explain_failure(error: Exception, master: str) -> str:
-    """Return the reason why no application started, without the JVM's stack traces."""
+    """Return a short text why Spark did not start, without the JVM's stack traces."""
     text = str(error)
     if _STOPPED not in text or master.startswith("local"):
         return text.partition("\n\tat ")[0]
@@ -538,7 +558,7 @@ def _explain_failure(error: Exception, master: str) -> str:
 
 
 def _death(code: int, settings: SparkSettings) -> SparkDiedError:
-    """Return the error for the end of the JVM, by its exit code."""
+    """Return the error for a JVM that ended during the run, explained by its exit code."""
     memory = settings.conf.get(_MEMORY) or _small_spark_conf(settings.master)[_MEMORY]
     if code in _OUT_OF_MEMORY:
         why = f"it ran out of memory: {_MEMORY} is {memory}. Set more of it (in spark)"
@@ -558,14 +578,14 @@ def _death(code: int, settings: SparkSettings) -> SparkDiedError:
 
 
 def _executor_python(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable for the Python of executors if the user configured one."""
+    """Return the variable for the Python of executors if the user configured one, else {}."""
     python = conf.get("spark.pyspark.python")
     return {"PYSPARK_PYTHON": python} if python else {}
 
 
 @contextlib.contextmanager
 def _environment(**values: str) -> Iterator[None]:
-    """Set environment variables for the duration of the ``with`` block."""
+    """Context manager: set environment variables, and restore the previous values at the end."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -579,7 +599,7 @@ def _environment(**values: str) -> Iterator[None]:
 
 
 def _stderr_or_nothing() -> int:
-    """Return the JVM's standard output: standard error, or the null device if that is closed."""
+    """Return the file descriptor for the JVM's output: standard error, or null if it is closed."""
     try:
         os.fstat(2)
     except OSError:

@@ -57,7 +57,10 @@ _SIGNS: Final = (
 
 
 def find_storage_error(text: str) -> str | None:
-    """Return the explanation and remedy if an error text is a storage's refusal, or None."""
+    """Return an explanation and remedy for a known error of an object storage, or None.
+
+    ``text`` is the error message with the names of its Java exceptions.
+    """
     for sign, words in _SIGNS:
         if sign.search(text):
             bucket = _BUCKET.search(text)

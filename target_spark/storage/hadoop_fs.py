@@ -34,12 +34,12 @@ __all__ = [
 
 
 def is_remote_session(spark: SparkSession) -> bool:
-    """Return True if a session is a Spark Connect session."""
+    """Return True if a session is a Spark Connect session, which has no local JVM."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def list_folders(spark: SparkSession, address: str) -> list[str]:
-    """Return the sorted names of the folders in a folder; empty if it does not exist.
+    """Return the sorted names of the folders inside a folder; empty if it does not exist.
 
     Raises:
         UnsupportedError: The folder is not on this machine, and Spark is used through Connect.
@@ -54,12 +54,12 @@ def list_folders(spark: SparkSession, address: str) -> list[str]:
     system, path = _hadoop(spark, address)
     if not system.exists(path):
         return []
-    found = (each for each in system.listStatus(path) if each.isDirectory())
-    return sorted(each.getPath().getName() for each in found)
+    folders = (each for each in system.listStatus(path) if each.isDirectory())
+    return sorted(each.getPath().getName() for each in folders)
 
 
 def remove_folder(spark: SparkSession, address: str) -> None:
-    """Delete a folder with its content, or a file.
+    """Delete a folder with its content, or a file; nothing happens if it does not exist.
 
     Raises:
         UnsupportedError: The folder is not on this machine, and Spark is used through Connect.
@@ -76,7 +76,7 @@ def remove_folder(spark: SparkSession, address: str) -> None:
 
 
 def remove_file(spark: SparkSession, address: str) -> None:
-    """Delete a file if it exists; never a folder.
+    """Delete a file if it exists; refuse to delete a folder.
 
     Raises:
         IsADirectoryError: The address is a folder.
@@ -97,41 +97,41 @@ def remove_file(spark: SparkSession, address: str) -> None:
 
 
 def upload_file(spark: SparkSession, path: str, address: str) -> None:
-    """Copy a file of this machine to an address of Spark's file systems."""
+    """Copy a file of this machine to an address of Spark's file systems, replacing a file there."""
     if is_remote_session(spark):
         spark.copyFromLocalToFs(path, to_spark_uri(address))
         return
-    system, there = _hadoop(spark, address)
-    _, here = _hadoop(spark, path)
-    system.copyFromLocalFile(False, True, here, there)  # noqa: FBT003  (keep it; overwrite)
+    system, target = _hadoop(spark, address)
+    _, source = _hadoop(spark, path)
+    system.copyFromLocalFile(False, True, source, target)  # noqa: FBT003  (keep it; overwrite)
 
 
 def fetch_file(spark: SparkSession, address: str, path: Path) -> None:
-    """Put a copy of a file, wherever a Spark of ours finds it, to a free path of this machine.
+    """Copy a file from one of Spark's file systems to an unused path on this machine.
 
     Raises:
-        IsADirectoryError: it is a folder.
+        IsADirectoryError: The address is a folder.
     """
     context: Any = spark.sparkContext
     hadoop, conf = context._jvm.org.apache.hadoop.fs, context._jsc.hadoopConfiguration()  # noqa: SLF001
-    system, there = _hadoop(spark, address)
-    found = system.getFileStatus(there)
-    if not found.isFile():
+    system, source = _hadoop(spark, address)
+    status = system.getFileStatus(source)
+    if not status.isFile():
         raise IsADirectoryError("it is not one file, but a folder")
-    here = hadoop.FileSystem.getLocal(conf).getRawFileSystem()
+    local_system = hadoop.FileSystem.getLocal(conf).getRawFileSystem()
     target = hadoop.Path(to_spark_uri(str(path)))
-    hadoop.FileUtil.copy(system, found, here, target, False, False, conf)  # noqa: FBT003  (keep it)
+    hadoop.FileUtil.copy(system, status, local_system, target, False, False, conf)  # noqa: FBT003  (keep it)
 
 
 def get_last_modified(spark: SparkSession, address: str) -> float | None:
-    """Return the latest modification time of the files below an address, or None if it has none.
+    """Return the latest modification time of the files below an address, or None without files.
 
     The time is in seconds since 1970.
     """
     system, path = _hadoop(spark, address)
-    found, times = system.listFiles(path, True), list[float]()  # noqa: FBT003  (recursively)
-    while found.hasNext():
-        times.append(found.next().getModificationTime() / 1000)
+    files, times = system.listFiles(path, True), list[float]()  # noqa: FBT003  (recursively)
+    while files.hasNext():
+        times.append(files.next().getModificationTime() / 1000)
     return max(times, default=None)
 
 
@@ -145,9 +145,12 @@ def sync(path: Path) -> None:
 
 
 def sync_table(folder: Path, files: Iterable[Path], hints: Iterable[Path] = ()) -> None:
-    """Flush files of a table to the disk, with Hadoop's checksum files and the folder entries.
+    """Flush files of a local table to the disk, with Hadoop's checksum files and all folders.
 
-    ``hints`` are files that other writers may delete meanwhile.
+    Args:
+        folder: The table's folder.
+        files: The files to flush.
+        hints: Files that other writers may delete meanwhile; missing ones are ignored.
     """
     files, folders = list(files), {folder, folder.parent}
     for file in files:
@@ -172,7 +175,7 @@ def _of_this_machine(address: str) -> Path:
 
 
 def _hadoop(spark: SparkSession, address: str) -> tuple[Any, Any]:
-    """Return Hadoop's file system of an address, and the path on it."""
+    """Return Hadoop's file system object for an address, and its path object."""
     context: Any = spark.sparkContext
     path = context._jvm.org.apache.hadoop.fs.Path(to_spark_uri(address))  # noqa: SLF001
     return path.getFileSystem(context._jsc.hadoopConfiguration()), path  # noqa: SLF001

@@ -43,7 +43,7 @@ _SHORT = 100
 
 
 def lease_file(warehouse: str, job: str) -> Path:
-    """Return the path of a job's lock file; it is the same for all spellings of the warehouse."""
+    """Return the path of a job's lock file, equal for all spellings of the warehouse location."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", job).lstrip(".")[:_SHORT]
     if name != job:
         name += "-" + hashlib.sha256(job.encode()).hexdigest()[:12]
@@ -52,12 +52,12 @@ def lease_file(warehouse: str, job: str) -> Path:
     if folder is not None:
         return folder / "_target_spark" / f"{name}.lease"
     cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    place = hashlib.sha256(location.encode()).hexdigest()[:16]
-    return Path(cache, "target-spark", "leases", place, f"{name}.lease")
+    location_hash = hashlib.sha256(location.encode()).hexdigest()[:16]
+    return Path(cache, "target-spark", "leases", location_hash, f"{name}.lease")
 
 
 def get_lock_holder(warehouse: str, job: str) -> str | None:
-    """Return a description of the process that holds a job's lock, or None; change nothing.
+    """Describe the process that holds a job's lock, or return None if it is free.
 
     Raises:
         JobLockError: The file system has no locks, or the lock file is not trusted.
@@ -79,7 +79,7 @@ def get_lock_holder(warehouse: str, job: str) -> str | None:
 def monotonic_run_start(warehouse: str, jobs: Collection[str], now: int) -> int:
     """Return ``now``, or the last run's start plus 1 if that is later (both in milliseconds).
 
-    ``jobs`` are the names of one job, including former names.
+    ``jobs`` are the present and former names of one job.
     """
     return max(now, *(_last_start(warehouse, job) + 1 for job in jobs))
 
@@ -98,13 +98,12 @@ def _last_start(warehouse: str, job: str) -> int:
 
 
 def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60) -> None:
-    """Wait until no JVM of dead owners of jobs with this prefix can commit any more.
+    """Wait until no JVM of a dead run can commit any more, for all jobs with a name prefix.
 
-    The names of such jobs are used once, so their lock files are deleted. Living owners are not
-    affected.
+    The names of such jobs are used once, so their lock files are deleted. Living runs are ignored.
 
     Raises:
-        JobLockError: A JVM of a dead owner did not end in time.
+        JobLockError: A JVM of a dead run did not end in time.
     """
     for path in sorted(lease_file(warehouse, prefix).parent.glob(f"{prefix}*.lease")):
         try:
@@ -151,41 +150,47 @@ class JobLock:
 
         Raises:
             JobLockError: Another run is alive, a dead run's JVM did not end in time, or the lock
-            file is not trusted.
+                file is not trusted.
             TableError: The folder cannot be written.
         """
         path = lease_file(warehouse, job)
         file = _open(warehouse, path, job)
         try:
             _wait_for_lock(file, path, job, wait_seconds)
-            left = _read_owner(file).get(_SESSIONS, [])
-            owner = {"job": job, "run": run, _STARTED: started, **_this_process(), _SESSIONS: left}
-            lease = cls(path, file, owner)
-            lease._write()
+            leftover_sessions = _read_owner(file).get(_SESSIONS, [])
+            owner = {
+                "job": job,
+                "run": run,
+                _STARTED: started,
+                **_this_process(),
+                _SESSIONS: leftover_sessions,
+            }
+            lock = cls(path, file, owner)
+            lock._write()
         except OSError as error:  # a full disk
             os.close(file)
             raise _not_written(error) from error
         except BaseException:
             os.close(file)
             raise
-        return lease
+        return lock
 
     def fileno(self) -> int:
         """Return the descriptor of the lock file, which the JVM must inherit."""
         return self._file
 
     def jvm_started(self, pid: int) -> None:
-        """Record the JVM's process id in the lock file."""
+        """Store the JVM's process id in the lock file."""
         self._owner["jvm"] = pid
         self._write()
 
     @property
     def leftover_sessions(self) -> tuple[str, ...]:
-        """The Spark Connect sessions of an earlier run that was killed."""
+        """Ids of the Spark Connect sessions of an earlier run that was killed."""
         return tuple(self._owner.get(_SESSIONS, ()))
 
     def sessions_are(self, names: Sequence[str]) -> None:
-        """Record the Spark Connect sessions that may still work on the server."""
+        """Store the ids of the Spark Connect sessions that may still work on the server."""
         self._owner[_SESSIONS] = list(names)
         self._write()
 
@@ -196,8 +201,8 @@ class JobLock:
         """
         if self._file < 0:
             return
-        kept = {_SESSIONS: self._owner.get(_SESSIONS)}  # sessions that could not be ended
-        self._owner = {_STARTED: self._owner[_STARTED], **(kept if kept[_SESSIONS] else {})}
+        sessions = {_SESSIONS: self._owner.get(_SESSIONS)}  # sessions that could not be ended
+        self._owner = {_STARTED: self._owner[_STARTED], **(sessions if sessions[_SESSIONS] else {})}
         with suppress(OSError):  # a full disk does not keep the lock
             self._write()
         if remove:
@@ -275,12 +280,12 @@ def _locked(file: int, path: Path) -> bool:
 
 
 def _read_owner(file: int) -> dict[str, Any]:
-    """Return the owner's data, or an empty dictionary while the owner writes it."""
+    """Return the owner's data in a lock file, or {} while the owner writes it."""
     try:
-        found = json.loads(os.pread(file, 65536, 0))
+        owner = json.loads(os.pread(file, 65536, 0))
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return owner if isinstance(owner, dict) else {}
 
 
 def _this_process() -> dict[str, Any]:
@@ -307,7 +312,7 @@ def _is_dead(owner: Mapping[str, Any]) -> bool:
 
 
 def _born(pid: int) -> str | None:
-    """Return the start time of a process in kernel ticks, or None if it is unknown or a zombie."""
+    """Return the start time of a process in kernel ticks; None if it is unknown or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:

@@ -28,19 +28,27 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Sharing(NamedTuple):
-    """The owner and group that may use the locks of a warehouse besides this user and root."""
+    """The user and the group that may use the locks of a warehouse, besides this user and root.
+
+    Attributes:
+        owner: The user id of the warehouse folder's owner.
+        group: The group id of the folder if the group may write it, else None.
+    """
 
     owner: int
     group: int | None
 
     def fault(self, status: os.stat_result) -> str:
-        """Return the reason why a file is not trusted, to follow its name; empty if trusted."""
+        """Return why a file is not trusted, as a phrase that follows its name.
+
+        "" if it is trusted.
+        """
         if status.st_gid == self.group:
             return ""
         return owner_fault(status, {self.owner})
 
     def tighten(self, file: int, status: os.stat_result, mode: int) -> None:
-        """Restrict a file of this user to the sharing group, or to this user only."""
+        """Set the mode of an open file of this user, and its group if the lock is shared."""
         if status.st_uid != os.geteuid():
             return
         with suppress(OSError):  # a user outside the group; a file system without modes
@@ -51,7 +59,12 @@ class _Sharing(NamedTuple):
 
 
 def open_lease(path: Path, flags: int, *, in_warehouse: bool) -> int:
-    """Open a lock file; with ``O_CREAT`` its folders are created.
+    """Open a lock file and return its descriptor; with ``O_CREAT`` its folders are created.
+
+    Args:
+        path: The path of the lock file.
+        flags: The flags of `os.open`.
+        in_warehouse: True if the warehouse's permissions decide who may share the lock.
 
     Raises:
         UntrustedPathError: Another user controls the file or its folder, or it is a link.

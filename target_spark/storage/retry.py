@@ -47,7 +47,7 @@ _Names: TypeAlias = Sequence[tuple[str, str]]
 
 
 class FailureKind(Enum):
-    """The kinds of failures."""
+    """Kinds of failures of a commit; the module's docstring says how each is retried."""
 
     PASSING = "passing"
     CONFLICT = "conflict"
@@ -148,17 +148,17 @@ _WORDS: Final = {
 
 
 def classify_failure(error: BaseException) -> FailureKind:
-    """Return the kind of failure of an exception."""
+    """Return the kind of failure of an exception, from the names and texts in its chain."""
     if _is_away(error):
         return FailureKind.AWAY
-    own = [(f"{kind.__module__}.", kind.__name__) for kind in type(error).__mro__]
-    if isinstance(error, OSError) and error.errno is not None and not _is_cut("", own):
+    python_names = [(f"{kind.__module__}.", kind.__name__) for kind in type(error).__mro__]
+    if isinstance(error, OSError) and error.errno is not None and not _is_cut("", python_names):
         return _NUMBERS.get(error.errno, FailureKind.LASTING)
     text = "" if isinstance(error, TargetSparkError) else _format_error(error)
-    if own[0][0] == _DELTALAKE and (number := _OS_ERROR.search(text)):
+    if python_names[0][0] == _DELTALAKE and (number := _OS_ERROR.search(text)):
         return _NUMBERS.get(int(number[1]), FailureKind.LASTING)
-    names = own + _CLASS_NAMES.findall(text)
-    return next((fault for fault, is_it in _SIGNS if is_it(text, names)), FailureKind.LASTING)
+    names = python_names + _CLASS_NAMES.findall(text)
+    return next((kind for kind, matches in _SIGNS if matches(text, names)), FailureKind.LASTING)
 
 
 def retry_transient(
@@ -167,13 +167,13 @@ def retry_transient(
     before_again: Callable[[BaseException], None],
     stopping: threading.Event | None = None,
 ) -> _T:
-    """Run a step, and retry it after transient failures.
+    """Call a function, and repeat it after transient failures.
 
     Args:
-        step: The function to run.
-        what: A description of the step for messages.
+        step: The function to call.
+        what: A description of the work for messages.
         before_again: A function called with the failure before each retry; an exception that it
-        raises ends the retries.
+            raises ends the retries.
         stopping: Set by a signal; then no further pause is made.
 
     Raises:
@@ -201,7 +201,11 @@ def retry_transient(
 
 @contextmanager
 def disk_full_context(place: str, way_out: str) -> Iterator[None]:
-    """Convert a full disk in the ``with`` block into an error that names the location.
+    """Context manager: convert a full disk into an error that names the location and a remedy.
+
+    Args:
+        place: The name of the location.
+        way_out: A sentence that says how to make space.
 
     Raises:
         DiskFullError: The block failed because a disk is full.
@@ -216,7 +220,7 @@ def disk_full_context(place: str, way_out: str) -> Iterator[None]:
 
 
 def translate_disk_full(place: str, way_out: str, error: BaseException) -> DiskFullError | None:
-    """Return an error that names the location if the disk was full, or None."""
+    """Return an error that names the location if ``error`` says that a disk is full, else None."""
     if classify_failure(error) is not FailureKind.FULL:
         return None
     return DiskFullError(
@@ -226,7 +230,10 @@ def translate_disk_full(place: str, way_out: str, error: BaseException) -> DiskF
 
 
 def first_error_line(error: BaseException) -> str:
-    """Return the message of an exception and of its last cause, without Java stack traces."""
+    """Return the message of an exception and of its last cause, without Java stack traces.
+
+    At most 1,000 characters are returned.
+    """
     lines = [line for line in _format_error(error).splitlines() if line.strip(": ")]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         del lines[0]
@@ -238,13 +245,13 @@ def first_error_line(error: BaseException) -> str:
 
 def _is_away(error: BaseException) -> bool:
     """Return True if a Spark Connect or gRPC error says that the server or session is gone."""
-    known: Any = error
+    exception: Any = error
     if type(error).__module__ in _CLIENT:  # a py4j error would call the JVM
-        status = known.getGrpcStatusCode() if hasattr(error, "getGrpcStatusCode") else None
+        status = exception.getGrpcStatusCode() if hasattr(error, "getGrpcStatusCode") else None
         return getattr(status, "name", None) in _AWAY or bool(
-            _FORGOTTEN.fullmatch(known.getCondition() or "")
+            _FORGOTTEN.fullmatch(exception.getCondition() or "")
         )
-    return type(error).__module__.startswith("grpc.") and known.code().name in _AWAY
+    return type(error).__module__.startswith("grpc.") and exception.code().name in _AWAY
 
 
 def _is_cut(text: str, names: _Names) -> bool:
@@ -276,10 +283,10 @@ def _is_passing(text: str, names: _Names) -> bool:
 
 
 def _format_error(error: BaseException) -> str:
-    """Return the message of an exception, also where PySpark has no message for it."""
+    """Return the message of an exception, also where PySpark replaces it by a generic one."""
     text = _IN_WORDS.sub(r"Spark Connect: \1: \2", str(error))
-    met = error.__context__
-    return text if met is None or _WORDLESS not in text else str(met)
+    context = error.__context__
+    return text if context is None or _WORDLESS not in text else str(context)
 
 
 def _is_stale(text: str, names: _Names) -> bool:
@@ -312,7 +319,7 @@ def _gave_up(what: str, fault: FailureKind, tries: int, error: BaseException) ->
 
 
 def _raise_in_words(what: str, fault: FailureKind, error: BaseException) -> None:
-    """Raise a `StorageError` for a permanent storage or JVM error; return for all others.
+    """Raise a `StorageError` for a permanent storage or JVM error; ignore other errors.
 
     The error text of a Py4JJavaError is fetched now, because it is lost when the JVM ends.
 
@@ -332,9 +339,9 @@ def _raise_in_words(what: str, fault: FailureKind, error: BaseException) -> None
 
 
 def _sleep(seconds: float, stopping: threading.Event) -> None:
-    """Sleep, in short steps until ``stopping`` is set.
+    """Sleep for a number of seconds, but end early when ``stopping`` is set.
 
-    A signal handler sets it in the main thread, which therefore must not wait for it.
+    A signal handler sets it in the main thread, which therefore must poll it.
     """
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and not stopping.is_set():

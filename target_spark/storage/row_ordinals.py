@@ -2,10 +2,10 @@
 
 A row's ordinal is its position in the input: it decides which of two rows is newer, and is part of
 ``_sdc_sequence``, which must not run ahead of the clock. A worker does not know how many rows
-others read before its own, so its lines contain the number of their part and of the row in it.
-After all parts are read, the loader reserves one ordinal per row, and lines are converted when they
-are read. See `target_spark.storage.spool` for lines and `target_spark.frames.sql_plan` for the
-sequence.
+others read before its own, so its lines contain a line number: the number of its part (of the
+input) and of the row in it. After all parts are read, the loader reserves one ordinal per row, and
+line numbers are converted when the lines are read. See `target_spark.storage.spool` for lines and
+`target_spark.frames.sql_plan` for the sequence.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ROWS: Final = (1 << _ROW_BITS) - 1
 
 
 def first_in_part(part: int) -> int:
-    """Return the line number of the first row of a part; ``part`` counts within the run."""
+    """Return the line number of the first row of a part; parts are numbered within the run."""
     return _PARTS + (part << _ROW_BITS)
 
 
 def resolve_ordinals(number: str, starts: Mapping[int, int]) -> str:
-    """Return an SQL expression for a line's ordinal, from the SQL expression of its number.
+    """Return the SQL expression of a line's ordinal, given the SQL expression of its number.
 
     ``starts`` maps each part that may have lines to the ordinal of its first row.
     """
@@ -36,7 +36,9 @@ def resolve_ordinals(number: str, starts: Mapping[int, int]) -> str:
         return number
     first, last = min(starts), max(starts)
     listed = ",".join(str(starts.get(part, 0)) for part in range(first, last + 1))
-    known = f"CAST(split('{listed}', ',') AS ARRAY<BIGINT>)"  # a constant that is fast to parse
+    first_ordinals = (
+        f"CAST(split('{listed}', ',') AS ARRAY<BIGINT>)"  # a constant that is fast to parse
+    )
     part = f"CAST(shiftright({number} - {_PARTS}L, {_ROW_BITS}) AS INT)"
-    ordinal = f"element_at({known}, {part} - {first - 1}) + ({number} & {_ROWS}L)"
+    ordinal = f"element_at({first_ordinals}, {part} - {first - 1}) + ({number} & {_ROWS}L)"
     return f"if({number} < {_PARTS}L, {number}, {ordinal})"

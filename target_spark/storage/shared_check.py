@@ -1,4 +1,4 @@
-"""Test at the start of a run that all executors of a cluster see the shared folders.
+"""Test at the start of a run that all executors of a cluster can use the shared folders.
 
 An executor without the folder would create one on its local disk, and its rows would be lost. So
 the test writes files into a private folder there; tasks read each file and write it back, and the
@@ -48,7 +48,7 @@ def check_shared(
         spark: A session whose settings no other code uses.
         folders: The folder of each setting.
         executors: A function that returns the current number of executors; the test repeats until
-        that many took part, at most three times.
+            that many took part, at most three times.
         tasks: The number of test files, and so of tasks.
 
     Raises:
@@ -61,32 +61,36 @@ def check_shared(
 
 
 class _NotSharedError(Exception):
-    """Executors do not see files that were written into a folder."""
+    """Raised if executors do not see files that were written into a folder."""
 
 
 def _check(spark: SparkSession, folder: Path, executors: Callable[[], int], tasks: int) -> None:
-    asked: set[str] = set()
+    executors_seen: set[str] = set()
     with _temporary_folder(folder):
         _remove_leftovers(folder)
         for _ in range(_ROUNDS):
-            asked |= _answers(spark, folder, tasks)
-            if len(asked) >= executors():
+            executors_seen |= _answers(spark, folder, tasks)
+            if len(executors_seen) >= executors():
                 return
 
 
 def _answers(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
-    """Return the executors that read a file and wrote it back."""
+    """Let tasks read test files and write them back; return the names of the executors.
+
+    Raises:
+        _NotSharedError: A file was not seen by an executor, or its result is not seen here.
+    """
     probe = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=folder))
     try:
-        given, back = probe / "given", probe / "back"
-        given.mkdir()
+        input_folder, output_folder = probe / "given", probe / "back"
+        input_folder.mkdir()
         names = {f"{number:05}" for number in range(tasks)}
         for name in names:
-            (given / name).write_text(name, encoding="utf-8")
+            (input_folder / name).write_text(name, encoding="utf-8")
         read = spark.read.option("ignoreMissingFiles", "true")
-        seen = read.text(to_spark_uri(str(given)), wholetext=True).selectExpr(_WHO)
-        seen.write.text(to_spark_uri(str(back)))
-        lines = [file.read_text(encoding="utf-8").strip() for file in back.glob("part-*")]
+        lines_read = read.text(to_spark_uri(str(input_folder)), wholetext=True).selectExpr(_WHO)
+        lines_read.write.text(to_spark_uri(str(output_folder)))
+        lines = [file.read_text(encoding="utf-8").strip() for file in output_folder.glob("part-*")]
     finally:
         rmtree(probe, ignore_errors=True)
     answers = dict(line.partition(" ")[::2] for line in lines)
@@ -99,29 +103,29 @@ def _answers(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Delete the test folders of runs that died during their test."""
-    for left in folder.glob(f"{_PREFIX}*"):
+    """Delete the test folders that runs left when they were killed during their test."""
+    for leftover in folder.glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            if left.stat().st_mtime < time.time() - _OLD_SECONDS:
-                rmtree(left)
+            if leftover.stat().st_mtime < time.time() - _OLD_SECONDS:
+                rmtree(leftover)
 
 
 @contextmanager
 def _temporary_folder(folder: Path) -> Iterator[None]:
-    """Create a folder for the ``with`` block; afterwards delete new folders that are empty."""
-    fresh = [each for each in (folder, *folder.parents) if not each.exists()]
+    """Context manager: create a folder; at the end delete the new folders that are empty."""
+    new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     finally:
-        for each in fresh:
+        for each in new_folders:
             with suppress(OSError):  # a run has written something there meanwhile
                 each.rmdir()
 
 
 @contextmanager
 def _errors_naming_setting(setting: str, folder: str) -> Iterator[None]:
-    """Convert failures of the ``with`` block into an error that names the setting."""
+    """Context manager: convert failures into a TableError that names the setting."""
     try:
         yield
     except (OSError, _NotSharedError) as error:

@@ -1,11 +1,11 @@
 """Spool: the rows that wait for their commit, in one file of lines per stream and batch.
 
 - A line is ``{"n":ordinal,"t":time_extracted,"v":version,"r":record}`` with the record's bytes
-  unchanged. Metadata of the source precede the record as ``"m"``. The ordinal, the message's
-  position in the input, decides later which of two rows is newer, since files and their splits keep
-  no order.
+unchanged. Metadata of the source precede the record as ``"m"``. The ordinal, the message's
+position in the input, decides later which of two rows is newer, since files and their splits keep
+no order.
 - A folder belongs to one process, which holds a lock on a file in it. A folder with a free lock
-  belongs to a dead run and is deleted; folders of running targets are never deleted.
+belongs to a dead run and is deleted; folders of running targets are never deleted.
 - Only the owner can read the folder, because it contains rows in plain text.
 """
 
@@ -65,7 +65,14 @@ _DELETED_AT: Final = b'"_sdc_deleted_at"'
 
 
 class _Line(msgspec.Struct, gc=False):
-    """One row as a line of a spool file; the keys are short because each line repeats them."""
+    """A row as a line of a spool file; the keys are short because each line repeats them.
+
+    Attributes:
+        n: The ordinal.
+        t: The time of extraction.
+        v: The table version.
+        r: The record.
+    """
 
     n: int
     t: str | None
@@ -74,7 +81,7 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _ToldLine(msgspec.Struct, gc=False):
-    """One line of a row with metadata of the source."""
+    """A row with metadata of the source (``m``) as a line of a spool file; see `_Line`."""
 
     n: int
     t: str | None
@@ -84,7 +91,7 @@ class _ToldLine(msgspec.Struct, gc=False):
 
 
 class _Head(msgspec.Struct, gc=False, omit_defaults=True):
-    """The fields of a line before the record."""
+    """The fields of a spool line that precede the record; see `_Line`."""
 
     n: int
     t: str | None
@@ -104,14 +111,23 @@ LARGE_ROWS_BYTES: Final = 16 * MIB
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of one stream that are committed together.
+    """Spooled rows of one stream that are committed together.
 
-    ``count`` and ``nbytes`` count the rows in the spool only; the number of rows in ``files`` is
-    not known yet. ``first`` and ``last`` are the ordinals of the first and last message;
-    ``received_at`` and ``cut_at`` are the wall-clock times (seconds since 1970) of its first row
-    and of its end. ``has_deletes`` is False only if no row in the spool can be a delete record.
-    ``starts`` are the first ordinals of the parts whose lines contain part numbers
-    (`target_spark.storage.row_ordinals`).
+    Attributes:
+        stream: The stream of the rows.
+        paths: The spool files.
+        first: The ordinal of the first message.
+        last: The ordinal of the last message.
+        count: The number of rows in the spool; rows in ``files`` are not counted.
+        nbytes: The bytes of these rows.
+        version: The table version of the rows, or None.
+        has_deletes: False only if no row in the spool can be a delete record.
+        received_at: When the first row was received, in seconds since 1970.
+        cut_at: When the batch was closed, in seconds since 1970.
+        files: Batch files whose rows belong to the batch.
+        starts: First ordinals of the parts whose lines contain part numbers; see
+            `target_spark.storage.row_ordinals`.
+        has_large_rows: True if a row has 2 MiB or more.
     """
 
     stream: StreamId
@@ -130,7 +146,10 @@ class Batch:
 
     @classmethod
     def of(cls, event: SpooledRows, ordinal: int) -> Batch:
-        """Return a batch of rows that other processes spooled, named by message ``ordinal``."""
+        """Return a batch of rows that other processes spooled.
+
+        ``ordinal`` is the position in the input of the event that announces them.
+        """
         now = time.time()
         return cls(
             stream=event.stream,
@@ -156,10 +175,10 @@ class Batch:
 
 
 def open_spool_folder(staging: str | None, holds: str) -> SpoolFolder:
-    """Return a new spool folder in ``staging``; ``holds`` names its content in the error.
+    """Create a spool folder in ``staging``, or in the system's temporary folder.
 
-    If ``staging`` is not a local folder, the spool is in the system's temporary folder, see
-    `target_spark.storage.staging_upload`.
+    The latter is used if ``staging`` is None or remote; see `target_spark.storage.staging_upload`.
+    ``holds`` names the folder's content in the error message.
 
     Raises:
         TableError: The folder cannot be written.
@@ -188,11 +207,16 @@ class SpoolFolder:
         self._open_files: OrderedDict[Path, IO[bytes]] = OrderedDict()
 
     def new_path(self, name: str) -> Path:
-        """Return an unused path in the folder; nothing is created."""
+        """Return an unused path in the folder that starts with ``name``; nothing is created."""
         return self.path / f"{name}-{uuid.uuid4().hex[:12]}"
 
     def write(self, path: Path, data: bytes) -> None:
-        """Append to a file; at most `MAX_OPEN_FILES` files stay open."""
+        """Append bytes to a file of the folder; at most `MAX_OPEN_FILES` files stay open.
+
+        Raises:
+            DiskFullError: The disk is full.
+            OSError: The file cannot be written.
+        """
         file = self._open_files.get(path)
         if file is None:
             if len(self._open_files) >= MAX_OPEN_FILES:
@@ -207,7 +231,7 @@ class SpoolFolder:
             raise self._not_written(error) from error
 
     def finish(self, path: Path) -> None:
-        """Close a file, so that everything written to it leaves this process's buffers."""
+        """Close a file of the folder, so that its content is visible to other processes."""
         file = self._open_files.pop(path, None)
         if file is not None:
             try:
@@ -216,14 +240,14 @@ class SpoolFolder:
                 raise self._not_written(error) from error
 
     def _not_written(self, error: OSError) -> Exception:
-        place = f"rows that wait ({self.path})"
+        place = f"rows that wait for their commit ({self.path})"
         return (
             translate_disk_full(place, "Free space there, or set staging to another folder", error)
             or error
         )
 
     def close(self) -> None:
-        """Delete the folder with its content."""
+        """Delete the folder with its content, and release its lock."""
         for file in self._open_files.values():
             with contextlib.suppress(OSError):  # a full disk: the file is deleted anyway
                 file.close()
@@ -235,10 +259,23 @@ class SpoolFolder:
 
 @dataclass
 class Spool:
-    """The waiting rows of one stream, in order, and batch files.
+    """The open batch of one stream: its waiting rows, in order, and batch files.
 
-    ``count`` counts rows and files, a file as one; ``nbytes`` counts the bytes of rows. `add` runs
-    for every chunk of records, so its speed matters.
+    `add` runs for every chunk of records, so its speed matters.
+
+    Attributes:
+        folder: The spool folder.
+        stream: The stream of the rows.
+        count: The number of rows and files; a file counts as one.
+        nbytes: The bytes of the rows.
+        first: The ordinal of the first message.
+        last: The ordinal of the last message.
+        version: The table version of the newest rows, or None.
+        has_deletes: False only if no row can be a delete record.
+        oldest: When the first row was received, as `time.monotonic` counts.
+        received_at: When the first row was received, in seconds since 1970.
+        large_bytes: The bytes of rows of 2 MiB and more.
+        files: Batch files.
     """
 
     folder: SpoolFolder
@@ -256,7 +293,10 @@ class Spool:
     _path: Path | None = None
 
     def add(self, rows: Rows, first_ordinal: int) -> int:
-        """Append a chunk whose first row is message ``first_ordinal``; return its bytes."""
+        """Append a chunk of rows and return the number of bytes written.
+
+        ``first_ordinal`` is the ordinal of the chunk's first row.
+        """
         if not self.count:
             self._begin(first_ordinal)
         if self._path is None:
@@ -275,7 +315,7 @@ class Spool:
         return nbytes
 
     def add_files(self, files: Sequence[BatchFile], ordinal: int, version: int | None) -> None:
-        """Append the files that message ``ordinal`` names."""
+        """Append the batch files that the message at ``ordinal`` names."""
         if not self.count:
             self._begin(ordinal)
         self.files += files
@@ -288,11 +328,15 @@ class Spool:
         self.oldest, self.received_at = time.monotonic(), time.time()
 
     def age(self) -> float:
-        """Return the seconds for which the oldest row has waited; 0 if there are no rows."""
+        """Return the seconds since the oldest row was received; 0 if there are no rows."""
         return time.monotonic() - self.oldest if self.count else 0.0
 
     def cut(self) -> Batch:
-        """Close the batch and start an empty one. Raises `ValueError` if nothing is spooled."""
+        """Close the batch, return it, and start an empty one.
+
+        Raises:
+            ValueError: Nothing is spooled.
+        """
         if not self.count:
             raise ValueError(f"Nothing is spooled for stream {self.stream}.")
         if self._path is not None:
@@ -318,42 +362,49 @@ class Spool:
 
 
 def _new_folder(root: Path) -> tuple[Path, IO[bytes]]:
-    """Create a folder and lock it; retry if another starting run deletes it before the lock."""
+    """Create a spool folder and lock it; return its path and the open lock file.
+
+    The attempt is repeated if another starting run deletes the folder before it is locked.
+    """
     while True:
         # Under another name until the lock is held.
-        unborn = Path(tempfile.mkdtemp(prefix=_UNBORN_PREFIX, dir=root))
+        new_folder = Path(tempfile.mkdtemp(prefix=_UNBORN_PREFIX, dir=root))
         with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
-            lock = stack.enter_context(_for_the_owner(unborn / _LOCK_NAME))
+            lock = stack.enter_context(_for_the_owner(new_folder / _LOCK_NAME))
             fcntl.flock(lock, fcntl.LOCK_EX)
-            path = unborn.rename(root / f"{_FOLDER_PREFIX}{uuid.uuid4().hex}")
+            path = new_folder.rename(root / f"{_FOLDER_PREFIX}{uuid.uuid4().hex}")
             stack.pop_all()
             return path, lock
 
 
 def _for_the_owner(path: Path) -> IO[bytes]:
-    """Open a file for appending that only the owner may read."""
+    """Open a file for appending that only its owner may read."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.open(path, flags, 0o600)
     return os.fdopen(file, "ab", buffering=_BUFFER_SIZE)
 
 
 def may_contain_deletes(lines: bytes) -> bool:
-    """Return True if lines may contain a delete record."""
+    """Return True if spool lines may contain a delete record."""
     return _DELETED_AT in lines
 
 
 def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
-    """Yield the lines of a chunk: in one piece, or long records without copying them.
+    """Yield the spool lines of a chunk of rows, in one piece unless records are long.
+
+    Args:
+        rows: The rows.
+        first_ordinal: The ordinal of the first row.
 
     Raises:
         InvalidInputLine: A record is too long for Spark.
     """
     bodies = map(_deleted, rows.rows, _times(rows)) if rows.op is Op.DELETE else rows.rows
-    beside = (count(first_ordinal), _times(rows), repeat(rows.version), *_iterate_metadata(rows))
+    fields = (count(first_ordinal), _times(rows), repeat(rows.version), *_iterate_metadata(rows))
     longest = max(map(len, rows.rows))
     if longest < _LONG:
         line = _Line if rows.meta is None else _ToldLine
-        yield _encode_lines(list(map(line, *beside, map(msgspec.Raw, bodies))))
+        yield _encode_lines(list(map(line, *fields, map(msgspec.Raw, bodies))))
         return
     if longest > RECORD_BYTES.whole:
         raise InvalidInputLine(
@@ -361,20 +412,23 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
             f" {format_size(RECORD_BYTES.whole)}. Let the tap send smaller records, or raise"
             f" {RECORD_BYTES.variable} (bytes) and spark.driver.memory (in spark)."
         )
-    for head, body in zip(map(_Head, *beside), bodies, strict=False):
+    for head, body in zip(map(_Head, *fields), bodies, strict=False):
         yield msgspec.json.encode(head)[:-1] + b',"r":'
         yield body
         yield b"}\n"
 
 
 def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
-    """Yield the metadata of each row, if the source provides any."""
+    """Yield one iterator over the rows' metadata if the source provides any, else nothing."""
     if rows.meta is not None:
         yield (_NOTHING if each is None else msgspec.Raw(each) for each in rows.meta)
 
 
 def _deleted(row: bytes, at: str | None) -> bytes:
-    """Return a row as a delete record in Singer's form, with ``_sdc_deleted_at``."""
+    """Return a row as a delete record in Singer's form, with ``_sdc_deleted_at``.
+
+    ``at`` is the time of extraction; None means now.
+    """
     time = at or datetime.now(timezone.utc).isoformat()
     values = row.rstrip()[:-1].rstrip()
     comma = b"" if values.endswith(b"{") else b","
@@ -387,7 +441,7 @@ def _times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:
 
 
 def _remove_leftovers(root: Path) -> None:
-    """Delete the spool folders of this user's dead runs."""
+    """Delete the spool folders that this user's dead runs left in a folder."""
     for prefix in (_FOLDER_PREFIX, _UNBORN_PREFIX):
         for folder in root.glob(f"{prefix}*"):
             with contextlib.suppress(OSError):  # owned by another user, or deleted meanwhile
@@ -399,7 +453,7 @@ def _remove_leftovers(root: Path) -> None:
 
 
 def _is_locked(folder: Path) -> bool:
-    """Return True if a living process holds the folder.
+    """Return True if a living process holds a spool folder.
 
     A folder without a lock file belongs to another program, unless it has a spool folder's final
     name: then it is the rest of an interrupted deletion.

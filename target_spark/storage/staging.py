@@ -22,7 +22,7 @@ __all__ = ["stage_frame", "temporary_location", "translate_write_errors"]
 
 @contextmanager
 def temporary_location(spark: SparkSession, reach: StagingArea, name: str) -> Iterator[str]:
-    """Yield an unused address for staged rows; delete its content afterwards."""
+    """Context manager: yield an unused URL for staged rows; delete its content at the end."""
     address = reach.new_address(name)
     try:
         yield address
@@ -31,17 +31,21 @@ def temporary_location(spark: SparkSession, reach: StagingArea, name: str) -> It
 
 
 def translate_write_errors(reach: StagingArea) -> AbstractContextManager[None]:
-    """Convert a full disk in the ``with`` block into an error that names the staging folder.
+    """Return a context manager that converts a full disk into an error naming the location.
 
     Raises:
         DiskFullError: The block failed because a disk is full.
     """
-    return disk_full_context(f"rows that wait ({reach.place})", "Free space there, or set staging")
+    return disk_full_context(
+        f"rows that wait for their commit ({reach.place})", "Free space there, or set staging"
+    )
 
 
 @contextmanager
 def stage_frame(spark: SparkSession, reach: StagingArea, df: DataFrame) -> Iterator[DataFrame]:
-    """Write a DataFrame to staging and yield the staged rows, so that it is evaluated only once.
+    """Context manager: write a DataFrame to staging and yield the staged rows as a DataFrame.
+
+    The original is evaluated only once.
 
     Raises:
         DiskFullError: There is no space for the rows.

@@ -1,12 +1,12 @@
-"""Location of waiting rows that Spark can read: the local spool, or a remote staging address.
+"""Location of waiting rows that Spark can read: the local spool, or a remote staging URL.
 
-- In a local folder Spark reads the spool files directly. If ``staging`` is an address, rows are
-  still spooled locally; their files are uploaded when the commit begins and deleted when it
-  succeeds or fails.
-- At an address each run has a folder inside its job's folder, so runs never share files. The next
-  run of the job deletes folders of killed runs: at once for runs of this machine, whose end the job
-  lock proves, otherwise after a day without writes. A wrongly deleted folder only fails the other
-  run's commit, since a missing file raises an error.
+- In a local folder Spark reads the spool files directly. If ``staging`` is a remote URL, rows are
+still spooled locally; their files are uploaded when the commit begins and deleted when it
+succeeds or fails.
+- At the URL each run has a folder inside its job's folder, so runs never share files. The next
+run of the job deletes folders of killed runs: at once for runs of this machine, whose end the job
+lock proves, otherwise after a day without writes. A wrongly deleted folder only fails the other
+run's commit, since a missing file raises an error.
 """
 
 from __future__ import annotations
@@ -51,14 +51,20 @@ _SHORT: Final = 40
 
 
 def run_folder(staging: str, run: RunInfo) -> str:
-    """Return the address of a run's folder below a staging address."""
+    """Return the URL of a run's folder below a remote staging URL."""
     return f"{_job_folder(staging, run.job)}/{_this_machine()}{run.id}"
 
 
 class StagingArea:
-    """Staging locations of one run: its spool ``folder``, and its folder at ``staging``.
+    """Staging locations of one run: its local spool folder, and its folder at a remote URL.
 
-    ``alone`` is True if the run holds the lock of its job. Thread-safe.
+    Thread-safe.
+
+    Args:
+        folder: The local spool folder.
+        staging: The setting ``staging``: a local folder, a remote URL, or None.
+        run: The identity of the run.
+        alone: True if the run holds the lock of its job.
     """
 
     def __init__(
@@ -75,7 +81,7 @@ class StagingArea:
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if files must be uploaded before Spark reads them."""
+        """True if files must be uploaded to a remote URL before Spark can read them."""
         return self._address is not None
 
     @property
@@ -84,23 +90,26 @@ class StagingArea:
         return self._address or str(self._folder.path)
 
     def new_address(self, name: str) -> str:
-        """Return an unused address for files that Spark writes; nothing is created."""
+        """Return an unused URL for files that Spark writes; nothing is created."""
         if self._address is None:
             return to_spark_uri(str(self._folder.new_path(name)))
         return f"{self._address}/{name}-{uuid.uuid4().hex[:12]}"
 
     def put(self, spark: SparkSession, paths: Iterable[str], address: str) -> list[str]:
-        """Upload local files to an address; return their new addresses."""
+        """Upload local files to a folder URL; return the URLs of the copies, in order."""
         self._clear(spark)
-        found: list[str] = []
+        copies: list[str] = []
         for path in paths:
-            there = f"{address}/{Path(path).name}"
-            upload_file(spark, path, there)
-            found.append(there)
-        return found
+            copy = f"{address}/{Path(path).name}"
+            upload_file(spark, path, copy)
+            copies.append(copy)
+        return copies
 
     def forget(self, spark: SparkSession, address: str) -> None:
-        """Delete the content of an address; after a failure, log it and retry at the next call."""
+        """Delete the content of a staging URL.
+
+        After a failure, log it and retry at the next call.
+        """
         folder = to_local_folder(address)
         if folder is not None:
             rmtree(folder, ignore_errors=True)
@@ -115,7 +124,7 @@ class StagingArea:
             logger.warning(words, address, first_error_line(error))
 
     def _clear(self, spark: SparkSession) -> None:
-        """Delete, once, the folders of this job's killed runs."""
+        """Delete the remote folders of this job's killed runs, at the first call only."""
         with self._clearing:
             if self._is_cleared or self._base is None or self._address is None:
                 return
@@ -140,7 +149,10 @@ class StagingArea:
 def staged_for_spark(
     spark: SparkSession, reach: StagingArea, paths: Sequence[str]
 ) -> Iterator[Sequence[str]]:
-    """Yield the addresses at which Spark reads spool files, valid during the ``with`` block."""
+    """Context manager: yield the URLs at which Spark can read local spool files.
+
+    If Spark runs elsewhere, the files are uploaded and the copies deleted at the end.
+    """
     if not reach.is_elsewhere:
         yield [to_spark_uri(path) for path in paths]
         return
@@ -158,6 +170,6 @@ def _job_folder(staging: str, job: str) -> str:
 
 
 def _this_machine() -> str:
-    """Return the name prefix for runs of this user on this machine."""
+    """Return the name prefix of staging folders for runs of this user on this machine."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())
     return f"of-{host}-{os.getuid()}-"

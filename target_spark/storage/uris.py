@@ -1,6 +1,6 @@
-"""Conversion of addresses: local paths, and the form that Spark reads.
+"""Conversion of locations: local paths, and the form that Spark reads.
 
-An address without a scheme is a folder of this machine, regardless of Spark's default file system;
+A location without a scheme is a folder of this machine, regardless of Spark's default file system;
 Spark therefore gets it with the scheme ``file``.
 """
 
@@ -18,7 +18,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 def to_local_folder(address: str) -> Path | None:
-    """Return the absolute path of a folder on this machine, or None for any other address."""
+    """Return the absolute path for a path or ``file:`` URL; None for any other URL."""
     scheme = _SCHEME.match(address)
     if scheme is None:
         return Path(address).expanduser().absolute()
@@ -28,10 +28,10 @@ def to_local_folder(address: str) -> Path | None:
 
 
 def resolve_address(address: str) -> str:
-    """Return the normal form of a location, equal for all addresses of the same folder.
+    """Return the normal form of a path or URL, equal for all spellings of the same folder.
 
-    A local folder becomes absolute, without ``..`` and symbolic links. For any other address the
-    scheme becomes lower case, and the path has no ``.``, ``..``, double or trailing slash.
+    A local folder becomes absolute, without ``..`` and symbolic links. For any other URL the scheme
+    becomes lower case, and the path has no ``.``, ``..``, double or trailing slash.
     """
     folder = to_local_folder(address)
     if folder is not None:
@@ -45,17 +45,17 @@ def resolve_address(address: str) -> str:
 
 
 def get_scheme(address: str) -> str:
-    """Return the scheme of an address in lower case; empty for a local path."""
+    """Return the scheme of a URL in lower case; "" for a local path."""
     scheme = _SCHEME.match(address)
     return "" if scheme is None else scheme[1].lower()
 
 
 def is_s3(address: str) -> bool:
-    """Return True if an address is S3-compatible object storage, in Spark's spelling (s3a)."""
+    """Return True if a URL is S3-compatible object storage, in Spark's spelling (s3a)."""
     return get_scheme(address) == "s3a"
 
 
 def to_spark_uri(address: str) -> str:
-    """Return the address for Hadoop, which does not decode percent escapes."""
+    """Return a path or URL as the URL for Spark, which does not decode percent escapes."""
     folder = to_local_folder(address)
     return address if folder is None else f"file://{folder}"

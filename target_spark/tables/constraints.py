@@ -35,27 +35,29 @@ _LENGTH: Final = re.compile(
 
 
 def is_not_null_violation(text: str) -> bool:
-    """Return True if an error text says that a table rejected a batch because of a null."""
+    """Return True if Spark's error text says that a column with NOT NULL got a null."""
     return _NULL.search(text) is not None
 
 
 def check_constraint_violation(table: Table, error: BaseException) -> None:
-    """Raise if an error is a violation of a CHECK or length constraint; else return.
+    """Raise a TableError if Spark's error is a violation of a CHECK or length constraint.
+
+    Any other error is ignored.
 
     Raises:
         TableError: A row violates a constraint of the table.
     """
     text = str(error)
-    if found := _CHECK.search(text):
-        rule = found["rule"] if found["rule"].startswith("(") else f"({found['rule']})"
+    if match := _CHECK.search(text):
+        rule = match["rule"] if match["rule"].startswith("(") else f"({match['rule']})"
         raise TableError(
-            f"Table {table.name} ({table.key}) has the constraint {found['name']} {rule}, which a"
+            f"Table {table.name} ({table.key}) has the constraint {match['name']} {rule}, which a"
             " row of this batch violates, so nothing of the batch was written and no state that"
             " covers it is emitted. Fix the rows at their source or in a stream map, or drop"
             " the constraint (ALTER TABLE ... DROP CONSTRAINT), and start again."
         ) from error
-    if found := _LENGTH.search(text):
-        rule = f" ({found[1]})" if found[1] else ""
+    if match := _LENGTH.search(text):
+        rule = f" ({match[1]})" if match[1] else ""
         raise TableError(
             f"Table {table.name} ({table.key}) has text of a limited length{rule}, which a row"
             " of this batch exceeds; nothing of the batch was written and no state that covers"

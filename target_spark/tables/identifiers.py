@@ -67,19 +67,19 @@ _LONGEST_GIVEN_NAME = 200
 
 
 def quote(*parts: str) -> str:
-    """Return a quoted reference to a column or struct field for Spark SQL."""
+    """Return a column name or the path of a struct field, quoted with backticks for Spark SQL."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
 def sql_literal(text: str) -> str:
-    """Return a text as a Spark SQL string literal."""
+    """Return a text as a Spark SQL string literal, with quotes and backslashes escaped."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def format_instant(at: datetime) -> str:
-    """Return a datetime as a Spark SQL expression; one without a time zone is in UTC."""
-    known = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
-    return f"timestamp_micros({(known - _EPOCH) // timedelta(microseconds=1)}L)"
+    """Return a datetime as a Spark SQL timestamp expression; without a time zone it is in UTC."""
+    aware = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
+    return f"timestamp_micros({(aware - _EPOCH) // timedelta(microseconds=1)}L)"
 
 
 def fold_case(name: str) -> str:
@@ -88,7 +88,7 @@ def fold_case(name: str) -> str:
 
 
 def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict[str, str]:
-    """Return a unique column name for each source name, ignoring case.
+    """Return a valid column name for each source name, unique when case is ignored.
 
     If several names become the same column, the first in sorted order gets the name and the others
     get ``_2``, ``_3`` and so on; an unchanged name has priority over changed names. ``reserved``
@@ -96,24 +96,27 @@ def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict
     """
     taken = {fold_case(name) for name in reserved}
     result: dict[str, str] = {}
-    wanted = {name: _allowed(name) for name in set(names)}
-    for name in sorted(wanted, key=lambda name: (wanted[name] != name, name)):
-        if fold_case(wanted[name]) not in taken:
-            result[name] = wanted[name]
-            taken.add(fold_case(wanted[name]))
+    allowed = {name: _allowed(name) for name in set(names)}
+    for name in sorted(allowed, key=lambda name: (allowed[name] != name, name)):
+        if fold_case(allowed[name]) not in taken:
+            result[name] = allowed[name]
+            taken.add(fold_case(allowed[name]))
     numbers: dict[str, int] = {}  # the last number used for each name
-    for name in sorted(wanted.keys() - result.keys()):
-        number = numbers.get(fold_case(wanted[name]), 1) + 1
-        while fold_case(f"{wanted[name]}_{number}") in taken:
+    for name in sorted(allowed.keys() - result.keys()):
+        number = numbers.get(fold_case(allowed[name]), 1) + 1
+        while fold_case(f"{allowed[name]}_{number}") in taken:
             number += 1
-        numbers[fold_case(wanted[name])] = number
-        result[name] = f"{wanted[name]}_{number}"
+        numbers[fold_case(allowed[name])] = number
+        result[name] = f"{allowed[name]}_{number}"
         taken.add(fold_case(result[name]))
     return {name: result[name] for name in names}
 
 
 def is_internal(name: str) -> bool:
-    """Return True if a name has the prefix of internal columns that are never in a table."""
+    """Return True if a name has a prefix of target-spark's internal columns.
+
+    Such columns exist in DataFrames only, never in a table.
+    """
     return fold_case(name).startswith(_INTERNAL)
 
 
@@ -129,12 +132,12 @@ def table_name(stream: StreamId) -> str:
     before it. If the name had to be changed, or if another namespace and name could give the same
     result, a hash of both is appended.
     """
-    wanted = f"{stream.namespace}__{stream.name}" if stream.namespace else stream.name
-    name = _REFUSED_IN_PATHS.sub("_", wanted)
+    plain = f"{stream.namespace}__{stream.name}" if stream.namespace else stream.name
+    name = _REFUSED_IN_PATHS.sub("_", plain)
     if name[:1] in {"", ".", "_"}:  # Spark treats such folders as hidden
         name = f"t{name}"
-    ambiguous = bool(stream.namespace) and ("___" in wanted or wanted.count("__") > 1)
-    if name == wanted and not ambiguous and len(name.encode()) <= _LONGEST_TABLE_NAME:
+    ambiguous = bool(stream.namespace) and ("___" in plain or plain.count("__") > 1)
+    if name == plain and not ambiguous and len(name.encode()) <= _LONGEST_TABLE_NAME:
         return name
     return f"{_shortened(name)}_{_digest(stream)}"
 
@@ -147,15 +150,18 @@ def catalog_identifier(stream: StreamId) -> str:
     appended.
     """
     folder, digest = table_name(stream), _digest(stream)
-    spelled = folder.lower().replace("-", "_")
-    name = _REFUSED_IN_CATALOGS.sub("_", spelled)
+    candidate = folder.lower().replace("-", "_")
+    name = _REFUSED_IN_CATALOGS.sub("_", candidate)
     if name[0] == "_":  # Spark treats such folders as hidden
         name = f"t{name}"
-    return name if name == spelled or folder.endswith(digest) else f"{name}_{digest}"
+    return name if name == candidate or folder.endswith(digest) else f"{name}_{digest}"
 
 
 def is_valid_folder_name(name: str) -> bool:
-    """Return True if a name is a valid folder name for a table on every file system."""
+    """Return True if a name is a valid folder name for a table on every file system.
+
+    It must not be hidden, contain special characters, or exceed 200 bytes.
+    """
     hidden = name[:1] in {"", ".", "_"}
     short = len(name.encode(errors="replace")) <= _LONGEST_GIVEN_NAME
     return short and not hidden and not _REFUSED_IN_PATHS.search(name)

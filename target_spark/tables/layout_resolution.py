@@ -1,4 +1,4 @@
-"""Validation of a stream's layout settings against the properties of its schema.
+"""Check of a stream's layout settings (partitions, clusters, order) against its schema.
 
 A setting of this one stream that cannot be applied is an error. A setting for all streams applies
 where possible, and the report names the streams without it.
@@ -34,60 +34,69 @@ _COMPARED: Final = (Date, Decimal, Double, Integer, Text, Timestamp)
 def resolve_layout(
     options: LoadOptions, stream: StreamId, layout: TableSchema
 ) -> tuple[TableLayout, tuple[str, ...]]:
-    """Return the file layout of a stream's table, and remarks on settings not applied.
+    """Return the physical layout of a stream's table, and remarks on settings not applied.
+
+    Args:
+        options: The options of the load.
+        stream: The stream.
+        layout: The stream's table schema.
 
     Raises:
         UnsupportedError: A setting of this one stream cannot be applied.
     """
     own = options.streams.get(str(stream), StreamOptions())
-    asked, left_out = options.of(stream), list[str]()
+    settings, remarks = options.of(stream), list[str]()
 
     def possible(
         setting: str,
-        wishes: Iterable[PartitionField],
+        fields: Iterable[PartitionField],
         fault: Callable[[PartitionField], str | None],
     ) -> Iterator[PartitionField]:
-        for wish in wishes:
-            why = fault(wish)
-            if why is None:
-                yield wish
+        for field_ in fields:
+            reason = fault(field_)
+            if reason is None:
+                yield field_
             elif getattr(own, setting):
                 raise UnsupportedError(
-                    f"streams.{stream}.{setting}: {why}. Remove it, or name a property that"
+                    f"streams.{stream}.{setting}: {reason}. Remove it, or name a property that"
                     " the stream's schema has."
                 )
             else:
-                left_out.append(f"{setting} is not applied: {why}")
+                remarks.append(f"{setting} is not applied: {reason}")
 
     def named(setting: str, sources: Iterable[str], types: tuple[type, ...]) -> tuple[str, ...]:
-        wishes = map(PartitionField, sources)
-        found = possible(setting, wishes, lambda wish: _fault(layout, wish.source, types))
-        return tuple(dict.fromkeys(wish.source for wish in found))
+        fields = map(PartitionField, sources)
+        applicable = possible(setting, fields, lambda field_: _fault(layout, field_.source, types))
+        return tuple(dict.fromkeys(field_.source for field_ in applicable))
 
-    fed = {column.source for column in layout.columns if column.is_fed}
+    filled = {column.source for column in layout.columns if column.is_fed}
     partitions = possible(
-        "partition_by", asked.partition_by, lambda wish: _partition_fault(layout, wish, fed)
+        "partition_by",
+        settings.partition_by,
+        lambda field_: _partition_fault(layout, field_, filled),
     )
     design = TableLayout(
         tuple(dict.fromkeys(partitions)),
-        named("cluster_by", asked.cluster_by, _COMPARED),
-        named("sort_by", asked.sort_by, _PLAIN),
-        asked.file_bytes,
+        named("cluster_by", settings.cluster_by, _COMPARED),
+        named("sort_by", settings.sort_by, _PLAIN),
+        settings.file_bytes,
     )
-    return design, tuple(left_out)
+    return design, tuple(remarks)
 
 
 def add_partition_columns(
     options: LoadOptions, stream: StreamId, layout: TableSchema
 ) -> TableSchema:
-    """Return the layout with the text columns that must not be empty.
+    """Return the table schema with the text columns marked that must not be empty.
 
     Delta stores an empty text in a partition column as null, so the value would be falsified.
     """
     if options.format != "delta":
         return layout
-    wishes = (wish for wish in options.of(stream).partition_by if wish.transform == "identity")
-    filled = (wish.source for wish in wishes if _fault(layout, wish.source, (Text,)) is None)
+    fields = (
+        field_ for field_ in options.of(stream).partition_by if field_.transform == "identity"
+    )
+    filled = (field_.source for field_ in fields if _fault(layout, field_.source, (Text,)) is None)
     return replace(layout, filled=tuple(filled))
 
 
@@ -100,14 +109,16 @@ def _fault(layout: TableSchema, source: str, types: tuple[type, ...]) -> str | N
     return None
 
 
-def _partition_fault(layout: TableSchema, wish: PartitionField, fed: Collection[str]) -> str | None:
-    if wish.transform == "identity":
-        if fed == {wish.source}:
-            return f"{wish.source!r} is the only property, and files need at least one more"
-        return _fault(layout, wish.source, _PLAIN)
-    column = layout.column_fed_by(wish.source)
-    if column is not None and f"_part_{wish.transform}_{column.name}" in layout.types:
-        return f"_part_{wish.transform}_{column.name} is a property"
-    types = (Timestamp,) if wish.transform == "hour" else (Timestamp, Date)
-    found = _fault(layout, wish.source, types)
-    return found and f"{wish.transform}({wish.source}): {found}"
+def _partition_fault(
+    layout: TableSchema, field_: PartitionField, filled: Collection[str]
+) -> str | None:
+    if field_.transform == "identity":
+        if filled == {field_.source}:
+            return f"{field_.source!r} is the only property, and files need at least one more"
+        return _fault(layout, field_.source, _PLAIN)
+    column = layout.column_fed_by(field_.source)
+    if column is not None and f"_part_{field_.transform}_{column.name}" in layout.types:
+        return f"_part_{field_.transform}_{column.name} is a property"
+    types = (Timestamp,) if field_.transform == "hour" else (Timestamp, Date)
+    fault = _fault(layout, field_.source, types)
+    return fault and f"{field_.transform}({field_.source}): {fault}"

@@ -1,4 +1,4 @@
-"""Values that describe a table, its wanted layout, and the effect of a commit.
+"""Values that describe a table, its configured layout, and the effect of a commit.
 
 This module does not import Spark. A table is a folder or a name in a catalog; both are addressed
 through `Table`, so other modules need not distinguish them.
@@ -28,10 +28,13 @@ Transform: TypeAlias = Literal["identity", "year", "month", "day", "hour"]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Reference to a table: the address of its folder, and its name within the job.
+    """Reference to a table: its folder, its name within the job, and its name in a catalog.
 
-    ``identifier`` (catalog, database, name; or the last parts of these) is its name in a catalog.
-    With an identifier ``path`` may be empty: the catalog chooses the location of the files.
+    Attributes:
+        path: Path or URL of the folder; "" if the catalog chooses the location of the files.
+        name: The name of the table within the job.
+        identifier: The name in a catalog (catalog, database, name, or the last parts of these);
+            empty for a table without a catalog.
     """
 
     path: str
@@ -40,16 +43,16 @@ class Table:
 
     @property
     def key(self) -> str:
-        """The unique key of the table within a run."""
+        """The unique key of the table within a run: its catalog name, or else its path."""
         return ".".join(self.identifier) or self.path
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The table's locations: its catalog name in lower case, and its folder."""
+        """The locations that the table occupies: its catalog name in lower case, and its folder."""
         return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
     def with_suffix(self, suffix: str) -> Table:
-        """Return the table at the same location with ``suffix`` appended to its name."""
+        """Return a reference to the table beside this one whose name has ``suffix`` appended."""
         path = self.path and f"{self.path}{suffix}"
         name = self.identifier[-1:] and (f"{self.identifier[-1]}{suffix}",)
         return Table(path, f"{self.name}{suffix}", (*self.identifier[:-1], *name))
@@ -57,7 +60,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One partition field of a table: a property of the stream, or a part of its value."""
+    """One partition field of a table: a property of the stream, or a part of its value.
+
+    Attributes:
+        source: The name of the property.
+        transform: ``identity`` for the value itself, else the part: year, month, day or hour.
+    """
 
     source: str
     transform: Transform = "identity"
@@ -65,11 +73,14 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """Wanted partitioning, clustering, sort order and file size of a table.
+    """Configured partitioning, clustering, sort order and file size of a table.
 
-    ``partition_by``, ``cluster_by`` and ``sort_by`` name properties of the stream, not columns.
-    ``file_bytes`` is the target size of files. ``properties`` are additional properties of a new
-    table.
+    Attributes:
+        partition_by: Partition fields; they name properties of the stream, not columns.
+        cluster_by: Properties of the stream to cluster by.
+        sort_by: Properties of the stream by which the rows of each file are sorted.
+        file_bytes: Target size of files in bytes; None means the format's default.
+        properties: Additional properties of a new table.
     """
 
     partition_by: tuple[PartitionField, ...] = ()
@@ -83,8 +94,11 @@ class TableLayout:
 class MaintenanceOptions:
     """Maintenance of a table after the last commit of a run.
 
-    ``compact`` merges many small files into large ones, of ``file_bytes`` if set. Files that no
-    longer belong to the table and are older than ``retain_days`` are deleted.
+    Attributes:
+        compact: True to merge many small files into large ones.
+        retain_days: Delete files that no longer belong to the table after this many days; None to
+            keep them.
+        file_bytes: Size in bytes of compacted files; None means the format's default.
     """
 
     compact: bool = False
@@ -99,10 +113,16 @@ class MaintenanceOptions:
 
 @dataclass(frozen=True, slots=True)
 class CommitStats:
-    """Statistics of a commit from the table's own metadata: rows, and files that it added.
+    """Statistics of a commit, from the table's own metadata.
 
-    ``nbytes`` is the size of those files. Rows that an overwrite removed are not counted, because a
-    table records only their files.
+    Rows that an overwrite removed are not counted, because a table records only their files.
+
+    Attributes:
+        inserted: Rows inserted.
+        updated: Rows updated.
+        deleted: Rows deleted.
+        files: Files added.
+        nbytes: Size of these files in bytes.
     """
 
     inserted: int = 0

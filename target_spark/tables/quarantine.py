@@ -1,4 +1,4 @@
-"""The quarantine of a table: its columns, its rows, and the limit on their number.
+"""The quarantine table of a table: its columns, its rows, and the limit on their number.
 
 A record is kept unchanged, byte by byte, with every reason why it did not match its schema and its
 position in the input, so that it can be replayed. The writers create the quarantine table and
@@ -65,7 +65,7 @@ _OF_THE_VALUE: Final = re.compile(r"[:.\[]")
 class QuarantineGuard:
     """Limit on the number of quarantined rows of a run, over all tables and threads.
 
-    With ``withholds`` False (in a replay) states may cover a stream of which no row matched.
+    ``withholds`` is False in a replay: then states may cover a stream of which no row fitted.
     """
 
     def __init__(self, limit: QuarantineLimit, *, withholds: bool = True) -> None:
@@ -84,7 +84,12 @@ class QuarantineGuard:
     ) -> None:
         """Count rows that are about to be quarantined.
 
-        ``written`` and ``quarantined`` are the stream's rows in the run before this batch.
+        Args:
+            work: The commit request that contains the rows.
+            count: The number of rows to be quarantined.
+            written: The stream's rows written in the run before this batch.
+            quarantined: The stream's rows quarantined in the run before this batch.
+            reasons: Why the rows do not fit, for the error message.
 
         Raises:
             QuarantineError: The rows exceed the limit.
@@ -95,13 +100,18 @@ class QuarantineGuard:
             if limit.rows is not None and total > limit.rows:
                 raise _too_many(work, count, f"That makes {total} in this run", limit, reasons)
             self._count = total
-        aside, rows = quarantined + count, written + quarantined + work.count
-        if rows >= limit.judged_from and limit.is_exceeded(aside, rows):
-            so_far = f"That makes {aside} of {rows} rows of this stream"
+        bad_rows, rows = quarantined + count, written + quarantined + work.count
+        if rows >= limit.judged_from and limit.is_exceeded(bad_rows, rows):
+            so_far = f"That makes {bad_rows} of {rows} rows of this stream"
             raise _too_many(work, count, so_far, limit, reasons)
 
     def find_withhold_reason(self, written: int, quarantined: int) -> str | None:
-        """Return the reason why no state may cover a stream's rows, or None if states may."""
+        """Return why no state may cover a stream's rows, or None if states may.
+
+        Args:
+            written: The stream's rows written so far in this run.
+            quarantined: The stream's rows quarantined so far in this run.
+        """
         if not quarantined or not self._withholds:
             return None
         if not written:
@@ -122,26 +132,32 @@ def _too_many(
 
 
 def get_quarantine_table(table: Table) -> Table:
-    """Return the table that holds the quarantined rows of a table."""
+    """Return the reference to the table that holds a table's quarantined rows."""
     return table.with_suffix(QUARANTINE)
 
 
 def get_values(batch: int, run: str) -> tuple[str, ...]:
-    """Return an SQL expression for each quarantine column, over the rows of `SpoolFrame.bad`."""
-    made = {
+    """Return an SQL expression for each quarantine column, over the rows of `SpoolFrame.bad`.
+
+    ``batch`` is the number of the commit and ``run`` the id of the run.
+    """
+    computed = {
         "quarantined_at": "current_timestamp()",
         "batch": f"{batch}L",
         "run": f"'{run}'",
         "replay": "CAST(NULL AS STRING)",
     }
-    return tuple(f"{made.get(name, f'`{name}`')} AS `{name}`" for name in _COLUMNS)
+    return tuple(f"{computed.get(name, f'`{name}`')} AS `{name}`" for name in _COLUMNS)
 
 
 def find_reasons(bad: DataFrame, layout: TableSchema) -> tuple[Reason, ...]:
-    """Return the reasons of bad rows, most frequent first, each with an example."""
-    short = f"if(octet_length(`raw`) <= {_LONGEST_RECORD}, `raw`, NULL) AS `raw`"
-    found = (
-        bad.selectExpr("`ordinal`", short, "explode(`reasons`) AS `reason`")
+    """Return the reasons of bad rows, most frequent first, each with an example.
+
+    At most 100 reasons are returned.
+    """
+    raw = f"if(octet_length(`raw`) <= {_LONGEST_RECORD}, `raw`, NULL) AS `raw`"
+    rows = (
+        bad.selectExpr("`ordinal`", raw, "explode(`reasons`) AS `reason`")
         .groupBy("reason")
         .agg(F.count(F.lit(1)).alias("rows"), F.min_by("raw", "ordinal").alias("raw"))
         .orderBy(F.desc("rows"), "reason")
@@ -150,15 +166,15 @@ def find_reasons(bad: DataFrame, layout: TableSchema) -> tuple[Reason, ...]:
     )
     return tuple(
         Reason(row["reason"], row["rows"], find_example(row["raw"], row["reason"], layout))
-        for row in found
+        for row in rows
     )
 
 
 def find_example(raw: str | None, reason: str, layout: TableSchema) -> str | None:
-    """Return the value that a reason refers to, redacted for a message.
+    """Return the value that a reason refers to, redacted and shortened for a message.
 
-    Return the record if the reason concerns the whole record. Return None if the record does not
-    contain the value or is too long to be parsed here.
+    The result is the record if the reason concerns the whole record, and None if the record does
+    not contain the value or is over 1 MiB.
     """
     if raw is None:
         return None
@@ -186,8 +202,8 @@ def _path_in(reason: str, layout: TableSchema) -> tuple[str, ...]:
 
 
 def _mentions(reason: str, source: str) -> bool:
-    found = source and reason.startswith(source)
-    return bool(found and _OF_THE_VALUE.match(reason, len(source)))
+    starts = source and reason.startswith(source)
+    return bool(starts and _OF_THE_VALUE.match(reason, len(source)))
 
 
 def _format_example(value: Any, text: str) -> str:

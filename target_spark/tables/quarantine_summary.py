@@ -25,9 +25,12 @@ _CATALOG: Final = "catalog.json"
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Reason why rows were quarantined, their number, and the value of the first such row.
+    """A reason why rows were quarantined.
 
-    The value is None if it is missing.
+    Attributes:
+        reason: The text.
+        rows: The number of rows.
+        example: The value of the first such row, redacted; None if the row has no value.
     """
 
     reason: str
@@ -43,10 +46,14 @@ class Reason:
 
 @dataclass
 class QuarantineSummary:
-    """The quarantine of a stream in one run.
+    """The quarantined rows of a stream in one run, for the report.
 
-    ``place`` is its name in a catalog or the address of its folder; ``replay`` is the command that
-    loads its rows again, or None if the next run loads the whole stream anyway.
+    Attributes:
+        table: The name of the quarantine table.
+        place: The catalog name of the quarantine table, or the path of its folder.
+        replay: The command that loads the rows again; None if the next run loads the whole stream
+            anyway.
+        reasons: The most frequent reasons.
     """
 
     table: str
@@ -55,27 +62,31 @@ class QuarantineSummary:
     reasons: list[Reason] = field(default_factory=list)
 
     def add(self, reasons: Iterable[Reason]) -> None:
-        """Add the reasons of further rows, and keep the most frequent ones first."""
-        known = {each.reason: each for each in self.reasons}
+        """Add the reasons of further rows; keep the 100 most frequent, in order."""
+        by_text = {each.reason: each for each in self.reasons}
         for each in reasons:
-            before = known.get(each.reason)
-            known[each.reason] = (
+            before = by_text.get(each.reason)
+            by_text[each.reason] = (
                 each if before is None else replace(before, rows=before.rows + each.rows)
             )
-        self.reasons = sorted(known.values(), key=lambda each: -each.rows)[:_KEPT]
+        self.reasons = sorted(by_text.values(), key=lambda each: -each.rows)[:_KEPT]
 
     def describe(
         self, rows: int, received: int, *, withheld: bool = False, dry_run: bool = False
     ) -> str:
-        """Return the number of quarantined rows, the reasons, the table, and the remedy.
+        """Return a text with the number of quarantined rows, the reasons, the table and the remedy.
 
-        ``withheld`` is True if no state covers the rows, so that the tap sends them again.
+        Args:
+            rows: The number of quarantined rows.
+            received: The number of rows received.
+            withheld: True if no state covers the rows, so that the tap sends them again.
+            dry_run: True if the rows were not written.
         """
-        told = f"{rows:,} of {received:,} rows do not fit their columns and"
+        subject = f"{rows:,} of {received:,} rows do not fit their columns and"
         why = describe_reasons(self.reasons)
         if dry_run:
-            return f"{told} would go to table {self.table}. Why: {why}."
-        where = f"{told} are in table {self.table} ({self.place})"
+            return f"{subject} would go to table {self.table}. Why: {why}."
+        where = f"{subject} are in table {self.table} ({self.place})"
         return f"{where}. Why: {why}. {self._remedy(withheld=withheld)}"
 
     def _remedy(self, *, withheld: bool) -> str:
@@ -91,16 +102,16 @@ class QuarantineSummary:
 
 
 def describe_reasons(reasons: Sequence[Reason]) -> str:
-    """Return the most frequent reasons as a part of a sentence."""
+    """Return the three most frequent reasons, and the number of others, as part of a sentence."""
     more = len(reasons) - _SHOWN
     parts = list(map(str, reasons[:_SHOWN]))
     return "; ".join([*parts, f"{more} more reasons"] if more > 0 else parts)
 
 
 def replay_command(stream: str, config: Sequence[str]) -> str:
-    """Return the command that loads a stream's quarantine again.
+    """Return the command line that loads a stream's quarantined rows again.
 
-    ``config`` are the run's values of ``--config``.
+    ``config`` is the list of values of ``--config`` in this run.
     """
-    given = [word for path in (config or ["config.json"]) for word in ("--config", path)]
-    return shlex.join(["target-spark", "replay", stream, *given, "--schema", _CATALOG])
+    arguments = [word for path in (config or ["config.json"]) for word in ("--config", path)]
+    return shlex.join(["target-spark", "replay", stream, *arguments, "--schema", _CATALOG])

@@ -1,4 +1,4 @@
-"""Table formats (Delta, Iceberg, Parquet): one class per format, all of the `Writer` protocol."""
+"""Table formats (Delta, Iceberg, Parquet): one writer class per format, with the same methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `Writer` protocol of a table format, and checks that all writers share.
+"""The `Writer` protocol of a table format, and functions that all writers share.
 
 Invariants: a writer uses the Spark session of the calling thread, and a table is never written by
 two threads. A batch and its commit metadata are one commit. After each write, the writer reads the
@@ -52,20 +52,22 @@ class MergeKeys:
     """Rules by which a merge matches the rows of a batch with the rows of the table.
 
     Attributes:
-        columns: columns that identify a row; never null.
-        order: column of the batch (not of the table); of rows with equal keys, the one with the
+        columns: Columns that identify a row; never null.
+        order: Column of the batch (not of the table); of rows with equal keys, the one with the
             highest value is the newest.
-        deleted: column that is set in a delete record. A delete record changes only this column, or
-            removes the row with ``hard_delete``.
-        compared: columns in which a row must differ to be another version. Only the SCD2 history
-            uses ``compared``, ``cursor`` (a column that grows from version to version) and
-            ``received`` (the time of records that have no time).
-        sort_by: order of the rows within each file, where rows are added without a merge.
-        by_cursor: the row with the highest ``cursor`` is the newest (null is lowest), and ``order``
-            decides only between equal cursors. The rows of the table are compared in the same way,
-            except rows that are ``outdated``: their value of that column is null or below that
-            number, and every row of the batch replaces them.
-        removed: column that removes the row if it is not null in the newest row.
+        deleted: Column that is set in a delete record, or None. A delete record changes only this
+            column, or removes the row with ``hard_delete``.
+        hard_delete: True if a delete record removes the row.
+        compared: Columns in which a row must differ to be another version (SCD2 only).
+        cursor: Column that grows from version to version, or None.
+        received: Time of records that have no time (SCD2 only).
+        sort_by: Order of the rows within each file, where rows are added without a merge.
+        by_cursor: True if the row with the highest ``cursor`` is the newest (null is lowest), and
+            ``order`` decides only between equal cursors. The rows of the table are compared in the
+            same way.
+        outdated: A column and a number, or None: every row of the batch replaces table rows whose
+            value of the column is null or below the number.
+        removed: Column that removes the row if it is not null in the newest row, or None.
     """
 
     columns: tuple[str, ...]
@@ -83,12 +85,14 @@ class MergeKeys:
 
 @dataclass(frozen=True, slots=True)
 class VersionDelete:
-    """Deletion of the rows whose table version is not ``version``, null included.
+    """Deletion of the rows whose table version is not ``version``, for an ACTIVATE_VERSION message.
 
-    The target does this for an ACTIVATE_VERSION message. The rows are removed. If ``deleted`` names
-    a column, the rows are kept, and those without a deletion time get the time ``at`` in it. In a
-    table with ``history``, the current versions end and no row is removed. ``column`` holds the
-    table version of a row.
+    Attributes:
+        version: The table version to keep; rows with a null version are deleted too.
+        deleted: None to remove the rows; otherwise the column that marks them as deleted.
+        at: The time to write into ``deleted`` where it is null.
+        history: True for an scd2 table: its current versions end, and no row is removed.
+        column: The column that holds the table version.
     """
 
     version: int
@@ -99,7 +103,7 @@ class VersionDelete:
 
 
 class Writer(Protocol):
-    """Operations that a table format (Delta, Iceberg or Parquet) provides for its tables."""
+    """Operations of a table format (Delta, Iceberg or Parquet) on its tables."""
 
     @property
     def keeps_batch(self) -> bool:
@@ -107,14 +111,14 @@ class Writer(Protocol):
         ...
 
     def can_widen(self, old: str, new: str, /) -> bool:
-        """Return True if the format can change a column's type (as DDL) in place."""
+        """Return True if a column's type can be changed from ``old`` to ``new`` (DDL) in place."""
         ...
 
     def get_column_types(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
-        """Return each column's type as DDL, in column order, or None if there is no table.
+        """Return the type (DDL) of each column, in table order, or None if there is no table.
 
         Raises:
-            TableError: there are files, but they are not a table of this format.
+            TableError: There are files, but they are not a table of this format.
         """
         ...
 
@@ -128,41 +132,49 @@ class Writer(Protocol):
         *,
         has_rows: bool = False,
     ) -> None:
-        """Create an empty table with the columns of ``layout`` and the partitioning of ``design``.
+        """Create an empty table.
 
-        With ``has_rows``, rows are written next, and a format whose first write creates the table
-        may
-        do nothing here.
+        Args:
+            spark: The session of the calling thread.
+            table: The table to create.
+            layout: The columns.
+            design: Partitioning, clustering and properties.
+            has_rows: True if rows are written next. A format whose first write creates the table
+                may
+                then do nothing.
         """
         ...
 
     def describe_layout_mismatch(
         self, spark: SparkSession, /, table: Table, layout: TableSchema, design: TableLayout
     ) -> str | None:
-        """Return a description of the table's layout if it differs from ``design``, else None."""
+        """Describe a table's partitioning and clustering if it differs from the settings.
+
+        Returns:
+            A phrase such as "partitioned by day", or None if there is no difference.
+        """
         ...
 
     def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
-        """Add columns and nested fields to the table, and widen column types.
+        """Add columns and nested fields to a table, and widen column types.
 
-        Each commit that this makes repeats the table's newest commit metadata, so a later run finds
-        it.
+        Each commit repeats the table's newest commit metadata, so that a later run finds it.
         """
         ...
 
     def sources(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property that feeds each table column, as stored in the table.
+        """Return the stream property that feeds each column, as stored in the table.
 
-        Return None if another program created the table.
+        None means that another program created the table.
         """
         ...
 
     def annotate(self, spark: SparkSession, /, table: Table, layout: TableSchema) -> None:
-        """Store the schema's sources in the table, and set its column comments."""
+        """Store the source property of each column in the table, and set the column comments."""
         ...
 
     def drop_not_null(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
-        """Drop NOT NULL from all columns of the table except those in ``keep``."""
+        """Drop NOT NULL from all columns of a table except those in ``keep``."""
         ...
 
     def append(
@@ -174,20 +186,20 @@ class Writer(Protocol):
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Add the rows of a batch.
+        """Add the rows of a batch to a table, in one commit.
 
         Args:
-            spark: session of the calling thread.
-            table: table to write.
-            df: rows to add.
-            commit: commit metadata of the batch.
-            rows: number of rows in ``df``, if it is known.
+            spark: The session of the calling thread.
+            table: The table to write to.
+            df: The rows to add.
+            commit: The commit metadata of the batch.
+            rows: The number of rows in ``df``; None if it is not known.
 
         Raises:
-            CommitLostError: the table does not have the batch after the write. This and the next
-            error
+            CommitLostError: The table does not have the batch after the write. This and the next
+                error
                 apply to all methods that commit.
-            RowCountError: the commit has more or fewer rows than the batch.
+            RowCountError: The commit has more or fewer rows than the batch.
         """
         ...
 
@@ -203,7 +215,7 @@ class Writer(Protocol):
         """Replace the rows that have the batch's keys, and add the rows with new keys.
 
         Raises:
-            UnsupportedError: the format has no MERGE.
+            UnsupportedError: The format has no MERGE.
         """
         ...
 
@@ -219,7 +231,7 @@ class Writer(Protocol):
         """Add a version for each row that changed, and end the version that was current (SCD2).
 
         Raises:
-            UnsupportedError: the format has no MERGE.
+            UnsupportedError: The format has no MERGE.
         """
         ...
 
@@ -232,7 +244,10 @@ class Writer(Protocol):
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of the table by the rows of ``df``, in one commit."""
+        """Replace all rows of a table by those of ``df``, in one commit.
+
+        ``rows`` is the number of rows in ``df``; None if it is not known.
+        """
         ...
 
     def delete_versions(
@@ -240,41 +255,41 @@ class Writer(Protocol):
         spark: SparkSession,
         /,
         table: Table,
-        retirement: VersionDelete,
+        deletion: VersionDelete,
         commit: CommitMetadata,
     ) -> CommitStats:
         """Delete the rows of other table versions, in one commit; see `VersionDelete`.
 
         Raises:
-            UnsupportedError: the format cannot delete rows.
+            UnsupportedError: The format cannot delete rows.
         """
         ...
 
-    def maintain(self, spark: SparkSession, /, table: Table, care: MaintenanceOptions) -> None:
-        """Compact the table's files and remove old ones, as ``care`` configures.
+    def maintain(self, spark: SparkSession, /, table: Table, options: MaintenanceOptions) -> None:
+        """Compact a table's files and remove old ones, as the options configure.
 
-        Each commit repeats the newest commit metadata.
+        Each commit repeats the table's newest commit metadata.
         """
         ...
 
     def commit_empty(self, spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
-        """Commit metadata without rows."""
+        """Make a commit that has metadata and no rows."""
         ...
 
     def get_last_metadata(self, spark: SparkSession, /, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata in the table, or None if it has none."""
+        """Return the commit metadata of the table's newest commit, or None if it has none."""
         ...
 
     def is_empty(self, spark: SparkSession, /, table: Table) -> bool:
-        """Return True if an upsert would match no rows, so that the batch is read only once."""
+        """Return True if a table has no rows, so that an upsert reads its batch only once."""
         ...
 
     def rows(self, spark: SparkSession, /, table: Table) -> DataFrame:
-        """Return the current rows of the table as a DataFrame."""
+        """Return the current rows of a table as a DataFrame."""
         ...
 
     def drop(self, spark: SparkSession, /, table: Table) -> None:
-        """Remove the table and its files."""
+        """Remove a table from its catalog and delete its files."""
         ...
 
 
@@ -286,15 +301,15 @@ def next_metadata(
     A batch that carries no state repeats the state of the table's newest commit.
 
     Args:
-        before: newest commit metadata in the table.
-        commit: commit metadata of the batch.
-        table: table to write.
+        before: The newest commit metadata in the table, or None.
+        commit: The commit metadata of the batch.
+        table: The table to write to.
         acknowledged: True if this run knows that the table contains the batch. Without a response
             to the commit the table may contain it too, and the batch may be committed again.
 
     Raises:
-        TableOwnerError: another job has loaded the table since this run read its metadata.
-        CommitLostError: the batch number does not increase, so that the format would skip the batch
+        TableOwnerError: Another job has loaded the table since this run read its metadata.
+        CommitLostError: The batch number does not increase, so that the format would skip the batch
             as one that the table already has.
     """
     if before is not None and before.job not in {commit.job, *commit.former}:
@@ -313,7 +328,7 @@ def check_count(table: Table, rows: int, written: int) -> None:
     """Compare the number of rows in the written files with the number of rows in the batch.
 
     Raises:
-        RowCountError: the numbers differ; the files must not be committed.
+        RowCountError: The numbers differ; the files must not be committed.
     """
     if written != rows:
         raise RowCountError(
@@ -324,10 +339,15 @@ def check_count(table: Table, rows: int, written: int) -> None:
 
 
 def same_table(table: Table, known: str | None, found: str | None) -> str | None:
-    """Return ``found``, the table's id, after comparing it with ``known``, the id seen first.
+    """Check that a table was not replaced during the run; return its current id.
+
+    Args:
+        table: The table.
+        known: The id that this run saw first, or None if it has seen none.
+        found: The current id, or None if the table does not exist.
 
     Raises:
-        TableError: the ids differ, because the table was removed or replaced during the run.
+        TableError: The ids differ, because the table was removed or replaced.
     """
     if known is not None and found is None:
         raise table_removed_error(table)
@@ -337,9 +357,9 @@ def same_table(table: Table, known: str | None, found: str | None) -> str | None
 
 
 def table_owner_error(table: Table, owner: str, job: str) -> TableOwnerError:
-    """Return the error for a table that the job ``owner`` loads, when ``job`` wants to write to it.
+    """Return the error for a table that ``job`` wants to write to and that ``owner`` loads.
 
-    The states of two jobs in one table could not be told apart.
+    Two jobs must not share a table, since a run resumes from the state of the last commit.
     """
     return TableOwnerError(
         f"Table {table.name} ({table.key}) is loaded by job {owner!r}, and this run is job"
@@ -358,7 +378,7 @@ def table_removed_error(table: Table) -> TableError:
 
 
 def table_replaced_error(table: Table) -> TableError:
-    """Return the error for a table that was replaced by another one during the run."""
+    """Return the error for a table that another program replaced during the run."""
     return TableError(
         f"Table {table.name} ({table.key}) was replaced by another table while it was loaded."
         " Nothing was written to the new one. Rows that this run had committed are gone with the"
@@ -382,12 +402,12 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
     deleted = F.col(quote(keys.deleted))
     full_rows_first = window.orderBy(deleted.isNotNull(), *newest_first)
     weight = order[0] if len(order) == 1 else F.struct(*order)
-    last_word = F.max_by(F.struct(deleted.alias("at")), weight).over(window)["at"]
+    deletion_time = F.max_by(F.struct(deleted.alias("at")), weight).over(window)["at"]
     ranked = df.withColumns(
         {
             _RANK: F.row_number().over(full_rows_first),
             DELETE_ONLY_COLUMN: deleted.isNotNull(),
-            keys.deleted: last_word,
+            keys.deleted: deletion_time,
         }
     )
     return ranked.where(F.col(_RANK) == 1).drop(_RANK, keys.order)
@@ -403,7 +423,10 @@ def _ordering_columns(keys: MergeKeys) -> list[Column]:
 
 
 def sort_rows(df: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return the DataFrame sorted by these columns within each file that Spark writes."""
+    """Return the DataFrame sorted by ``columns`` within each file that Spark writes.
+
+    Without columns the DataFrame is returned unchanged.
+    """
     return df.sortWithinPartitions(*map(quote, columns)) if columns else df
 
 
@@ -418,7 +441,7 @@ def column_ddl(field: T.StructField) -> str:
 
 
 def to_ddl(type_: T.DataType) -> str:
-    """Return a type as DDL with every field name quoted."""
+    """Return a Spark type as DDL, with the names of nested fields quoted."""
     if isinstance(type_, T.StructType):
         fields = (f"{quote(field.name)}: {to_ddl(field.dataType)}" for field in type_.fields)
         return f"struct<{', '.join(fields)}>"

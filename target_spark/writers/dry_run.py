@@ -24,7 +24,10 @@ __all__ = ["DryRunWriter"]
 
 
 class DryRunWriter:
-    """Writer that wraps a format's writer and remembers the columns each table would have."""
+    """Writer of a dry run: wraps a format's writer and only reads.
+
+    It remembers the columns that each table would have after the changes so far.
+    """
 
     keeps_batch = False
 
@@ -34,11 +37,14 @@ class DryRunWriter:
         self._new: set[str] = set()
 
     def can_widen(self, old: str, new: str) -> bool:
-        """Return True if the format can change a column's type (as DDL) in place."""
+        """Return True if the wrapped format can change a type from ``old`` to ``new`` in place."""
         return self._writer.can_widen(old, new)
 
     def get_column_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return each column's type as DDL, as the run would have made it by now."""
+        """Return the types (DDL) that the table's columns would have by now.
+
+        None without a table.
+        """
         if table.key not in self._types:
             return self._writer.get_column_types(spark, _strip_unknown_catalog(spark, table))
         return self._types[table.key]
@@ -52,34 +58,34 @@ class DryRunWriter:
         *,
         has_rows: bool = False,  # noqa: ARG002  (a dry run writes nothing in either case)
     ) -> None:
-        """Record a table that would be created."""
+        """Remember a table that a real run would create."""
         self._new.add(table.key)
         self._types[table.key] = layout.types
 
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
     ) -> str | None:
-        """Return a description of the table's layout if it differs from ``design``, else None."""
+        """Describe an existing table's partitioning if it differs from the settings, else None."""
         if table.key in self._new:
             return None
-        known = _strip_unknown_catalog(spark, table)
-        return self._writer.describe_layout_mismatch(spark, known, layout, design)
+        readable = _strip_unknown_catalog(spark, table)
+        return self._writer.describe_layout_mismatch(spark, readable, layout, design)
 
     def alter(self, _spark: SparkSession, table: Table, _changes: Sequence[SchemaChange]) -> None:
-        """Do nothing: `annotate` records the resulting columns."""
+        """Do nothing; `annotate` stores the resulting columns."""
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the `TableSchema.sources` stored in the table."""
+        """Return the stream property that feeds each column; empty for a table not created yet."""
         if table.key in self._new:
             return {}
         return self._writer.sources(spark, _strip_unknown_catalog(spark, table))
 
     def annotate(self, _spark: SparkSession, table: Table, layout: TableSchema) -> None:
-        """Record the columns that the table would have."""
+        """Remember the columns that the table would have."""
         self._types[table.key] = layout.types
 
     def drop_not_null(self, _spark: SparkSession, table: Table, _keep: Collection[str]) -> None:
-        """Do nothing: a dry run changes no column."""
+        """Do nothing, since a dry run changes no column."""
 
     def append(
         self,
@@ -89,7 +95,7 @@ class DryRunWriter:
         _commit: CommitMetadata,
         _rows: int | None = None,
     ) -> CommitStats:
-        """Make Spark compute every row of the batch, and return their number without writing."""
+        """Let Spark compute every row of the batch, and return their number; nothing is written."""
         return CommitStats(inserted=_compute_rows(df))
 
     def replace(
@@ -100,7 +106,7 @@ class DryRunWriter:
         _commit: CommitMetadata,
         _rows: int | None = None,
     ) -> CommitStats:
-        """Make Spark compute every row of the batch, and return their number without writing."""
+        """Let Spark compute every row of the batch, and return their number; nothing is written."""
         return CommitStats(inserted=_compute_rows(df))
 
     def upsert(
@@ -111,14 +117,14 @@ class DryRunWriter:
         keys: MergeKeys,
         _commit: CommitMetadata,
     ) -> CommitStats:
-        """Return the numbers of rows that would be inserted and updated."""
+        """Return the numbers of rows that a MERGE of the batch would insert and update."""
         newest = latest_by_key(df, keys)
         rows = _compute_rows(newest)
         if table.key in self._new:
             return CommitStats(inserted=rows)
         columns = [quote(name) for name in keys.columns]
-        there = self.rows(spark, table).select(*columns)
-        updated = newest.select(*columns).join(there, list(keys.columns), "left_semi").count()
+        existing = self.rows(spark, table).select(*columns)
+        updated = newest.select(*columns).join(existing, list(keys.columns), "left_semi").count()
         return CommitStats(inserted=rows - updated, updated=updated)
 
     def history(
@@ -129,47 +135,53 @@ class DryRunWriter:
         _keys: MergeKeys,
         _commit: CommitMetadata,
     ) -> CommitStats:
-        """Compute every row; the number of new versions is not determined."""
+        """Let Spark compute every row of the batch.
+
+        The number of new versions is not determined.
+        """
         _compute_rows(df)
         return CommitStats()
 
     def delete_versions(
-        self, spark: SparkSession, table: Table, retirement: VersionDelete, _commit: CommitMetadata
+        self, spark: SparkSession, table: Table, deletion: VersionDelete, _commit: CommitMetadata
     ) -> CommitStats:
-        """Return the number of rows that would be deleted."""
+        """Return the number of rows of other table versions that would be deleted."""
         if table.key in self._new:
             return CommitStats()
         rows = self.rows(spark, table)
-        if retirement.column not in rows.columns:
+        if deletion.column not in rows.columns:
             return CommitStats(deleted=rows.count())
-        if retirement.deleted is not None and retirement.deleted not in rows.columns:
-            rows = rows.withColumn(retirement.deleted, F.lit(None).cast("timestamp"))
-        return CommitStats(deleted=rows.where(version_delete_condition(retirement)).count())
+        if deletion.deleted is not None and deletion.deleted not in rows.columns:
+            rows = rows.withColumn(deletion.deleted, F.lit(None).cast("timestamp"))
+        return CommitStats(deleted=rows.where(version_delete_condition(deletion)).count())
 
-    def maintain(self, _spark: SparkSession, _table: Table, _care: MaintenanceOptions) -> None:
-        """Do nothing: a dry run maintains no table."""
+    def maintain(self, _spark: SparkSession, _table: Table, _options: MaintenanceOptions) -> None:
+        """Do nothing, since a dry run maintains no table."""
 
     def commit_empty(self, _spark: SparkSession, _table: Table, _commit: CommitMetadata) -> None:
-        """Do nothing: a dry run commits nothing."""
+        """Do nothing, since a dry run commits nothing."""
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata in the table, or None if it has none."""
+        """Return the newest commit metadata of target-spark in a table; None if it has none."""
         return self._writer.get_last_metadata(spark, _strip_unknown_catalog(spark, table))
 
     def is_empty(self, _spark: SparkSession, _table: Table) -> bool:
-        """Return False: a dry run computes each batch as if the table had rows."""
+        """Return False, so that each batch is computed as if the table had rows."""
         return False
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
-        """Return the current rows of the table."""
+        """Return the current rows of the table as a DataFrame."""
         return self._writer.rows(spark, _strip_unknown_catalog(spark, table))
 
     def drop(self, _spark: SparkSession, _table: Table) -> None:
-        """Do nothing: a dry run removes no table."""
+        """Do nothing, since a dry run removes no table."""
 
 
 def _strip_unknown_catalog(spark: SparkSession, table: Table) -> Table:
-    """Return the table without its catalog name if the catalog does not have it yet."""
+    """Return the table without its catalog name if its catalog does not contain it yet.
+
+    A table at a path can then be read by its path.
+    """
     if (
         not table.identifier
         or not table.path
@@ -180,7 +192,7 @@ def _strip_unknown_catalog(spark: SparkSession, table: Table) -> Table:
 
 
 def _compute_rows(df: DataFrame) -> int:
-    """Make Spark compute every row, and return the number of rows."""
+    """Let Spark compute every row of a DataFrame without storing it; return their number."""
     observed = Observation()
     rows = df.observe(observed, F.count(F.lit(1)).alias("rows"))
     rows.write.format("noop").mode("overwrite").save()

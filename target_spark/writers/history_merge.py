@@ -1,14 +1,14 @@
-"""One MERGE that applies the steps of a batch to a table that keeps the versions of its rows.
+"""One MERGE that applies a batch of changes to a table that keeps the versions of its rows.
 
-A DataFrame of steps has the columns of the table and the column `ACTION`:
+A change is a row of a DataFrame that has the columns of the table and the column `ACTION`:
 
-    begin    insert a version
-    end      end a version
-    touch    update some columns of a version, without ending it
-    remove   delete a version
+  begin    insert a version
+  end      end a version
+  touch    update some columns of a version, without ending it
+  remove   delete a version
 
-No two steps apply to the same version. `target_spark.writers.scd2` and
-`target_spark.fivetran.history_versions` compute the steps; this module defines what each step
+No two changes apply to the same version. `target_spark.writers.scd2` and
+`target_spark.fivetran.history_versions` compute the changes; this module defines what each of them
 writes.
 """
 
@@ -38,13 +38,17 @@ REMOVE: Final = "remove"
 
 @dataclass(frozen=True, slots=True)
 class HistoryMerge:
-    """Columns of a table that keeps row versions, and the columns that match a step to a version.
+    """Builder of the MERGE that applies changes to a table of row versions.
 
-    A step applies to the version with its ``keys``. If ``current`` names a column, the keys
-    identify
-    a row: a step applies to the row's current version, and ``begin`` always inserts. Otherwise the
-    keys identify a version, and ``begin`` replaces a version that exists already. ``ended`` and
-    ``touched`` are the SQL values, by column, that these steps set.
+    Attributes:
+        columns: The columns of the table.
+        keys: The columns that match a change to a version.
+        ended: The SQL values, by column, that the action ``end`` sets.
+        touched: The SQL values, by column, that the action ``touch`` sets.
+        current: The column that marks the current version, or None. With it, the keys identify a
+            row: a change applies to the row's current version, and ``begin`` always inserts.
+                Without
+            it, the keys identify a version, and ``begin`` replaces a version that exists already.
     """
 
     columns: Sequence[str]
@@ -54,7 +58,10 @@ class HistoryMerge:
     current: str | None = None
 
     def merge(self, target: str, actions: Collection[str]) -> Merge:
-        """Return the MERGE of steps into a table; ``actions`` are the actions that may occur."""
+        """Return the MERGE of changes into the table with the SQL name ``target``.
+
+        ``actions`` are the actions that may occur in the changes.
+        """
         on = match_keys(target, self.keys)
         if self.current is not None:
             current = table_column(target, self.current)

@@ -26,7 +26,12 @@ _BATCH: Final = "__target_spark_batch"
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """WHEN MATCHED clause of a MERGE: the new SQL values by column, or None to delete the row."""
+    """WHEN MATCHED clause of a MERGE.
+
+    Attributes:
+        put: The new SQL values by column; None to delete the row.
+        when: The SQL condition of the clause; None if it always applies.
+    """
 
     put: Mapping[str, str] | None
     when: str | None = None
@@ -34,10 +39,14 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A MERGE of a batch into the table ``target``, with the condition ``on``.
+    """A MERGE statement, to be run with a batch of rows as its source.
 
-    The first clause of ``matched`` whose condition holds applies. A row without a match is inserted
-    with the columns ``inserted``, if there are any and ``inserted_when`` holds.
+    Attributes:
+        target: The SQL name of the table.
+        on: The SQL condition that matches a batch row with a table row.
+        matched: The clauses for matched rows; the first whose condition holds applies.
+        inserted: The columns of rows without a match to insert; empty to insert no rows.
+        inserted_when: The SQL condition of the insertion; None if it always applies.
     """
 
     target: str
@@ -50,28 +59,30 @@ class Merge:
         """Merge a batch into the table; do nothing if the statement has no clauses."""
         if not self.matched and not self.inserted:
             return
-        into = batch.alias(_BATCH).mergeInto(self.target, F.expr(self.on))
-        for each in self.matched:
-            met = into.whenMatched(None if each.when is None else F.expr(each.when))
-            into = (
-                met.delete()
-                if each.put is None
-                else met.update({quote(name): F.expr(value) for name, value in each.put.items()})
+        merge = batch.alias(_BATCH).mergeInto(self.target, F.expr(self.on))
+        for clause in self.matched:
+            matched_rows = merge.whenMatched(None if clause.when is None else F.expr(clause.when))
+            merge = (
+                matched_rows.delete()
+                if clause.put is None
+                else matched_rows.update(
+                    {quote(name): F.expr(value) for name, value in clause.put.items()}
+                )
             )
         if self.inserted:
             row = {quote(name): F.expr(source_column(name)) for name in self.inserted}
             condition = None if self.inserted_when is None else F.expr(self.inserted_when)
-            into = into.whenNotMatched(condition).insert(row)
-        into.merge()
+            merge = merge.whenNotMatched(condition).insert(row)
+        merge.merge()
 
 
 def source_column(name: str) -> str:
-    """Return the SQL name of a column of the batch."""
+    """Return the SQL expression for a column of the batch in a `Merge`."""
     return f"{_BATCH}.{quote(name)}"
 
 
 def table_column(target: str, name: str) -> str:
-    """Return the SQL name of a column of the table."""
+    """Return the SQL expression for a column of the table ``target`` in a `Merge`."""
     return f"{target}.{quote(name)}"
 
 
@@ -81,27 +92,33 @@ def match_keys(target: str, keys: Sequence[str]) -> str:
 
 
 def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
-    """Return the MERGE that replaces rows with equal keys and inserts the others."""
-    newer = _newer_condition(target, keys)
-    gone = [keys.removed] if keys.removed is not None else []
-    gone += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []
+    """Return the MERGE that replaces table rows with equal keys and inserts the other rows.
+
+    Delete records remove or mark the rows with their keys.
+    """
+    is_newer = _newer_condition(target, keys)
+    removed = [keys.removed] if keys.removed is not None else []
+    removed += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []
     return Merge(
         target,
         match_keys(target, keys.columns),
         (
-            *(Matched(None, _all(newer, f"{source_column(name)} IS NOT NULL")) for name in gone),
-            *_deletion_clause(newer, keys),
-            Matched({name: source_column(name) for name in columns}, newer),
+            *(
+                Matched(None, _all(is_newer, f"{source_column(name)} IS NOT NULL"))
+                for name in removed
+            ),
+            *_deletion_clause(is_newer, keys),
+            Matched({name: source_column(name) for name in columns}, is_newer),
         ),
         columns,
-        _all(*(f"{source_column(name)} IS NULL" for name in gone)),
+        _all(*(f"{source_column(name)} IS NULL" for name in removed)),
     )
 
 
 def _newer_condition(target: str, keys: MergeKeys) -> str | None:
-    """Return the SQL condition under which a batch row may replace the table row with its key.
+    """Return the SQL condition under which a batch row replaces the table row with its key.
 
-    Return None if it may always replace it.
+    None means that it always does.
     """
     if not keys.by_cursor or keys.cursor is None:
         return None
@@ -114,7 +131,10 @@ def _newer_condition(target: str, keys: MergeKeys) -> str | None:
 
 
 def _deletion_clause(newer: str | None, keys: MergeKeys) -> Iterator[Matched]:
-    """Yield the clause for keys that have only a delete record: set the deletion time."""
+    """Yield the MERGE clause that sets the deletion time of keys that have only a delete record.
+
+    Nothing is yielded if delete records remove rows or do not occur.
+    """
     if keys.deleted is not None and not keys.hard_delete:
         yield Matched(
             {keys.deleted: source_column(keys.deleted)},

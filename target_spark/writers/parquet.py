@@ -1,11 +1,11 @@
 """Plain Parquet tables: a folder of Parquet files, and a manifest that lists the committed ones.
 
 - Spark writes a batch to a staging folder. Its files are moved to ``part-<commit>-<i>.parquet``,
-  and are committed when the manifest that lists them is renamed into place.
+and are committed when the manifest that lists them is renamed into place.
 - Before each write, unfinished manifests are removed first, so that a late rename fails, and then
-  the part files that the manifest does not list: they belong to commits that did not finish.
+the part files that the manifest does not list: they belong to commits that did not finish.
 - Readers list the folder and may see the files of a commit shortly before it is complete. After a
-  resume no row is in the folder twice.
+resume no row is in the folder twice.
 
 There is no upsert and no change of types. New columns come with new files, and readers merge the
 schemas (``mergeSchema``). The folder must be on a local file system.
@@ -61,8 +61,12 @@ _OURS = re.compile(r"part-\d{8,}-\d{5}\.parquet")
 class CommitManifest:
     """Manifest file of a Parquet table, which lists the committed files.
 
-    It has the number of the last commit, its metadata, the files and the column types. ``sources``
-    are the stream properties that feed the columns.
+    Attributes:
+        commit: The number of the last commit, from 1; 0 for a new table.
+        marker: The metadata of the last commit, or None.
+        parts: The names of the committed files.
+        schema: The type (DDL) of each column.
+        sources: The stream property that feeds each column.
     """
 
     commit: int = 0
@@ -73,21 +77,21 @@ class CommitManifest:
 
     @classmethod
     def read(cls, folder: Path) -> CommitManifest | None:
-        """Return a folder's manifest, or None if it has no manifest.
+        """Read the manifest of a folder; return None if there is none.
 
         Raises:
-            TableError: the file is not a manifest.
+            TableError: The file is not a manifest.
         """
         path = folder / _MANIFEST
         try:
-            found = json.loads(path.read_bytes())
-            marker = found["marker"]
+            document = json.loads(path.read_bytes())
+            marker = document["marker"]
             return cls(
-                commit=found["commit"],
+                commit=document["commit"],
                 marker=None if marker is None else CommitMetadata(**marker),
-                parts=tuple(found["parts"]),
-                schema=dict(found["schema"]),
-                sources=dict(found.get("sources", {})),
+                parts=tuple(document["parts"]),
+                schema=dict(document["schema"]),
+                sources=dict(document.get("sources", {})),
             )
         except FileNotFoundError:
             return None
@@ -96,7 +100,7 @@ class CommitManifest:
 
     def write(self, folder: Path) -> None:
         """Replace the folder's manifest atomically, and sync it to disk."""
-        fresh = folder / f"{_MANIFEST}.{uuid.uuid4().hex}{_UNFINISHED}"
+        temporary = folder / f"{_MANIFEST}.{uuid.uuid4().hex}{_UNFINISHED}"
         document: dict[str, Any] = {
             "format": 1,
             **asdict(self),
@@ -104,21 +108,24 @@ class CommitManifest:
             "schema": dict(self.schema),
             "sources": dict(self.sources),
         }
-        with fresh.open("x", encoding="utf-8") as file:  # mode "x" follows no symbolic link
+        with temporary.open("x", encoding="utf-8") as file:  # mode "x" follows no symbolic link
             json.dump(document, file, ensure_ascii=False, indent=1)
             file.flush()
             os.fsync(file.fileno())
-        fresh.replace(folder / _MANIFEST)
+        temporary.replace(folder / _MANIFEST)
         sync(folder)
 
 
 @dataclass
 class _TableState:
-    """Facts about one Parquet table that the writer remembers during a run.
+    """State that the writer keeps about one Parquet table during a run.
 
-    ``manifest`` is the one that was last read or written, once it ``was_read``; None if there was
-    none. ``sources`` are to be written with the next manifest. ``acknowledged`` and ``effect`` are
-    the metadata and the statistics of the run's last commit.
+    Attributes:
+        manifest: The manifest that was last read or written, or None if there was none.
+        was_read: True once the manifest was read or written.
+        sources: Source properties to write with the next manifest.
+        acknowledged: The metadata of the run's last successful commit.
+        effect: The statistics of that commit.
     """
 
     manifest: CommitManifest | None = None
@@ -128,12 +135,12 @@ class _TableState:
     effect: CommitStats = field(default_factory=CommitStats)
 
     def read(self, manifest: CommitManifest | None) -> None:
-        """Remember the manifest that the table has now."""
+        """Store the manifest that the table has now."""
         self.manifest, self.was_read = manifest, True
 
 
 class ParquetWriter:
-    """Writer of Parquet folders; remembers the manifest that it last read or wrote in each."""
+    """Writer of Parquet folders; an instance serves one run and keeps each table's manifest."""
 
     keeps_batch = False
 
@@ -141,14 +148,14 @@ class ParquetWriter:
         self._tables: defaultdict[str, _TableState] = defaultdict(_TableState)
 
     def can_widen(self, _old: str, _new: str, /) -> bool:
-        """Return False: a column's type cannot be changed in place."""
+        """Return False, since a Parquet column's type cannot be changed in place."""
         return False
 
     def get_column_types(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
-        """Return each column's type as DDL, in column order, or None if there is no table.
+        """Return the type (DDL) of each column, in table order, or None if there is no table.
 
         Raises:
-            TableError: there are files that target-spark did not write, or the table was removed.
+            TableError: There are files that target-spark did not write, or the table was removed.
         """
         folder = _folder(table)
         manifest = self._read(table)
@@ -168,7 +175,10 @@ class ParquetWriter:
         *,
         has_rows: bool = False,
     ) -> None:
-        """Create an empty table: one file without rows, which shows the columns to readers."""
+        """Create a Parquet table with one file without rows, which shows the columns to readers.
+
+        With ``has_rows`` nothing is written, since the first rows create the table.
+        """
         self.annotate(spark, table, layout)
         if has_rows:
             return
@@ -182,14 +192,14 @@ class ParquetWriter:
     def describe_layout_mismatch(
         self, _spark: SparkSession, _table: Table, _layout: TableSchema, _design: TableLayout, /
     ) -> str | None:
-        """Return None: all folders have the same layout."""
+        """Return None, since Parquet tables are never partitioned."""
         return None
 
     def alter(self, _spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
-        """Accept new columns and fields, which the next files will have.
+        """Accept new columns and fields, which the next files will have; refuse type changes.
 
         Raises:
-            UnsupportedError: the type of a column would have to change.
+            UnsupportedError: The type of a column would have to change.
         """
         for change in changes:
             if change.kind == "widen":
@@ -199,17 +209,20 @@ class ParquetWriter:
                 )
 
     def sources(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str]:
-        """Return the `TableSchema.sources` stored in the manifest, with those not yet written."""
+        """Return the stream property that feeds each column, as stored or about to be stored."""
         manifest = CommitManifest.read(_folder(table)) or CommitManifest()
         return {**manifest.sources, **self._tables[table.key].sources}
 
     def annotate(self, _spark: SparkSession, /, table: Table, layout: TableSchema) -> None:
-        """Store the schema's sources with the next manifest; Parquet has no column comments."""
-        known = self._tables[table.key]
-        known.sources = {**known.sources, **layout.sources}
+        """Keep the source property of each column for the next manifest.
+
+        Parquet has no column comments.
+        """
+        state = self._tables[table.key]
+        state.sources = {**state.sources, **layout.sources}
 
     def drop_not_null(self, _spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
-        """Do nothing: all columns of a Parquet table are nullable."""
+        """Do nothing, since all columns of a Parquet table are nullable."""
 
     def append(
         self,
@@ -220,7 +233,7 @@ class ParquetWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Add the rows of a batch."""
+        """Add the rows of a batch to a table, in one commit."""
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
@@ -238,10 +251,10 @@ class ParquetWriter:
         _commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Raise UnsupportedError: Parquet tables have no MERGE.
+        """Raise an error, since Parquet tables have no MERGE.
 
         Raises:
-            UnsupportedError: always.
+            UnsupportedError: Always.
         """
         raise UnsupportedError(
             f"Parquet cannot replace rows by key (table {table.name}). Set format to delta,"
@@ -257,10 +270,10 @@ class ParquetWriter:
         _commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Raise UnsupportedError: Parquet tables keep no row versions.
+        """Raise an error, since Parquet tables keep no row versions.
 
         Raises:
-            UnsupportedError: always.
+            UnsupportedError: Always.
         """
         raise UnsupportedError(
             f"Parquet cannot end a version of a row (table {table.name}). Set format to delta,"
@@ -276,7 +289,7 @@ class ParquetWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows by these rows; readers may see both for a moment."""
+        """Replace all rows of a table; readers may see old and new rows for a moment."""
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
@@ -291,24 +304,24 @@ class ParquetWriter:
         _spark: SparkSession,
         /,
         table: Table,
-        _retirement: VersionDelete,
+        _deletion: VersionDelete,
         _commit: CommitMetadata,
     ) -> CommitStats:
-        """Raise UnsupportedError: rows cannot be deleted from a Parquet table.
+        """Raise an error, since rows cannot be deleted from a Parquet table.
 
         Raises:
-            UnsupportedError: always.
+            UnsupportedError: Always.
         """
         raise UnsupportedError(
             f"Parquet cannot remove the rows of other versions (table {table.name}). Set format"
             " to delta, or write_mode to overwrite."
         )
 
-    def maintain(self, _spark: SparkSession, /, table: Table, _care: MaintenanceOptions) -> None:
-        """Raise UnsupportedError: Parquet tables have no maintenance.
+    def maintain(self, _spark: SparkSession, /, table: Table, _options: MaintenanceOptions) -> None:
+        """Raise an error, since Parquet tables have no maintenance.
 
         Raises:
-            UnsupportedError: always.
+            UnsupportedError: Always.
         """
         raise UnsupportedError(
             f"Parquet tables have no maintenance (table {table.name}). Set compact to false and"
@@ -316,7 +329,7 @@ class ParquetWriter:
         )
 
     def commit_empty(self, _spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
-        """Commit metadata without rows."""
+        """Make a commit that has metadata and no rows."""
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
@@ -324,17 +337,17 @@ class ParquetWriter:
             self._tables[table.key].acknowledged = marker
 
     def get_last_metadata(self, _spark: SparkSession, /, table: Table) -> CommitMetadata | None:
-        """Return the commit metadata in the manifest, or None if it has none."""
+        """Return the commit metadata in a table's manifest, or None if it has none."""
         manifest = CommitManifest.read(_folder(table))
         return None if manifest is None else manifest.marker
 
     def is_empty(self, _spark: SparkSession, /, table: Table) -> bool:
-        """Return True if the table has no committed file."""
+        """Return True if the table does not exist or has no committed file."""
         manifest = CommitManifest.read(_folder(table))
         return manifest is None or not manifest.parts
 
     def rows(self, spark: SparkSession, /, table: Table) -> DataFrame:
-        """Return the current rows of the table: those of the committed files."""
+        """Return the rows of a table's committed files as a DataFrame."""
         folder, manifest = _folder(table), CommitManifest.read(_folder(table)) or CommitManifest()
         parts = [to_spark_uri(str(folder / name)) for name in manifest.parts]
         schema = ", ".join(f"{quote(name)} {ddl}" for name, ddl in manifest.schema.items())
@@ -345,8 +358,8 @@ class ParquetWriter:
     def drop(self, spark: SparkSession, /, table: Table) -> None:
         """Delete the table's folder with all its files."""
         remove_folder(spark, str(_folder(table)))
-        known = self._tables[table.key]
-        known.manifest, known.was_read = None, False
+        state = self._tables[table.key]
+        state.manifest, state.was_read = None, False
 
     def _next(
         self, manifest: CommitManifest, commit: CommitMetadata, table: Table
@@ -358,32 +371,35 @@ class ParquetWriter:
         """Return the table's manifest, or None if it never had one.
 
         Raises:
-            TableError: this run has seen a manifest, and it is gone.
+            TableError: This run has seen a manifest, which no longer exists.
         """
-        found = CommitManifest.read(_folder(table))
-        if found is None and self._tables[table.key].manifest is not None:
+        manifest = CommitManifest.read(_folder(table))
+        if manifest is None and self._tables[table.key].manifest is not None:
             raise table_removed_error(table)
-        return found
+        return manifest
 
     def _open(self, table: Table, commit: CommitMetadata | None = None) -> CommitManifest:
-        """Return the table's manifest, and remove the files of unfinished commits.
+        """Return the table's manifest, after removing the files of unfinished commits.
+
+        Args:
+            table: The table.
+            commit: The commit about to be made, or None. A manifest with its metadata is accepted,
+                since the response to an earlier attempt may have been lost.
 
         Raises:
-            ConflictError: another run has written a manifest: it is neither the one that was last
-            read
-                nor that of ``commit``, whose response may have been lost.
-            TableError: the manifest is gone.
+            ConflictError: Another run has written a manifest since this run last read it.
+            TableError: The manifest no longer exists.
         """
         folder = _folder(table)
         _remove_unfinished(folder)
-        found = self._read(table)
-        is_made = found is not None and commit is not None and commit.same_batch(found.marker)
-        known = self._tables[table.key]
-        is_known = not known.was_read or found == known.manifest
-        known.read(found)
-        if not (is_made or is_known):
+        current = self._read(table)
+        is_own = current is not None and commit is not None and commit.same_batch(current.marker)
+        state = self._tables[table.key]
+        is_unchanged = not state.was_read or current == state.manifest
+        state.read(current)
+        if not (is_own or is_unchanged):
             raise ConflictError(f"Another run has written to table {table.name} at the same time.")
-        manifest = found or CommitManifest()
+        manifest = current or CommitManifest()
         _remove_uncommitted_files(folder, manifest)
         return manifest
 
@@ -392,11 +408,17 @@ class ParquetWriter:
     ) -> None:
         """Write the rows as files, and a manifest that lists them after the files of ``base``.
 
-        The commit's statistics are recorded first: the manifest may be in place even after an
+        The commit's statistics are stored first, since the manifest may be in place even after an
         error.
 
+        Args:
+            df: The rows.
+            table: The table.
+            base: The manifest to extend.
+            expected: The number of rows; None if unknown.
+
         Raises:
-            RowCountError: the files have more or fewer rows than the batch; no manifest lists them.
+            RowCountError: The files have more or fewer rows than the batch; no manifest lists them.
         """
         folder = _folder(table)
         # The name is random, because executors of a dead run may still write to theirs.
@@ -427,10 +449,10 @@ class ParquetWriter:
 
     @contextmanager
     def _committing(self, table: Table) -> Iterator[None]:
-        """Hold the table's lock during the block.
+        """Context manager: hold the table's lock while a commit is made.
 
         Raises:
-            TableError: the table was removed during the block.
+            TableError: The table was removed during the block.
         """
         with _locked(_folder(table)):
             try:
@@ -442,7 +464,7 @@ class ParquetWriter:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a table, so that only one run writes files and the manifest at a time."""
+    """Context manager: hold the lock of a table's folder, so that only one run writes at a time."""
     lock = folder / "_target_spark" / "commit.lease"
     file = open_lease(lock, os.O_RDWR | os.O_CREAT, in_warehouse=True)
     try:
@@ -453,14 +475,17 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _with_all_columns(df: DataFrame, schema: Mapping[str, str]) -> DataFrame:
-    """Return the rows with all columns of earlier files; some readers use one file's schema."""
-    fresh = [name for name in df.columns if name not in schema]
+    """Return the rows with all columns of ``schema``; columns that they lack are null.
+
+    Some readers take the schema of the whole table from one file.
+    """
+    new = [name for name in df.columns if name not in schema]
     missing = {
         name: F.lit(None).cast(ddl) for name, ddl in schema.items() if name not in df.columns
     }
     if not missing:
         return df
-    return df.withColumns(missing).select(*map(quote, (*schema, *fresh)))
+    return df.withColumns(missing).select(*map(quote, (*schema, *new)))
 
 
 def _folder(table: Table) -> Path:
@@ -477,22 +502,22 @@ def _refuse_other_files(folder: Path) -> None:
     if not folder.is_dir():
         return
     files = (file.name for file in folder.iterdir() if file.name[0] not in "._")
-    strange = next((name for name in files if not _OURS.fullmatch(name)), None)
-    if strange is not None:
+    foreign = next((name for name in files if not _OURS.fullmatch(name)), None)
+    if foreign is not None:
         raise TableError(
-            f"{folder} has files that target-spark did not write ({strange}). Set path to"
+            f"{folder} has files that target-spark did not write ({foreign}). Set path to"
             " another folder, or move them away."
         )
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove manifests that were written but not renamed into place."""
+    """Remove a folder's manifests that were written but not renamed into place."""
     for manifest in folder.glob(f"{_MANIFEST}*{_UNFINISHED}"):
         manifest.unlink()
 
 
 def _remove_uncommitted_files(folder: Path, manifest: CommitManifest) -> None:
-    """Remove the Parquet files that the manifest does not list: their commits did not finish."""
+    """Remove the Parquet files that the manifest does not list, as their commits did not finish."""
     shutil.rmtree(folder / _STAGING, ignore_errors=True)
     if not folder.is_dir():
         return

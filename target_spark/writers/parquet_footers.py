@@ -32,29 +32,30 @@ _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def row_count(file: Path) -> int:
-    """Return the number of rows in a Parquet file, from its footer."""
+    """Return the number of rows in a Parquet file, read from its footer."""
     import pyarrow.parquet as pq
 
     return int(pq.read_metadata(file).num_rows)
 
 
 def describe_file_fault(file: Path, size: int, rows: int | None) -> str:
-    """Return how a file differs from the expected size and row count, or "" if it does not.
+    """Describe how a file differs from its expected size or row count; "" if it does not.
 
-    Row counts are compared only if ``rows`` is known and the file is Parquet.
+    ``size`` is in bytes. Row counts are compared only if ``rows`` is not None and the file is
+    Parquet.
     """
     try:
-        found = file.stat().st_size
+        actual_size = file.stat().st_size
     except FileNotFoundError:
         return "is not there"
-    if found != size:
-        return f"has {found} bytes instead of {size}"
-    there = rows if rows is None or file.suffix != ".parquet" else row_count(file)
-    return "" if there == rows else f"has {there} rows instead of {rows}"
+    if actual_size != size:
+        return f"has {actual_size} bytes instead of {size}"
+    actual_rows = rows if rows is None or file.suffix != ".parquet" else row_count(file)
+    return "" if actual_rows == rows else f"has {actual_rows} rows instead of {rows}"
 
 
 def delta_statistics(file: Path) -> str:
-    """Return the row count, null counts and column bounds of a Parquet file, as JSON."""
+    """Return a Parquet file's row count, null counts and column bounds as JSON for Delta's log."""
     import pyarrow.parquet as pq
 
     footer = pq.read_metadata(file)
@@ -72,20 +73,23 @@ def delta_statistics(file: Path) -> str:
         if not all(each is not None and each.has_null_count for each in chunks):
             continue
         nulls[column.name] = sum(each.null_count for each in chunks)
-        ends = _get_column_bounds(chunks)
-        if ends is not None:
-            least[column.name], most[column.name] = ends
-    found = {"numRecords": footer.num_rows, "minValues": least, "maxValues": most}
-    return _encode({**found, "nullCount": nulls}).decode()
+        bounds = _get_column_bounds(chunks)
+        if bounds is not None:
+            least[column.name], most[column.name] = bounds
+    statistics = {"numRecords": footer.num_rows, "minValues": least, "maxValues": most}
+    return _encode({**statistics, "nullCount": nulls}).decode()
 
 
 def _get_column_bounds(chunks: list[Any]) -> tuple[Any, Any] | None:
-    """Return the smallest and largest value of a column as JSON values, or None if unknown."""
-    filled = [each for each in chunks if each.has_min_max or each.num_values]
-    if not filled or not all(each.has_min_max for each in filled):
+    """Return the smallest and largest value of a column as JSON values, or None if unknown.
+
+    ``chunks`` are the statistics of the column in each row group.
+    """
+    nonempty = [each for each in chunks if each.has_min_max or each.num_values]
+    if not nonempty or not all(each.has_min_max for each in nonempty):
         return None
     try:
-        least, most = min(each.min for each in filled), max(each.max for each in filled)
+        least, most = min(each.min for each in nonempty), max(each.max for each in nonempty)
         return _least(least), _most(most)
     except (OverflowError, UnicodeDecodeError, _UnboundedError):
         return None

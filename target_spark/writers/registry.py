@@ -1,6 +1,6 @@
 """Table formats by name.
 
-A writer is created for one run and remembers what it wrote during that run.
+A writer is created for one run and keeps state about the tables of that run.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FORMATS = tuple(_MAKERS)
 
 
 def get_writer(format: str, *, dry: bool = False) -> Writer:
-    """Return a new writer of a table format; with ``dry``, one that only reads.
+    """Return a new writer of a table format; with ``dry``, one for a dry run that only reads.
 
     Raises:
-        UnsupportedError: there is no format of that name.
+        UnsupportedError: There is no format of that name.
     """
-    made = _MAKERS.get(format)
-    if made is None:
+    create = _MAKERS.get(format)
+    if create is None:
         raise UnsupportedError(f"Unknown format {format!r}; supported: {', '.join(FORMATS)}.")
-    return DryRunWriter(made()) if dry else made()
+    return DryRunWriter(create()) if dry else create()

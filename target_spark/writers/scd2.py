@@ -11,15 +11,15 @@ unless they are newer than the table. A record counts as sent again if it
 
 - has the key's current state and a time that is not later;
 - equals a version before the last one, and either begins when that version did, has a lower cursor
-  than the last one, or is a deletion with the time of an earlier deletion;
+than the last one, or is a deletion with the time of an earlier deletion;
 - has no time, has the state that the key had before the run, and the batch so far has only
-  known versions of the key.
+known versions of the key.
 
 A real change back to earlier values differs from these only by its time or its cursor, so only the
 last rule applies to records without a time.
 
-The result is a DataFrame of steps (`target_spark.writers.history_merge`). An "end" step has the end
-time, and a "touch" step sets the newer table version on the current version.
+The result is a DataFrame of changes (`target_spark.writers.history_merge`). An "end" change has the
+end time, and a "touch" change sets the newer table version on the current version.
 """
 
 from __future__ import annotations
@@ -70,30 +70,40 @@ _MOVED_ON = 1000
 def compute_changes(
     batch: DataFrame, table: DataFrame, keys: MergeKeys, run_started: int
 ) -> DataFrame:
-    """Return the steps by which a batch changes the versions in an SCD2 table.
+    """Return the changes that a batch makes to the versions in an SCD2 table.
 
-    ``run_started`` is the start of the run in microseconds since 1970.
+    Args:
+        batch: The rows of the batch.
+        table: The rows of the table.
+        keys: The key and the other columns that decide.
+        run_started: The start of the run, in microseconds since 1970.
+
+    Returns:
+        A DataFrame with the columns of the batch and the action of each change; see
+        `target_spark.writers.history_merge`.
     """
     events = _add_states(batch, keys)
     versions = _get_versions(events, table, keys)
-    met = _join_equal_versions(_join_current_state(events, versions, keys), versions, keys)
-    unsent = _drop_repeated_events(met, keys, run_started)
-    return _build_steps(unsent, keys, _columns(batch, keys))
+    compared = _join_equal_versions(_join_current_state(events, versions, keys), versions, keys)
+    new_events = _drop_repeated_events(compared, keys, run_started)
+    return _build_steps(new_events, keys, _columns(batch, keys))
 
 
 def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return the rows that a batch inserts into an empty table."""
+    """Return the row versions that a batch inserts into an empty SCD2 table."""
     nothing = F.lit(None)
     events = _add_states(batch, keys)
-    met = events.withColumns(
+    compared = events.withColumns(
         {
             _BEFORE: nothing.cast(events.schema[_STATE].dataType),
             _VERSION_BEFORE: nothing.cast("bigint"),
             _SINCE: nothing.cast("bigint"),
         }
     )
-    begun = _build_steps(met, keys, _columns(batch, keys)).where(F.col(ACTION) == BEGIN)
-    return sort_rows(begun.drop(ACTION, _AT, _MARK), keys.sort_by)
+    first_versions = _build_steps(compared, keys, _columns(batch, keys)).where(
+        F.col(ACTION) == BEGIN
+    )
+    return sort_rows(first_versions.drop(ACTION, _AT, _MARK), keys.sort_by)
 
 
 def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
@@ -101,7 +111,7 @@ def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
 
 
 def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add to each record its time and the struct of its compared columns (null for a deletion)."""
+    """Add each record's time and the struct of its compared columns (null for a deletion)."""
     state = _state_struct(keys.compared)
     if keys.deleted is not None:
         state = F.when(_col(keys.deleted).isNull(), state)
@@ -115,7 +125,7 @@ def _state_struct(compared: Sequence[str]) -> Column:
 
 
 def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return the versions in the table whose key occurs in the batch."""
+    """Return the versions in an SCD2 table whose keys occur in the batch."""
     cursor = F.lit(None).cast("string") if keys.cursor is None else _col(keys.cursor)
     deleted = F.lit(None).cast("string") if keys.deleted is None else _col(keys.deleted)
     rows = table.select(
@@ -132,7 +142,7 @@ def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataF
 
 
 def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add to each record its key's current state in the table and the time of the last change."""
+    """Add the current state of each record's key in the table, and the time of its last change."""
     names = _names(keys)
     state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
     latest = versions.groupBy(*names).agg(
@@ -151,7 +161,7 @@ def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys)
 
 
 def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add to each record the times at which its key had the same values, or was deleted."""
+    """Add the times at which each record's key had the same values in the table, or was deleted."""
     names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
     none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, _MARK))
     steps = versions.select(*names, state.alias(at), _MICROS, no_mark.alias(_MARK))
@@ -160,11 +170,11 @@ def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys
         steps = steps.unionAll(
             ended.select(*names, none.alias(at), F.col(_SINCE).alias(_MICROS), _MARK)
         )
-    found = steps.groupBy(*names, at).agg(
+    equal = steps.groupBy(*names, at).agg(
         F.collect_set(_MICROS).alias(_TIMES), F.collect_set(_MARK).alias(_MARKS)
     )
     same = [*_same_key(keys), state.eqNullSafe(F.col(at))]
-    return events.join(found, same, "left").drop(*names, at)
+    return events.join(equal, same, "left").drop(*names, at)
 
 
 def _names(keys: MergeKeys) -> list[str]:
@@ -181,7 +191,7 @@ def _version(df: DataFrame) -> Column:
 
 
 def _build_steps(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
-    """Return the steps of the events, which already have the current state of their key."""
+    """Return the changes of records to which the current state of their key was added."""
     numbered = _number_changes(events, keys)
     timed = _set_version_times(numbered.where(F.col(_CHANGED) | F.col(_TOUCHES)), keys)
     begins = F.col(_CHANGED) & F.col(_STATE).isNotNull()
@@ -199,21 +209,26 @@ def _build_steps(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> 
 
 
 def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) -> DataFrame:
-    """Return the records without those that an earlier run or batch already loaded."""
+    """Return the records without those that an earlier run or batch already loaded.
+
+    ``run_started`` is in microseconds since 1970. The module's docstring has the rules.
+    """
     micros, since, order = F.col(_MICROS), F.col(_SINCE), _col(keys.order)
-    stands = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
+    is_current = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
     timeless = micros.eqNullSafe(F.unix_micros(F.lit(keys.received).cast("timestamp")))
-    told = events.withColumns({_OLD: _is_older(keys), _NEWER: ~timeless & (micros > since)})
+    judged = events.withColumns({_OLD: _is_older(keys), _NEWER: ~timeless & (micros > since)})
     so_far = _by_key(keys).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     all_known = F.min(_is_known(keys) & timeless).over(so_far)
-    repeated = stands & all_known & (since < run_started)
-    known = F.col(_OLD) | (stands & (micros <= since)) | repeated
+    repeated = is_current & all_known & (since < run_started)
+    known = F.col(_OLD) | (is_current & (micros <= since)) | repeated
     of_key = Window.partitionBy(*map(_col, keys.columns))
-    last = told.withColumn(_KNOWN, F.when(known, order)).withColumn(
+    with_last_known = judged.withColumn(_KNOWN, F.when(known, order)).withColumn(
         _KNOWN, F.max(_KNOWN).over(of_key)
     )
     at, is_new = F.col(_KNOWN), F.col(_NEWER) & ~F.col(_OLD)
-    return last.where(at.isNull() | (order > at) | ((order == at) & ~F.col(_OLD)) | is_new)
+    return with_last_known.where(
+        at.isNull() | (order > at) | ((order == at) & ~F.col(_OLD)) | is_new
+    )
 
 
 def _is_known(keys: MergeKeys) -> Column:
@@ -240,29 +255,29 @@ def _is_older(keys: MergeKeys) -> Column:
 
 
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Mark the records that change their key's state, and number them in order."""
+    """Mark the records that change their key's state, and number these changes per key."""
     by_key = _by_key(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(
         F.lag(_STATE).over(by_key)
     )
-    told = events.withColumn(_CHANGED, ~F.col(_STATE).eqNullSafe(before))
+    numbered = events.withColumn(_CHANGED, ~F.col(_STATE).eqNullSafe(before))
     so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    told = told.withColumns(
+    numbered = numbered.withColumns(
         {
             _NUMBER: F.sum(F.col(_CHANGED).cast("bigint")).over(so_far),
             _LAST: F.lead(_col(keys.order)).over(by_key).isNull(),
         }
     )
-    if TABLE_VERSION in told.columns:  # of equal records, the last one sets the table version
+    if TABLE_VERSION in numbered.columns:  # of equal records, the last one sets the table version
         same = Window.partitionBy(*map(_col, keys.columns), F.col(_NUMBER)).orderBy(
             _col(keys.order)
         )
         whole = same.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-        told = told.withColumn(TABLE_VERSION, F.last(TABLE_VERSION).over(whole))
+        numbered = numbered.withColumn(TABLE_VERSION, F.last(TABLE_VERSION).over(whole))
         other = ~_col(TABLE_VERSION).eqNullSafe(F.col(_VERSION_BEFORE))
         unchanged = (F.col(_NUMBER) == 0) & F.col(_LAST) & F.col(_STATE).isNotNull()
-        return told.withColumn(_TOUCHES, unchanged & other)
-    return told.withColumn(_TOUCHES, F.lit(False))  # noqa: FBT003
+        return numbered.withColumn(_TOUCHES, unchanged & other)
+    return numbered.withColumn(_TOUCHES, F.lit(False))  # noqa: FBT003
 
 
 def _set_version_times(changed: DataFrame, keys: MergeKeys) -> DataFrame:
@@ -282,7 +297,13 @@ def _set_version_times(changed: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def build_merge_sql(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
-    """Return the MERGE of a DataFrame of steps into a table with these columns."""
+    """Return the MERGE that applies a DataFrame of changes to an SCD2 table.
+
+    Args:
+        target: The SQL name of the table.
+        columns: The columns of the changes that exist in the table.
+        keys: The key and the other columns that decide.
+    """
     ended = {VALID_TO: source_column(_AT), IS_CURRENT: "false"}
     if keys.deleted is not None and not keys.hard_delete:
         ended[keys.deleted] = source_column(_MARK)
@@ -292,9 +313,10 @@ def build_merge_sql(target: str, columns: Sequence[str], keys: MergeKeys) -> Mer
 
 
 def build_adoption_sql(target: str, micros: int, deleted: str | None) -> str:
-    """Return the UPDATE that turns existing rows into versions that begin at ``micros``.
+    """Return the UPDATE that fills the SCD2 columns of rows that have none.
 
-    Rows whose column ``deleted`` is set are not current.
+    The rows become versions that begin at ``micros`` (since 1970). Rows whose column ``deleted`` is
+    set become ended versions.
     """
     at, is_current = f"timestamp_micros({micros}L)", quote(IS_CURRENT)
     alive = "true" if deleted is None else f"{quote(deleted)} IS NULL"

@@ -36,7 +36,7 @@ BATCH_VIEW = "target_spark_batch"
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """Return table properties as the list that TBLPROPERTIES takes."""
+    """Return table properties as the SQL list that TBLPROPERTIES takes."""
     return ", ".join(
         f"{sql_literal(key)} = {sql_literal(value)}" for key, value in properties.items()
     )
@@ -45,9 +45,9 @@ def format_properties(properties: Mapping[str, str]) -> str:
 def build_alter_statements(
     changes: Sequence[SchemaChange], *, to_widen: str | None = None
 ) -> Iterator[str]:
-    """Yield one ALTER TABLE clause per change; ``to_widen`` precedes the first widened type.
+    """Yield the ALTER TABLE clauses that make a sequence of column changes.
 
-    ``to_widen`` is a clause that enables type widening in the table.
+    ``to_widen`` is a clause to run before the first type is widened, or None.
     """
     added = [change for change in changes if change.kind == "add"]
     widened = [change for change in changes if change.kind == "widen"]
@@ -65,7 +65,7 @@ def build_alter_statements(
 
 
 def get_columns(layout: TableSchema) -> str:
-    """Return the column list of CREATE TABLE, with comments."""
+    """Return the SQL column list of CREATE TABLE for a table schema, with comments."""
     return ", ".join(
         f"{quote(column.name)} {column.type.ddl}"
         + (f" COMMENT {sql_literal(column.comment)}" if column.comment else "")
@@ -74,7 +74,10 @@ def get_columns(layout: TableSchema) -> str:
 
 
 def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return the rows of a batch to insert into an empty table, without deleted rows."""
+    """Return the rows of a batch to insert into an empty table, without deleted rows.
+
+    ``newest`` has the newest row of each key.
+    """
     if keys.deleted is not None and keys.hard_delete:
         newest = newest.where(F.col(quote(keys.deleted)).isNull())
     if keys.removed is not None:
@@ -82,44 +85,40 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
     return sort_rows(newest.drop(DELETE_ONLY_COLUMN), keys.sort_by)
 
 
-def version_delete_condition(retirement: VersionDelete) -> str:
-    """Return the SQL condition for rows of other table versions that are not yet marked deleted."""
-    others = f"NOT ({quote(retirement.column)} <=> {retirement.version}L)"
-    if retirement.history:
+def version_delete_condition(deletion: VersionDelete) -> str:
+    """Return the SQL condition for the rows that a `VersionDelete` deletes, ends or marks."""
+    others = f"NOT ({quote(deletion.column)} <=> {deletion.version}L)"
+    if deletion.history:
         return f"{quote(IS_CURRENT)} AND {others}"
-    return (
-        others
-        if retirement.deleted is None
-        else f"{others} AND {quote(retirement.deleted)} IS NULL"
-    )
+    return others if deletion.deleted is None else f"{others} AND {quote(deletion.deleted)} IS NULL"
 
 
-def build_end_values(retirement: VersionDelete) -> dict[str, str]:
-    """Return the SQL values, by column, that mark a row as deleted; empty if rows are removed."""
-    at = format_instant(retirement.at)
+def build_end_values(deletion: VersionDelete) -> dict[str, str]:
+    """Return the SQL values, by column, that end or mark a row; empty if rows are removed."""
+    at = format_instant(deletion.at)
     put = {}
-    if retirement.history:
+    if deletion.history:
         later = f"{quote(VALID_FROM)} + INTERVAL 1 MICROSECOND"
         put = {VALID_TO: f"greatest({at}, {later})", IS_CURRENT: "false"}
-    if retirement.deleted is not None:
-        put[retirement.deleted] = at
+    if deletion.deleted is not None:
+        put[deletion.deleted] = at
     return put
 
 
-def build_version_delete(target: str, retirement: VersionDelete) -> str:
-    """Return the statement that deletes, or marks as deleted, the rows of other table versions."""
-    found = version_delete_condition(retirement)
+def build_version_delete(target: str, deletion: VersionDelete) -> str:
+    """Return the DELETE or UPDATE statement for a `VersionDelete` in the table ``target``."""
+    condition = version_delete_condition(deletion)
     put = ", ".join(
-        f"{quote(name)} = {value}" for name, value in build_end_values(retirement).items()
+        f"{quote(name)} = {value}" for name, value in build_end_values(deletion).items()
     )
     if not put:
-        return f"DELETE FROM {target} WHERE {found}"  # noqa: S608  (every name is quoted)
-    return f"UPDATE {target} SET {put} WHERE {found}"  # noqa: S608
+        return f"DELETE FROM {target} WHERE {condition}"  # noqa: S608  (every name is quoted)
+    return f"UPDATE {target} SET {put} WHERE {condition}"  # noqa: S608
 
 
 @contextmanager
 def spark_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set Spark settings during the block, and restore the previous values after it."""
+    """Context manager: set Spark settings, and restore the previous values at the end."""
     before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)
@@ -136,17 +135,19 @@ def spark_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[Non
 def check_folder_is_table(
     folder: Path, table_format: str, *, but: Collection[str] = frozenset()
 ) -> None:
-    """Check that a folder without a table has no files, except hidden ones and those in ``but``.
+    """Check that a local folder without a table is empty, so that a table can be created in it.
+
+    Hidden files and the names in ``but`` are ignored.
 
     Raises:
-        TableError: the folder has other files.
+        TableError: The folder has other files.
     """
     if not folder.is_dir():
         return
     names = (file.name for file in folder.iterdir())
-    strange = next((name for name in names if name[0] not in "._" and name not in but), None)
-    if strange is not None:
+    foreign = next((name for name in names if name[0] not in "._" and name not in but), None)
+    if foreign is not None:
         raise TableError(
-            f"{folder} has files ({strange}) but is not a {table_format} table. Set path to"
+            f"{folder} has files ({foreign}) but is not a {table_format} table. Set path to"
             " another folder, or move the files away."
         )

@@ -31,25 +31,28 @@ _KEEPS = f"{_SOURCE}kept"
 
 
 def build_properties(layout: TableSchema) -> dict[str, str]:
-    """Return the properties of a new table that store `TableSchema.sources`."""
+    """Return the properties of a new table that store which property feeds each column."""
     return {_KEEPS: "true", **_properties(layout.sources)}
 
 
 def get_table_properties(spark: SparkSession, ref: str) -> dict[str, str]:
-    """Return the properties of a table, as SHOW TBLPROPERTIES lists them."""
+    """Return the properties of a table, as SHOW TBLPROPERTIES lists them.
+
+    ``ref`` is the table's quoted SQL name.
+    """
     rows = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
     return {row.key: row.value for row in rows}
 
 
 def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the stream property of each column from a table's properties.
+    """Return the stream property that feeds each column, from a table's properties.
 
-    Return None if target-spark did not create the table.
+    None means that target-spark did not create the table.
     """
-    found = {key: value for key, value in properties.items() if key.startswith(_SOURCE)}
-    if not found.pop(_KEEPS, None):
+    stored = {key: value for key, value in properties.items() if key.startswith(_SOURCE)}
+    if not stored.pop(_KEEPS, None):
         return None
-    return dict(json.loads(bytes.fromhex(value)) for value in found.values())
+    return dict(json.loads(bytes.fromhex(value)) for value in stored.values())
 
 
 def build_annotations(
@@ -59,23 +62,28 @@ def build_annotations(
 
     Sources become table properties, comments become column comments. Only values that differ are
     changed, and a comment that the schema does not have is kept.
+
+    Args:
+        properties: The table's current properties.
+        schema: The table's current Spark schema.
+        layout: The table schema to store.
     """
     if layout.sources:
-        known = read_sources(properties) or {}
-        fresh = {path: src for path, src in layout.sources.items() if known.get(path) != src}
-        if fresh:
-            words = format_properties({_KEEPS: "true", **_properties(fresh)})
-            yield f"SET TBLPROPERTIES ({words})"
+        stored = read_sources(properties) or {}
+        changed = {path: src for path, src in layout.sources.items() if stored.get(path) != src}
+        if changed:
+            assignments = format_properties({_KEEPS: "true", **_properties(changed)})
+            yield f"SET TBLPROPERTIES ({assignments})"
     comments = {column.name: column.comment for column in layout.columns if column.comment}
     if comments:
         for field in schema.fields:
-            wanted = comments.get(field.name)
-            if wanted and wanted != field.metadata.get("comment"):
-                yield f"ALTER COLUMN {quote(field.name)} COMMENT {sql_literal(wanted)}"
+            comment = comments.get(field.name)
+            if comment and comment != field.metadata.get("comment"):
+                yield f"ALTER COLUMN {quote(field.name)} COMMENT {sql_literal(comment)}"
 
 
 def nullable_columns(schema: T.StructType, keep: Collection[str]) -> Iterator[str]:
-    """Yield the ALTER TABLE clauses that drop NOT NULL from all columns but ``keep``."""
+    """Yield the ALTER TABLE clauses that drop NOT NULL from all columns but those in ``keep``."""
     for path in _required(schema):
         if path[0] not in keep:
             yield f"ALTER COLUMN {quote(*path)} DROP NOT NULL"

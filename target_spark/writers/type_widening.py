@@ -1,4 +1,4 @@
-"""Column types that a table format can widen in place.
+"""Rules for the column types that a table format can widen in place.
 
 Pure functions of DDL types. A change that is not listed is refused, and the values get another
 column. Sources: the Delta protocol, "Type Widening"; the Iceberg table specification, "Schema
@@ -52,9 +52,9 @@ def iceberg_widens(old: str, new: str) -> bool:
 
 
 def _get_decimal_digits(type_: str) -> tuple[int, int] | None:
-    """Return a numeric DDL type's digits before and after the decimal point, or None."""
-    found = _DECIMAL.fullmatch(type_)
-    return (int(found[1]) - int(found[2]), int(found[2])) if found else None
+    """Return the digits before and after the point of a decimal DDL type, or None for others."""
+    match = _DECIMAL.fullmatch(type_)
+    return (int(match[1]) - int(match[2]), int(match[2])) if match else None
 
 
 def _holds(new: tuple[int, int], old: tuple[int, int]) -> bool:

@@ -1,4 +1,4 @@
-"""A server for each test."""
+"""A token server for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that gives tokens, and authenticators that ask it for them."""
+"""A token server, and authenticators that request tokens from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Login", "Stream", "Tap", "TokenServer", "refreshing", "sent_with"]
 
 
 class Tap:
-    """A tap, as far as authenticators know one."""
+    """The part of a tap that authenticators use."""
 
     def __init__(self, config_file: Any = None) -> None:
         self.config_file = config_file
@@ -24,7 +24,7 @@ class Tap:
 
 @dataclass
 class Stream:
-    """A stream, as far as authenticators know one."""
+    """The part of a stream that authenticators use."""
 
     config: dict[str, Any] = field(default_factory=dict)
     tap_name: str = "tap-x"
@@ -33,7 +33,7 @@ class Stream:
 
 
 class TokenServer:
-    """Gives access tokens for refresh tokens, each of which is good for one time only."""
+    """Issues access tokens for refresh tokens, each of which is valid only once."""
 
     def __init__(self, server: Server, first: str = "refresh-0") -> None:
         self.url = f"{server.url}/oauth/token"
@@ -58,7 +58,7 @@ class TokenServer:
 
 
 class Login(OAuthAuthenticator):
-    """Asks with the client's name and secret; ``waits`` are what it would have slept."""
+    """Uses the client credentials; ``waits`` lists the seconds that it would have slept."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -75,7 +75,7 @@ class Login(OAuthAuthenticator):
 
 
 class Refresh(Login):
-    """Asks with the refresh token of the settings, as most taps do."""
+    """Uses the refresh token of the config, as most taps do."""
 
     @property
     def oauth_request_body(self):
@@ -85,11 +85,11 @@ class Refresh(Login):
 def refreshing(
     server: TokenServer, *, tap: Any = None, kind: type[Login] = Refresh, **config: Any
 ) -> Any:
-    """Return an authenticator of a stream with these settings."""
+    """Return an authenticator of a stream with this config."""
     stream = Stream(config={"refresh_token": "refresh-0", **config}, _tap=tap)
     return kind(stream=stream, auth_endpoint=server.url)
 
 
 def sent_with(authenticator: Any, url: str = "https://example.com/users") -> Any:
-    """Return a request as it would be sent."""
+    """Return a GET request as the authenticator prepared it."""
     return authenticator(requests.Request("GET", url).prepare())

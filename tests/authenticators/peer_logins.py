@@ -1,4 +1,4 @@
-"""What every authenticator puts on requests and sends, by either package, as JSON.
+"""The requests of every authenticator of singer_sdk or tap_core, as JSON.
 
 Run as ``python peer_logins.py singer_sdk`` where that package is installed.
 """
@@ -78,7 +78,7 @@ SHOWN = (
 
 
 def outcomes(package: str) -> dict[str, Any]:
-    """Return everything for one package."""
+    """Return the outcomes of all cases for one package."""
     module = import_module(f"{package}.authenticators")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -223,7 +223,7 @@ def shape(kind: type) -> dict[str, Any]:
 
 @contextmanager
 def answering(status: int, document: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Serve one answer, and list what was asked."""
+    """Serve one response to all requests; yield the URL and the list of requests."""
     asked: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -238,7 +238,7 @@ def answering(status: int, document: dict[str, Any]) -> Iterator[tuple[str, list
             self.wfile.write(content)
 
         def log_message(self, *args: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)

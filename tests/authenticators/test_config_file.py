@@ -1,4 +1,4 @@
-"""A token into a file of settings: that and nothing else, all or nothing."""
+"""A new refresh token is written into the config file; the rest of the file does not change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def file(tmp_path):
         ("refresh", False),
     ],
 )
-def test_which_settings_hold_a_refresh_token(name, is_one):
+def test_setting_name_counts_as_refresh_token(name, is_one):
     assert is_refresh_token_name(name) is is_one
 
 
@@ -56,7 +56,7 @@ def test_which_settings_hold_a_refresh_token(name, is_one):
         ("[1.10, 1e5, 12345678901234567890]", None),
     ],
 )
-def test_only_the_token_changes(before, after):
+def test_only_the_refresh_token_is_replaced(before, after):
     assert replace_token(before, USED, "new") == (after or before)
 
 
@@ -77,13 +77,13 @@ def expected(value, name=""):
 
 
 @given(st.dictionaries(NAMES, VALUES), st.sampled_from([None, 2]), st.booleans())
-def test_any_document_stays_what_it_is(document, indent, ascii_only):
+def test_other_values_of_any_document_are_not_changed(document, indent, ascii_only):
     text = json.dumps(document, indent=indent, ensure_ascii=ascii_only)
     assert json.loads(replace_token(text, USED, 'n"ew')) == expected(document)
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
-def test_permissions_stay(file, mode):
+def test_file_permissions_are_kept(file, mode):
     file.chmod(mode)
     assert write_refresh_token(file, USED, "new") is None
     assert file.read_text() == '{"refresh_token": "new"}'
@@ -91,7 +91,7 @@ def test_permissions_stay(file, mode):
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_a_link_stays_a_link(file, tmp_path):
+def test_symbolic_link_is_kept(file, tmp_path):
     link = tmp_path / "link.json"
     link.symlink_to(file)
     assert write_refresh_token(link, USED, "new") is None
@@ -99,7 +99,7 @@ def test_a_link_stays_a_link(file, tmp_path):
     assert json.loads(file.read_text()) == {"refresh_token": "new"}
 
 
-def test_the_file_is_the_old_one_until_it_is_the_new_one(file, monkeypatch):
+def test_file_is_replaced_atomically(file, monkeypatch):
     seen = []
     real = os.fsync
 
@@ -112,7 +112,7 @@ def test_the_file_is_the_old_one_until_it_is_the_new_one(file, monkeypatch):
     assert seen == ['{"refresh_token": "old"}', '{"refresh_token": "new"}']
 
 
-def test_a_disk_that_is_full_leaves_the_file_as_it_was(file, monkeypatch):
+def test_full_disk_leaves_the_file_unchanged(file, monkeypatch):
     def full(handle):
         raise OSError(28, "No space left on device")
 
@@ -123,7 +123,7 @@ def test_a_disk_that_is_full_leaves_the_file_as_it_was(file, monkeypatch):
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_a_folder_that_cannot_be_flushed_is_no_fault(file, monkeypatch):
+def test_failed_fsync_of_the_folder_is_not_an_error(file, monkeypatch):
     real = os.open
 
     def refuse(path, flags, *more, **named):
@@ -136,14 +136,14 @@ def test_a_folder_that_cannot_be_flushed_is_no_fault(file, monkeypatch):
     assert file.read_text() == '{"refresh_token": "new"}'
 
 
-def test_a_file_that_is_read_only_is_left(file, monkeypatch):
+def test_read_only_file_is_not_written(file, monkeypatch):
     file.chmod(0o400)
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # the superuser may all
     assert write_refresh_token(file, USED, "new") == f"the configuration file {file} is read-only"
     assert file.read_text() == '{"refresh_token": "old"}'
 
 
-def test_what_is_no_file_is_left(tmp_path):
+def test_path_that_is_not_a_regular_file_is_not_written(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert write_refresh_token(pipe, USED, "new") == (
@@ -152,7 +152,7 @@ def test_what_is_no_file_is_left(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b'{"refresh\ntoken": "old"}'])
-def test_a_file_that_was_broken_meanwhile_is_left(file, content):
+def test_file_that_is_no_longer_json_is_not_written(file, content):
     file.write_bytes(content)
     assert write_refresh_token(file, USED, "new") == (
         f"the configuration file {file} is no longer JSON text in UTF-8"
@@ -160,7 +160,7 @@ def test_a_file_that_was_broken_meanwhile_is_left(file, content):
     assert file.read_bytes() == content
 
 
-def test_a_copy_of_meltanos_is_written_and_said_to_be_one(tmp_path):
+def test_config_copy_of_meltano_is_written_and_reported(tmp_path):
     file = tmp_path / ".meltano" / "run" / "tap-x" / "tap.config.json"
     file.parent.mkdir(parents=True)
     file.write_text('{"refresh_token": "old"}')

@@ -1,4 +1,4 @@
-"""Tokens for assertions that are signed with a private key."""
+"""OAuth with JWT assertions that are signed with a private key."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def asked_with(server, **given):
 
 @pytest.mark.parametrize("passphrase", [None, "open sesame"])
 @pytest.mark.parametrize("on_one_line", [False, True])
-def test_the_assertion_is_signed_with_the_key(server, key, passphrase, on_one_line):
+def test_jwt_assertion_is_signed_with_the_private_key(server, key, passphrase, on_one_line):
     text = pem(key, passphrase)
     if on_one_line:
         text = text.replace("\n", "\\n")
@@ -58,27 +58,27 @@ def test_the_assertion_is_signed_with_the_key(server, key, passphrase, on_one_li
 
 
 @pytest.mark.filterwarnings("ignore::tap_core.exceptions.SingerSDKDeprecationWarning")
-def test_the_key_may_be_that_of_the_streams_settings():
+def test_private_key_is_read_from_the_config_of_the_stream():
     stream = Stream(config={"private_key": "k", "private_key_passphrase": "p", "client_id": "c"})
     made = OAuthJWTAuthenticator(stream=stream, auth_endpoint="https://x/t", oauth_scopes="a")
     assert (made.private_key, made.private_key_passphrase, made.client_id) == ("k", "p", "c")
     assert (made.auth_endpoint, made.oauth_scopes) == ("https://x/t", "a")
 
 
-def test_without_a_key_nothing_is_asked(server):
+def test_missing_private_key_is_an_error_before_any_request(server):
     with pytest.raises(ValueError, match="There is no private_key"):
         sent_with(OAuthJWTAuthenticator(auth_endpoint=server.url))
     assert server.asked == []
 
 
 @pytest.mark.parametrize("package", ["jwt", "cryptography.hazmat.primitives.serialization"])
-def test_a_package_that_is_missing_is_named(server, monkeypatch, package):
+def test_missing_package_is_named_in_the_error(server, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RuntimeError, match=r"needs the packages PyJWT and cryptography"):
         sent_with(OAuthJWTAuthenticator(auth_endpoint=server.url, private_key="k"))
 
 
-def test_a_key_that_cannot_be_read_is_not_shown(server):
+def test_invalid_private_key_is_not_shown_in_the_error(server):
     text = "-----BEGIN PRIVATE KEY-----\ns3cret\n-----END PRIVATE KEY-----"
     with pytest.raises(ValueError) as raised:  # noqa: PT011  the library's own words
         sent_with(OAuthJWTAuthenticator(auth_endpoint=server.url, private_key=text))

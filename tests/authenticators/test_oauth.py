@@ -1,4 +1,4 @@
-"""Access tokens: asked for once, kept, and replaced before they expire."""
+"""OAuth access tokens: requested once, cached, and renewed before they expire."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def login(server, kind: type[Login] = Login, **given):
 
 
 def numbered(server, **more):
-    """Let the server give token-1, then token-2, and so on."""
+    """Let the server issue token-1, then token-2, and so on."""
     given = []
 
     def answer(_: Asked) -> Reply:
@@ -39,10 +39,10 @@ def aged(authenticator, seconds: float) -> None:
     authenticator.last_refreshed = utc_now() - timedelta(seconds=seconds)
 
 
-# Asking
+# Token requests
 
 
-def test_a_token_is_asked_for_once_and_put_on_every_request(server):
+def test_token_is_requested_once_and_sent_with_every_request(server):
     numbered(server, expires_in=3600)
     authenticator = login(server, oauth_headers={"X-App": "a"})
     for _ in range(3):
@@ -53,23 +53,23 @@ def test_a_token_is_asked_for_once_and_put_on_every_request(server):
     assert asked.body == b"grant_type=client_credentials&client_id=me&client_secret=s3cret"
 
 
-def test_nothing_is_asked_before_there_is_a_request(server):
+def test_no_token_is_requested_before_the_first_request(server):
     authenticator = login(server)
     assert not authenticator.is_token_valid()
     assert (authenticator.access_token, authenticator.last_refreshed) == (None, None)
 
 
-def test_an_endpoint_that_was_not_given_is_said():
+def test_missing_auth_endpoint_is_an_error():
     with pytest.raises(ValueError, match="Authorization endpoint not set"):
         sent_with(Login())
 
 
-def test_a_body_that_was_not_defined_is_said(server):
+def test_undefined_oauth_request_body_is_an_error(server):
     with pytest.raises(NotImplementedError, match="OAuthAuthenticator has to define"):
         sent_with(OAuthAuthenticator(auth_endpoint=server.url))
 
 
-def test_client_and_secret_may_be_those_of_the_streams_settings():
+def test_client_id_and_secret_default_to_the_config_of_the_stream():
     stream = Stream(config={"client_id": "from settings", "client_secret": "too"})
     authenticator = Login(stream=stream, client_secret="given", oauth_scopes="read")
     assert authenticator.client_id == "from settings"
@@ -77,7 +77,7 @@ def test_client_and_secret_may_be_those_of_the_streams_settings():
     assert authenticator.oauth_scopes == "read"
 
 
-def test_what_authors_override_is_asked_anew_for_each_token(server):
+def test_overridden_endpoint_and_body_are_evaluated_for_each_token(server):
     class Changing(Login):
         calls = 0
 
@@ -103,7 +103,7 @@ def test_what_authors_override_is_asked_anew_for_each_token(server):
 # Expiry
 
 
-def test_a_token_is_replaced_before_it_expires(server):
+def test_token_is_renewed_before_it_expires(server):
     numbered(server, expires_in=3600)
     authenticator = login(server)
     sent_with(authenticator)
@@ -113,7 +113,7 @@ def test_a_token_is_replaced_before_it_expires(server):
     assert sent_with(authenticator).headers["Authorization"] == "Bearer token-2"
 
 
-def test_a_token_that_lives_ten_seconds_is_used_for_nine(server):
+def test_token_with_ten_seconds_lifetime_is_used_for_nine(server):
     numbered(server, expires_in=10)
     authenticator = login(server)
     sent_with(authenticator)
@@ -124,7 +124,7 @@ def test_a_token_that_lives_ten_seconds_is_used_for_nine(server):
 
 
 @given(st.floats(min_value=0.01, max_value=1e9))
-def test_the_margin_is_never_most_of_the_life(lifetime):
+def test_refresh_margin_is_at_most_a_ninth_of_the_lifetime(lifetime):
     assert 0 < refresh_margin_seconds(lifetime) <= min(60, lifetime / 9)
 
 
@@ -143,21 +143,21 @@ def test_the_margin_is_never_most_of_the_life(lifetime):
         (1e400, 60, 60),
     ],
 )
-def test_how_long_a_token_lives(server, answered, default, kept):
+def test_token_lifetime_is_read_from_expires_in_or_the_default(server, answered, default, kept):
     numbered(server, **({} if answered is None else {"expires_in": answered}))
     authenticator = login(server, default_expiration=default)
     authenticator.update_access_token()
     assert authenticator.expires_in == kept
 
 
-def test_an_expiration_that_is_null_is_none(server):
+def test_null_expires_in_uses_the_default_expiration(server):
     numbered(server, expires_in=None)
     authenticator = login(server, default_expiration=60)
     authenticator.update_access_token()
     assert authenticator.expires_in == 60
 
 
-def test_a_token_without_an_end_is_good_for_ever(server):
+def test_token_without_expires_in_never_expires(server):
     numbered(server)
     authenticator = login(server)
     authenticator.update_access_token()
@@ -165,7 +165,7 @@ def test_a_token_without_an_end_is_good_for_ever(server):
     assert authenticator.is_token_valid()
 
 
-def test_an_instant_without_an_offset_is_taken_as_utc(server):
+def test_last_refreshed_without_an_offset_is_utc(server):
     numbered(server, expires_in=3600)
     authenticator = login(server)
     authenticator.update_access_token()
@@ -173,7 +173,7 @@ def test_an_instant_without_an_offset_is_taken_as_utc(server):
     assert authenticator.is_token_valid()
 
 
-def test_the_time_of_asking_counts_and_not_that_of_the_answer(server):
+def test_last_refreshed_is_set_by_the_update(server):
     before = utc_now()
     numbered(server)
     authenticator = login(server)
@@ -198,7 +198,7 @@ def all_at_once(work, count: int = 8) -> None:
         thread.join(60)
 
 
-def test_of_threads_that_need_a_token_at_once_one_asks(server):
+def test_concurrent_threads_request_one_token(server):
     numbered(server, expires_in=3600)
     authenticator = login(server)
     found = []
@@ -207,9 +207,9 @@ def test_of_threads_that_need_a_token_at_once_one_asks(server):
     assert len(server.asked) == 1
 
 
-def test_threads_that_wait_for_an_update_take_what_it_got(server):
+def test_threads_waiting_for_an_update_use_its_token(server):
     class Counting:
-        """A lock that counts who has come to it."""
+        """A lock that counts the threads that tried to acquire it."""
 
         def __init__(self, lock):
             self.lock, self.came, self.changed = lock, 0, threading.Condition()
@@ -237,7 +237,7 @@ def test_threads_that_wait_for_an_update_take_what_it_got(server):
     assert authenticator.access_token == "token-2"
 
 
-def test_an_update_that_fails_is_tried_by_the_next(server):
+def test_next_request_repeats_a_failed_token_update(server):
     server.answers(Reply({"error": "invalid_client"}, status=401), Reply({"access_token": "t"}))
     authenticator = login(server)
     with pytest.raises(RuntimeError):
@@ -245,7 +245,7 @@ def test_an_update_that_fails_is_tried_by_the_next(server):
     assert sent_with(authenticator).headers["Authorization"] == "Bearer t"
 
 
-def test_an_authors_own_update_is_made_by_one_thread_only(server):
+def test_overridden_update_access_token_runs_in_one_thread(server):
     class Own(Login):
         updates = 0
 
@@ -260,7 +260,7 @@ def test_an_authors_own_update_is_made_by_one_thread_only(server):
     assert (authenticator.updates, server.asked) == (1, [])
 
 
-def test_a_singleton_asks_once_for_all_streams(server):
+def test_singleton_authenticator_requests_one_token_for_all_streams(server):
     class Single(Login, metaclass=SingletonMeta):
         pass
 
@@ -273,7 +273,7 @@ def test_a_singleton_asks_once_for_all_streams(server):
 # The log
 
 
-def test_the_log_says_what_happens_and_no_secret(server, caplog):
+def test_log_reports_the_token_request_without_secrets(server, caplog):
     caplog.set_level(logging.DEBUG)
     numbered(server)
     url = f"{server.url}/oauth/token?client_secret=hidden-1"
@@ -284,6 +284,6 @@ def test_the_log_says_what_happens_and_no_secret(server, caplog):
         assert secret not in caplog.text
 
 
-def test_patience_is_what_was_promised():
+def test_default_retry_policy_has_the_documented_limits():
     assert (RetryPolicy().timeout, RetryPolicy().tries) == (60, 11)
     assert OAuthAuthenticator.patience == RetryPolicy()

@@ -1,4 +1,4 @@
-"""Headers, parameters and bodies of every class are those of singer_sdk itself."""
+"""Headers, parameters and bodies of every authenticator equal those of singer_sdk."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ def theirs(tmp_path_factory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("title", FIXED)
-def test_every_request_is_authenticated_the_same(ours, theirs, title):
+def test_authenticated_request_equals_that_of_singer_sdk(ours, theirs, title):
     assert ours["fixed"][title] == theirs["fixed"][title]
 
 
 @pytest.mark.parametrize("name", FOR_STREAM)
-def test_create_for_stream_gives_the_same(ours, theirs, name):
+def test_create_for_stream_equals_that_of_singer_sdk(ours, theirs, name):
     assert ours["for stream"][name] == theirs["for stream"][name]
 
 
 @pytest.mark.parametrize("default", [None, 30])
 @pytest.mark.parametrize("title", ANSWERS)
-def test_every_token_is_asked_for_and_kept_the_same(ours, theirs, title, default):
+def test_token_request_and_cached_token_equal_those_of_singer_sdk(ours, theirs, title, default):
     assert ours["oauth"][f"{title}, {default}"] == theirs["oauth"][f"{title}, {default}"]
 
 
 @pytest.mark.parametrize("what", ["jwt", "refused", "warned"])
-def test_claims_refusals_and_warnings_are_the_same(ours, theirs, what):
+def test_claims_refusals_and_warnings_equal_those_of_singer_sdk(ours, theirs, what):
     assert ours[what] == theirs[what]
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_every_class_has_the_same_members(ours, theirs, name):
+def test_every_class_has_the_members_of_singer_sdk(ours, theirs, name):
     mine = {key: value for key, value in ours["shape"][name].items() if key not in OURS_ALONE}
     assert mine == theirs["shape"][name]
 
 
-def test_every_public_class_of_singer_sdk_is_here(ours, theirs):
+def test_every_public_class_of_singer_sdk_exists(ours, theirs):
     assert theirs["public"] == sorted(SHOWN)
     assert set(ours["public"]) - set(theirs["public"]) == {"AccessTokenError", "RetryPolicy"}

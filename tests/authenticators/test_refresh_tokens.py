@@ -1,4 +1,4 @@
-"""Refresh tokens that are good for one time: the new one is used, and handed back."""
+"""Refresh tokens that are valid once: the new one is used, and written to the config file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def config_file(tmp_path):
     return path
 
 
-def test_a_used_refresh_token_is_refused_and_never_sent_twice(tokens):
+def test_used_refresh_token_is_never_sent_again(tokens):
     authenticator = refreshing(tokens)
     for _ in range(4):
         authenticator.update_access_token()
@@ -38,7 +38,7 @@ def test_a_used_refresh_token_is_refused_and_never_sent_twice(tokens):
     assert authenticator.refresh_token == "refresh-4"
 
 
-def test_the_settings_show_the_new_one_from_then_on(tokens):
+def test_config_shows_the_new_refresh_token_after_an_update(tokens):
     settings = {"oauth": {"refreshToken": "refresh-0", "x": "refresh-0"}, "list": ["refresh-0"]}
     authenticator = refreshing(tokens, **settings)
     given = authenticator.config
@@ -51,7 +51,7 @@ def test_the_settings_show_the_new_one_from_then_on(tokens):
     assert given["refresh_token"] == "refresh-0"
 
 
-def test_a_token_that_an_author_holds_on_to_is_sent_as_its_newest(tokens):
+def test_old_refresh_token_of_the_author_is_replaced_by_the_newest(tokens):
     class Held(Login):
         @property
         def oauth_request_body(self):
@@ -68,7 +68,7 @@ def test_a_token_that_an_author_holds_on_to_is_sent_as_its_newest(tokens):
     }
 
 
-def test_all_authenticators_of_a_tap_know_what_was_replaced(tokens):
+def test_authenticators_of_a_tap_share_new_refresh_tokens(tokens):
     tap = Tap()
     for _ in range(3):
         refreshing(tokens, tap=tap).update_access_token()
@@ -79,7 +79,7 @@ def test_all_authenticators_of_a_tap_know_what_was_replaced(tokens):
     assert tokens.refused == []
 
 
-def test_authenticators_of_other_taps_do_not(tokens):
+def test_authenticators_of_different_taps_do_not_share_refresh_tokens(tokens):
     refreshing(tokens, tap=Tap()).update_access_token()
     for tap in (Tap(), None, SimpleNamespace()):
         with pytest.raises(AccessTokenError):
@@ -87,7 +87,7 @@ def test_authenticators_of_other_taps_do_not(tokens):
     assert tokens.refused == ["refresh-0"] * 3
 
 
-def test_threads_with_authenticators_of_their_own_take_turns(tokens):
+def test_threads_with_separate_authenticators_refresh_one_after_another(tokens):
     tap, together = Tap(), threading.Barrier(8)
 
     def refresh():
@@ -102,7 +102,7 @@ def test_threads_with_authenticators_of_their_own_take_turns(tokens):
     assert (tokens.given, tokens.refused) == (8, [])
 
 
-def test_a_server_that_keeps_the_refresh_token_changes_nothing(server, tokens, caplog):
+def test_refresh_token_is_kept_if_the_response_has_no_new_one(server, tokens, caplog):
     for more in ({}, {"refresh_token": "refresh-0"}, {"refresh_token": None}, {"refresh_token": 3}):
         server.answers(Reply({"access_token": "a", **more}))
         authenticator = refreshing(tokens)
@@ -111,9 +111,7 @@ def test_a_server_that_keeps_the_refresh_token_changes_nothing(server, tokens, c
     assert NOT_KEPT not in caplog.text
 
 
-def test_a_refresh_token_that_came_for_another_grant_is_kept_in_memory_only(
-    server, config_file, caplog
-):
+def test_refresh_token_of_another_grant_is_kept_only_in_memory(server, config_file, caplog):
     server.answers(Reply({"access_token": "a", "refresh_token": "first"}))
     before = config_file.read_bytes()
     stream = Stream(_tap=Tap(config_file))
@@ -124,7 +122,7 @@ def test_a_refresh_token_that_came_for_another_grant_is_kept_in_memory_only(
     assert NOT_KEPT not in caplog.text
 
 
-def test_an_unusual_payload_is_sent_as_it_is(server):
+def test_string_payload_is_sent_unchanged(server):
     class Text(Login):
         @property
         def oauth_request_payload(self):
@@ -135,11 +133,11 @@ def test_an_unusual_payload_is_sent_as_it_is(server):
     assert server.asked[0].body == b"refresh_token=mine"
 
 
-# Handing it back
+# Writing it back to the config file
 
 
 @pytest.mark.parametrize("kind", [lambda path: path, str])
-def test_a_new_refresh_token_goes_into_the_configuration_file(tokens, config_file, caplog, kind):
+def test_new_refresh_token_is_written_to_the_config_file(tokens, config_file, caplog, kind):
     caplog.set_level("INFO")
     authenticator = refreshing(tokens, tap=Tap(kind(config_file)))
     authenticator.update_access_token()
@@ -152,7 +150,7 @@ def test_a_new_refresh_token_goes_into_the_configuration_file(tokens, config_fil
     assert "refresh-" not in caplog.text
 
 
-def test_the_next_run_starts_with_what_the_last_one_left(tokens, config_file):
+def test_next_run_uses_the_written_refresh_token(tokens, config_file):
     for _ in range(3):
         settings = json.loads(config_file.read_text())
         refreshing(tokens, tap=Tap(config_file), **settings).update_access_token()
@@ -160,7 +158,7 @@ def test_the_next_run_starts_with_what_the_last_one_left(tokens, config_file):
 
 
 @pytest.mark.parametrize("tap", [None, Tap(), Tap(3)])
-def test_without_one_configuration_file_there_is_one_warning(tokens, caplog, tap):
+def test_missing_config_file_causes_a_single_warning(tokens, caplog, tap):
     authenticator = refreshing(tokens, tap=tap)
     for _ in range(3):
         authenticator.update_access_token()
@@ -172,7 +170,7 @@ def test_without_one_configuration_file_there_is_one_warning(tokens, caplog, tap
     assert "refresh-" not in caplog.text
 
 
-def test_a_file_that_could_not_be_written_is_made_up_for_later(tokens, config_file, caplog):
+def test_failed_write_is_made_up_for_by_the_next_update(tokens, config_file, caplog):
     authenticator = refreshing(tokens, tap=Tap(config_file))
     hidden = config_file.rename(config_file.with_name("away.json"))
     authenticator.update_access_token()
@@ -182,7 +180,7 @@ def test_a_file_that_could_not_be_written_is_made_up_for_later(tokens, config_fi
     assert json.loads(config_file.read_text())["refresh_token"] == "refresh-2"
 
 
-def test_a_token_that_did_not_come_from_the_file_is_not_written_there(tokens, config_file, caplog):
+def test_token_from_another_source_is_not_written_to_the_config_file(tokens, config_file, caplog):
     before = '{"refresh_token": "overridden by a variable"}'
     config_file.write_text(before)
     refreshing(tokens, tap=Tap(config_file)).update_access_token()
@@ -190,11 +188,11 @@ def test_a_token_that_did_not_come_from_the_file_is_not_written_there(tokens, co
     assert f"the one that was used is not in the configuration file {config_file}" in caplog.text
 
 
-# The memory itself
+# RefreshTokens
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"))))
-def test_the_newest_is_always_found(replacements):
+def test_newest_refresh_token_is_found_for_any_older_one(replacements):
     known, newest = RefreshTokens(), {}
     for used, token in replacements:
         if used != token:

@@ -1,4 +1,4 @@
-"""A token endpoint that fails: what passes is waited out, what does not is said."""
+"""Failures of the token endpoint: temporary ones are retried, others are reported."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def failure(authenticator) -> AccessTokenError:
 
 
 def everything(error, caplog) -> str:
-    """Return all that a log could show: lines, the traceback, and the error as JSON."""
+    """Return all text that a log could contain: lines, traceback, and the error as JSON."""
     shown = "".join(traceback.format_exception(error))
     record = logging.makeLogRecord({"exc_info": (type(error), error, error.__traceback__)})
     return f"{caplog.text}{shown}{StructuredFormatter().format(record)}{error!r}"
 
 
-# What passes
+# Temporary failures
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_what_passes_is_asked_again(server, caplog, status):
+def test_temporary_failure_of_the_endpoint_is_retried(server, caplog, status):
     server.answers(Reply("busy: s3cret", status=status), Reply(status=status), GOOD)
     authenticator = login(server)
     assert sent_with(authenticator).headers["Authorization"] == "Bearer token-1"
@@ -66,21 +66,21 @@ def test_what_passes_is_asked_again(server, caplog, status):
     assert not any(secret in caplog.text for secret in SECRETS)
 
 
-def test_a_server_that_says_when_to_come_back_is_asked_then(server):
+def test_retry_after_of_the_endpoint_is_obeyed(server):
     server.answers(Reply(status=503, headers={"Retry-After": "7"}), GOOD)
     authenticator = login(server)
     sent_with(authenticator)
     assert authenticator.waits == [7]
 
 
-def test_a_connection_that_breaks_is_made_again(server):
+def test_broken_connection_is_retried(server):
     server.answers(Reply("x", keep=0, reset=True), GOOD)
     authenticator = login(server)
     assert sent_with(authenticator).headers["Authorization"] == "Bearer token-1"
     assert len(authenticator.waits) == 1
 
 
-def test_what_does_not_pass_in_a_few_tries_is_said(server, caplog):
+def test_failure_after_all_tries_is_reported_without_secrets(server, caplog):
     server.answers(Reply({"access_token": "top-secret", "error": "down"}, status=500))
     authenticator = login(server)
     error = failure(authenticator)
@@ -92,7 +92,7 @@ def test_what_does_not_pass_in_a_few_tries_is_said(server, caplog):
     assert not any(secret in everything(error, caplog) for secret in SECRETS)
 
 
-def test_a_server_that_hangs_is_not_waited_for_for_ever(server, caplog):
+def test_endpoint_that_does_not_respond_times_out(server, caplog):
     server.answers(Reply(silent=True))
     authenticator = login(server)
     authenticator.patience = RetryPolicy(timeout=0.2, tries=2, sleep=authenticator.waits.append)
@@ -103,7 +103,7 @@ def test_a_server_that_hangs_is_not_waited_for_for_ever(server, caplog):
     assert not any(secret in everything(error, caplog) for secret in SECRETS)
 
 
-def test_a_server_that_is_not_there_is_named_with_the_reason(caplog):
+def test_refused_connection_names_url_and_reason(caplog):
     authenticator = Login(auth_endpoint="http://127.0.0.1:1/token?api_key=in-the-query")
     error = failure(authenticator)
     assert len(authenticator.waits) == 10
@@ -112,11 +112,11 @@ def test_a_server_that_is_not_there_is_named_with_the_reason(caplog):
     assert not any(secret in everything(error, caplog) for secret in SECRETS)
 
 
-# What does not
+# Permanent failures
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-def test_a_refusal_counts_at_once_and_says_what_oauth_says(server, caplog, status):
+def test_oauth_error_is_reported_without_retry(server, caplog, status):
     said = {
         "error": "invalid_client",
         "error_description": "No client me-id\nwith the secret s3cret.",
@@ -137,7 +137,7 @@ def test_a_refusal_counts_at_once_and_says_what_oauth_says(server, caplog, statu
     assert not any(secret in everything(error, caplog) for secret in SECRETS)
 
 
-def test_what_a_server_repeats_of_headers_and_path_is_hidden(server, caplog):
+def test_secrets_echoed_by_the_server_are_hidden(server, caplog):
     said = {"error": "no key top-secret", "error_description": "in-the-query s3cret"}
     server.answers(Reply(status=500), Reply(said, status=401))
     authenticator = Login(
@@ -150,7 +150,7 @@ def test_what_a_server_repeats_of_headers_and_path_is_hidden(server, caplog):
     assert not any(secret in everything(error, caplog) for secret in SECRETS)
 
 
-def test_a_refusal_that_is_no_json_shows_nothing_of_it(server, caplog):
+def test_refusal_that_is_not_json_is_not_shown(server, caplog):
     server.answers(Reply("<html>top-secret</html>", status=403))
     error = failure(login(server))
     assert str(error).endswith("/oauth/token: refused")
@@ -158,7 +158,7 @@ def test_a_refusal_that_is_no_json_shows_nothing_of_it(server, caplog):
     assert not any(secret in everything(error, caplog) for secret in SECRETS)
 
 
-def test_authors_see_the_whole_refusal_in_their_hook(server):
+def test_handle_error_receives_the_complete_response(server):
     class Curious(Login):
         def handle_error(self, *, content, status_code):
             self.seen = (content, status_code)
@@ -182,7 +182,7 @@ def test_authors_see_the_whole_refusal_in_their_hook(server):
         (Reply("", headers={"Content-Type": "text/html; a=b"}), "no JSON object but text/html"),
     ],
 )
-def test_an_answer_without_a_token_is_a_refusal(server, caplog, reply, reason):
+def test_response_without_a_token_is_an_error(server, caplog, reply, reason):
     server.answers(reply)
     error = failure(login(server))
     assert str(error).endswith(reason)
@@ -190,20 +190,20 @@ def test_an_answer_without_a_token_is_a_refusal(server, caplog, reply, reason):
     assert not any(secret in everything(error, caplog) for secret in SECRETS)
 
 
-def test_a_certificate_that_is_refused_is_not_tried_again():
+def test_failed_certificate_verification_is_not_retried():
     refused = requests.exceptions.SSLError("CERTIFICATE_VERIFY_FAILED")
     assert not RequestOutcome(utc_now(), error=refused).may_pass
     assert RequestOutcome(utc_now(), error=requests.exceptions.SSLError("EOF")).may_pass
 
 
-def test_an_endpoint_that_is_no_url_is_an_error_at_once():
+def test_invalid_endpoint_url_is_an_error_without_retry():
     authenticator = Login(auth_endpoint="no-url?api_key=in-the-query")
     error = failure(authenticator)
     assert authenticator.waits == []
     assert str(error).endswith("at no-url: no answer, MissingSchema")
 
 
-# What is secret
+# Secrets
 
 
 @pytest.mark.parametrize(
@@ -216,11 +216,11 @@ def test_an_endpoint_that_is_no_url_is_an_error_at_once():
         (["not", "known"], ()),
     ],
 )
-def test_whatever_is_sent_is_hidden_unless_it_is_public(payload, hidden):
+def test_secret_values_of_a_payload_are_collected(payload, hidden):
     assert collect_payload_secrets(payload).values == hidden
 
 
-def test_no_secret_is_in_a_repr_of_what_is_passed_around():
+def test_repr_of_token_request_and_response_shows_no_secret():
     headers, payload = {"Authorization": "top-secret"}, {"a": "s3cret"}
     request = TokenRequest("https://u:pw@x/t", headers, payload, Secrets(("s3cret",)))
     token = TokenResponse(utc_now(), "s3cret", "top-secret", 1)
@@ -235,18 +235,18 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["error", "error_description", "x"]), JSON) | JSON)
-def test_any_answer_gives_words_or_none(document):
+def test_oauth_error_of_any_response_is_short_text_or_none(document):
     for words in parse_oauth_error(json.dumps(document), Secrets(("secret",))):
         assert words is None or (words.strip() and len(words) <= 301)
 
 
-def test_a_long_description_is_cut():
+def test_long_oauth_error_description_is_truncated():
     content = json.dumps({"error_description": "a" * 10_000})
     assert parse_oauth_error(content, Secrets()) == (None, f"{'a' * 300}…")
     assert parse_oauth_error("[" * 100_000, Secrets()) == (None, None)
 
 
-def test_a_token_that_is_asked_for_again_names_the_stream_that_needs_it(server, caplog):
+def test_retry_of_a_token_request_names_the_stream_in_the_log(server, caplog):
     server.answers(Reply(status=503), GOOD)
     authenticator = login(server)
     authenticator.attach(Stream(name="orders"))

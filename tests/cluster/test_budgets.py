@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.jobs import Job
 from tests.cluster.standalone import Standalone
-from tests.extract.counting import Counting, counting, longest_pause, most_in_a_second
+from tests.extract.counting_server import Counting, counting, longest_pause, most_in_a_second
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.slow]
 

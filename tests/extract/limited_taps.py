@@ -1,4 +1,4 @@
-"""Taps with budgets, and what a process does that reads with one; imported by such processes."""
+"""Taps with rate limits, and the function of the processes that read them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tap_core import RESTStream, Tap
 from tap_core.manifest.tap import make_tap_class
 from target_spark.extract.tap_factory import TapSpec
 
-ASKED = 5
-"""How often each process asks for each stream."""
+REQUESTS_PER_STREAM = 5
+"""The number of requests per process and stream."""
 
 
 class _Pages(RESTStream):
     path = "/any"
     schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
-    partitions = [{"page": number} for number in range(ASKED)]
+    partitions = [{"page": number} for number in range(REQUESTS_PER_STREAM)]
 
     @property
     def url_base(self) -> str:
@@ -48,7 +48,7 @@ class Limited(Tap):
         return [Slow(self), Other(self)]
 
     def _setup_signal_handlers(self) -> None:
-        """Leave signals to others."""
+        """Install no signal handlers."""
 
 
 class Many(Slow):
@@ -56,7 +56,7 @@ class Many(Slow):
 
 
 class Crowd(Limited):
-    """One stream with a rate of its own, and many contexts."""
+    """One stream with its own rate limit and many contexts."""
 
     rate_limit = None
 
@@ -65,11 +65,11 @@ class Crowd(Limited):
 
 
 class Declared(make_tap_class(Path(__file__).with_name("limited_manifest.yaml"))):
-    """The same source, as a manifest with a budget declares it."""
+    """The same source as a manifest with an API budget."""
 
 
 def limited(jobs: Any, start: Any, done: Any) -> None:
-    """Read every context of some streams for each job; put how many records there were."""
+    """Read all contexts of the streams of each job; put the number of records into ``done``."""
     while (job := jobs.get()) is not None:
         done.put(_tried(*job, start))
 
@@ -77,7 +77,7 @@ def limited(jobs: Any, start: Any, done: Any) -> None:
 def _tried(source: TapSpec, names: Sequence[str], start: Any) -> int | str:
     try:
         return _read(source, names, start)
-    except Exception as error:  # noqa: BLE001  (the test tells of it)
+    except Exception as error:  # noqa: BLE001  (the test reports it)
         start.abort()
         return repr(error)
 

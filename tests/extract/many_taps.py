@@ -1,4 +1,4 @@
-"""A tap with hundreds of contexts of a few rows each, of which some fail when first read."""
+"""A tap with hundreds of contexts of a few rows, some of which fail when they are first read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FAILS_EVERY = 50
 
 
 class Shops(Stream):
-    """One context for each shop, with as many rows as the rest of its number by three."""
+    """One context per shop, with one to three rows each."""
 
     name = "shops"
     primary_keys = ("shop", "id")
@@ -28,11 +28,11 @@ class Shops(Stream):
 
     @property
     def partitions(self) -> list[Context]:
-        """The shops."""
+        """Return one context per shop."""
         return [{"shop": shop} for shop in range(CONTEXTS)]
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the rows of a shop; the first time, some fail behind their first row."""
+        """Yield the rows of a shop; at the first read, some shops fail after their first row."""
         shop = int((context or {})["shop"])
         read = Path(self.config["visits"]) / str(shop)
         for number in range(1 + shop % 3):
@@ -43,7 +43,7 @@ class Shops(Stream):
 
 
 class ManyTap(Tap):
-    """That stream."""
+    """The tap with the stream ``shops``."""
 
     name = "tap-many"
     config_jsonschema = th.PropertiesList(
@@ -51,5 +51,5 @@ class ManyTap(Tap):
     ).to_dict()
 
     def discover_streams(self) -> list[Stream]:
-        """Return it."""
+        """Return the stream."""
         return [Shops(self)]

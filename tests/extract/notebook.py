@@ -1,8 +1,8 @@
-"""A program that reads a tap as frames, as somebody in a notebook would; it prints what it saw.
+"""A program that reads a tap as DataFrames, as in a notebook, and prints the results as JSON.
 
 Its one argument is a JSON object: ``conf`` of Spark, ``folder`` to work in, ``secret``, and
-``lasts`` where tasks are tried again by Spark itself. Settings with the secret come from a file
-and with a registered class. What Spark's UI tells of it all is put into ``folder``.
+``lasts`` if Spark retries failed tasks. Settings with the secret come from a file and from a
+registered class. The pages of Spark's UI are saved in ``folder``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main(conf: dict[str, str], folder: str, secret: str, *, lasts: bool) -> None
         )
         dying = spark.read.format("dying").option("stream", "orders").load()
         seen["killed"] = sorted(map(tuple, dying.groupBy("region").count().collect()))
-    _put_down(spark, place / "ui")
+    _save_ui_pages(spark, place / "ui")
     spark.stop()
     print(json.dumps(seen))
 
@@ -69,8 +69,8 @@ def _error(spark: SparkSession, settings: dict[str, Any]) -> str:
     return "none"
 
 
-def _put_down(spark: SparkSession, folder: Path) -> None:
-    """Ask Spark's UI for all that may hold what was asked for."""
+def _save_ui_pages(spark: SparkSession, folder: Path) -> None:
+    """Save the pages of Spark's UI that may contain options of the reads."""
     folder.mkdir()
     address = spark.sparkContext.uiWebUrl
     about = f"{address}/api/v1/applications/{spark.sparkContext.applicationId}"

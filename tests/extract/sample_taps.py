@@ -1,8 +1,8 @@
-"""A tap for Spark's workers to read as frames; which of its contexts fail, a test says.
+"""A tap that Spark's workers read as DataFrames; its settings select contexts that fail.
 
-Nothing here knows Spark, and all rows are a function of the settings. In the
-folder of the setting ``visits`` each time that a context is read leaves a file, so that tests
-count them, whatever process it was.
+The module does not use Spark, and all rows are a function of the settings. Each read of a context
+leaves a file in the folder of the setting ``visits``, so that tests can count the reads of all
+processes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ KINDS: dict[str, Any] = {
     "items": [{"sku": "a", "amount": 0.01}, None, {"sku": None}],
     "lists": [["a"], [], None],
 }
-"""A record with a value of every type that a schema can say."""
+"""A record with a value of every type that a schema can declare."""
 
 _PRICE = {"type": ["string", "null"], "format": "singer.decimal", "precision": 12, "scale": 2}
 _BYTES = {"type": ["string", "null"], "contentEncoding": "base64"}
@@ -93,17 +93,17 @@ KINDS_SCHEMA = th.PropertiesList(
     ),
     th.Property("lists", th.ArrayType(th.ArrayType(th.StringType))),
 ).to_dict()
-"""Its schema."""
+"""The schema of ``KINDS``."""
 
 ODD: dict[str, Any] = {"id": 3, "whole": "no number", "text": "kept"}
-"""A record of which one value does not fit."""
+"""A record with one value that does not match the schema."""
 
 
 class Sample(Stream):
-    """A stream that leaves a file for each time that a context is read, and fails as told."""
+    """A stream that leaves a file for each read of a context, and fails if the settings say so."""
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the rows of a context; half of them, where it is told to fail."""
+        """Yield the rows of a context; only half of them if the context is to fail."""
         where = "-".join(str(value) for value in (context or {}).values()) or "all"
         visits = Path(self.config["visits"])
         (visits / f"{self.name}.{where}.{uuid.uuid4().hex}").touch()
@@ -115,7 +115,7 @@ class Sample(Stream):
         yield from rows
 
     def fail(self) -> None:
-        """Fail as authors' code does, and tell too much."""
+        """Fail as authors' code may do, with a secret in the message."""
         print("on standard output", flush=True)
         if self.config["how"] == "exit":
             sys.exit(3)
@@ -134,7 +134,7 @@ def _schema(**keys: Any) -> dict[str, Any]:
 
 
 class Orders(Sample):
-    """A context for each region; incremental."""
+    """An incremental stream with one context per region."""
 
     name = "orders"
     primary_keys = ("region", "id")
@@ -143,11 +143,11 @@ class Orders(Sample):
 
     @property
     def partitions(self) -> list[dict[str, Any]]:
-        """The regions."""
+        """Return one context per region."""
         return [{"region": region} for region in REGIONS[: self.config["regions"]]]
 
     def rows(self, context: Context | None) -> Iterator[Record]:
-        """Yield the rows from the bookmark on, the newest first."""
+        """Yield the rows since the bookmark, newest first."""
         start = self.get_starting_timestamp(context)
         first = start.strftime(_FORM) if start else ""
         for number in reversed(range(self.config["rows"])):
@@ -157,14 +157,14 @@ class Orders(Sample):
 
 
 class Prices(Orders):
-    """The same, read in full each time."""
+    """The same rows as a full-table stream."""
 
     name = "prices"
     replication_key = None
 
 
 class Journal(Sample):
-    """Without contexts, and in order."""
+    """A sorted stream without contexts."""
 
     name = "journal"
     primary_keys = ("id",)
@@ -173,13 +173,13 @@ class Journal(Sample):
     schema = _schema()
 
     def rows(self, context: Context | None) -> Iterator[Record]:
-        """Yield the rows from the bookmark on."""
+        """Yield the rows since the bookmark."""
         first = self.get_starting_replication_key_value(context) or 0
         yield from ({"id": number, "note": None} for number in range(first, self.config["rows"]))
 
 
 class Kinds(Sample):
-    """A value of every type, the same as texts where that is allowed, and a row without any."""
+    """A row with a value of every type and a row with nulls, optionally an invalid row."""
 
     name = "kinds"
     primary_keys = ("id",)
@@ -194,7 +194,7 @@ class Kinds(Sample):
 
 
 class Users(Sample):
-    """The parent of notes: a context for each region, and a user for each row."""
+    """The parent stream of notes: one context per region, one user per row."""
 
     name = "users"
     primary_keys = ("user",)
@@ -202,13 +202,13 @@ class Users(Sample):
     partitions = Orders.partitions
 
     def rows(self, context: Context | None) -> Iterator[Record]:
-        """Yield two users of a region; none, where there is no region."""
+        """Yield two users of a region; none without a region."""
         yield from (
             {"user": f"{name}{number}"} for name in (context or {}).values() for number in range(2)
         )
 
     def get_child_context(self, record: Record, context: Context | None) -> Context:
-        """A user's notes are a context."""
+        """Return the context of a user's notes."""
         return {"user": record["user"]}
 
 
@@ -226,7 +226,7 @@ class Notes(Sample):
 
 
 class Readings(RESTStream, Sample):
-    """Read in windows of a day."""
+    """A stream that is read in windows of one day."""
 
     name = "readings"
     url_base = ""
@@ -252,7 +252,7 @@ class Readings(RESTStream, Sample):
 
 
 class SampleTap(Tap):
-    """All of these streams."""
+    """The tap with all streams of this module."""
 
     name = "tap-sample"
     config_jsonschema = th.PropertiesList(
@@ -267,6 +267,6 @@ class SampleTap(Tap):
     ).to_dict()
 
     def discover_streams(self) -> list[Stream]:
-        """Return all of them."""
+        """Return all streams."""
         kinds = (Orders, Prices, Journal, Kinds, Users, Notes, Readings)
         return [kind(self) for kind in kinds]

@@ -1,4 +1,4 @@
-"""A tap's streams as frames: `spark.read.format("tap")` on a real Spark."""
+"""A tap's streams as DataFrames: `spark.read.format("tap")` on a real Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECRET = "m4rk3r-of-a-t0ken"
 
 
 class Shop:
-    """The settings of the tap, and how often its contexts were read."""
+    """Creates options of the tap and counts the reads of its contexts."""
 
     def __init__(self, folder: Path) -> None:
         self.visited = folder / "visits"
@@ -44,7 +44,7 @@ class Shop:
         return parse_options({**self.options(stream, **settings), **(options or {})})
 
     def visits(self) -> Counter[str]:
-        """How often each context was read, since this was asked last."""
+        """Return the number of reads per context since the last call."""
         found = Counter(path.name.rpartition(".")[0] for path in self.visited.iterdir())
         for path in self.visited.iterdir():
             path.unlink()
@@ -65,12 +65,12 @@ def read(spark: SparkSession, shop: Shop) -> Callable[..., DataFrameReader]:
 
 
 def rows(request: ReadOptions) -> list[tuple[Any, ...]]:
-    """The rows of a stream, read group by group in this process."""
+    """Return the rows of a stream, read group by group in this process."""
     found = (batch for group in plan_groups(request) for batch in read_batches(request, group))
     return [tuple(row.values()) for batch in found for row in batch.to_pylist()]
 
 
-# ------------------------------------------------------------------------- what is a partition
+# ------------------------------------------------------------------------- partitions
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def rows(request: ReadOptions) -> list[tuple[Any, ...]]:
         ("users", [{"region": region} for region in REGIONS], 0),
     ],
 )
-def test_contexts_are_partitions(
+def test_each_context_is_a_spark_partition(
     shop: Shop, stream: str, contexts: list[Any], read_by_the_driver: int
 ):
-    """Each context is a partition, a child's are those its parents say; nothing else is read."""
+    """A child stream has one partition per parent record; only the parents are read for it."""
     groups = plan_groups(shop.request(stream))
     found = [part and part.context for group in groups for part in group.parts]
     assert sorted(found, key=str) == sorted(contexts, key=str)
@@ -95,28 +95,28 @@ def test_contexts_are_partitions(
     assert not any(name.startswith(f"{stream}.") for name in visited)
 
 
-def test_windows_are_partitions(shop: Shop):
-    """A stream that is read in windows has one partition for each, with its own rows."""
+def test_each_window_is_a_spark_partition(shop: Shop):
+    """A stream that is read in windows has one partition per window, with its own rows."""
     request = shop.request("readings")
     groups = plan_groups(request)
     counts = [sum(batch.num_rows for batch in read_batches(request, group)) for group in groups]
     assert counts == [24, 24, 24]
 
 
-def test_contexts_share_partitions_where_there_are_fewer(shop: Shop):
-    """With the option partitions, contexts are read one after the other, and none is left out."""
+def test_option_partitions_groups_contexts(shop: Shop):
+    """With fewer partitions than contexts, each partition reads several contexts in turn."""
     request = shop.request("orders", {"partitions": "3"})
     assert [len(group.parts) for group in plan_groups(request)] == [2, 1, 1]
     assert Counter(row[0] for row in rows(request)) == dict.fromkeys(REGIONS, 30)
 
 
-def test_no_contexts_are_no_rows(shop: Shop):
-    """A parent without records leaves its child without rows, and nothing is an error."""
+def test_stream_without_contexts_has_no_rows(shop: Shop):
+    """A child stream of a parent without records is empty; this is not an error."""
     assert rows(shop.request("notes", regions=0)) == []
 
 
-def test_a_state_is_gone_on_from(shop: Shop, tmp_path: Path):
-    """With a state, contexts are read from their bookmarks on; the others whole."""
+def test_option_state_continues_from_the_bookmarks(shop: Shop, tmp_path: Path):
+    """Contexts with a bookmark are read from it on, the others completely."""
     entry = {
         "context": {"region": "north"},
         "replication_key": "updated_at",
@@ -132,11 +132,11 @@ def test_a_state_is_gone_on_from(shop: Shop, tmp_path: Path):
     assert [row[0] for row in rows(shop.request("journal", {"state": state}))] == [28, 29]
 
 
-# ---------------------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------------------- options
 
 
-def test_columns_are_those_that_are_selected(shop: Shop, tmp_path: Path):
-    """A catalog leaves out properties; that it leaves the stream out too does not count."""
+def test_columns_are_the_selected_properties_of_the_catalog(shop: Shop, tmp_path: Path):
+    """The catalog deselects properties; its selection of streams is ignored."""
     catalog = SampleTap(config={"visits": ""}).catalog_dict
     for entry in catalog["streams"]:
         for each in entry["metadata"]:
@@ -148,7 +148,7 @@ def test_columns_are_those_that_are_selected(shop: Shop, tmp_path: Path):
 
 
 def test_stream_maps_rename_streams(shop: Shop):
-    """A stream is asked for by the name that its rows go out under."""
+    """A stream is read by its name after the stream maps."""
     maps = {"orders": {"__alias__": "sales", "note": None, "twice": "id * 2"}}
     request = shop.request("sales", stream_maps=maps, rows=2)
     assert list(request.layout.types) == ["region", "id", "updated_at", "twice"]
@@ -157,16 +157,18 @@ def test_stream_maps_rename_streams(shop: Shop):
         shop.request("sale", stream_maps=maps)
 
 
-def test_settings_come_from_files_and_variables(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    """ENV asks for the environment, whose settings come before those of files."""
+def test_settings_are_read_from_files_and_environment_variables(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    """``ENV`` reads the environment, whose settings override those of files."""
     options = shop.options("journal", rows=3)
     monkeypatch.setenv("TAP_SAMPLE_ROWS", "2")
     assert len(rows(parse_options(options))) == 3
     assert len(rows(parse_options(options | {"config": f"{shop.file},ENV"}))) == 2
 
 
-def test_secrets_do_not_stand_in_options(shop: Shop):
-    """Settings may stand in an option, secret ones may not; the error does not say them."""
+def test_secret_settings_are_rejected_in_options(shop: Shop):
+    """An option may contain settings but no secret ones; the error does not show them."""
     options = shop.options("journal", rows=1)
     open_ = json.dumps({"visits": str(shop.visited), "rows": 1})
     assert len(rows(parse_options(options | {"config": open_}))) == 1
@@ -189,35 +191,35 @@ def test_secrets_do_not_stand_in_options(shop: Shop):
         ({"numbers_as_decimal": "38"}, "expected precision and scale, as in 38,9"),
     ],
 )
-def test_options_that_cannot_be_followed(shop: Shop, options: dict[str, str], why: str):
-    """What is asked for wrongly is refused before anything is read, and says the way out."""
+def test_invalid_option_is_rejected_with_a_hint(shop: Shop, options: dict[str, str], why: str):
+    """The error is raised before anything is read, and names the correct values."""
     with pytest.raises(UnsupportedError) as error:
         shop.request("orders", options)
     assert why in str(error.value)
 
 
-def test_columns_of_ones_own_are_refused(shop: Shop):
-    """A schema that is given cannot change what the stream has."""
+def test_user_specified_schema_is_rejected(shop: Shop):
+    """A schema cannot change the columns of the stream."""
     source = TapDataSource(shop.options("orders"))
     assert source.reader(source.schema()).partitions()
     with pytest.raises(UnsupportedError, match="load it without a user-specified schema"):
         source.reader(StructType().add("region", "string"))
 
 
-def test_a_tap_is_no_stream_of_sparks(shop: Shop):
-    """Reading a stream of batches is refused, with the way out."""
+def test_streaming_read_is_rejected(shop: Shop):
+    """The error of spark.readStream names `target-spark run` instead."""
     source = TapDataSource(shop.options("orders"))
     with pytest.raises(UnsupportedError, match="Run `target-spark run` on a schedule"):
         source.streamReader(source.schema())
 
 
-# --------------------------------------------------------------------------- what goes wrong
+# --------------------------------------------------------------------------- failures
 
 
-def test_a_context_that_fails_once_has_its_rows_once(
+def test_retried_context_has_its_rows_once(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
-    """A context is read again after a failure, and what was read before counts for nothing."""
+    """A context is read again after a failure, and the rows of the failed try are discarded."""
     monkeypatch.setattr("target_spark.extract.retry.time.sleep", lambda _: None)
     for how in ("raise", "exit"):
         settings = {"fails": "south", "times": 2, "how": how, "api_token": SECRET}
@@ -228,7 +230,7 @@ def test_a_context_that_fails_once_has_its_rows_once(
 
 
 @pytest.mark.parametrize("stream", ["orders", "journal"])
-def test_a_context_that_fails_always_is_named(shop: Shop, stream: str):
+def test_permanently_failing_context_is_named_in_the_error(shop: Shop, stream: str):
     """After the last try the error names the context and shows no secret."""
     fails = {"orders": "south", "journal": "all"}[stream]
     request = shop.request(stream, {"tries": "1"}, fails=fails, api_token=SECRET)
@@ -241,8 +243,8 @@ def test_a_context_that_fails_always_is_named(shop: Shop, stream: str):
     assert error.value.__cause__ is None
 
 
-def test_a_parent_that_fails_names_its_child(shop: Shop):
-    """Where contexts cannot be found the error says of which stream, without secrets."""
+def test_error_of_a_parent_names_the_child_stream(shop: Shop):
+    """If contexts cannot be found, the error names the stream and shows no secret."""
     with pytest.raises(FrameError, match="contexts of stream notes cannot be found") as error:
         plan_groups(shop.request("notes", fails="south", api_token=SECRET))
     assert SECRET not in str(error.value)
@@ -252,10 +254,10 @@ def test_a_parent_that_fails_names_its_child(shop: Shop):
 
 
 @pytest.mark.spark
-def test_a_stream_is_a_frame(
+def test_stream_is_read_as_a_dataframe(
     spark: SparkSession, read: Callable[..., DataFrameReader], shop: Shop, tmp_path: Path
 ):
-    """It can be counted, limited, queried and written; each action reads it once more."""
+    """It can be counted, limited, queried and written; each action reads the tap again."""
     orders = read("orders").load()
     assert orders.dtypes == [
         ("region", "string"),
@@ -283,10 +285,10 @@ def test_a_stream_is_a_frame(
 
 
 @pytest.mark.spark
-def test_values_are_those_of_their_types(
+def test_columns_have_the_types_and_values_of_tables(
     spark: SparkSession, read: Callable[..., DataFrameReader], shop: Shop
 ):
-    """Columns have the types that a table would get, and big numbers and instants are kept."""
+    """Columns have the types that a table would get; big numbers and timestamps are exact."""
     kinds = read("kinds").load()
     types = shop.request("kinds").layout.types
     ddl = ", ".join(f"`{name}` {ddl}" for name, ddl in types.items())
@@ -302,8 +304,8 @@ def test_values_are_those_of_their_types(
 
 
 @pytest.mark.spark
-def test_misfits_are_errors_or_nulls(read: Callable[..., DataFrameReader]):
-    """A value that does not fit ends the query, and is null where that is asked for."""
+def test_invalid_value_is_an_error_or_null_by_option(read: Callable[..., DataFrameReader]):
+    """An invalid value fails the query, or becomes null with ``misfits=null``."""
     with pytest.raises(Exception, match="record 3 does not fit: whole: not an integer of 64 bits"):
         read("kinds", odd=True).load().collect()
     odd = read("kinds", odd=True).option("misfits", "null").load().where("id = 3")
@@ -311,8 +313,8 @@ def test_misfits_are_errors_or_nulls(read: Callable[..., DataFrameReader]):
 
 
 @pytest.mark.spark
-def test_settings_that_are_registered_are_not_shown(spark: SparkSession, shop: Shop):
-    """A registered class brings settings along, which stand in no plan."""
+def test_registered_settings_are_not_shown_in_plans(spark: SparkSession, shop: Shop):
+    """A registered data source class contains its settings; query plans do not show them."""
     given = {"visits": str(shop.visited), "rows": 1, "api_token": SECRET}
     spark.dataSource.register(register_source("shop", given, tap=TAP))
     orders = spark.read.format("shop").option("stream", "orders").load()

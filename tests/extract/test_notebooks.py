@@ -1,4 +1,4 @@
-"""Whole applications that read a tap as frames: on one machine, and on a cluster."""
+"""Complete applications that read a tap as DataFrames, on one machine and on a cluster."""
 
 from __future__ import annotations
 
@@ -31,16 +31,21 @@ _CONF: Mapping[str, str] = {
 
 
 def run(folder: Path, conf: Mapping[str, str], *, lasts: bool) -> dict[str, Any]:
-    """Run the notebook; what it prints stays in ``folder``, and its last line is returned."""
+    """Run the notebook; save its output in ``folder`` and return its last line as JSON."""
     for name in ("work", "events"):
         (folder / name).mkdir(parents=True)
     own = {
         "spark.eventLog.dir": (folder / "events").as_uri(),
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
     }
-    told = {"conf": {**_CONF, **own, **conf}, "folder": str(folder / "work"), "lasts": lasts}
+    arguments = {"conf": {**_CONF, **own, **conf}, "folder": str(folder / "work"), "lasts": lasts}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.extract.notebook", json.dumps({**told, "secret": SECRET})],
+        [
+            sys.executable,
+            "-m",
+            "tests.extract.notebook",
+            json.dumps({**arguments, "secret": SECRET}),
+        ],
         cwd=ROOT,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
@@ -60,27 +65,29 @@ def check(seen: Mapping[str, Any]) -> None:
     assert "Stream orders, in the context {'region': 'south'}: ValueError" in seen["error"]
 
 
-def holding(secret: str, folder: Path) -> Iterator[Path]:
-    """Find the files that hold a text, apart from the settings' own."""
+def find_files_with(secret: str, folder: Path) -> Iterator[Path]:
+    """Yield the files that contain a text, except the config file."""
     for path in folder.rglob("*"):
         if path.is_file() and path.name != "config.json" and secret.encode() in path.read_bytes():
             yield path
 
 
-def test_secrets_are_in_nothing_that_spark_keeps(tmp_path: Path):
-    """Neither plans, UI, event log, errors nor any output have a secret of the settings."""
+def test_spark_stores_no_secret_of_the_settings(tmp_path: Path):
+    """Plans, UI, event log, errors and output contain no secret of the settings."""
     check(run(tmp_path / "here", {"spark.master": "local[2]"}, lasts=False))
-    assert not list(holding(SECRET, tmp_path))
+    assert not list(find_files_with(SECRET, tmp_path))
     for shown in ("events", "work/ui"):
-        assert list(holding("stream=notes", tmp_path / "here" / shown)), "options are in plans"
+        assert list(find_files_with("stream=notes", tmp_path / "here" / shown)), (
+            "options are in plans"
+        )
 
 
-def test_a_cluster_reads_the_same(tmp_path: Path):
-    """On executors there are the same rows, also where a worker dies; their logs have no secret."""
+def test_cluster_reads_the_same_rows(tmp_path: Path):
+    """Executors read the same rows, also if a worker dies; their logs contain no secret."""
     with Standalone(tmp_path / "cluster") as cluster:
         conf = {**cluster.spark, "spark.master": cluster.master}
         seen = run(tmp_path / "there", conf, lasts=True)
     check(seen)
     assert seen["killed"] == sorted([region, 30] for region in REGIONS)
     assert "trying again" not in seen["error"]
-    assert not list(holding(SECRET, tmp_path))
+    assert not list(find_files_with(SECRET, tmp_path))

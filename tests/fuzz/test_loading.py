@@ -15,7 +15,7 @@ from tap_core.protocols.singer.reader import SingerReader
 from tests.fuzz.mutations import Mutator
 from tests.fuzz.running import CORPUS, save_input
 from tests.fuzz.test_mutated import SEED
-from tests.target.loader.test_odd_input import run
+from tests.target.loader.test_unusual_input import run
 
 LINES = (CORPUS / "singer_lines" / "plain.jsonl").read_bytes().splitlines(keepends=True)
 SCHEMA, RECORD = LINES[0].replace(b'"key_properties": ["id"]', b'"key_properties": []'), LINES[1]

@@ -1,4 +1,4 @@
-"""A certificate of this machine that only itself has signed, made for one test."""
+"""A self-signed certificate for the loopback addresses, created for one test."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write_certificate(folder: Path) -> Path:
 
 
 def over_tls(certificate: Path) -> Callable[[socket.socket], socket.socket]:
-    """Return what puts TLS around a listening socket."""
+    """Return a function that wraps a listening socket in TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 

@@ -1,4 +1,4 @@
-"""A server for each test, and small taps whose waits are noted instead of waited for."""
+"""A server for each test, and small taps whose waits between tries are recorded, not slept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.http.server import Server, serving
 
 
 class Users(RESTStream):
-    """Pages of users; ``waits`` are the seconds it would have waited."""
+    """A paginated stream of users; ``waits`` lists the seconds that it would have slept."""
 
     name = "users"
     path = "/users"
@@ -65,13 +65,13 @@ class UsersTap(Tap):
 
 
 class Source:
-    """The server, and streams of it."""
+    """Creates streams that read from the test's server."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
 
     def stream(self, base: type[RESTStream] = Users, **members: Any) -> Any:
-        """Return a stream of a class with these members."""
+        """Return a stream whose class has these members."""
         config = members.pop("config", {})
         tap_members = members.pop("tap", {})
         kind = type("Mine", (base,), members)

@@ -1,4 +1,4 @@
-"""A tap of a small API, for two SDKs: only the import lines are changed for the other."""
+"""A tap of a small API that runs on both SDKs: the test changes only its import lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tap_core.streams import GraphQLStream, RESTStream
 
 
 class Api(RESTStream):
-    """What the streams have in common."""
+    """Settings that all streams of this tap share."""
 
     records_jsonpath = "$.data[*]"
     next_page_token_jsonpath = "$.meta.next"
@@ -30,7 +30,7 @@ class Api(RESTStream):
 
 
 class Projects(Api):
-    """A parent, paged by a token in the body."""
+    """A parent stream, paginated by a token in the body."""
 
     name = "projects"
     path = "/orgs/{org}/projects"
@@ -53,7 +53,7 @@ class Numbers(PageNumberPaginator):
 
 
 class Issues(Api):
-    """Its children, paged by number, incremental by an unsorted time."""
+    """A child stream of projects, paginated by number, incremental by an unsorted timestamp."""
 
     name = "issues"
     path = "/projects/{slug}/issues"
@@ -107,7 +107,7 @@ class Search(Api):
 
 
 class Form(Search):
-    """The same, sent as a form."""
+    """The same search with its body sent as a form."""
 
     name = "form"
     payload_as_json = False
@@ -117,7 +117,7 @@ class Form(Search):
 
 
 class Events(Api):
-    """Sorted and incremental, paged by the default header; a token goes on in the query."""
+    """Sorted and incremental, paginated by the default header; the token is sent in the query."""
 
     name = "events"
     path = "/events"
@@ -151,7 +151,7 @@ class Parts(Api):
 
 
 class Legacy(Api):
-    """Written for versions of long ago."""
+    """A stream that overrides the hooks of old singer_sdk versions."""
 
     name = "legacy"
     path = "/legacy"
@@ -174,7 +174,7 @@ class Legacy(Api):
 
 
 class Cities(GraphQLStream):
-    """A query."""
+    """A GraphQL stream."""
 
     name = "cities"
     primary_keys = ("id",)
@@ -197,7 +197,7 @@ class Cities(GraphQLStream):
 
 
 class PeerTap(Tap):
-    """All of them."""
+    """The tap with all streams of this module."""
 
     name = "tap-peer"
     config_jsonschema = th.PropertiesList(

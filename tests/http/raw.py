@@ -1,4 +1,4 @@
-"""A server on loopback that writes bytes as a test says, whatever HTTP would have."""
+"""A server on loopback that writes any bytes, also invalid HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
 class RawServer:
-    """Where it listens, and how many requests have come."""
+    """The URL of the server and the requests that it received."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -22,7 +22,7 @@ class RawServer:
         self.closing = threading.Event()
 
     def drip(self, connection: socket.socket, piece: bytes, seconds: float) -> None:
-        """Send a piece again and again until the client or the test ends, or for a minute."""
+        """Send ``piece`` every ``seconds`` until the client or test ends, at most for a minute."""
         end = time.monotonic() + 60
         while not self.closing.wait(seconds) and time.monotonic() < end:
             connection.sendall(piece)
@@ -30,7 +30,7 @@ class RawServer:
 
 @contextmanager
 def raw_server(write: Callable[[RawServer, socket.socket], None]) -> Iterator[RawServer]:
-    """Serve on a free port: ``write`` answers each connection once, which is then closed."""
+    """Serve on a free port; ``write`` is called once per connection, which is then closed."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = RawServer(f"http://127.0.0.1:{listening.getsockname()[1]}")
 

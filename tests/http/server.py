@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that answers as told and remembers what it was asked."""
+"""A real HTTP server on loopback that sends scripted replies and records its requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Asked", "Reply", "Server", "page", "serving"]
 
 @dataclass(frozen=True)
 class Asked:
-    """One request as it arrived."""
+    """One request as the server received it."""
 
     method: str
     path: str
@@ -33,7 +33,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer: ``body`` as bytes, text or a JSON value.
+    """One response: ``body`` as bytes, text or a JSON value.
 
     ``keep`` sends so many bytes of the body only: with the length of the whole, unless
     ``length`` is False, then nothing tells that there should be more. ``reset`` drops the
@@ -57,12 +57,12 @@ class Reply:
 
 
 def page(*records: Any, **more: Any) -> Reply:
-    """Return a page of an API: an object with ``data``."""
+    """Return a page of records: a JSON object with the list ``data``."""
     return Reply({"data": list(records), **more})
 
 
 class Server:
-    """Answers with the replies of a script in turn, then with the last one for ever.
+    """Sends the replies of a script in turn, then repeats the last one.
 
     A script may also be a function of the request.
     """
@@ -89,7 +89,7 @@ class Server:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 65_536  # head and body leave together
-    told: Server
+    test_server: Server
 
     def handle_one_request(self) -> None:
         try:
@@ -107,15 +107,15 @@ class _Handler(BaseHTTPRequestHandler):
             headers=dict(self.headers.items()),
             body=self.rfile.read(length),
         )
-        reply = self.told.reply(asked)
+        reply = self.test_server.reply(asked)
         if reply.silent:
-            self.told.closing.wait(20)
+            self.test_server.closing.wait(20)
             self.close_connection = True
             return
         self._send(reply)
 
     def __getattr__(self, name: str) -> Any:
-        """Answer every method alike."""
+        """Answer every HTTP method in the same way."""
         if name.startswith("do_"):
             return self._answer
         raise AttributeError(name)
@@ -149,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
 
     def log_message(self, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class _Listener(ThreadingHTTPServer):
@@ -162,7 +162,7 @@ class _Listener(ThreadingHTTPServer):
             return
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: connections are dropped on purpose."""
+        """Log nothing: the tests drop connections on purpose."""
 
 
 @contextmanager
@@ -175,7 +175,7 @@ def serving(wrap: Callable[[socket.socket], socket.socket] | None = None) -> Ite
             listener.socket = wrap(listener.socket)
             scheme = "https"
         server = Server(f"{scheme}://127.0.0.1:{listener.server_address[1]}")
-        handler.told = server  # type: ignore[attr-defined]
+        handler.test_server = server  # type: ignore[attr-defined]
         thread = threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:

@@ -1,4 +1,4 @@
-"""A GraphQL stream: a query in, records out, errors told."""
+"""GraphQL streams: the request of a query, its records and its errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def answer(cities, **more):
     return Reply({"data": {"cities": cities}, **more})
 
 
-def test_a_query_is_wrapped_and_sent_with_its_variables(source):
+def test_query_is_wrapped_and_sent_with_its_variables(source):
     source.server.answers(answer([{"id": 1}, {"id": 2}]))
     assert source.records(Cities) == [{"id": 1}, {"id": 2}]
     [asked] = source.server.asked
@@ -41,18 +41,18 @@ def test_a_query_is_wrapped_and_sent_with_its_variables(source):
     }
 
 
-def test_a_whole_query_is_sent_as_it_is(source):
+def test_complete_query_is_sent_unwrapped(source):
     stream = source.stream(Cities, query="\n  query X {\n  cities { id } }")
     assert stream.prepare_request_payload(None, None)["query"] == "query X { cities { id } }"
 
 
-def test_a_comment_does_not_swallow_the_rest(source):
+def test_comment_in_a_query_keeps_its_line_break(source):
     stream = source.stream(Cities, query="query {\n  # all of them\n  cities { id }\n}")
     sent = stream.prepare_request_payload(None, None)["query"]
     assert sent == "query {\n# all of them\ncities { id }\n}"
 
 
-def test_a_stream_without_a_query_says_so(source):
+def test_stream_without_a_query_raises_a_clear_error(source):
     with pytest.raises(NotImplementedError, match="`query` is not defined"):
         source.records(Cities, query=GraphQLStream.query)
     with pytest.raises(ValueError, match="`query` property not set"):
@@ -60,7 +60,7 @@ def test_a_stream_without_a_query_says_so(source):
 
 
 @pytest.mark.parametrize(
-    "errors, said",
+    "errors, message",
     [
         (
             [{"message": "no such field"}, {"message": "bad s3cr3t-1"}],
@@ -71,19 +71,21 @@ def test_a_stream_without_a_query_says_so(source):
         ([{"message": "x" * 900}], "x{500} "),
     ],
 )
-def test_errors_without_data_are_an_error(source, errors, said):
+def test_graphql_errors_without_data_fail_the_stream(source, errors, message):
     source.server.answers(Reply({"errors": errors, "data": None}))
-    with pytest.raises(FatalAPIError, match=rf"^The query failed: {said}.*\[stream 'cities', POST"):
+    with pytest.raises(
+        FatalAPIError, match=rf"^The query failed: {message}.*\[stream 'cities', POST"
+    ):
         source.records(Cities, config={"password": "s3cr3t-1"})
     assert len(source.server.asked) == 1
 
 
-def test_errors_beside_data_are_warned_of(source, caplog):
+def test_graphql_errors_with_data_are_logged_as_a_warning(source, caplog):
     source.server.answers(answer([{"id": 1}], errors=[{"message": "one is missing"}]))
     assert source.records(Cities) == [{"id": 1}]
     assert "data and errors: one is missing" in caplog.text
 
 
-def test_a_document_that_is_no_object_has_no_errors(source):
+def test_response_that_is_not_an_object_has_no_graphql_errors(source):
     source.server.answers(Reply([1]))
     assert source.records(Cities, records_jsonpath="$[*]") == [1]

@@ -1,4 +1,4 @@
-"""Credentials stay with the scheme, host and port that they were given for."""
+"""Credentials are sent only to the origin (scheme, host, port) that they belong to."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Signed(Users):
 
 
 class Links(BaseAPIPaginator[str | None]):
-    """Takes the whole link of an answer for its token."""
+    """A paginator whose token is the URL of the next page."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -82,7 +82,7 @@ class Links(BaseAPIPaginator[str | None]):
 
 
 class Linked(Signed):
-    """Asks for the next link as it came, as many taps do."""
+    """Requests the next link unchanged, as many taps do."""
 
     def get_new_paginator(self) -> Links:
         return Links()
@@ -95,7 +95,7 @@ class Linked(Signed):
 
 
 class OlderLinked(Signed):
-    """The same in the older hook."""
+    """Requests the next link unchanged, in the older hook ``prepare_request``."""
 
     def get_new_paginator(self) -> Links:
         return Links()
@@ -106,7 +106,7 @@ class OlderLinked(Signed):
 
 
 def seen_secrets(server: Server) -> list[str]:
-    """Return where requests to a server carried the secret, or a name of it."""
+    """Return the requests to a server that contained the secret or an Authorization header."""
     texts = [f"{one.path}{one.query}{dict(one.headers)}{one.body!r}" for one in server.asked]
     return [one for one in texts if SECRET in one or "Authorization" in one]
 
@@ -117,7 +117,7 @@ def seen_secrets(server: Server) -> list[str]:
 @pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
 @pytest.mark.parametrize("base", [Linked, OlderLinked])
 @pytest.mark.filterwarnings("ignore:prepare_request is deprecated")
-def test_a_next_link_to_another_port_or_host_gets_nothing(server, source, other, base, kind):
+def test_next_link_to_another_origin_is_not_requested(server, source, other, base, kind):
     """SEC8: a next link to another origin is refused before anything is sent."""
     for url in (other.url, named(server)):
         server.answers(page({"id": 1}, next=f"{url}/page2"))
@@ -131,13 +131,13 @@ def test_a_next_link_to_another_port_or_host_gets_nothing(server, source, other,
         server.asked.clear()
 
 
-def test_a_next_link_of_the_same_origin_is_asked_with_credentials(server, source):
+def test_next_link_of_the_same_origin_is_requested_with_credentials(server, source):
     server.answers(page({"id": 1}, next=f"{server.url}/page2"), page({"id": 2}))
     assert source.records(Linked) == [{"id": 1}, {"id": 2}]
     assert [one.headers["Authorization"] for one in server.asked] == [f"Bearer {SECRET}"] * 2
 
 
-def test_a_next_link_to_an_allowed_host_is_asked_with_credentials(server, source, other):
+def test_next_link_to_an_allowed_host_is_requested_with_credentials(server, source, other):
     server.answers(page({"id": 1}, next=f"{other.url}/page2"))
     allowed = [other.url.removeprefix("http://")]
     assert source.records(Linked, allowed_hosts=allowed) == [{"id": 1}, {"id": 2}]
@@ -146,9 +146,7 @@ def test_a_next_link_to_an_allowed_host_is_asked_with_credentials(server, source
         source.records(Linked, allowed_hosts=["127.0.0.1"])
 
 
-def test_a_next_link_without_credentials_may_lead_anywhere_and_takes_no_cookies(
-    server, source, other
-):
+def test_next_link_to_another_origin_without_credentials_sends_no_cookies(server, source, other):
     server.answers(
         Reply({"data": [{"id": 1}], "next": f"{other.url}/2"}, headers={"Set-Cookie": "sid=abc"})
     )
@@ -164,7 +162,7 @@ def test_a_next_link_without_credentials_may_lead_anywhere_and_takes_no_cookies(
         {"config": {"login": "a-login-value"}, "http_headers": {"X": "is a-login-value"}},
     ],
 )
-def test_secrets_of_the_author_s_own_headers_count_as_credentials(server, source, other, members):
+def test_secret_headers_of_the_author_count_as_credentials(server, source, other, members):
     """A header is a credential by its name, or by the value of a secret setting."""
     server.answers(page({"id": 1}, next=f"{other.url}/page2"))
     members = {"authenticator": SimpleAuthenticator(), "config": {"login": SECRET}, **members}
@@ -173,7 +171,7 @@ def test_secrets_of_the_author_s_own_headers_count_as_credentials(server, source
     assert other.asked == []
 
 
-def test_of_a_hateoas_link_the_query_alone_is_taken(server, source, other):
+def test_only_the_query_of_a_hateoas_link_is_used(server, source, other):
     class Walk(BaseHATEOASPaginator):
         def get_next_url(self, response: Any) -> Any:
             return response.json().get("next")
@@ -187,11 +185,11 @@ def test_of_a_hateoas_link_the_query_alone_is_taken(server, source, other):
     assert other.asked == []
 
 
-# What an author says
+# URLs that the author provides
 
 
-def test_what_an_author_names_for_the_first_page_is_their_word(server, source, other):
-    """A URL that code gives before any answer has come is where credentials are meant to go."""
+def test_first_page_may_be_at_any_origin_that_the_author_returns(server, source, other):
+    """A URL that code returns before the first response is trusted with the credentials."""
     other.answers(page({"id": 1}, next=f"{other.url}/2"), page({"id": 2}))
 
     def get_url(self: Any, context: Any) -> str:
@@ -205,7 +203,7 @@ def test_what_an_author_names_for_the_first_page_is_their_word(server, source, o
 
 
 class Child(Signed):
-    """A stream whose parent's records give its address."""
+    """A child stream whose URL comes from the records of its parent."""
 
     url_base = "{link}"  # type: ignore[assignment]
     path = ""
@@ -215,14 +213,14 @@ class Child(Signed):
 
 
 def child(source: Source, base: Any, **members: Any) -> Any:
-    """Return a stream as that of another stream's records."""
+    """Return a stream that is a child of the stream ``Users``."""
     made = source.stream(base, **members)
     made.parent_stream_type = Users
     return made
 
 
-def test_an_address_of_a_parent_s_record_is_the_api_s_word(server, source, other):
-    """SEC8: an address in a parent's record gets credentials only where it is allowed."""
+def test_url_from_a_parent_record_must_be_an_allowed_host(server, source, other):
+    """SEC8: a URL from a parent's record gets credentials only if its host is allowed."""
     context = {"link": f"{other.url}/things"}
     with pytest.raises(UntrustedHostError, match=other.url):
         list(child(source, Child).request_records(context))
@@ -234,7 +232,7 @@ def test_an_address_of_a_parent_s_record_is_the_api_s_word(server, source, other
 
 
 @pytest.mark.parametrize("value", ["evil.example?", "evil.example#", "me@evil.example", "a.b"])
-def test_a_record_cannot_change_the_host_of_url_base(source, value):
+def test_record_values_cannot_change_the_host_of_url_base(source, value):
     class Shops(Signed):
         url_base = "http://{shop}.example.invalid"
 
@@ -251,7 +249,7 @@ def redirect(url: str, status: int = 302) -> Reply:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
-def test_a_redirect_to_another_origin_gets_nothing(server, source, other, status, kind):
+def test_redirect_to_another_origin_is_not_followed(server, source, other, status, kind):
     """SEC8: a redirect of a signed request to another origin is refused."""
     for url in (other.url, named(server)):
         server.answers(redirect(f"{url}/elsewhere", status))
@@ -265,14 +263,14 @@ def test_a_redirect_to_another_origin_gets_nothing(server, source, other, status
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_within_the_origin_is_followed_with_everything(server, source, status):
+def test_redirect_within_the_origin_keeps_the_credentials(server, source, status):
     server.answers(redirect("/there", status), page({"id": 1}))
     assert source.records(Signed, kind="header") == [{"id": 1}]
     assert [one.path for one in server.asked] == ["/users", "/there"]
     assert [one.headers["X-Any-Name"] for one in server.asked] == [SECRET] * 2
 
 
-def test_a_netrc_file_does_not_replace_credentials_on_a_redirect(
+def test_netrc_file_does_not_replace_credentials_on_a_redirect(
     server, source, monkeypatch, tmp_path
 ):
     netrc = tmp_path / "netrc"
@@ -283,10 +281,10 @@ def test_a_netrc_file_does_not_replace_credentials_on_a_redirect(
     assert server.asked[1].headers["Authorization"] == f"Bearer {SECRET}"
 
 
-def test_a_redirect_to_an_allowed_host_takes_no_credentials_along(
+def test_redirect_to_an_allowed_host_sends_no_credentials(
     server, source, other, monkeypatch, tmp_path
 ):
-    """As to the signed address of a file: the host is named, and gets a bare request."""
+    """The allowed host, for example of a signed file URL, gets only the standard headers."""
     netrc = tmp_path / "netrc"
     netrc.write_text("default login someone password netrc-password\n")
     monkeypatch.setenv("NETRC", str(netrc))
@@ -296,14 +294,14 @@ def test_a_redirect_to_an_allowed_host_takes_no_credentials_along(
     assert seen_secrets(other) == []
 
 
-def test_a_redirect_of_a_plain_request_is_followed(server, source, other):
+def test_redirect_of_a_request_without_credentials_is_followed(server, source, other):
     server.answers(redirect(f"{other.url}/there"))
     assert source.records(authenticator=SimpleAuthenticator()) == [{"id": 2}]
     assert sorted(other.asked[0].headers) == sorted(HEADERS)
 
 
-def test_credentials_do_not_leave_behind_a_redirect_at_home(server, source, other):
-    """The second redirect of a chain is checked like the first."""
+def test_second_redirect_of_a_chain_is_checked(server, source, other):
+    """A redirect to another origin is refused also after a redirect within the origin."""
     server.answers(redirect("/there"), redirect(f"{other.url}/elsewhere"))
     with pytest.raises(UntrustedHostError, match=other.url):
         source.records(Signed)
@@ -312,7 +310,7 @@ def test_credentials_do_not_leave_behind_a_redirect_at_home(server, source, othe
 
 @pytest.mark.parametrize("status", [307, 308])
 @pytest.mark.parametrize("allowed", [False, True])
-def test_a_body_is_never_redirected_to_another_origin(server, source, other, status, allowed):
+def test_request_body_is_never_redirected_to_another_origin(server, source, other, status, allowed):
     """SEC8: a body is never redirected to another origin."""
 
     class Asking(GraphQLStream):
@@ -330,13 +328,13 @@ def test_a_body_is_never_redirected_to_another_origin(server, source, other, sta
     assert other.asked == []
 
 
-def test_redirects_in_a_circle_end(server, source):
+def test_redirect_loop_is_an_error(server, source):
     server.answers(redirect("/users"))
     with pytest.raises(requests.exceptions.TooManyRedirects, match="stream 'users'"):
         source.records(Signed)
 
 
-def test_what_lies_behind_redirects_is_known(server, source):
+def test_response_has_the_history_and_final_url_of_redirects(server, source):
     kept: list[requests.Response] = []
 
     def parse_response(self: Any, response: requests.Response) -> Any:
@@ -349,7 +347,7 @@ def test_what_lies_behind_redirects_is_known(server, source):
     assert kept[0].url == f"{server.url}/b"
 
 
-def test_a_session_of_the_author_s_own_is_watched_as_well(server, source, other):
+def test_redirects_of_a_custom_session_are_checked(server, source, other):
     class Own(requests.Session):
         """A session that sends as requests does."""
 
@@ -393,7 +391,7 @@ def test_https_never_falls_back_to_http(secure, certificate, other, signs, allow
     assert other.asked == []
 
 
-def test_http_may_become_https(server, secure, certificate, source):
+def test_redirect_from_http_to_https_is_allowed(server, secure, certificate, source):
     session = requests.Session()
     session.verify = str(certificate)
     secure.answers(page({"id": 3}))
@@ -407,9 +405,7 @@ def test_http_may_become_https(server, secure, certificate, source):
     assert not Origin("https", "h", 8443).is_tls_upgrade_from(Origin("http", "h", 80))
 
 
-def test_a_redirect_to_plain_http_is_refused_where_encryption_is_demanded(
-    server, source, monkeypatch
-):
+def test_redirect_to_plain_http_is_refused_if_https_is_required(server, source, monkeypatch):
     """SEC9: under --port every hop of a request must be encrypted."""
     monkeypatch.setattr("tap_core.http.https_policy._demanded", threading.Event())
     require_https()
@@ -438,12 +434,12 @@ def test_a_redirect_to_plain_http_is_refused_where_encryption_is_demanded(
         ("", None),
     ],
 )
-def test_an_origin_is_read_as_the_http_client_reads_it(url, origin):
+def test_origin_is_parsed_as_the_http_client_parses_it(url, origin):
     found = declared_origin(url)
     assert (str(found) if found else None) == origin
 
 
-def test_an_origin_needs_a_host():
+def test_origin_requires_a_host():
     assert parse_origin(None) is None
     assert parse_origin("http://[bad/") is None
     assert parse_origin(b"http://a.example/?x=/") == Origin("http", "a.example", 80)
@@ -467,7 +463,7 @@ def test_an_origin_needs_a_host():
         ("*.example.com", "https://.example.com/", False),
     ],
 )
-def test_a_host_is_allowed_by_its_name(source, name, url, is_allowed):
+def test_allowed_hosts_match_names_ports_and_wildcards(source, name, url, is_allowed):
     route = source.stream(Signed, allowed_hosts=[name])._route(_sign)
     request = requests.Request("GET", "http://x/").prepare()
     request.url = url
@@ -479,18 +475,18 @@ def test_a_host_is_allowed_by_its_name(source, name, url, is_allowed):
 
 
 @pytest.mark.parametrize("name", ["", "*", "*.com", "a/b", "a*.example.com", "u@h", "h:x", "h?q"])
-def test_a_name_that_is_no_host_is_refused(server, source, name):
+def test_invalid_allowed_host_is_rejected(server, source, name):
     with pytest.raises(ConfigurationError, match="allowed_hosts"):
         source.records(Signed, allowed_hosts=[name])
     assert server.asked == []
 
 
-def test_one_host_may_be_a_text():
+def test_allowed_hosts_accepts_a_single_string():
     assert check_allowed_hosts("files.example.com") == ("files.example.com",)
 
 
-def test_a_request_of_code_outside_of_the_pages_is_watched(server, source, other):
-    """Code of a stream that asks for the address of a record has the same rules."""
+def test_extra_requests_of_a_stream_are_checked(server, source, other):
+    """A stream that requests the URL of a record follows the same rules as its pages."""
 
     class Details(Signed):
         def parse_response(self, response: requests.Response) -> Any:
@@ -506,8 +502,8 @@ def test_a_request_of_code_outside_of_the_pages_is_watched(server, source, other
     assert source.records(Details) == [{"id": 7}]
 
 
-def test_a_request_that_code_sends_with_the_session_is_watched(server, source, other):
-    """The session signs what an author's code sends with it, and by the same rules."""
+def test_requests_sent_with_the_stream_session_are_checked(server, source, other):
+    """The stream's session adds credentials and checks the origin for the author's code."""
 
     class Details(Signed):
         kind = "header"
@@ -528,11 +524,11 @@ def test_a_request_that_code_sends_with_the_session_is_watched(server, source, o
     assert server.asked[-1].headers["X-Any-Name"] == SECRET
 
 
-def test_the_kinds_of_streams_share_the_rule():
+def test_rest_and_graphql_streams_share_the_origin_check():
     assert GraphQLStream._route is RESTStream._route
 
 
-def test_the_request_that_is_sent_keeps_no_trace_of_the_check(server, source):
+def test_sent_request_has_no_hooks_of_the_origin_check(server, source):
     kept: list[requests.Response] = []
 
     def parse_response(self: Any, response: requests.Response) -> Any:
@@ -544,8 +540,8 @@ def test_the_request_that_is_sent_keeps_no_trace_of_the_check(server, source):
     assert kept[0].request.hooks == {"response": []}
 
 
-def test_a_hook_that_sends_again_is_read_within_the_limits(server, source):
-    """Digest authentication answers a challenge from within a hook of requests."""
+def test_digest_authentication_works_within_the_response_limits(server, source):
+    """Digest authentication sends its second request from a response hook of requests."""
 
     class Digest(Users):
         authenticator = requests.auth.HTTPDigestAuth("me", "password")  # type: ignore[assignment]

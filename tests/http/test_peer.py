@@ -1,4 +1,4 @@
-"""The same REST tap on the real singer_sdk: the same requests, records and last state."""
+"""The same REST tap on singer_sdk sends the same requests, records and last state."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ pytestmark = [
 
 
 def api(asked: Asked) -> Reply:
-    """Answer as the API does."""
+    """Return the reply of the API to a request."""
     name = asked.path.strip("/").split("/")[-1]
     return ANSWERS.get(name, parts)(asked)
 
@@ -113,7 +113,7 @@ ANSWERS = {
 
 
 class Side:
-    """What one SDK asked and wrote."""
+    """The requests that one SDK sent and the messages that it wrote."""
 
     def __init__(self, asked: list[Asked], output: bytes) -> None:
         self.asked = asked
@@ -152,17 +152,17 @@ def run(sdk: str, folder: Path, server: Any) -> Side:
     return Side(list(server.asked), done.stdout)
 
 
-def test_the_same_requests_in_the_same_order(sides):
-    def told(asked: Asked) -> tuple[Any, ...]:
+def test_requests_and_their_order_equal_those_of_singer_sdk(sides):
+    def comparable(asked: Asked) -> tuple[Any, ...]:
         headers = {name: value for name, value in asked.headers.items() if name != "User-Agent"}
         return asked.method, asked.path, asked.query, headers, asked.body
 
-    ours, theirs = ([told(asked) for asked in sides[sdk].asked] for sdk in SDKS)
+    ours, theirs = ([comparable(asked) for asked in sides[sdk].asked] for sdk in SDKS)
     assert ours == theirs
     assert len(ours) > 20
 
 
-def test_the_same_records_in_the_same_order(sides):
+def test_records_and_their_order_equal_those_of_singer_sdk(sides):
     def records(side: Side) -> dict[str, list[Any]]:
         found: dict[str, list[Any]] = {}
         for message in of(side.messages, "RECORD"):
@@ -176,7 +176,7 @@ def test_the_same_records_in_the_same_order(sides):
     assert ours["events"][-1]["big"] == 123456789012345678901234567890
 
 
-def test_the_same_last_state(sides):
+def test_last_state_equals_that_of_singer_sdk(sides):
     ours, theirs = (of(sides[sdk].messages, "STATE")[-1]["value"] for sdk in SDKS)
     assert ours == theirs
 
@@ -200,7 +200,7 @@ print(json.dumps(found))
 """
 
 
-def test_every_name_of_the_peers_http_classes_is_here():
+def test_http_classes_have_all_members_of_singer_sdk():
     done = subprocess.run([str(PEER), "-c", _SIGNATURES], capture_output=True, check=True)
     theirs = json.loads(done.stdout)
     wrong = []

@@ -1,4 +1,4 @@
-"""What is sent: URL, query, headers, body, and who may change it."""
+"""Requests of HTTP streams: URL, query, headers, body, and the hooks that change them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_placeholders_are_filled_from_settings_and_context(one_page):
     assert one_page.stream(path=None).get_url(None) == one_page.server.url
 
 
-def test_path_name_and_method_can_be_given_to_the_constructor(one_page):
+def test_constructor_accepts_path_name_and_method(one_page):
     stream = one_page.stream()
     made = type(stream)(stream._tap, "other", {"properties": {}}, "/other", http_method="PUT")
     assert (made.name, made.path, made.http_method) == ("other", "/other", "PUT")
@@ -47,12 +47,12 @@ def test_path_name_and_method_can_be_given_to_the_constructor(one_page):
     assert one_page.server.asked[0].method == "POST"
 
 
-def test_the_older_name_of_the_method_still_works(one_page):
+def test_rest_method_still_works_with_a_deprecation_warning(one_page):
     with pytest.warns(SingerSDKDeprecationWarning, match="http_method"):
         assert asked_by(one_page, rest_method="PUT").method == "PUT"
 
 
-def test_none_leaves_a_parameter_out_and_a_list_repeats_it(one_page):
+def test_query_parameter_is_omitted_for_none_and_repeated_for_a_list(one_page):
     params = {
         "a": None,
         "b": [1, None, 2],
@@ -66,19 +66,19 @@ def test_none_leaves_a_parameter_out_and_a_list_repeats_it(one_page):
     assert asked_by(one_page, get_url_params=lambda self, context, token: None).query == {}
 
 
-def test_a_query_given_as_text_is_sent_as_it_is(one_page):
+def test_query_string_is_sent_unchanged(one_page):
     with pytest.warns(SingerSDKDeprecationWarning, match="safe_query_chars"):
         asked = asked_by(one_page, get_url_params=lambda self, context, token: "a=(1)&a=2")
     assert asked.query == {"a": ["(1)", "2"]}
 
 
-def test_characters_may_be_left_unquoted():
+def test_safe_query_chars_are_not_percent_encoded():
     request = HTTPRequest("https://h", params={"a": "(b,c)"}, safe_query_chars="(,")
     assert request.encode_params() == "a=(b,c%29"
     assert HTTPRequest("https://h") == HTTPRequest("https://h", "GET", {}, {}, None, "")
 
 
-def test_an_author_changes_the_request_of_a_page(one_page):
+def test_get_http_request_can_change_query_and_headers(one_page):
     def mine(self, *, page):
         request = super(type(self), self).get_http_request(page=page)
         request.params["token"] = f"{page.stream_context}-{page.next_page_token}"
@@ -91,7 +91,7 @@ def test_an_author_changes_the_request_of_a_page(one_page):
     assert PageContext({"a": 1}, 2) == PageContext(stream_context={"a": 1}, next_page_token=2)
 
 
-def test_the_older_way_to_prepare_a_request_is_honoured(one_page):
+def test_prepare_request_still_works_with_a_deprecation_warning(one_page):
     def mine(self, context, next_page_token):
         request = super(type(self), self).prepare_request(context, next_page_token)
         request.headers["X-Mine"] = "older"
@@ -114,7 +114,7 @@ def test_the_older_way_to_prepare_a_request_is_honoured(one_page):
         ({}, True, b"{}", "application/json"),
     ],
 )
-def test_bodies(one_page, data, as_json, sent, kind):
+def test_payload_is_encoded_as_json_form_or_raw_bytes(one_page, data, as_json, sent, kind):
     asked = asked_by(
         one_page,
         http_method="POST",
@@ -124,7 +124,7 @@ def test_bodies(one_page, data, as_json, sent, kind):
     assert (asked.body, asked.headers.get("Content-Type")) == (sent, kind)
 
 
-def test_authors_say_the_type_of_a_body_with_decimals(one_page):
+def test_content_type_of_the_author_is_kept_for_a_body_with_decimals(one_page):
     asked = asked_by(
         one_page,
         http_method="POST",
@@ -134,7 +134,7 @@ def test_authors_say_the_type_of_a_body_with_decimals(one_page):
     assert asked.headers["Content-Type"] == "application/vnd.x+json"
 
 
-def test_requests_say_who_sends_them(one_page):
+def test_requests_have_a_user_agent_that_can_be_overridden(one_page):
     assert asked_by(one_page).headers["User-Agent"].startswith("tap-core/")
     mine = asked_by(one_page, config={"user_agent": "mine/1"})
     assert mine.headers["User-Agent"] == "mine/1"
@@ -151,7 +151,7 @@ def test_requests_say_who_sends_them(one_page):
     | st.fixed_dictionaries({"json": st.none() | st.dictionaries(NAMES, st.integers())}),
     method=st.sampled_from(["GET", "post", "PUT"]),
 )
-def test_a_request_is_prepared_as_its_session_would(headers, usual, params, body, method):
+def test_request_is_prepared_as_the_session_prepares_it(headers, usual, params, body, method):
     def asked() -> requests.Request:
         return requests.Request(
             method, "http://a.example/ä b", headers, params=params, auth=signed, **body
@@ -177,7 +177,7 @@ def signed(request):
 @pytest.mark.parametrize(
     "members", [{"cookies": {"a": "1"}}, {"params": {"x": "1"}}, {"auth": ("user", "word")}]
 )
-def test_what_a_session_has_of_its_own_is_sent(one_page, members):
+def test_cookies_params_and_auth_of_a_session_are_sent(one_page, members):
     session = requests.Session()
     vars(session).update(members)
     if "cookies" in members:
@@ -192,7 +192,7 @@ def test_what_a_session_has_of_its_own_is_sent(one_page, members):
     assert len(ours.headers) + len(ours.url) > len(requests.Session().headers) + len(request.url)
 
 
-def test_a_session_may_have_had_everything_taken_away():
+def test_session_without_any_defaults_is_accepted():
     session = requests.Session()
     vars(session).update(hooks=None, params=None, headers=None, cookies=None)
     request = requests.Request("GET", "http://a.example", auth=signed)
@@ -202,7 +202,7 @@ def test_a_session_may_have_had_everything_taken_away():
     }
 
 
-def test_a_stream_has_one_session_of_its_own(one_page):
+def test_each_stream_has_its_own_session(one_page):
     stream, other = one_page.stream(), one_page.stream()
     assert stream.requests_session is stream.requests_session
     assert stream.requests_session is not other.requests_session
@@ -210,7 +210,7 @@ def test_a_stream_has_one_session_of_its_own(one_page):
     assert isinstance(stream.requests_session, requests.Session)
 
 
-def test_an_authenticator_is_applied_before_each_try(one_page):
+def test_authenticator_is_applied_before_each_try(one_page):
     seen = []
 
     def authenticator(request):
@@ -224,10 +224,10 @@ def test_an_authenticator_is_applied_before_each_try(one_page):
     assert [asked.headers["X-Auth"] for asked in one_page.server.asked] == ["2", "3"]
 
 
-# What is counted
+# Costs and metrics
 
 
-def test_costs_are_summed(one_page, caplog):
+def test_sync_costs_of_requests_are_summed(one_page, caplog):
     caplog.set_level(logging.INFO)
     one_page.server.answers(page(ONE, next="b"), page(ONE))
     stream = one_page.stream(calculate_sync_cost=lambda self, request, response, context: {"x": 2})
@@ -243,7 +243,7 @@ def measured(caplog, metric):
     return [point for point in points if point.metric is metric]
 
 
-def test_requests_are_counted_and_timed(one_page, caplog):
+def test_requests_emit_count_and_duration_metrics(one_page, caplog):
     caplog.set_level(logging.INFO)
     one_page.server.answers(Reply("", 500), page(ONE))
     stream = one_page.stream(_LOG_REQUEST_METRIC_URLS=True)
@@ -264,7 +264,7 @@ def test_requests_are_counted_and_timed(one_page, caplog):
     assert succeeded.value > 0
 
 
-def test_measuring_can_be_turned_off(one_page, caplog):
+def test_request_metrics_can_be_disabled(one_page, caplog):
     caplog.set_level(logging.INFO)
     asked_by(one_page, _LOG_REQUEST_METRICS=False)
     assert not measured(caplog, metrics.Metric.HTTP_REQUEST_DURATION)
@@ -289,7 +289,7 @@ class Lines(_HTTPStream):
         return None
 
 
-def test_a_stream_reads_what_is_no_json(source):
+def test_http_stream_reads_a_format_other_than_json(source):
     source.server.answers(Reply("a\nb", headers={"Content-Type": "text/csv"}))
     records = source.records(Lines, url_base=source.server.url)
     assert records == [{"line": "a"}, {"line": "b"}]
@@ -297,7 +297,7 @@ def test_a_stream_reads_what_is_no_json(source):
     assert RESTStream.payload_as_json is True
 
 
-def test_an_error_of_another_kind_is_named_too(source):
+def test_other_request_exception_gets_stream_and_url_in_its_message(source):
     class Odd(requests.exceptions.RequestException):
         pass
 
@@ -309,7 +309,7 @@ def test_an_error_of_another_kind_is_named_too(source):
         source.records(Lines, url_base=source.server.url, validate_response=odd)
 
 
-def test_an_error_that_an_author_makes_of_other_things_is_named(source):
+def test_author_error_with_any_argument_gets_the_stream_in_its_message(source):
     source.server.answers(page(ONE))
 
     def odd(self, response):
@@ -321,7 +321,7 @@ def test_an_error_that_an_author_makes_of_other_things_is_named(source):
         source.records(Lines, url_base="http://127.0.0.1:9", path="", backoff_max_tries=lambda _: 1)
 
 
-def test_an_error_before_the_first_request_is_named(source):
+def test_error_before_the_first_request_names_the_stream(source):
     def odd(self, *, page):
         raise requests.exceptions.InvalidURL
 
@@ -338,23 +338,23 @@ def behind_a_proxy(source, monkeypatch):
     return source
 
 
-def test_each_host_is_asked_through_the_proxy_that_the_environment_names_for_it(behind_a_proxy):
+def test_each_host_uses_the_proxy_of_the_environment_for_it(behind_a_proxy):
     source = behind_a_proxy
     far, near = "http://api.example.test", source.server.url
     turns = {None: far, "2": near, "3": far, "4": near}
 
-    def here_or_there(self, *, page):
+    def get_alternating_request(self, *, page):
         request = RESTStream.get_http_request(self, page=page)
         request.url = f"{turns[page.next_page_token]}/users"
         return request
 
     source.server.answers(*(page(ONE, next=token) for token in ("2", "3", "4", None)))
-    assert source.records(get_http_request=here_or_there) == [ONE] * 4
+    assert source.records(get_http_request=get_alternating_request) == [ONE] * 4
     hosts = [asked.headers["Host"] for asked in source.server.asked]
     assert [f"http://{host}" for host in hosts] == [far, near, far, near]
 
 
-def test_a_session_with_rules_of_its_own_keeps_them(behind_a_proxy):
+def test_proxy_settings_of_a_custom_session_are_kept(behind_a_proxy):
     source = behind_a_proxy
     far = {"config": {"url": "http://api.example.test"}}
 

@@ -1,4 +1,4 @@
-"""What is tried again, after which wait, and when a stream gives up."""
+"""Retries of requests: which failures, after which waits, and when a stream gives up."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def failure(**headers):
     return RetriableAPIError("no", SimpleNamespace(headers=headers))
 
 
-def test_server_errors_are_tried_again_after_growing_waits_with_jitter(source):
+def test_server_errors_are_retried_after_growing_waits_with_jitter(source):
     source.server.answers(*[BUSY] * 4, page(ONE))
     stream = source.stream()
     assert list(stream.get_records(None)) == [ONE]
     assert stream.waits == [2.25, 4.25, 8.25, 16.25]
 
 
-def test_the_fifth_failure_counts_and_says_so(source):
+def test_stream_fails_after_five_tries_with_the_status(source):
     source.server.answers(BUSY)
     stream = source.stream()
     with pytest.raises(RetriableAPIError, match=r"^503 Server Error: Service Unavailable for path"):
@@ -40,7 +40,7 @@ def test_the_fifth_failure_counts_and_says_so(source):
     assert len(source.server.asked) == 5
 
 
-def test_a_server_that_says_when_is_asked_just_then(source):
+def test_retry_after_seconds_replace_the_backoff(source):
     source.server.answers(
         Reply("", 429, {"Retry-After": "7"}),
         Reply("", 503, {"Retry-After": "11"}),
@@ -52,7 +52,7 @@ def test_a_server_that_says_when_is_asked_just_then(source):
     assert stream.waits == [7, 11, 2.25]
 
 
-def test_at_once_is_obeyed_once_and_then_the_usual_waits_begin(source):
+def test_retry_after_zero_is_obeyed_once_then_backoff_starts(source):
     at_once = Reply("", 503, {"Retry-After": "0"})
     source.server.answers(at_once, at_once, BUSY, at_once, page(ONE))
     stream = source.stream()
@@ -60,21 +60,21 @@ def test_at_once_is_obeyed_once_and_then_the_usual_waits_begin(source):
     assert stream.waits == [0, 2.25, 4.25, 0]
 
 
-def test_a_429_that_says_nothing_is_tried_again_as_usual(source):
+def test_429_without_retry_after_uses_the_backoff(source):
     source.server.answers(Reply("", 429), page(ONE))
     stream = source.stream()
     assert list(stream.get_records(None)) == [ONE]
     assert stream.waits == [2.25]
 
 
-def test_an_author_may_ignore_what_servers_say(source):
+def test_author_can_ignore_retry_after(source):
     source.server.answers(Reply("", 429, {"Retry-After": "7"}), page(ONE))
     stream = source.stream(respect_retry_after=False)
     assert list(stream.get_records(None)) == [ONE]
     assert stream.waits == [2.25]
 
 
-def test_an_author_reads_the_wait_from_the_failure(source):
+def test_author_can_read_the_wait_from_the_response(source):
     def seconds(error):
         return int(error.response.headers["X-Wait"])
 
@@ -87,7 +87,7 @@ def test_an_author_reads_the_wait_from_the_failure(source):
     assert stream.waits == [30]
 
 
-def test_a_wait_generator_that_ends_ends_the_tries(source):
+def test_exhausted_wait_generator_ends_the_retries(source):
     def twice(self):
         yield None
         yield 1
@@ -99,25 +99,25 @@ def test_a_wait_generator_that_ends_ends_the_tries(source):
     assert len(source.server.asked) == 3
 
 
-def test_an_author_says_how_often(source):
+def test_author_sets_the_number_of_tries(source):
     source.server.answers(BUSY)
     with pytest.raises(RetriableAPIError):
         source.records(backoff_max_tries=lambda self: 2)
     assert len(source.server.asked) == 2
 
 
-def test_the_jitter_of_the_sdk_is_less_than_a_second(source):
+def test_default_jitter_is_less_than_a_second(source):
     stream = source.stream()
     assert 3 <= super(type(stream).__base__, stream).backoff_jitter(3) < 4
 
 
-def test_what_succeeds_at_once_is_sent_without_the_loop(source):
+def test_successful_request_does_not_enter_the_retry_loop(source):
     source.server.answers(page(ONE))
     with patch("backoff.on_exception", side_effect=AssertionError):
         assert source.records() == [ONE]
 
 
-def test_time_counts_from_the_first_try(source):
+def test_elapsed_time_is_measured_from_the_first_try(source):
     seen, begun = [], []
 
     def waits(self):
@@ -141,7 +141,7 @@ def test_time_counts_from_the_first_try(source):
     assert seen == [(1, True, RetriableAPIError), (2, True, RetriableAPIError)]
 
 
-def test_a_later_failure_does_not_repeat_the_first(source):
+def test_later_failure_is_not_chained_to_an_earlier_one(source):
     source.server.answers(BUSY, Reply("", 404))
     with pytest.raises(FatalAPIError, match=r"^404 .*, try 2\]$") as caught:
         source.records()
@@ -149,19 +149,19 @@ def test_a_later_failure_does_not_repeat_the_first(source):
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-def test_other_client_errors_are_fatal_at_once(source, status):
+def test_other_client_errors_are_not_retried(source, status):
     source.server.answers(Reply("", status))
     with pytest.raises(FatalAPIError, match=f"^{status} Client Error"):
         source.records()
     assert len(source.server.asked) == 1
 
 
-def test_an_author_names_more_statuses_to_try_again(source):
+def test_extra_retry_statuses_are_retried(source):
     source.server.answers(Reply("", 403), page(ONE))
     assert source.records(extra_retry_statuses=[403]) == [ONE]
 
 
-def test_tolerated_errors_have_no_records(source, caplog):
+def test_tolerated_http_errors_yield_no_records(source, caplog):
     source.server.answers(Reply("nothing here", 404))
     caplog.set_level(logging.INFO)
     assert source.records(tolerated_http_errors=[404, 503]) == []
@@ -182,13 +182,13 @@ def test_tolerated_errors_have_no_records(source, caplog):
     ],
     ids=["too short", "reset", "no last chunk", "no length", "nothing", "not compressed"],
 )
-def test_a_connection_that_drops_within_the_body_is_tried_again(source, broken):
+def test_broken_response_body_is_retried(source, broken):
     source.server.answers(broken, page(ONE))
     assert source.records() == [ONE]
     assert len(source.server.asked) == 2
 
 
-def test_a_server_that_never_answers_runs_into_the_timeout(source):
+def test_request_without_a_response_times_out_and_is_retried(source):
     source.server.answers(Reply(silent=True), page(ONE))
     stream = source.stream(timeout=2)
     assert list(stream.get_records(None)) == [ONE]
@@ -196,7 +196,7 @@ def test_a_server_that_never_answers_runs_into_the_timeout(source):
 
 
 @pytest.mark.parametrize("own", [None, 0])
-def test_there_is_always_a_timeout(source, own):
+def test_each_request_has_a_timeout(source, own):
     class Session(requests.Session):
         timeouts = []
 
@@ -210,14 +210,14 @@ def test_there_is_always_a_timeout(source, own):
     assert Session.timeouts == [300, 300]
 
 
-def test_a_refused_connection_is_tried_again_and_named(source):
+def test_refused_connection_is_retried_and_names_the_stream(source):
     with pytest.raises(
         requests.exceptions.ConnectionError, match=r"stream 'users', GET http.*try 5"
     ):
         source.records(url_base="http://127.0.0.1:9")
 
 
-def test_a_failure_is_logged_before_the_wait(source, caplog):
+def test_failed_try_is_logged_before_the_wait(source, caplog):
     source.server.answers(BUSY, Reply({}, keep=0), page(ONE))
     source.records()
     logged = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
@@ -249,11 +249,11 @@ def test_a_failure_is_logged_before_the_wait(source, caplog):
         (str(RETRY_AFTER_LIMIT + 1).removesuffix(".0"), RETRY_AFTER_LIMIT),
     ],
 )
-def test_seconds_to_wait(text, wait):
+def test_retry_after_seconds_are_parsed_and_bounded(text, wait):
     assert retry_after(failure(Retry_After=text)) == wait
 
 
-def test_a_date_to_wait_for_is_measured_from_the_servers_own_clock():
+def test_retry_after_date_is_relative_to_the_date_of_the_server():
     then = datetime(2001, 2, 3, 4, 5, 6, tzinfo=timezone.utc)
     dates = {"Retry_After": format_datetime(then, usegmt=True)}
     sent = format_datetime(then - timedelta(seconds=90), usegmt=True)
@@ -264,12 +264,12 @@ def test_a_date_to_wait_for_is_measured_from_the_servers_own_clock():
     assert 1700 < retry_after(failure(Retry_After=late.replace("GMT", "-0000"))) <= 1800
 
 
-def test_a_failure_without_a_response_says_nothing():
+def test_failure_without_a_response_has_no_retry_after():
     assert retry_after(RetriableAPIError("no")) is None
     assert retry_after(requests.exceptions.ConnectionError("no")) is None
 
 
-def test_a_certificate_that_is_refused_is_hopeless():
+def test_failed_certificate_verification_is_a_permanent_failure():
     error = requests.exceptions.SSLError
     assert is_permanent_failure(error("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"))
     assert not is_permanent_failure(error("EOF occurred in violation of protocol"))

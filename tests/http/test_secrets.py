@@ -1,4 +1,4 @@
-"""Nothing that is logged or raised shows a secret."""
+"""Logs and errors of HTTP requests show no secret."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def response(body, kind="application/json"):
         *("private-key", "refreshToken", "auth", "Ocp-Apim-Subscription-Key", "db.pass"),
     ],
 )
-def test_names_of_secrets(name):
+def test_parameter_name_counts_as_secret(name):
     assert is_secret_parameter(name)
 
 
@@ -49,7 +49,7 @@ def test_names_of_secrets(name):
         *("primary_key", "sort_key", "passenger", "postcode", "tokenize", "keyboard", ""),
     ],
 )
-def test_names_of_no_secrets(name):
+def test_parameter_name_does_not_count_as_secret(name):
     assert not is_secret_parameter(name)
 
 
@@ -65,11 +65,11 @@ def test_names_of_no_secrets(name):
         (None, ""),
     ],
 )
-def test_urls(url, shown):
+def test_credentials_and_secret_parameters_of_urls_are_redacted(url, shown):
     assert redact_url(url) == shown
 
 
-def test_secrets_of_settings_are_named_by_schema_or_name():
+def test_secrets_of_the_config_are_found_by_schema_or_name():
     schema = {
         "properties": {
             "login": {"secret": True},
@@ -90,7 +90,7 @@ def test_secrets_of_settings_are_named_by_schema_or_name():
     assert collect_secrets(config).hide("aaaa5 aaaa1") == "*** aaaa1"
 
 
-def test_hidden_however_they_are_written():
+def test_secrets_are_hidden_in_each_encoding():
     secrets = collect_secrets({"password": MARK})
     for text in (MARK, "s3cr3t%2BV4lue%2F%C3%A9", "s3cr3t+V4lue/\\u00e9"):
         assert secrets.hide(f"<{text}>") == "<***>"
@@ -100,7 +100,7 @@ def test_hidden_however_they_are_written():
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "Your token does not have the required scopes",
         'Token expired. Basic *** "token has been revoked"',
@@ -108,12 +108,12 @@ def test_hidden_however_they_are_written():
         '{"errors": [{"message": "Token expired."}]}',
     ],
 )
-def test_a_sentence_about_tokens_stays_readable(said):
-    assert Secrets().hide(said) == said
+def test_sentence_about_tokens_is_not_redacted(text):
+    assert Secrets().hide(text) == text
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         *("Bearer {}", "bearer {}", "TOKEN {}", "token {}.", "Basic {}", "with Token {} sent"),
         *("Bearer {}\n", "token {}, of course"),
@@ -122,17 +122,17 @@ def test_a_sentence_about_tokens_stays_readable(said):
 @pytest.mark.parametrize(
     "value", ["abc.def", "a1b2", "ABC", "abc-def", "abcdefghijklm", "dXNlcjpwYXNz=="]
 )
-def test_a_credential_behind_its_scheme_is_hidden(said, value):
-    hidden = Secrets().hide(said.format(value))
+def test_credential_after_an_auth_scheme_is_hidden(text, value):
+    hidden = Secrets().hide(text.format(value))
     assert value not in hidden
     assert "***" in hidden
 
 
-def test_a_capital_scheme_hides_even_a_plain_word():
+def test_word_after_a_capitalized_auth_scheme_is_hidden():
     assert Secrets().hide("Authorization: Bearer hunter") == "Authorization: Bearer ***"
 
 
-def test_what_a_request_authenticates_with_is_secret():
+def test_credentials_of_a_request_are_collected_as_secrets():
     request = requests.Request(
         "GET",
         "https://u:pass1@h/?api_key=query1&x=seen",
@@ -175,11 +175,11 @@ def test_what_a_request_authenticates_with_is_secret():
         ("x" * (words.LONGEST_BODY + 1), "text/plain", ""),
     ],
 )
-def test_excerpts_of_bodies(body, kind, shown):
+def test_body_excerpt_redacts_secrets_per_content_type(body, kind, shown):
     assert body_excerpt(response(body, kind), Secrets()) == shown
 
 
-def test_excerpts_hide_the_secrets_of_the_settings():
+def test_body_excerpt_hides_secrets_of_the_config():
     secrets = collect_secrets({"password": MARK})
     assert body_excerpt(response(f"you said {MARK}", "text/plain; charset=utf-8"), secrets) == (
         "you said ***"
@@ -208,7 +208,7 @@ def everything(caplog, error):
     ],
     ids=["refused", "broken", "page", "cut off", "dropped"],
 )
-def test_failures_show_none(source, caplog, reply):
+def test_failed_request_shows_no_secret(source, caplog, reply):
     caplog.set_level(logging.DEBUG)
     source.server.answers(reply)
     with pytest.raises((FatalAPIError, Exception)) as caught:
@@ -225,7 +225,7 @@ def test_failures_show_none(source, caplog, reply):
     assert "/users?api_key=***&x=1" in caplog.text  # urllib3's line, or the metric
 
 
-def test_a_connection_that_fails_shows_none(source, caplog):
+def test_failed_connection_shows_no_secret(source, caplog):
     caplog.set_level(logging.DEBUG)
     with pytest.raises(requests.exceptions.ConnectionError) as caught:
         source.records(
@@ -236,7 +236,7 @@ def test_a_connection_that_fails_shows_none(source, caplog):
     assert "s3cr3t" not in everything(caplog, caught.value)
 
 
-def test_secrets_in_paths_are_hidden(source):
+def test_secrets_in_url_paths_are_hidden(source):
     source.server.answers(Reply("", 404))
     with pytest.raises(FatalAPIError) as caught:
         source.records(config={"login": "s3cr3t-6"}, path="/u/{login}")
@@ -254,7 +254,7 @@ def test_urllib3_logs_urls_without_secrets(caplog):
     assert [one.getMessage() for one in caplog.records] == ['"GET /a?key=***" 200', "plain 1"]
 
 
-def test_a_good_answer_is_not_logged(source, caplog):
+def test_successful_response_body_is_not_logged(source, caplog):
     caplog.set_level(logging.DEBUG)
     source.server.answers(page({"id": 1, "note": "s3cr3t-7"}))
     source.records()

@@ -1,4 +1,4 @@
-"""A small API of dated records on loopback, and streams that read it by date."""
+"""A small API of dated records on loopback, and incremental streams that read it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TO = RequestOption("request_parameter", "to-date")
 
 
 class Api:
-    """Answers with the records between two dates, in pages; remembers what it was asked."""
+    """Returns the records between two dates, in pages; records the requests."""
 
     def __init__(self, server: Server, records: list[dict[str, Any]], size: int = 100) -> None:
         self.server = server
@@ -39,7 +39,7 @@ class Api:
 
     @property
     def asked(self) -> list[str]:
-        """What was asked for: both dates, and pages after the first."""
+        """The dates and page numbers of all requests, such as ``2023-01-01..2023-02-01 p1``."""
         return [_shown(each) for each in self.server.asked]
 
 
@@ -50,7 +50,7 @@ def _shown(asked: Asked) -> str:
 
 
 class Dated(RESTStream):
-    """Articles by date, of the server at ``url``."""
+    """Articles by date, read from the server at ``url``."""
 
     name = "articles"
     path = "/search"
@@ -68,8 +68,8 @@ class Dated(RESTStream):
 
 
 def cursor(**changes: Any) -> DatetimeBasedCursor:
-    """Return the cursor of the articles, from 2023 until February of it, with these changes."""
-    given: dict[str, Any] = {
+    """Return a cursor from 2023-01-01 to 2023-02-05 with these changes."""
+    defaults: dict[str, Any] = {
         "cursor_field": "at",
         "datetime_format": SECONDS,
         "start_datetime": "2023-01-01T00:00:00Z",
@@ -77,11 +77,11 @@ def cursor(**changes: Any) -> DatetimeBasedCursor:
         "start_time_option": FROM,
         "end_time_option": TO,
     }
-    return DatetimeBasedCursor(**{**given, **changes})
+    return DatetimeBasedCursor(**{**defaults, **changes})
 
 
 def dated(**members: Any) -> type[Dated]:
-    """Return a stream class; members that are options of a cursor go to its cursor."""
+    """Return a stream class; cursor options among the members are passed to its cursor."""
     options = {name: members.pop(name) for name in list(members) if name in _OPTIONS}
     return type("Articles", (Dated,), {"incremental_sync": cursor(**options), **members})
 

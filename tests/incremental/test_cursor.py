@@ -1,4 +1,4 @@
-"""The cursor as it is said: what is refused, where it starts and ends, what it puts where."""
+"""DatetimeBasedCursor: validation, start and end, and the parameters it adds to requests."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NOW = dt.datetime(2024, 5, 6, 7, 8, 9, tzinfo=dt.timezone.utc)
 
 
 def windows(made: DatetimeBasedCursor, config: dict | None = None) -> list[str]:
-    given = config or {}
-    found = made.windows(made.start(given, NOW), made.end(given, NOW))
+    options = config or {}
+    found = made.windows(made.start(options, NOW), made.end(options, NOW))
     return [f"{window.start_time}..{window.end_time}" for window in found]
 
 
@@ -40,13 +40,13 @@ def windows(made: DatetimeBasedCursor, config: dict | None = None) -> list[str]:
         ({"clamping": {"target": "YEAR"}}, "YEAR"),
     ],
 )
-def test_what_cannot_be_is_refused_when_it_is_said(changes: dict, words: str) -> None:
+def test_invalid_cursor_options_are_rejected_at_construction(changes: dict, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         cursor(**changes)
 
 
 @pytest.mark.parametrize(
-    "given, words",
+    "options, words",
     [
         ({"inject_into": "cookie", "field_name": "x"}, "cookie"),
         ({"inject_into": "header"}, "needs a field_name"),
@@ -54,13 +54,13 @@ def test_what_cannot_be_is_refused_when_it_is_said(changes: dict, words: str) ->
         ({"inject_into": "header", "field_path": ["x"]}, "leads into a JSON body"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused(given: dict, words: str) -> None:
+def test_invalid_request_option_is_rejected(options: dict, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        RequestOption(**given)
+        RequestOption(**options)
 
 
-def test_a_feed_warns_of_what_it_ignores() -> None:
-    """It can be asked for no time: no step, nothing injected."""
+def test_data_feed_warns_about_ignored_options() -> None:
+    """A data feed cannot be filtered by time: it has no step and injects no parameters."""
     with pytest.warns(UserWarning, match="ignored"):
         made = cursor(is_data_feed=True, step="P10D", cursor_granularity="PT1S")
     assert len(windows(made)) == 1
@@ -74,7 +74,7 @@ def test_a_feed_warns_of_what_it_ignores() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "start",
     [
         "2024-01-02T00:00:00Z",
         "2024-01-02T00:00:00.000+0000",
@@ -88,27 +88,27 @@ def test_a_feed_warns_of_what_it_ignores() -> None:
         MinMaxDatetime(lambda config: config["since"], min_datetime=lambda _config: ""),
     ],
 )
-def test_a_start_may_be_said_in_many_ways(said: object) -> None:
-    made = cursor(start_datetime=said, end_datetime="2024-01-03T00:00:00Z")
+def test_start_datetime_accepts_strings_datetimes_and_functions(start: object) -> None:
+    made = cursor(start_datetime=start, end_datetime="2024-01-03T00:00:00Z")
     found = windows(made, {"since": "2024-01-02T00:00:00Z"})
     assert found == ["2024-01-02T00:00:00Z..2024-01-03T00:00:00Z"]
 
 
 @pytest.mark.parametrize("end", [None, "now", MinMaxDatetime("now")])
-def test_the_end_is_now_unless_it_is_said(end: object) -> None:
+def test_end_datetime_defaults_to_now(end: object) -> None:
     made = cursor(start_datetime="2024-01-02T00:00:00Z", end_datetime=end)
     assert windows(made) == ["2024-01-02T00:00:00Z..2024-05-06T07:08:09Z"]
 
 
-def test_what_is_no_date_names_the_option() -> None:
+def test_invalid_date_names_the_option_in_the_error() -> None:
     with pytest.raises(ValueError, match="start_datetime is no date-time"):
         cursor(start_datetime="soon").start({})
     with pytest.raises(ValueError, match="end_datetime needs the setting 'until'"):
         cursor(end_datetime=lambda config: config["until"]).end({})
 
 
-def test_the_lookback_is_taken_from_what_is_stored_and_never_before_the_start() -> None:
-    """Without a stored value it means nothing (Airbyte's guide to incremental sync)."""
+def test_lookback_window_is_subtracted_from_the_bookmark_but_not_below_the_start() -> None:
+    """Without a bookmark the lookback has no effect (Airbyte's guide to incremental sync)."""
     made = cursor(lookback_window="P2D")
     start = made.start({})
     day = dt.timedelta(days=1)
@@ -117,7 +117,7 @@ def test_the_lookback_is_taken_from_what_is_stored_and_never_before_the_start() 
     assert made.lower_bound(start, start + day) == start
 
 
-def test_a_window_goes_wherever_a_request_can_hold_it() -> None:
+def test_window_is_injected_into_body_header_and_context_fields() -> None:
     made = cursor(
         start_time_option=RequestOption("body_json", field_path=["where", "from"]),
         end_time_option=RequestOption("header", "X-Until"),
@@ -137,7 +137,7 @@ def test_a_window_goes_wherever_a_request_can_hold_it() -> None:
     }
 
 
-def test_options_put_their_value_and_change_nothing_else() -> None:
+def test_request_option_injects_its_value_and_changes_nothing_else() -> None:
     form = HTTPRequest("http://x/{day}/rates?y=1", data={"a": 1}, params={"page": 2})
     RequestOption("body_data", "b").put(form, "2")
     RequestOption("path", "day").put(form, "2024-01-02 03")

@@ -1,4 +1,4 @@
-"""Streams that are read by date: exact requests, what is sent, and what is kept."""
+"""Incremental streams with a date-time cursor: requests, emitted records and bookmarks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARTICLES = at(
     "2023-03-01T00:00:00Z",
 )
 STEPS = {"step": "P10D", "cursor_granularity": "PT1S"}
-UNASKED = {"start_time_option": None, "end_time_option": None}
+WITHOUT_DATES = {"start_time_option": None, "end_time_option": None}
 WINDOWS = [
     "2023-01-01T00:00:00Z..2023-01-10T23:59:59Z",
     "2023-01-11T00:00:00Z..2023-01-20T23:59:59Z",
@@ -39,7 +39,7 @@ def server():
 
 @pytest.fixture(params=["compiled", "hooked"])
 def on_path(request: pytest.FixtureRequest) -> Any:
-    """The two ways on which records go out; both must give the same."""
+    """The compiled and the hook path of records; both must give the same output."""
     return (lambda kind: kind) if request.param == "compiled" else hooked
 
 
@@ -56,11 +56,11 @@ def ids(output: Output, name: str | None = None) -> list[Any]:
     return [record["id"] for record in output.records(name)]
 
 
-# What is asked for
+# Requests
 
 
-def test_the_guides_requests_are_made(server: Server, on_path: Any) -> None:
-    """From the start to the end; the next day from the last article; with a lookback before it.
+def test_requests_equal_those_of_airbytes_guide(server: Server, on_path: Any) -> None:
+    """First from start to end, then from the last article, then with a lookback before it.
 
     Airbyte's guide to incremental sync, its worked requests.
     """
@@ -70,7 +70,9 @@ def test_the_guides_requests_are_made(server: Server, on_path: Any) -> None:
     assert ids(first) == [1, 2]
     later = {**guide, "end_datetime": "2023-04-17T00:00:00Z"}
     second = read(server, on_path(dated(**later)), first.states[-1])
-    assert ids(second) == [2]  # it comes once more: others of its second may have come later
+    assert ids(second) == [
+        2
+    ]  # read again: more records of the same second may have been added later
     read(server, on_path(dated(**later, lookback_window="P2D")), second.states[-1])
     assert api.asked == [
         "2023-04-09T00:00:00Z..2023-04-16T00:00:00Z",
@@ -79,10 +81,10 @@ def test_the_guides_requests_are_made(server: Server, on_path: Any) -> None:
     ]
 
 
-def test_a_window_ends_a_granule_before_the_next_and_each_is_kept(
+def test_window_ends_one_granularity_before_the_next_and_updates_the_bookmark(
     server: Server, on_path: Any
 ) -> None:
-    """Ten days by the second; after each window a state with the last record of it."""
+    """Steps of ten days with granularity of a second; each window ends with a state."""
     api = Api(server, ARTICLES)
     output = read(server, on_path(dated(**STEPS)))
     assert api.asked == WINDOWS
@@ -94,8 +96,8 @@ def test_a_window_ends_a_granule_before_the_next_and_each_is_kept(
 ARTICLES_KEPT = ["2023-01-02T00:00:00Z", "2023-01-15T07:30:58Z", "2023-01-31T00:00:00Z"]
 
 
-def test_every_state_is_enough_to_go_on_from(server: Server, on_path: Any) -> None:
-    """What came before a state and what comes after it is everything."""
+def test_sync_can_resume_from_every_state(server: Server, on_path: Any) -> None:
+    """The records before a state and those of a sync from it are together complete."""
     Api(server, ARTICLES)
     for options in (STEPS, {}, {**STEPS, "cutoff": "interval_end"}):
         kind = on_path(dated(**options))
@@ -107,9 +109,7 @@ def test_every_state_is_enough_to_go_on_from(server: Server, on_path: Any) -> No
                 assert before | after == {1, 2, 3, 4}
 
 
-def test_a_sync_that_fails_inside_a_window_goes_on_from_the_last_closed_one(
-    server: Server, on_path: Any
-) -> None:
+def test_failed_sync_resumes_from_the_last_completed_window(server: Server, on_path: Any) -> None:
     api = Api(server, ARTICLES)
     api.fails_at = "2023-01-21T00:00:00Z"
     kind = on_path(dated(**STEPS))
@@ -122,7 +122,7 @@ def test_a_sync_that_fails_inside_a_window_goes_on_from_the_last_closed_one(
     assert api.asked[0] == "2023-01-15T07:30:58Z..2023-01-25T07:30:57Z"
 
 
-def test_a_full_table_reads_all_windows_and_keeps_nothing(server: Server) -> None:
+def test_full_table_stream_reads_all_windows_and_keeps_its_bookmark(server: Server) -> None:
     api = Api(server, ARTICLES)
     kind = dated(**STEPS, replication_method="FULL_TABLE")
     output = read(server, kind, stored("2023-01-31T00:00:00Z"))
@@ -144,16 +144,16 @@ def test_a_full_table_reads_all_windows_and_keeps_nothing(server: Server) -> Non
         ({"start_datetime": "2023-03-01T00:00:00Z"}, None, []),
     ],
 )
-def test_states_at_the_edges(
+def test_bookmark_outside_of_the_interval_is_handled(
     server: Server, options: dict, state: str | None, asked: list[str]
 ) -> None:
-    """At the end, beyond it, before the start, of another form, unreadable; a start too late."""
+    """Bookmarks at or after the end, before the start, in another format, or unreadable."""
     api = Api(server, [])
     read(server, dated(**options), None if state is None else stored(state))
     assert api.asked == asked
 
 
-def test_a_start_after_the_end_asks_for_nothing_and_says_so(
+def test_start_after_the_end_sends_no_request_and_is_logged(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     api = Api(server, ARTICLES)
@@ -162,7 +162,7 @@ def test_a_start_after_the_end_asks_for_nothing_and_says_so(
     assert "'articles': nothing to read" in caplog.text
 
 
-def test_a_start_that_is_no_date_is_an_error_that_names_the_stream(server: Server) -> None:
+def test_invalid_start_date_is_an_error_that_names_the_stream(server: Server) -> None:
     kind = dated(start_datetime=lambda config: config["start_date"])
     _, error = failed(ConfigurationError, kind, config={"url": server.url, "start_date": "soon"})
     assert "'articles'" in str(error)
@@ -171,8 +171,8 @@ def test_a_start_that_is_no_date_is_an_error_that_names_the_stream(server: Serve
     assert "start_date" in str(error)
 
 
-def test_the_window_can_be_used_wherever_an_author_builds_a_request(server: Server) -> None:
-    """A prefix and a suffix in one parameter, a day in the path, a field of a body."""
+def test_stream_interval_is_available_in_request_hooks(server: Server) -> None:
+    """The window is used in a query parameter, in the path and in a body."""
 
     def get_url_params(self: Any, _context: Any, _token: Any) -> dict[str, str]:
         window = self.stream_interval
@@ -184,7 +184,7 @@ def test_the_window_can_be_used_wherever_an_author_builds_a_request(server: Serv
         server,
         dated(
             **options,
-            **UNASKED | {"start_time_option": RequestOption("path", "day")},
+            **WITHOUT_DATES | {"start_time_option": RequestOption("path", "day")},
             datetime_format="%Y-%m-%d",
             path="/rates/{day}",
             get_url_params=get_url_params,
@@ -196,17 +196,17 @@ def test_the_window_can_be_used_wherever_an_author_builds_a_request(server: Serv
     ]
     server.asked.clear()
     body = {"start_time_option": RequestOption("body_json", field_path=["where", "from"])}
-    read(server, dated(**UNASKED | body, http_method="POST"))
+    read(server, dated(**WITHOUT_DATES | body, http_method="POST"))
     assert server.asked[0].json == {"where": {"from": "2023-01-01T00:00:00Z"}}
 
 
-# What is kept
+# Bookmarks
 
 
-def test_the_end_of_an_interval_is_kept_where_that_is_asked_for(
+def test_interval_end_is_the_bookmark_if_cutoff_is_interval_end(
     server: Server, on_path: Any
 ) -> None:
-    """Airbyte's guide to incremental sync: the last record is earlier than the interval's end."""
+    """As in Airbyte's guide, where the last record is earlier than the end of the interval."""
     api = Api(server, ARTICLES)
     output = read(server, on_path(dated(**STEPS, cutoff="interval_end")))
     assert [bookmark_of(state) for state in output.states] == [
@@ -217,20 +217,20 @@ def test_the_end_of_an_interval_is_kept_where_that_is_asked_for(
     assert api.asked == ["2023-02-05T00:00:00Z..2023-02-06T00:00:00Z"]
 
 
-def test_an_api_whose_clock_is_ahead_moves_nothing_beyond_the_end(
+def test_record_later_than_the_end_does_not_move_the_bookmark_beyond_the_end(
     server: Server, on_path: Any
 ) -> None:
-    """A record of a later date is sent; the next sync asks from the end of this one."""
+    """The record is emitted; the next sync starts at the end of this one."""
     Api(server, at("2023-01-04T00:00:00Z", "2024-01-01T00:00:00Z"))
     output = read(server, on_path(dated(end_time_option=None)))
     assert ids(output) == [1, 2]
     assert bookmark_of(output.states[-1]) == "2023-02-05T00:00:00Z"
 
 
-def test_a_lookback_that_brings_nothing_new_leaves_the_bookmark(
+def test_lookback_without_new_records_does_not_lower_the_bookmark(
     server: Server, on_path: Any
 ) -> None:
-    """Not lowered by what was read again; nor where several contexts share it."""
+    """Records that are read again do not lower it, also if several contexts share it."""
     Api(server, at("2023-01-30T00:00:00Z"))
     partitions = [{"shop": 1}, {"shop": 2}]
     for members in ({}, {"partitions": partitions, "state_partitioning_keys": []}):
@@ -240,10 +240,10 @@ def test_a_lookback_that_brings_nothing_new_leaves_the_bookmark(
         assert bookmark_of(output.states[-1]) == "2023-01-31T00:00:00Z"
 
 
-def test_values_are_compared_by_their_formats_and_kept_in_the_requests(
+def test_cursor_values_are_compared_by_time_and_kept_in_datetime_format(
     server: Server, on_path: Any
 ) -> None:
-    """Tried in order, then ``datetime_format``; of another zone they are kept in UTC."""
+    """The formats are tried in order; values of other time zones are stored in UTC."""
     records = at("05/01/2023 01:00 +0200", "2023-01-04", "04/01/2023 23:30 +0000")
     server.answers(Reply({"data": records}))
     formats = ["%Y-%m-%d", "%d/%m/%Y %H:%M %z"]
@@ -251,7 +251,7 @@ def test_values_are_compared_by_their_formats_and_kept_in_the_requests(
     assert bookmark_of(output.states[-1]) == "2023-01-04T23:30:00Z"
 
 
-def test_counts_since_1970_are_kept_as_text(server: Server, on_path: Any) -> None:
+def test_epoch_seconds_are_stored_as_text(server: Server, on_path: Any) -> None:
     server.answers(
         Reply({"data": [{"id": 1, "at": 1_672_617_600}, {"id": 2, "at": 1_672_531_200}]})
     )
@@ -262,10 +262,10 @@ def test_counts_since_1970_are_kept_as_text(server: Server, on_path: Any) -> Non
     assert bookmark_of(output.states[-1]) == "1672617600"
 
 
-def test_records_without_a_usable_cursor_are_sent_and_told_of_once(
+def test_records_without_a_valid_cursor_value_are_emitted_with_one_warning(
     server: Server, on_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Missing, null, of no format, no date at all; the bookmark is that of the others."""
+    """The value may be missing, null or invalid; the other records set the bookmark."""
     dates = ("2023-01-03T00:00:00Z", None, "soon", "2023-01-02T00:00:00Z", "2023-99-99T00:00:00Z")
     records = [{"id": 0}, *at(*dates)]
     server.answers(Reply({"data": records}))
@@ -275,8 +275,8 @@ def test_records_without_a_usable_cursor_are_sent_and_told_of_once(
     assert caplog.text.count("does not move the bookmark") == 1
 
 
-def test_the_cursor_is_read_after_the_record_was_changed(server: Server, on_path: Any) -> None:
-    """A nested field that `post_process` lifts is the cursor, for bookmark and filter."""
+def test_cursor_value_is_read_after_post_process(server: Server, on_path: Any) -> None:
+    """A nested field that `post_process` moves to the top is the cursor of bookmark and filter."""
 
     def post_process(self: Any, row: dict, _context: Any = None) -> dict:
         assert self.stream_interval.start_time == "2023-01-01T00:00:00Z"
@@ -284,22 +284,22 @@ def test_the_cursor_is_read_after_the_record_was_changed(server: Server, on_path
 
     nested = [{"id": one["id"], "meta": {"at": one["at"]}} for one in ARTICLES]
     server.answers(Reply({"data": nested}))
-    options = {"is_client_side_incremental": True, **UNASKED}
+    options = {"is_client_side_incremental": True, **WITHOUT_DATES}
     output = read(server, on_path(dated(post_process=post_process, **options)))
     assert ids(output) == [1, 2, 3, 4]
     assert bookmark_of(output.states[-1]) == "2023-01-31T00:00:00Z"
 
 
-# What is sent
+# Emitted records
 
 
-FEED = {"is_data_feed": True, **UNASKED}
+FEED = {"is_data_feed": True, **WITHOUT_DATES}
 
 
-def test_a_feed_ends_behind_the_page_that_comes_to_what_was_sent(
+def test_data_feed_stops_after_the_page_that_reaches_the_bookmark(
     server: Server, on_path: Any
 ) -> None:
-    """Older records of that page are dropped; the one at the cut-off comes once more."""
+    """Older records of that page are dropped; a record equal to the bookmark is emitted again."""
     dates = ("2023-03-01", "2023-02-04", "2023-02-03", "2023-01-20", "2023-01-20", "2023-01-19")
     api = Api(server, at(*(f"{date}T00:00:00Z" for date in (*dates, "2023-01-18"))), size=2)
     state = stored("2023-01-20T00:00:00Z")
@@ -313,10 +313,10 @@ def test_a_feed_ends_behind_the_page_that_comes_to_what_was_sent(
     assert api.asked == ["", " p1"]
 
 
-def test_the_last_record_of_a_page_says_whether_a_feed_goes_on(
+def test_last_record_of_a_page_decides_if_a_data_feed_continues(
     server: Server, on_path: Any
 ) -> None:
-    """As airbyte-cdk does it: an older one before it ends nothing."""
+    """As in airbyte-cdk: an older record before the last one does not end the feed."""
     dates = ("2023-01-19", "2023-02-03", "2023-01-22", "2023-01-17", "2023-02-04")
     api = Api(server, at(*(f"{date}T00:00:00Z" for date in dates)), size=2)
     output = read(server, on_path(dated(**FEED)), stored("2023-01-20T00:00:00Z"))
@@ -324,7 +324,7 @@ def test_the_last_record_of_a_page_says_whether_a_feed_goes_on(
     assert api.asked == ["", " p1"]
 
 
-def test_a_feed_in_disorder_is_told_of_once_and_named_at_the_end(
+def test_unsorted_data_feed_is_warned_about_once_and_summarized(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     dates = ("2023-02-01", "2023-02-03", "2023-02-02", "2023-02-04")
@@ -334,33 +334,35 @@ def test_a_feed_in_disorder_is_told_of_once_and_named_at_the_end(
     assert "Summary of 'articles': 2 records" in caplog.text
 
 
-def test_records_are_kept_to_the_interval_where_the_api_cannot(
+def test_client_side_incremental_drops_records_outside_of_the_interval(
     server: Server, on_path: Any
 ) -> None:
-    """Both ends included; with ``boundary`` the one that was sent before is dropped."""
+    """Both ends are included; ``boundary="drop"`` drops the record equal to the bookmark."""
     Api(server, ARTICLES)
     state = stored("2023-01-12T00:00:00Z")
-    options = {"is_client_side_incremental": True, **UNASKED}
+    options = {"is_client_side_incremental": True, **WITHOUT_DATES}
     assert ids(read(server, on_path(dated(**options)), state)) == [2, 3, 4]
     assert ids(read(server, on_path(dated(**options, boundary="drop")), state)) == [2, 4]
     assert ids(read(server, on_path(dated(boundary="drop")), state)) == [2, 4]
 
 
-def test_what_has_no_usable_cursor_passes_every_filter(server: Server, on_path: Any) -> None:
+def test_records_without_a_valid_cursor_value_are_not_filtered(
+    server: Server, on_path: Any
+) -> None:
     server.answers(
         Reply({"data": [{"id": 1}, {"id": 2, "at": "soon"}, *at("2022-01-01T00:00:00Z")]})
     )
-    kind = dated(is_client_side_incremental=True, **UNASKED)
+    kind = dated(is_client_side_incremental=True, **WITHOUT_DATES)
     assert ids(read(server, on_path(kind))) == [1, 2]
 
 
-def test_what_is_not_in_the_interval_has_no_children(server: Server) -> None:
+def test_records_outside_of_the_interval_have_no_child_records(server: Server) -> None:
     child = stream(
         "remarks",
         lambda _self, context: [{"id": context["article"]}],
         parent_stream_type=None,
     )
-    options = {"is_client_side_incremental": True, **UNASKED}
+    options = {"is_client_side_incremental": True, **WITHOUT_DATES}
 
     def get_child_context(_self: Any, record: dict, context: Any) -> dict:
         return {"article": record["id"]}
@@ -375,8 +377,8 @@ def test_what_is_not_in_the_interval_has_no_children(server: Server) -> None:
 # Contexts, children, threads
 
 
-def test_each_partition_has_a_bookmark_of_its_own(server: Server, on_path: Any) -> None:
-    """A window of a partition is final when it is closed, whatever becomes of the others."""
+def test_each_partition_has_its_own_bookmark(server: Server, on_path: Any) -> None:
+    """A completed window of a partition updates its bookmark independently of the others."""
     api = Api(server, ARTICLES)
     kind = on_path(dated(**STEPS, partitions=[{"shop": 1}, {"shop": 2}]))
     output = read(server, kind)
@@ -388,8 +390,8 @@ def test_each_partition_has_a_bookmark_of_its_own(server: Server, on_path: Any) 
     assert api.asked == ["2023-01-31T00:00:00Z..2023-02-05T00:00:00Z"] * 2
 
 
-def test_partitions_in_threads_read_their_windows_one_by_one(server: Server) -> None:
-    """Whatever is said of windows in threads: each thread has its partition."""
+def test_parallel_partitions_read_their_windows_sequentially(server: Server) -> None:
+    """``max_parallel_windows`` has no effect within parallel partitions."""
     api = Api(server, ARTICLES)
     shops = [{"shop": number} for number in range(6)]
     threads = {"max_parallel_partitions": 3, "max_parallel_windows": 3}
@@ -408,10 +410,10 @@ def test_partitions_in_threads_read_their_windows_one_by_one(server: Server) -> 
 
 
 @pytest.mark.parametrize("cutoff", ["last_record", "interval_end"])
-def test_a_bookmark_that_contexts_share_moves_when_all_have_ended(
+def test_shared_bookmark_advances_when_all_contexts_are_complete(
     server: Server, on_path: Any, cutoff: str
 ) -> None:
-    """A global cursor: no window of one context says anything of the others."""
+    """With a global cursor the windows of one context do not cover those of the others."""
     api = Api(server, ARTICLES)
     api.fails_at = "2023-01-21T00:00:00Z"
     shops = {"partitions": [{"shop": 1}, {"shop": 2}], "global_substream_cursor": True}
@@ -424,8 +426,8 @@ def test_a_bookmark_that_contexts_share_moves_when_all_have_ended(
     assert bookmark_of(output.states[-1]) == last
 
 
-def test_a_window_is_closed_when_the_children_of_its_records_are_done(server: Server) -> None:
-    """In threads of their own; the parent's bookmark never speaks of children still to come."""
+def test_window_is_complete_when_the_children_of_its_records_are(server: Server) -> None:
+    """With child threads too, the parent's bookmark never covers child records still to come."""
     Api(server, ARTICLES)
 
     def get_child_context(_self: Any, record: dict, context: Any) -> dict:
@@ -450,8 +452,8 @@ def test_a_window_is_closed_when_the_children_of_its_records_are_done(server: Se
     assert bookmark_of(output.states[-1]) == "2023-01-31T00:00:00Z"
 
 
-def test_windows_in_threads_come_out_in_their_order(server: Server, on_path: Any) -> None:
-    """The same records and states as with one thread, byte by byte; all windows are asked for."""
+def test_parallel_windows_are_emitted_in_order(server: Server, on_path: Any) -> None:
+    """The messages equal those of one thread, and every window is requested."""
     api = Api(server, [one for one in ARTICLES[:4] for _ in range(60)], size=50)
     one = read(server, on_path(dated(**STEPS)))
     asked = sorted(api.asked)
@@ -461,10 +463,10 @@ def test_windows_in_threads_come_out_in_their_order(server: Server, on_path: Any
     assert sorted(api.asked) == asked
 
 
-def test_an_error_in_a_thread_comes_behind_the_windows_before_it(
+def test_error_of_a_parallel_window_is_raised_after_the_earlier_windows(
     server: Server, on_path: Any
 ) -> None:
-    """And no thread outlives the stream."""
+    """No thread is left after the stream has failed."""
     import threading
 
     api = Api(server, ARTICLES)
@@ -477,7 +479,7 @@ def test_an_error_in_a_thread_comes_behind_the_windows_before_it(
     assert not [one for one in threading.enumerate() if "worker-articles" in one.name]
 
 
-def test_threads_end_when_a_record_cannot_be_taken(server: Server, on_path: Any) -> None:
+def test_window_threads_end_when_a_record_fails(server: Server, on_path: Any) -> None:
     import threading
 
     def post_process(_self: Any, row: dict, _context: Any = None) -> dict:
@@ -492,16 +494,16 @@ def test_threads_end_when_a_record_cannot_be_taken(server: Server, on_path: Any)
     assert not [one for one in threading.enumerate() if "worker-articles" in one.name]
 
 
-# Whatever else an author may do
+# Other options of authors
 
 
-def test_a_sorted_stream_cannot_look_back(server: Server) -> None:
+def test_lookback_window_of_a_sorted_stream_is_an_error(server: Server) -> None:
     kind = dated(lookback_window="P2D", is_sorted=True)
     _, error = failed(ConfigurationError, kind, config={"url": server.url})
     assert "is_sorted" in str(error)
 
 
-def test_a_sorted_stream_moves_its_bookmark_with_each_record(server: Server) -> None:
+def test_sorted_stream_advances_its_bookmark_with_each_record(server: Server) -> None:
     Api(server, [ARTICLES[0], ARTICLES[2], ARTICLES[1], ARTICLES[3]])
     output = read(server, dated(**STEPS, is_sorted=True, STATE_MSG_FREQUENCY=1))
     kept = [bookmark_of(state) for state in output.states]
@@ -509,8 +511,8 @@ def test_a_sorted_stream_moves_its_bookmark_with_each_record(server: Server) -> 
     assert kept[-1] == "2023-01-31T00:00:00Z"
 
 
-def test_records_can_be_read_outside_of_a_sync(server: Server) -> None:
-    """Then no state is written, and nothing runs in threads."""
+def test_get_records_works_outside_of_a_sync(server: Server) -> None:
+    """Then no state is written and no threads are started."""
     api, output = Api(server, ARTICLES), Output()
     kind = dated(**STEPS, max_parallel_windows=3)
     [made] = make(kind, output=output, config={"url": server.url}).streams.values()
@@ -524,8 +526,8 @@ def test_records_can_be_read_outside_of_a_sync(server: Server) -> None:
     assert (made.replication_key, made.state_partitioning_keys) == ("other", ["shop"])
 
 
-def test_a_trial_asks_for_one_window_though_it_be_empty(server: Server) -> None:
-    """A connection test is no search for the first record through years of days."""
+def test_connection_test_requests_only_one_window(server: Server) -> None:
+    """The connection test does not search later windows if the first one is empty."""
     api, output = Api(server, []), Output()
     tap = make(dated(**STEPS), output=output, config={"url": server.url})
     read_one_record(tap.streams["articles"])
@@ -533,8 +535,8 @@ def test_a_trial_asks_for_one_window_though_it_be_empty(server: Server) -> None:
     assert not output
 
 
-def test_an_author_sees_where_a_sync_starts(server: Server) -> None:
-    """In the formats of the cursor, the later of bookmark and ``start_date``."""
+def test_start_value_is_the_later_of_bookmark_and_start_date(server: Server) -> None:
+    """``get_starting_replication_key_value`` returns it in the format of the cursor."""
     Api(server, [])
     seen: list[Any] = []
 
@@ -548,8 +550,8 @@ def test_an_author_sees_where_a_sync_starts(server: Server) -> None:
     assert seen == ["2023-02-01T00:00:00Z", "2023-02-01T00:00:00+00:00"]
 
 
-def test_costs_of_all_windows_are_summed(server: Server, caplog: Any) -> None:
-    """Those of copies in threads, too."""
+def test_sync_costs_of_all_windows_are_summed(server: Server, caplog: Any) -> None:
+    """This includes the windows that are read in threads."""
     caplog.set_level(logging.INFO)
     Api(server, ARTICLES)
     for threads in (1, 2):
@@ -563,7 +565,7 @@ def test_costs_of_all_windows_are_summed(server: Server, caplog: Any) -> None:
         assert tap.streams["articles"]._sync_costs == {"calls": 4}
 
 
-def test_an_older_way_to_prepare_requests_has_the_window_too(server: Server) -> None:
+def test_prepare_request_hook_gets_the_window_parameters(server: Server) -> None:
     api = Api(server, ARTICLES)
 
     def prepare_request(self: Any, context: Any, token: Any) -> Any:

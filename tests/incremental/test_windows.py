@@ -1,4 +1,4 @@
-"""Windows: they cover what was asked for, without a gap and without an overlap."""
+"""Time windows: they cover an interval without gaps and overlaps."""
 
 # ruff: noqa: DTZ001 - hypothesis begins without a zone
 from __future__ import annotations
@@ -21,8 +21,8 @@ def day(text: str) -> dt.datetime:
     return dt.datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def days(start: str, end: str, **given: object) -> list[str]:
-    spans = split_into_windows(day(start), day(end), **given)
+def days(start: str, end: str, **options: object) -> list[str]:
+    spans = split_into_windows(day(start), day(end), **options)
     return [f"{first:%m-%d}..{last:%m-%d}" for first, last in spans]
 
 
@@ -34,7 +34,7 @@ def days(start: str, end: str, **given: object) -> list[str]:
     granularity=st.sampled_from([dt.timedelta(microseconds=1), dt.timedelta(seconds=1), DAY]),
     joins_last=st.booleans(),
 )
-def test_windows_neither_overlap_nor_leave_a_gap(
+def test_windows_have_no_gaps_and_no_overlaps(
     start: dt.datetime,
     length: dt.timedelta,
     months: int,
@@ -42,7 +42,7 @@ def test_windows_neither_overlap_nor_leave_a_gap(
     granularity: dt.timedelta,
     joins_last: bool,
 ) -> None:
-    """Each begins a granule after the one before ends, across months and leap years."""
+    """Each window starts one granularity after the end of the previous one, also in leap years."""
     step = ISODuration(
         months, max(rest, granularity, dt.timedelta(hours=30) if not months else rest)
     )
@@ -60,8 +60,8 @@ def test_windows_neither_overlap_nor_leave_a_gap(
         assert lower - upper == granularity
 
 
-def test_each_step_begins_a_window() -> None:
-    """Ten days by the second: airbyte-cdk's windows, but for the last day, which is one."""
+def test_each_step_starts_a_window() -> None:
+    """The windows equal those of airbyte-cdk, except that the last day is a window."""
     step = parse_duration("P10D")
     assert days("2024-01-01", "2024-01-21", step=step, granularity=DAY) == [
         "01-01..01-10",
@@ -72,8 +72,8 @@ def test_each_step_begins_a_window() -> None:
     assert daily == ["02-27..02-27", "02-28..02-28", "02-29..02-29", "03-01..03-01", "03-02..03-02"]
 
 
-def test_the_last_day_of_a_month_is_not_lost_in_february() -> None:
-    """A month is counted from the first lower bound; airbyte-cdk counts from the last."""
+def test_monthly_windows_keep_the_day_of_the_start_after_february() -> None:
+    """Months are counted from the first start; airbyte-cdk counts from the previous one."""
     assert days("2024-01-31", "2024-05-15", step=parse_duration("P1M"), granularity=DAY) == [
         "01-31..02-28",
         "02-29..03-30",
@@ -82,13 +82,13 @@ def test_the_last_day_of_a_month_is_not_lost_in_february() -> None:
     ]
 
 
-def test_without_granularity_windows_touch() -> None:
+def test_windows_without_granularity_share_their_bounds() -> None:
     step = parse_duration("P10D")
     assert days("2024-01-01", "2024-01-21", step=step) == ["01-01..01-11", "01-11..01-21"]
 
 
-def test_nothing_is_asked_for_where_there_is_nothing() -> None:
-    """At the end itself a granule is left, unless the API takes no interval of one instant."""
+def test_empty_interval_has_no_window() -> None:
+    """If start equals end, one granularity is left, unless ``joins_last`` is set."""
     assert days("2024-01-02", "2024-01-01") == []
     assert days("2024-01-01", "2024-01-01") == []
     assert days("2024-01-01", "2024-01-01", granularity=DAY) == ["01-01..01-01"]
@@ -109,8 +109,8 @@ def test_nothing_is_asked_for_where_there_is_nothing() -> None:
         ({"target": "DAY"}, ["01-17..02-16", "02-17..03-16", "03-17..04-13"]),
     ],
 )
-def test_windows_are_clamped_to_whole_periods(clamping: dict, expected: list[str]) -> None:
-    """A period that has begun before the start, or not ended, is left for another sync."""
+def test_clamped_windows_cover_complete_periods(clamping: dict, expected: list[str]) -> None:
+    """Periods that start before the interval or end after it are omitted."""
     spans = split_into_windows(
         day("2024-01-16T10:00"),
         day("2024-04-14T10:00"),
@@ -125,7 +125,7 @@ def test_windows_are_clamped_to_whole_periods(clamping: dict, expected: list[str
     "clamping",
     [{}, {"target": "YEAR"}, {"target": "WEEK"}, {"target": "WEEK", "target_details": {}}],
 )
-def test_a_clamp_that_is_none_is_refused(clamping: dict) -> None:
+def test_invalid_clamping_is_rejected(clamping: dict) -> None:
     with pytest.raises(ValueError, match=r"clamping|Clamping"):
         parse_clamp(clamping)
 
@@ -142,18 +142,18 @@ def test_a_clamp_that_is_none_is_refused(clamping: dict) -> None:
         ("P1.5D", 0, 129600),
     ],
 )
-def test_durations_of_iso_8601_are_read(text: str, months: int, seconds: float) -> None:
+def test_iso_8601_durations_are_parsed(text: str, months: int, seconds: float) -> None:
     found = parse_duration(text)
     assert found == ISODuration(months, dt.timedelta(seconds=seconds))
     assert found.is_nothing == (text == "P0D")
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "10 days", "P-1D", "P1H", "1D", "P9999999999D"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         parse_duration(text)
 
 
-def test_an_instant_beyond_the_calendar_is_its_end() -> None:
+def test_duration_beyond_the_calendar_is_limited_to_its_bounds() -> None:
     assert parse_duration("P9000Y").after(day("2024-01-01")).year == 9999
     assert parse_duration("P9000Y").before(day("2024-01-01")).year == 1

@@ -348,7 +348,7 @@ class TestSeveral:
     ):
         path = manifest(tmp_path, reports(), tail=f"max_concurrent_async_job_count: {given}")
         tap = make_tap_class(path)(config={"url": "http://x"})
-        assert tap.job_limiter.most == 1
+        assert tap.shared.job_limiter.most == 1
         assert tap.streams["items"].max_parallel_partitions == 1
         assert ("one job at a time" in caplog.text) is ("{{" not in given)
 
@@ -415,7 +415,7 @@ class TestTheEnd:
             failure = ConnectionError("nobody reads")
 
         class Alone:
-            leader = None
+            stop_signal = None
             outbox = Outbox
 
         begun = time.monotonic()
@@ -428,7 +428,7 @@ class TestTheEnd:
         taken, free = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with count.one(bool):
+            with count.hold_slot(bool):
                 taken.set()
                 free.wait(60)
 
@@ -439,11 +439,11 @@ class TestTheEnd:
         def check() -> None:
             raise KeyboardInterrupt
 
-        with pytest.raises(KeyboardInterrupt), count.one(check):
+        with pytest.raises(KeyboardInterrupt), count.hold_slot(check):
             pass
         free.set()
         holder.join()
-        with count.one(check):
+        with count.hold_slot(check):
             pass
 
     def test_a_signal_while_a_job_runs_aborts_it(self, tmp_path: Path, api, monkeypatch):
@@ -526,7 +526,7 @@ class TestTheManifest:
     def test_a_status_that_is_no_text_is_known_all_the_same(self):
         words = "running: [1], completed: [true], failed: [], timeout: []"
         found = made(f"{{type: AsyncJobStatusMap, {words}}}", AsyncJobStatusMap)
-        assert [found.meaning(str(one)) for one in (1, True, None)] == [
+        assert [found.get_status(str(one)) for one in (1, True, None)] == [
             "running",
             "completed",
             None,
@@ -561,7 +561,7 @@ class TestTheManifest:
 class TestFiles:
     def rows(self, text: str, **options: Any) -> list[Any]:
         extractor = ResponseToFileExtractor(**options)
-        whole = extractor.whole(decoders.JsonDecoder())
+        whole = extractor.replace_decoder(decoders.JsonDecoder())
         [document] = whole(answer(body=text.encode()))
         return list(extractor.extract(document, {}))
 

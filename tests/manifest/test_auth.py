@@ -501,7 +501,7 @@ class Requester:
     def __init__(self, url):
         self.url = url
 
-    def base(self, scope):
+    def get_base_url(self, scope):
         return f"{self.url}/"
 
 

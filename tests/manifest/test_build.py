@@ -361,5 +361,5 @@ def test_without_a_configuration_faults_are_collected_as_far_as_they_go():
         """
     )
     faults: list[Any] = []
-    assert Builder(manifest, None, faults).made(manifest.tree["piece"], Piece) is None
+    assert Builder(manifest, None, faults).build(manifest.tree["piece"], Piece) is None
     assert [(fault.line, fault.path) for fault in faults] == [(5, "piece.text"), (6, "piece.names")]

@@ -41,7 +41,7 @@ def filtered(*filters: str, **config: Any) -> Any:
 )
 def test_a_status_has_its_usual_meaning(statuses, action, kind):
     for status in statuses:
-        verdict = handler().judge(answer(status), {})
+        verdict = handler().interpret(answer(status), {})
         assert (verdict.action, verdict.failure_type) == (action, kind)
 
 
@@ -81,8 +81,8 @@ def test_a_request_is_sent_six_times_within_ten_minutes():
 )
 def test_a_filter_knows_answers_by_status_condition_or_message(condition, matching, other):
     found = filtered(f"{{type: HttpResponseFilter, action: IGNORE, {condition}}}")
-    assert found.judge(matching, {}).action is ResponseAction.IGNORE
-    assert found.judge(other, {}).action is not ResponseAction.IGNORE
+    assert found.interpret(matching, {}).action is ResponseAction.IGNORE
+    assert found.interpret(other, {}).action is not ResponseAction.IGNORE
 
 
 def test_the_first_filter_that_matches_decides_and_says_why():
@@ -92,17 +92,19 @@ def test_the_first_filter_that_matches_decides_and_says_why():
         "{type: HttpResponseFilter, action: IGNORE, http_codes: [403, 404]}",
         name="Me",
     )
-    assert found.judge(answer(403, b'{"why": "no"}'), {}) == ResponseResolution(
+    assert found.interpret(answer(403, b'{"why": "no"}'), {}) == ResponseResolution(
         ResponseAction.FAIL, "Me: no", CONFIG
     )
-    assert found.judge(answer(404), {}) == ResponseResolution(ResponseAction.IGNORE, None, SYSTEM)
-    assert found.judge(answer(405), {}).action is ResponseAction.FAIL
+    assert found.interpret(answer(404), {}) == ResponseResolution(
+        ResponseAction.IGNORE, None, SYSTEM
+    )
+    assert found.interpret(answer(405), {}).action is ResponseAction.FAIL
 
 
 def test_a_body_that_was_read_for_a_filter_is_still_there():
     found = filtered("{type: HttpResponseFilter, action: FAIL, predicate: '{{ response.bad }}'}")
     response = answer(200, b'{"data": [1]}')
-    assert found.judge(response, {}).action is ResponseAction.SUCCESS
+    assert found.interpret(response, {}).action is ResponseAction.SUCCESS
     assert response.take() == {"data": [1]}
 
 
@@ -144,7 +146,7 @@ error_handlers:
     ],
 )
 def test_of_several_handlers_a_later_one_may_still_try_again_or_ignore(action, response, expected):
-    assert handler(COMPOSITE.replace("ACTION", action)).judge(response, {}) == expected
+    assert handler(COMPOSITE.replace("ACTION", action)).interpret(response, {}) == expected
 
 
 @pytest.mark.parametrize(("first", "then"), [("FAIL", "RATE_LIMITED"), ("RATE_LIMITED", "FAIL")])
@@ -152,17 +154,19 @@ def test_of_several_handlers_one_that_knows_of_a_limit_is_heard(first, then):
     """airbyte-cdk hears the last one, so the second case fails there."""
     limit = "{type: HttpResponseFilter, http_codes: [403], action: %s}"
     found = [filtered(limit % action) for action in (first, then)]
-    verdict = CompositeErrorHandler(error_handlers=found).judge(answer(403), {})
+    verdict = CompositeErrorHandler(error_handlers=found).interpret(answer(403), {})
     assert verdict.action is ResponseAction.RATE_LIMITED
 
 
 def test_several_handlers_wait_by_the_first_strategy_that_knows():
     found = handler(COMPOSITE.replace("ACTION", "FAIL"))
     assert (found.max_tries, found.max_seconds) == (4, 600)
-    assert found.wait(answer(429, Wait="3"), 1, {}) == 3
-    assert found.wait(answer(429), 1, {}) == 7
-    assert handler().wait(answer(429), 1, {}) is None
-    assert CompositeErrorHandler(error_handlers=[handler()]).wait(answer(429), 1, {}) is None
+    assert found.compute_wait(answer(429, Wait="3"), 1, {}) == 3
+    assert found.compute_wait(answer(429), 1, {}) == 7
+    assert handler().compute_wait(answer(429), 1, {}) is None
+    assert (
+        CompositeErrorHandler(error_handlers=[handler()]).compute_wait(answer(429), 1, {}) is None
+    )
 
 
 class Silent:
@@ -170,16 +174,16 @@ class Silent:
 
     max_tries, max_seconds = 1, None
 
-    def judge(self, response, scope):
+    def interpret(self, response, scope):
         return None
 
-    def wait(self, response, tries, scope):
+    def compute_wait(self, response, tries, scope):
         return None
 
 
 def test_a_handler_that_says_nothing_leaves_it_to_the_next():
     found = CompositeErrorHandler(error_handlers=[Silent(), handler()])
-    assert found.judge(answer(404), {}).action is ResponseAction.FAIL
+    assert found.interpret(answer(404), {}).action is ResponseAction.FAIL
     assert found.max_seconds == 600
 
 
@@ -187,13 +191,13 @@ def test_answers_of_other_makings_are_read_as_well():
     found = filtered("{type: HttpResponseFilter, action: FAIL, predicate: '{{ response.bad }}'}")
     response = requests.Response()
     response.status_code, response._content = 200, b'{"bad": 1}'
-    assert found.judge(response, {}).action is ResponseAction.FAIL
+    assert found.interpret(response, {}).action is ResponseAction.FAIL
 
 
 def waited(strategy: str, response: Any = None, tries: int = 1, **config: Any) -> float | None:
     text = f"type: DefaultErrorHandler\nbackoff_strategies: [{{{strategy}}}]"
     found = handler(text, **config)
-    seconds: float | None = found.wait(response, tries, {})
+    seconds: float | None = found.compute_wait(response, tries, {})
     return seconds
 
 
@@ -267,7 +271,7 @@ def test_a_wait_that_is_too_long_ends_the_stream(strategy, response):
 def test_a_filter_for_no_answer_is_warned_of_and_passed_over(caplog):
     found = handler(FILTER.replace("WHICH", ""))
     assert "response_filters[0]: This response filter matches no response" in caplog.text
-    assert found.judge(answer(200), {}).action is ResponseAction.SUCCESS
+    assert found.interpret(answer(200), {}).action is ResponseAction.SUCCESS
 
 
 FILTER = """

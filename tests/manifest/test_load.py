@@ -32,7 +32,7 @@ def test_every_key_knows_its_line():
 
 def test_a_date_stays_the_text_that_it_is_and_words_are_read_as_yaml_does():
     manifest = _manifest("streams: []\nx: {day: 2024-01-01, yes: yes, big: 1_000, n: ~, s: '1'}\n")
-    assert to_plain(manifest.part("x")) == {
+    assert to_plain(manifest.get_part("x")) == {
         "day": "2024-01-01",
         "true": True,
         "big": 1000,
@@ -62,8 +62,8 @@ def test_a_reference_gives_what_stands_there_and_own_keys_win():
         """
     )
     base = {"url": "a", "size": 50}
-    assert to_plain(manifest.part("whole")) == base == to_plain(manifest.part("other_way"))
-    assert to_plain(manifest.part("changed")) == {"url": "b", "size": 50}
+    assert to_plain(manifest.get_part("whole")) == base == to_plain(manifest.get_part("other_way"))
+    assert to_plain(manifest.get_part("changed")) == {"url": "b", "size": 50}
 
 
 def test_a_key_with_slashes_is_found_before_the_steps_that_it_looks_like():
@@ -76,7 +76,7 @@ def test_a_key_with_slashes_is_found_before_the_steps_that_it_looks_like():
         two: "#/items/1/a"
         """
     )
-    assert (manifest.part("one"), manifest.part("two")) == ("whole", 2)
+    assert (manifest.get_part("one"), manifest.get_part("two")) == ("whole", 2)
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,14 @@ def test_a_key_with_slashes_is_found_before_the_steps_that_it_looks_like():
 def test_a_reference_that_leads_nowhere_or_in_a_circle_is_an_error(reference, said):
     manifest = _manifest(f'definitions: {{a: 1}}\nhere: "{reference}"\n')
     with pytest.raises(ManifestError) as refused:
-        manifest.part("here")
+        manifest.get_part("here")
     assert said in str(refused.value)
 
 
 def test_what_is_not_asked_for_is_not_resolved():
     """The settings are known even where a stream is broken."""
     manifest = _manifest('spec: {a: 1}\nstreams: ["#/nowhere"]\n')
-    assert to_plain(manifest.part("spec")) == {"a": 1}
+    assert to_plain(manifest.get_part("spec")) == {"a": 1}
 
 
 # $parameters

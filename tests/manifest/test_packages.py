@@ -170,8 +170,8 @@ OLD = """
 def test_a_backoff_strategy_of_older_days_is_asked_of_answers(tmp_path: Path):
     package(tmp_path, waits=OLD, none=OLD.replace("def backoff", "def other"))
     waits = CustomBackoffStrategy(class_name="source_x.waits.Waits", folder=tmp_path)
-    assert waits.wait(answer(429), 1, {}) == 30
-    assert waits.wait(None, 1, {}) is None
+    assert waits.compute_wait(answer(429), 1, {}) == 30
+    assert waits.compute_wait(None, 1, {}) is None
     with pytest.raises(ManifestError, match=r"Waits must override backoff_time\(\)"):
         CustomBackoffStrategy(class_name="source_x.none.Waits", folder=tmp_path)
 

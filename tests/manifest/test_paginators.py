@@ -35,7 +35,7 @@ def paginator(strategy: str, *, option: str = "request_parameter", **config: Any
 
 def walked(declared: Any, *pages: Page, scope: dict[str, Any] | None = None):
     """Return the parameters of each page that is asked for."""
-    walk, asked = declared.walk(scope or {}), []
+    walk, asked = declared.start_pagination(scope or {}), []
     for one in pages:
         request = HTTPRequest("http://api")
         walk.put(request, scope or {})
@@ -129,13 +129,13 @@ def test_a_cursor_comes_from_what_was_answered(strategy, pages, asked):
 
 
 def test_templates_see_the_token_of_the_page_that_is_asked_for():
-    walk = paginator(f"{PAGES}, inject_on_first_request: true").walk({})
+    walk = paginator(f"{PAGES}, inject_on_first_request: true").start_pagination({})
     assert walk.token == {"next_page_token": 0}
     walk.advance(page(2), {})
     assert walk.token == {"next_page_token": 1}
     walk.reset()
     assert walk.token == {"next_page_token": 0}
-    assert paginator(PAGES).walk({}).token is None
+    assert paginator(PAGES).start_pagination({}).token is None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_templates_see_the_token_of_the_page_that_is_asked_for():
     [("body_json", {"page": 1, "limit": 2}), ("body_data", {"page": 1, "limit": 2})],
 )
 def test_token_and_size_may_go_into_the_body(option, expected):
-    walk = paginator(PAGES, option=option).walk({})
+    walk = paginator(PAGES, option=option).start_pagination({})
     walk.advance(page(2), {})
     request = HTTPRequest("http://api", "POST")
     walk.put(request, {})
@@ -159,7 +159,7 @@ def test_a_token_may_be_a_url():
         """,
         DefaultPaginator,
     )
-    walk = declared.walk({})
+    walk = declared.start_pagination({})
     walk.advance(page(body={"next": "http://api/x?page=2"}), {})
     request = HTTPRequest("http://api/y?page=1")
     walk.put(request, {})
@@ -167,7 +167,7 @@ def test_a_token_may_be_a_url():
 
 
 def test_one_page_is_all_there_is_without_pagination():
-    walk = made("type: NoPagination", NoPagination).walk({})
+    walk = made("type: NoPagination", NoPagination).start_pagination({})
     request = HTTPRequest("http://api")
     walk.put(request, {})
     walk.reset()

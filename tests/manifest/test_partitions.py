@@ -84,7 +84,7 @@ class Moving(Parent):
 
 
 def contexts(router: Any, parent: Parent | None = None) -> list[dict[str, Any]]:
-    return [dict(one) for one in router.contexts(Child(parent or Parent()))]
+    return [dict(one) for one in router.generate_contexts(Child(parent or Parent()))]
 
 
 def of(key: str = "id", **options: Any) -> SubstreamPartitionRouter:
@@ -158,7 +158,7 @@ def test_a_key_may_lie_deep_in_a_record_or_be_the_record():
 
 def test_a_parent_is_read_no_further_than_its_children_ask():
     parent = Parent((None, [{"id": number} for number in range(100)]))
-    assert len(list(islice(of().contexts(Child(parent)), 3))) == 3
+    assert len(list(islice(of().generate_contexts(Child(parent)), 3))) == 3
     assert parent.read == [0, 1, 2]
 
 
@@ -166,7 +166,7 @@ def test_extra_fields_hang_on_a_slice_and_are_no_part_of_it():
     """What tells slices apart is stored with the state, and extra fields are not."""
     parent = Parent((None, [{"id": 1, "team": {"slug": "t"}}]))
     router = of(extra_fields=[["team", "slug"], ["absent"]])
-    [context] = router.contexts(Child(parent))
+    [context] = router.generate_contexts(Child(parent))
     assert context == {"parent_id": 1}
     assert freeze_context(context) == freeze_context({"parent_id": 1})
     assert context.extra_fields == {"team.slug": "t", "absent": None}
@@ -178,7 +178,7 @@ def test_records_of_children_within_a_parent_come_as_an_answer():
     parent = Parent((None, [{"id": 1, "lines": {"data": [{"n": 1}]}}, {"id": 2}]))
     found = [
         one.extra_fields["child_response"].json()
-        for one in of(lazy_read_pointer=["lines"]).contexts(Child(parent))
+        for one in of(lazy_read_pointer=["lines"]).generate_contexts(Child(parent))
     ]
     assert found == [{"data": [{"n": 1}]}, []]
 
@@ -188,14 +188,14 @@ def test_a_parent_that_moves_on_is_read_from_where_its_children_left_it():
     parent = Moving((None, [{"id": 1}, {"id": 2}]))
     child = Child(parent)
     router = of(incremental_dependency=True)
-    walk = router.contexts(child)
+    walk = router.generate_contexts(child)
     assert next(walk) == {"parent_id": 1}
     assert next(walk) == {"parent_id": 2}
     assert child.positions == {}, "the slice of the last record is not synced yet"
     assert list(walk) == []
     assert child.positions == {"parents": 2}
     child._parent = Moving((None, [{"id": 1}, {"id": 2}, {"id": 3}]))
-    assert [dict(one) for one in router.contexts(child)] == [{"parent_id": 3}]
+    assert [dict(one) for one in router.generate_contexts(child)] == [{"parent_id": 3}]
 
 
 def test_several_parents_come_one_after_the_other():
@@ -210,7 +210,7 @@ def test_slices_in_groups_hold_lists_and_each_value_once():
     """Airbyte's YAML reference, GroupingPartitionRouter."""
     parent = Parent((None, [{"id": one, "name": f"n{one}"} for one in (1, 2, 1, 3)]))
     inner = of(extra_fields=[["name"]])
-    groups = list(GroupingPartitionRouter(2, inner).contexts(Child(parent)))
+    groups = list(GroupingPartitionRouter(2, inner).generate_contexts(Child(parent)))
     assert groups == [{"parent_id": [1, 2]}, {"parent_id": [3]}]
     assert [one.extra_fields for one in groups] == [{"name": ["n1", "n2"]}, {"name": ["n3"]}]
     assert contexts(GroupingPartitionRouter(4, inner, deduplicate=False), parent) == [
@@ -226,7 +226,7 @@ def test_slices_of_several_routers_one_after_the_other():
 
 
 def test_two_slices_together_are_one_and_the_first_counts():
-    made = PartitionSlice({"a": 1}, extra_fields={"x": 1}).joined(PartitionSlice({"a": 2, "b": 3}))
+    made = PartitionSlice({"a": 1}, extra_fields={"x": 1}).merge(PartitionSlice({"a": 2, "b": 3}))
     assert made == {"a": 1, "b": 3}
     assert made.extra_fields == {"x": 1}
 

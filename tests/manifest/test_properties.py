@@ -28,13 +28,13 @@ NAMES = ["one", "three", "eleventwelve", "x"]
     ],
 )
 def test_chunks_have_as_much_as_the_limit_allows(kind: Any, limit: int | None, chunks: Any):
-    assert list(PropertyChunking(kind, limit).chunks(NAMES, ["id"], None)) == chunks
+    assert list(PropertyChunking(kind, limit).make_chunks(NAMES, ["id"], None)) == chunks
 
 
 def test_properties_that_are_not_selected_are_not_requested():
-    chunks = PropertyChunking("property_count", 2).chunks(NAMES, [], {"one", "x", "other"})
+    chunks = PropertyChunking("property_count", 2).make_chunks(NAMES, [], {"one", "x", "other"})
     assert list(chunks) == [["one", "x"]]
-    assert list(PropertyChunking("property_count", 2).chunks(NAMES, [], ())) == [[]]
+    assert list(PropertyChunking("property_count", 2).make_chunks(NAMES, [], ())) == [[]]
 
 
 FIELDS = """\

@@ -30,7 +30,7 @@ def value(text: str) -> Any:
 
 
 def selected(selector: RecordSelector, *documents: Any, **options: Any) -> list[Any]:
-    found = selector.selection(**options)
+    found = selector.make_selection(**options)
     return list(found(documents, {"stream_slice": {}}, lambda: None))
 
 
@@ -85,14 +85,14 @@ def test_every_extracted_record_is_counted_before_the_filter():
     """Paginators go by what the API sent, not by what stayed."""
     counted: list[None] = []
     selector = RecordSelector(DpathExtractor([]), RecordFilter(condition("{{ record.id == 2 }}")))
-    kept = selector.selection()([[{"id": 1}, {"id": 2}]], {}, lambda: counted.append(None))
+    kept = selector.make_selection()([[{"id": 1}, {"id": 2}]], {}, lambda: counted.append(None))
     assert list(kept) == [{"id": 2}]
     assert len(counted) == 2
 
 
 def test_a_filter_sees_the_record_the_slice_and_the_configuration():
     text = "{{ record.id >= config.least and record.of == stream_slice.group }}"
-    select = RecordSelector(DpathExtractor([]), RecordFilter(condition(text))).selection()
+    select = RecordSelector(DpathExtractor([]), RecordFilter(condition(text))).make_selection()
     records = [{"id": 1, "of": "a"}, {"id": 2, "of": "a"}, {"id": 2, "of": "b"}]
     kept = select([records], {"stream_slice": {"group": "a"}}, lambda: None)
     assert list(kept) == [{"id": 2, "of": "a"}]

@@ -20,11 +20,11 @@ ERROR = SyncError("status 502")
 
 def test_sizes_shrink_to_the_least_and_wait_longer_each_time():
     sizes = PageSizeState(PageSizeReduction(minimum_page_size=2, retries_at_minimum_page_size=1), 9)
-    assert [(sizes.reduced(ERROR), sizes.size) for _ in range(3)] == [(0.5, 4), (1.0, 2), (0.5, 2)]
+    assert [(sizes.reduce(ERROR), sizes.size) for _ in range(3)] == [(0.5, 4), (1.0, 2), (0.5, 2)]
     with pytest.raises(SyncError, match=r"The API rejects a page of 2 records.* status 502"):
-        sizes.reduced(ERROR)
-    sizes.succeeded()
-    assert (sizes.reduced(ERROR), sizes.size) == (0.5, 2)
+        sizes.reduce(ERROR)
+    sizes.record_success()
+    assert (sizes.reduce(ERROR), sizes.size) == (0.5, 2)
 
 
 def test_attempts_in_a_row_are_counted_and_their_end_is_said():
@@ -33,15 +33,15 @@ def test_attempts_in_a_row_are_counted_and_their_end_is_said():
     )
     sizes = PageSizeState(declared, 100)
     for _ in range(2):
-        assert (sizes.reduced(ERROR), sizes.size) == (0.5, 50)
-        sizes.succeeded()
+        assert (sizes.reduce(ERROR), sizes.size) == (0.5, 50)
+        sizes.record_success()
         assert sizes.size is None
-    sizes.reduced(ERROR)
+    sizes.reduce(ERROR)
     with pytest.raises(SyncError, match=r"down to one of 50 .* Select less") as raised:
-        sizes.reduced(ERROR)
+        sizes.reduce(ERROR)
     assert raised.value.failure_type == "transient_error"
     with pytest.raises(SyncError, match="no page size to reduce"):
-        PageSizeState(declared, None).reduced(ERROR)
+        PageSizeState(declared, None).reduce(ERROR)
 
 
 @pytest.mark.parametrize(

@@ -97,17 +97,21 @@ def test_answers_put_right_what_is_counted():
         server.answers_by(each(a=9, b=9))
         auth = rotation(server)
         assert signed(auth) == "token a"
-        auth.hear(request(token="other"), answer(429))
-        auth.hear(request(token="a"), answer(X_Left="7", X_Until="1000000000"))  # an old window
-        auth.hear(request(token="a"), answer(429))
-        assert auth.has_other(request(token="a"))
-        assert not auth.has_other(request(token="b"))
+        auth.update_quotas(request(token="other"), answer(429))
+        auth.update_quotas(
+            request(token="a"), answer(X_Left="7", X_Until="1000000000")
+        )  # an old window
+        auth.update_quotas(request(token="a"), answer(429))
+        assert auth.has_other_token(request(token="a"))
+        assert not auth.has_other_token(request(token="b"))
         assert signed(auth) == "token b"
         later = str(int(time.time()) + 9000)
-        auth.hear(request(token="a"), answer(X_Until=later, X_All="3"))  # a new window: all of it
-        auth.hear(request(token="b"), answer(X_Left="0"))
+        auth.update_quotas(
+            request(token="a"), answer(X_Until=later, X_All="3")
+        )  # a new window: all of it
+        auth.update_quotas(request(token="b"), answer(X_Left="0"))
         assert [signed(auth) for _ in range(3)] == ["token a"] * 3
-        assert not auth.has_other(request(token="b"))
+        assert not auth.has_other_token(request(token="b"))
 
 
 def test_spent_tokens_are_waited_for_and_asked_about_again(monkeypatch: pytest.MonkeyPatch):
@@ -157,8 +161,8 @@ def test_tokens_without_a_known_quota_are_used_in_turn():
         server.answers(Reply({}, status=404))
         auth = rotation(server, NO_RESERVE, "unavailable_status_codes: [404]")
         assert [signed(auth) for _ in range(3)] == ["token a", "token b", "token a"]
-        auth.hear(request(token="a"), answer(429))
-        assert not auth.has_other(request(token="a"))
+        auth.update_quotas(request(token="a"), answer(429))
+        assert not auth.has_other_token(request(token="a"))
         with pytest.raises(FatalAPIError):
             signed(rotation(server))
 

@@ -1,7 +1,7 @@
-"""Paths, documents and walks through pages, for tap_core and for singer_sdk alike.
+"""JSONPath expressions, documents and sequences of pages, for tap_core and singer_sdk.
 
-Run as a program with the name of the package, it prints as JSON what each of them gives. It
-imports neither before it is told which.
+Run as a program with the name of a package, it prints the results of that package as JSON. It
+imports only that package.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import warnings
 from importlib import metadata
 from urllib.parse import ParseResult
 
-EVERYDAY = [
+SIMPLE_PATHS = [
     "$",
     "$[*]",
     "$.a",
@@ -63,7 +63,7 @@ EVERYDAY = [
     "$.a[*][*]",
 ]
 PATHS = [
-    *EVERYDAY,
+    *SIMPLE_PATHS,
     "$..b",
     "$..b[*]",
     "$.a[0:1]",
@@ -101,14 +101,14 @@ DOCUMENTS = [
 ]
 
 
-def has_the_meaning():
-    """Tell whether the installed jsonpath-ng is of those whose meaning of paths is ours."""
+def is_comparable_jsonpath_version():
+    """Return whether the installed jsonpath-ng is a version that reads paths as tap_core does."""
     major, minor = metadata.version("jsonpath-ng").split(".")[:2]
     return (1, 11) <= (int(major), int(minor)) < (1, 16)
 
 
 def paths(package):
-    """Return what each path finds in each document, or the name of its error."""
+    """Return the values that each path finds in each document, or the name of the error."""
     extract = importlib.import_module(f"{package}.helpers.jsonpath").extract_jsonpath
 
     def outcome(path, document):
@@ -123,11 +123,11 @@ def paths(package):
     return {path: [outcome(path, document) for document in DOCUMENTS] for path in PATHS}
 
 
-# Walks through pages
+# Iteration over pages
 
 
 def page(body, **headers):
-    """Make a response as requests makes it from what came over the wire."""
+    """Return a response with this JSON body and headers."""
     import requests
 
     response = requests.Response()
@@ -137,33 +137,33 @@ def page(body, **headers):
     return response
 
 
-def made(room):
-    """Return the paginators to walk with, by name, each made anew by a call."""
+def make_paginators(pagination):
+    """Return factories of the paginators of a pagination module, by name."""
 
-    class Links(room.BaseHATEOASPaginator):
+    class Links(pagination.BaseHATEOASPaginator):
         def get_next_url(self, response):
             return response.json().get("next")
 
-    class Numbers(room.PageNumberPaginator):
+    class Numbers(pagination.PageNumberPaginator):
         def has_more(self, response):
             return bool(response.json().get("more"))
 
-    class OldNumbers(room.BasePageNumberPaginator):
+    class OldNumbers(pagination.BasePageNumberPaginator):
         def has_more(self, response):
             return response.json()["more"]
 
-    class Offsets(room.OffsetPaginator):
+    class Offsets(pagination.OffsetPaginator):
         def has_more(self, response):
             return self._value + self._page_size < response.json()["total"]
 
-    class OldOffsets(room.BaseOffsetPaginator):
+    class OldOffsets(pagination.BaseOffsetPaginator):
         pass
 
-    class Patient(room.PageNumberPaginator):
+    class Patient(pagination.PageNumberPaginator):
         def continue_if_empty(self, response):
             return self.count < 3
 
-    class Stuck(room.PageNumberPaginator):
+    class Stuck(pagination.PageNumberPaginator):
         def get_next(self, response):
             return response.json().get("to")
 
@@ -173,29 +173,29 @@ def made(room):
             return None if step is None else {"n": (previous_token or {"n": 0})["n"] + step}
 
     return {
-        "single": room.SinglePagePaginator,
+        "single": pagination.SinglePagePaginator,
         "links": Links,
-        "header link": room.HeaderLinkPaginator,
-        "jsonpath": lambda: room.JSONPathPaginator("$.next"),
-        "deep jsonpath": lambda: room.JSONPathPaginator("$.links[?(@.rel == 'next')].href"),
-        "jsonpath of many": lambda: room.JSONPathPaginator("$.tokens[*]"),
-        "header": lambda: room.SimpleHeaderPaginator("X-Next-Page"),
+        "header link": pagination.HeaderLinkPaginator,
+        "jsonpath": lambda: pagination.JSONPathPaginator("$.next"),
+        "deep jsonpath": lambda: pagination.JSONPathPaginator("$.links[?(@.rel == 'next')].href"),
+        "jsonpath of many": lambda: pagination.JSONPathPaginator("$.tokens[*]"),
+        "header": lambda: pagination.SimpleHeaderPaginator("X-Next-Page"),
         "numbers": lambda: Numbers(1),
         "old numbers": lambda: OldNumbers(start_value=0),
-        "endless numbers": lambda: room.PageNumberPaginator(-2),
+        "endless numbers": lambda: pagination.PageNumberPaginator(-2),
         "offsets": lambda: Offsets(0, 50),
         "old offsets": lambda: OldOffsets(start_value=10, page_size=5),
-        "plain offsets": lambda: room.OffsetPaginator(0, page_size=0),
+        "plain offsets": lambda: pagination.OffsetPaginator(0, page_size=0),
         "patient": lambda: Patient(1),
         "stuck": lambda: Stuck(1),
-        "legacy": lambda: room.LegacyStreamPaginator(Stream()),
-        "old name": lambda: room.BasePageNumberPaginator(3),
-        "old name of offsets": lambda: room.BaseOffsetPaginator(3, 4),
-        "too many": lambda: room.SinglePagePaginator(5),
-        "no start": room.PageNumberPaginator,
-        "no page size": lambda: room.OffsetPaginator(0),
-        "abstract": lambda: room.BaseAPIPaginator(0),
-        "abstract links": room.BaseHATEOASPaginator,
+        "legacy": lambda: pagination.LegacyStreamPaginator(Stream()),
+        "old name": lambda: pagination.BasePageNumberPaginator(3),
+        "old name of offsets": lambda: pagination.BaseOffsetPaginator(3, 4),
+        "too many": lambda: pagination.SinglePagePaginator(5),
+        "no start": pagination.PageNumberPaginator,
+        "no page size": lambda: pagination.OffsetPaginator(0),
+        "abstract": lambda: pagination.BaseAPIPaginator(0),
+        "abstract links": pagination.BaseHATEOASPaginator,
     }
 
 
@@ -244,12 +244,12 @@ WALKS["no json"][0]._content = b"<html>"
 
 
 def plain(token):
-    """Return a token as JSON holds it."""
+    """Return a token as a value that JSON can represent."""
     return ["link", token.geturl()] if isinstance(token, ParseResult) else token
 
 
 def walk(make, pages):
-    """Walk as a REST stream does; return all that can be seen on the way, and how it ended."""
+    """Iterate as a REST stream does; return the paginator's values at each page and the end."""
     seen = []
     try:
         paginator = make()
@@ -270,23 +270,23 @@ def walk(make, pages):
 
 
 def walks(package):
-    """Return how each paginator walks through each list of pages."""
+    """Return the result of each paginator for each list of pages."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        room = importlib.import_module(f"{package}.pagination")
+        pagination = importlib.import_module(f"{package}.pagination")
         return {
             name: {title: walk(make, pages) for title, pages in WALKS.items()}
-            for name, make in made(room).items()
+            for name, make in make_paginators(pagination).items()
         }
 
 
 def shape(package):
-    """Return what a plugin can reach: names, constructors, members, warnings of old names."""
-    room = importlib.import_module(f"{package}.pagination")
+    """Return the public API: names, constructors, members, warnings of old names."""
+    pagination = importlib.import_module(f"{package}.pagination")
     classes = {
         name: thing
-        for name, thing in vars(room).items()
-        if isinstance(thing, type) and thing.__module__ == room.__name__
+        for name, thing in vars(pagination).items()
+        if isinstance(thing, type) and thing.__module__ == pagination.__name__
     }
 
     def words(function):
@@ -314,7 +314,7 @@ def shape(package):
 
 
 def warned(deed, *arguments):
-    """Return the categories of the warnings that a deed gives, whatever else comes of it."""
+    """Return the categories of the warnings that a call issues, even if it raises TypeError."""
     with warnings.catch_warnings(record=True) as caught, contextlib.suppress(TypeError):
         warnings.simplefilter("always")
         deed(*arguments)
@@ -322,7 +322,7 @@ def warned(deed, *arguments):
 
 
 def outcomes(package):
-    """Return everything as plain JSON."""
+    """Return the results of all cases as plain JSON."""
     found = {"paths": paths(package), "walks": walks(package), "shape": shape(package)}
     return json.loads(json.dumps(found))
 

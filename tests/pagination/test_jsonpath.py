@@ -1,4 +1,4 @@
-"""Paths walked here give what jsonpath-ng gives, and do not load it."""
+"""JSONPath: results equal those of jsonpath-ng, which simple paths do not import."""
 
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ from jsonpath_ng.ext import parse
 
 import tap_core.parsing.jsonpath as module
 from tap_core.exceptions import SingerSDKPendingDeprecationWarning
-from tap_core.helpers import jsonpath as face
+from tap_core.helpers import jsonpath as helpers_module
 from tap_core.parsing.jsonpath import extract_jsonpath
-from tests.pagination.peer_pages import DOCUMENTS, EVERYDAY, PATHS, has_the_meaning
+from tests.pagination.peer_pages import (
+    DOCUMENTS,
+    PATHS,
+    SIMPLE_PATHS,
+    is_comparable_jsonpath_version,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ["a", "b", "a-b", "@type", "A_1", "null", "true", "where", "0", "", "a b"]
 
-against_the_library = pytest.mark.skipif(
-    not has_the_meaning(), reason="paths are compared with jsonpath-ng 1.11 to 1.15"
+needs_comparable_library = pytest.mark.skipif(
+    not is_comparable_jsonpath_version(), reason="paths are compared with jsonpath-ng 1.11 to 1.15"
 )
-on_any_machine = settings(
+WITHOUT_DEADLINE = settings(
     deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow]
 )
 
@@ -64,8 +69,8 @@ def found(expression: str, document: object) -> list[object]:
         return list(extract_jsonpath(expression, document))
 
 
-def by_library(expression: str, document: object) -> list[object]:
-    """Say what jsonpath-ng finds; at a last ``[*]``, the elements or the single value."""
+def find_with_library(expression: str, document: object) -> list[object]:
+    """Return the values that jsonpath-ng finds; for a final ``[*]`` also a single value."""
     path = parse(expression)
     if not (
         expression.rstrip().endswith("[*]") and isinstance(path, Child) and path.right == Slice()
@@ -84,12 +89,12 @@ def same(ours: object, theirs: object) -> bool:
     return json.dumps(ours) == json.dumps(theirs)
 
 
-@against_the_library
-@on_any_machine
+@needs_comparable_library
+@WITHOUT_DEADLINE
 @given(paths(simple_steps), documents)
-def test_simple_paths_give_what_the_library_gives(expression, document):
+def test_simple_paths_find_what_jsonpath_ng_finds(expression, document):
     try:
-        expected = by_library(expression, document)
+        expected = find_with_library(expression, document)
     except JSONPathError:
         with pytest.raises(JSONPathError):
             extract_jsonpath(expression, document)
@@ -97,15 +102,15 @@ def test_simple_paths_give_what_the_library_gives(expression, document):
         assert same(found(expression, document), expected)
 
 
-@against_the_library
-@on_any_machine
+@needs_comparable_library
+@WITHOUT_DEADLINE
 @given(
     paths(simple_steps | odd_steps) | st.text("$.[]*ab'\"-01@,: ", max_size=8),
     documents,
 )
-def test_whatever_stands_in_a_path_the_library_agrees(expression, document):
+def test_any_path_finds_or_raises_what_jsonpath_ng_does(expression, document):
     try:
-        expected = by_library(expression, document)
+        expected = find_with_library(expression, document)
     except Exception as error:  # noqa: BLE001  whatever the library raises
         with pytest.raises(type(error)):
             found(expression, document)
@@ -113,14 +118,14 @@ def test_whatever_stands_in_a_path_the_library_agrees(expression, document):
         assert same(found(expression, document), expected)
 
 
-@against_the_library
+@needs_comparable_library
 @pytest.mark.parametrize("expression", PATHS)
-def test_every_path_of_the_list_gives_what_the_library_gives(expression):
+def test_listed_paths_find_what_jsonpath_ng_finds(expression):
     for document in DOCUMENTS:
-        assert same(found(expression, document), by_library(expression, document)), document
+        assert same(found(expression, document), find_with_library(expression, document)), document
 
 
-def test_everyday_paths_do_not_load_the_library():
+def test_simple_paths_do_not_import_jsonpath_ng():
     program = (
         "import json, sys, warnings\n"
         "warnings.simplefilter('ignore')\n"
@@ -134,7 +139,7 @@ def test_everyday_paths_do_not_load_the_library():
         "print('jsonpath_ng' in sys.modules)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, json.dumps(EVERYDAY), json.dumps(DOCUMENTS)],
+        [sys.executable, "-c", program, json.dumps(SIMPLE_PATHS), json.dumps(DOCUMENTS)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -143,7 +148,7 @@ def test_everyday_paths_do_not_load_the_library():
     assert done.stdout.split("\n")[:2] == ["[]", "True"]
 
 
-# What a last [*] means
+# A final [*]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +162,7 @@ def test_everyday_paths_do_not_load_the_library():
         ("$..data[*]", {"x": {"data": {"a": 1}}}, [{"a": 1}]),
     ],
 )
-def test_a_single_value_in_the_place_of_an_array_is_its_only_element(
+def test_final_wildcard_of_a_non_array_returns_the_value_with_a_warning(
     expression, document, expected
 ):
     with pytest.warns(SingerSDKPendingDeprecationWarning, match="taken as the only element") as got:
@@ -182,14 +187,14 @@ def test_a_single_value_in_the_place_of_an_array_is_its_only_element(
         ("$[*].a", {"x": {"a": 1}, "y": {"a": 2}}, [1, 2]),
     ],
 )
-def test_all_else_says_nothing(expression, document, expected):
+def test_other_wildcards_issue_no_warning(expression, document, expected):
     assert list(extract_jsonpath(expression, document)) == expected
 
 
-# What is read besides JSON
+# Documents that are not JSON
 
 
-def test_whatever_can_be_asked_for_a_member_is_an_object():
+def test_mappings_and_tuples_are_read_as_objects_and_arrays():
     config = MappingProxyType({"api": OrderedDict(key="k", hosts=("x", "y"))})
     assert list(extract_jsonpath("$.api.key", config)) == ["k"]
     assert list(extract_jsonpath("$.api.hosts[1]", config)) == ["y"]
@@ -202,7 +207,7 @@ class KeysOnly:
         return ["a"]
 
 
-class OneKeyLess:
+class MissingKey:
     def keys(self):
         return ["a", "b"]
 
@@ -210,19 +215,21 @@ class OneKeyLess:
         return 1 if name == "a" else default
 
 
-class Unaskable:
+class GetWithoutArguments:
     def get(self):
         return None
 
 
-@against_the_library
-@pytest.mark.parametrize("document", [KeysOnly(), OneKeyLess(), Unaskable(), "text", 5, b"x"])
+@needs_comparable_library
+@pytest.mark.parametrize(
+    "document", [KeysOnly(), MissingKey(), GetWithoutArguments(), "text", 5, b"x"]
+)
 @pytest.mark.parametrize("expression", ["$.a", "$.*", "$[*].a", "$[0]"])
-def test_what_is_only_half_an_object_is_read_as_the_library_reads_it(expression, document):
-    assert found(expression, document) == by_library(expression, document)
+def test_incomplete_mapping_is_read_as_jsonpath_ng_reads_it(expression, document):
+    assert found(expression, document) == find_with_library(expression, document)
 
 
-def test_the_values_are_those_of_the_document_itself():
+def test_found_values_are_not_copies():
     record = {"id": 1}
     assert next(extract_jsonpath("$.data[*]", {"data": [record]})) is record
 
@@ -231,13 +238,13 @@ def test_the_values_are_those_of_the_document_itself():
 
 
 @pytest.mark.parametrize("expression", ["", "$.", ".a", "$a", "$.a[", "$.where", "$['a"])
-def test_a_text_that_is_no_path_is_an_error_that_names_it(expression):
+def test_invalid_path_is_named_in_the_error(expression):
     with pytest.raises(JSONPathError) as caught:
         extract_jsonpath(expression, {})
     assert repr(expression) in str(caught.value)
 
 
-def test_an_expression_is_decided_on_once():
+def test_each_expression_is_parsed_once():
     module._parse_path.cache_clear()
     for _ in range(3):
         assert list(extract_jsonpath("$.a", {"a": 1})) == [1]
@@ -245,9 +252,9 @@ def test_an_expression_is_decided_on_once():
     assert module._parse_path.cache_info().misses == 2
 
 
-def test_the_face_shows_the_functions_that_plugins_import():
-    assert face.extract_jsonpath is extract_jsonpath
-    compiled = face._compile_jsonpath("$.a")
+def test_helpers_module_has_the_functions_that_plugins_import():
+    assert helpers_module.extract_jsonpath is extract_jsonpath
+    compiled = helpers_module._compile_jsonpath("$.a")
     assert isinstance(compiled, JSONPath)
-    assert compiled is face._compile_jsonpath("$.a")
+    assert compiled is helpers_module._compile_jsonpath("$.a")
     assert [match.value for match in compiled.find({"a": 1})] == [1]

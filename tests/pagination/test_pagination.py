@@ -1,4 +1,4 @@
-"""Walks through the pages of a real server, and what a paginator says on the way."""
+"""Paginators against a real server, their public state, and the detection of loops."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HOLE = range(4, 8)  # rows that the paths below /holes leave out: their second p
 
 
 class Api(BaseHTTPRequestHandler):
-    """Gives rows by offset, and says in every way there is where the next ones are."""
+    """Returns rows by offset, with the next page as link, header, cursor and total."""
 
     def do_GET(self):
         url = urlparse(self.path)
@@ -59,7 +59,7 @@ class Api(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format, *args):
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ class UntilTotal(OffsetPaginator):
         return self.current_value + self.page_size < response.json()["total"]
 
 
-class OverTheHole(PageNumberPaginator):
+class ContinuesAfterEmptyPage(PageNumberPaginator):
     def continue_if_empty(self, response):
         return (self.current_value - 1) * SIZE < response.json()["total"]
 
@@ -93,14 +93,14 @@ class Stream:
 
 
 def params(token):
-    """Make a request's parameters of a token, as authors do in get_url_params."""
+    """Return the query parameters for a token, as authors do in get_url_params."""
     if isinstance(token, ParseResult):
         return dict(parse_qsl(token.query))
     return {} if token is None else {"page": token}
 
 
 def walk(url, paginator, params=params):
-    """Fetch page after page, as a REST stream does."""
+    """Fetch all pages as a REST stream does, and return their rows."""
     rows = []
     with requests.Session() as session:
         while not paginator.finished:
@@ -129,7 +129,7 @@ WALKS = {
 
 
 @pytest.mark.parametrize("name", WALKS)
-def test_every_row_comes_once_and_in_order(api, name):
+def test_each_row_is_read_once_and_in_order(api, name):
     make, to_params = WALKS[name]
     paginator = make()
     assert walk(f"{api}/rows", paginator, to_params) == ROWS
@@ -137,22 +137,22 @@ def test_every_row_comes_once_and_in_order(api, name):
     assert paginator.finished is ("empty page" not in name)
 
 
-def test_a_single_page_is_the_only_one(api):
+def test_single_page_paginator_reads_one_page(api):
     paginator = SinglePagePaginator()
     assert walk(f"{api}/rows", paginator) == ROWS[:SIZE]
     assert (paginator.count, paginator.finished, paginator.current_value) == (1, True, None)
     assert paginator.get_next(page({})) is None
 
 
-def test_an_empty_page_is_the_end_unless_the_paginator_knows_better(api):
+def test_empty_page_ends_the_pages_unless_continue_if_empty(api):
     assert walk(f"{api}/holes", PageNumberPaginator(1)) == ROWS[:4]
-    assert walk(f"{api}/holes", OverTheHole(1)) == ROWS[:4] + ROWS[8:]
+    assert walk(f"{api}/holes", ContinuesAfterEmptyPage(1)) == ROWS[:4] + ROWS[8:]
 
 
-# What can be seen of a paginator
+# The public state of a paginator
 
 
-def test_a_paginator_tells_where_it_is():
+def test_paginator_shows_value_count_and_finished():
     paginator = JSONPathPaginator("$.next")
     assert (paginator.current_value, paginator.count, paginator.finished) == (None, 0, False)
     assert not paginator.continue_if_empty(page({}))
@@ -164,7 +164,7 @@ def test_a_paginator_tells_where_it_is():
     assert (paginator.current_value, paginator.count, paginator.finished) == ("p2", 2, True)
 
 
-def test_a_link_is_a_parsed_url():
+def test_token_of_a_link_header_is_a_parsed_url():
     paginator = HeaderLinkPaginator()
     paginator.advance(page({}, link='<https://api.test/x?page=2>; rel="next"'))
     assert paginator.current_value.netloc == "api.test"
@@ -172,28 +172,28 @@ def test_a_link_is_a_parsed_url():
 
 
 @given(st.sampled_from(["", 0, None, [], {}, False]))
-def test_a_falsy_token_is_the_end(token):
+def test_falsy_token_ends_the_pagination(token):
     paginator = JSONPathPaginator("$.next")
     paginator.advance(page({"next": token}))
     assert paginator.finished
 
 
-def test_get_next_is_not_asked_when_there_is_no_more():
-    class Asked(BaseAPIPaginator):
+def test_get_next_is_not_called_if_has_more_is_false():
+    class WithoutMore(BaseAPIPaginator):
         def has_more(self, response):
             return False
 
         def get_next(self, response):
             raise AssertionError
 
-    paginator = Asked("start")
+    paginator = WithoutMore("start")
     paginator.advance(page({}))
     assert (paginator.finished, paginator.current_value) == (True, "start")
 
 
 @settings(deadline=None)
 @given(st.integers(-5, 5), st.integers(1, 100), st.integers(1, 9))
-def test_numbers_go_up_by_their_step(start, size, pages):
+def test_page_numbers_and_offsets_grow_by_their_step(start, size, pages):
     by_one, by_size = PageNumberPaginator(start), OffsetPaginator(start, size)
     seen = []
     for _ in range(pages):
@@ -209,8 +209,8 @@ def test_numbers_go_up_by_their_step(start, size, pages):
 # Loops
 
 
-class Told(BaseAPIPaginator):
-    """Its next token is what it was told at the start."""
+class FixedToken(BaseAPIPaginator):
+    """Always returns the start value as next token."""
 
     def get_next(self, response):
         return self._value
@@ -233,17 +233,17 @@ LINK = urlparse(f"https://user:{SECRET}@api.test/{SECRET}?page=2&key={SECRET}#{S
         (urlparse(f"/x?key={SECRET}"), "the token, a link to the same host (ParseResult), is"),
     ],
 )
-def test_the_same_token_twice_is_an_error_that_keeps_secrets(token, words):
-    paginator = Told(token)
+def test_repeated_token_is_an_error_without_secrets(token, words):
+    paginator = FixedToken(token)
     with pytest.raises(RuntimeError, match=r"^Loop detected in pagination\. Page 1 ") as caught:
         paginator.advance(page({}))
     assert words in str(caught.value)
-    assert "Told" in str(caught.value)
+    assert "FixedToken" in str(caught.value)
     assert SECRET not in str(caught.value)
     assert "12345678901" not in str(caught.value)
 
 
-def test_a_loop_is_found_at_the_page_that_closes_it():
+def test_loop_is_detected_at_the_page_that_repeats_its_token():
     paginator = JSONPathPaginator("$.next")
     for token in ("a", "b", "a"):
         paginator.advance(page({"next": token}))
@@ -252,7 +252,7 @@ def test_a_loop_is_found_at_the_page_that_closes_it():
     assert not paginator.finished
 
 
-# Old names, and the smallest of functions
+# Old names and helpers
 
 
 @pytest.mark.parametrize(
@@ -262,9 +262,11 @@ def test_a_loop_is_found_at_the_page_that_closes_it():
         (BaseOffsetPaginator, OffsetPaginator, (0, 10)),
     ],
 )
-def test_an_older_name_works_and_tells_the_newer_one(old, new, arguments):
-    told = pytest.warns(SingerSDKPendingDeprecationWarning, match=f"Use {new.__name__} instead")
-    with told as caught:
+def test_old_paginator_name_works_with_a_deprecation_warning(old, new, arguments):
+    expected_warning = pytest.warns(
+        SingerSDKPendingDeprecationWarning, match=f"Use {new.__name__} instead"
+    )
+    with expected_warning as caught:
         paginator = old(*arguments)
     assert isinstance(paginator, new)
     assert [warning.filename for warning in caught] == [__file__]
@@ -275,14 +277,14 @@ def test_an_older_name_works_and_tells_the_newer_one(old, new, arguments):
         assert derived(*arguments).current_value == arguments[0]
 
 
-def test_the_first_of_many_is_taken_and_of_none_is_an_error():
+def test_first_returns_the_first_item_or_raises_stop_iteration():
     assert first("ABC") == "A"
     assert first(number for number in (1, 2)) == 1
     with pytest.raises(StopIteration):
         first([])
 
 
-def test_what_must_be_overridden_cannot_be_forgotten():
+def test_abstract_paginators_cannot_be_instantiated():
     for unfinished in (BaseAPIPaginator, BaseHATEOASPaginator):
         with pytest.raises(TypeError, match="abstract"):
             unfinished(None)

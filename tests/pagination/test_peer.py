@@ -1,4 +1,4 @@
-"""Every path and every walk through pages ends here as it does under singer_sdk itself.
+"""JSONPath expressions and paginators give the same results as in singer_sdk.
 
 singer_sdk is run with the jsonpath-ng of this environment: with 1.16 it gives the values of a
 single object for ``$[*]``, where it means to give the object.
@@ -16,7 +16,7 @@ from typing import Any
 import jsonpath_ng
 import pytest
 
-from tests.pagination.peer_pages import PATHS, WALKS, has_the_meaning, outcomes
+from tests.pagination.peer_pages import PATHS, WALKS, is_comparable_jsonpath_version, outcomes
 from tests.peers import missing_reason, peer_python
 
 PEER = peer_python("singer_sdk")
@@ -28,8 +28,8 @@ pytestmark = [
     pytest.mark.peer,
     pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk")),
 ]
-against_the_library = pytest.mark.skipif(
-    not has_the_meaning(), reason="paths are compared with jsonpath-ng 1.11 to 1.15"
+needs_comparable_library = pytest.mark.skipif(
+    not is_comparable_jsonpath_version(), reason="paths are compared with jsonpath-ng 1.11 to 1.15"
 )
 
 
@@ -44,8 +44,8 @@ def run(python: str | Path, package: str, *places: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def library_alone(folder: Path, package: Path) -> Path:
-    """Return a folder with one library and no other, to be put before an environment's own."""
+def link_library(folder: Path, package: Path) -> Path:
+    """Return a folder that contains only one library, to be searched before the environment."""
     (folder / package.name).symlink_to(package, target_is_directory=True)
     return folder
 
@@ -58,23 +58,23 @@ def ours() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory) -> dict[str, Any]:
     library = Path(jsonpath_ng.__file__).parent
-    place = library_alone(tmp_path_factory.mktemp("library"), library)
+    place = link_library(tmp_path_factory.mktemp("library"), library)
     return run(PEER, "singer_sdk", place)
 
 
-@against_the_library
+@needs_comparable_library
 @pytest.mark.parametrize("path", PATHS)
-def test_every_path_finds_the_same(ours, theirs, path):
+def test_each_path_finds_what_singer_sdk_finds(ours, theirs, path):
     assert ours["paths"][path] == theirs["paths"][path]
 
 
 @pytest.mark.parametrize("title", WALKS)
-def test_every_walk_has_the_same_tokens_and_the_same_end(ours, theirs, title):
+def test_tokens_and_end_of_each_pagination_equal_those_of_singer_sdk(ours, theirs, title):
     for name, walks in theirs["walks"].items():
         assert ours["walks"][name][title] == walks[title], name
 
 
-def test_the_walks_come_to_every_end(ours):
+def test_pagination_cases_cover_every_kind_of_end(ours):
     ends = {walk[1] for walks in ours["walks"].values() for walk in walks.values()}
     assert ends == {
         "finished",
@@ -89,16 +89,16 @@ def test_the_walks_come_to_every_end(ours):
     }
 
 
-def test_every_class_has_the_same_constructor_and_the_same_members(ours, theirs):
+def test_paginator_classes_have_the_constructors_and_members_of_singer_sdk(ours, theirs):
     assert ours["shape"] == theirs["shape"]
 
 
-@against_the_library
-def test_a_newer_library_changes_nothing_that_singer_sdk_means(ours, tmp_path):
+@needs_comparable_library
+def test_newer_jsonpath_ng_changes_only_slices_of_objects(ours, tmp_path):
     where = "import jsonpath_ng; print(jsonpath_ng.__path__[0])"
     found = subprocess.run(
         [str(PEER), "-c", where], check=True, capture_output=True, text=True, cwd=tmp_path
     )
-    place = library_alone(tmp_path, Path(found.stdout.strip()))
+    place = link_library(tmp_path, Path(found.stdout.strip()))
     newer = run(sys.executable, "tap_core", place, ROOT)["paths"]
     assert {path for path in PATHS if newer[path] != ours["paths"][path]} <= SLICES

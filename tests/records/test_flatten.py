@@ -1,4 +1,4 @@
-"""Flattening compiled once: what a record becomes, whatever is in it."""
+"""Flattening of schemas and records, compiled once per stream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tap_core.exceptions import ConfigValidationError
-from tap_core.helpers import _flattening as face
+from tap_core.helpers import _flattening as package
 from tap_core.records import flatten as module
 from tap_core.records.flatten import (
     FlatteningOptions,
@@ -35,12 +35,12 @@ SCHEMA = {
 
 
 def test_the_package_exports_what_its_modules_define():
-    for name in face.__dict__:
+    for name in package.__dict__:
         if not name.startswith("_") and name != "annotations":
-            assert getattr(face, name) is getattr(module, name)
+            assert getattr(package, name) is getattr(module, name)
 
 
-def test_objects_are_spread_and_what_is_left_is_json_text():
+def test_objects_are_flattened_and_deeper_values_become_json_text():
     flat = flatten_schema(SCHEMA, 1)
     assert list(flat["properties"]) == ["id", "deep__x", "deep__more"]
     record = {"id": 1, "deep": {"x": 2, "more": {"y": [1, Decimal("1.10")]}}, "list": [1]}
@@ -53,11 +53,11 @@ def test_objects_are_spread_and_what_is_left_is_json_text():
     assert "deep" in SCHEMA["properties"]
 
 
-def test_without_a_schema_nothing_is_opened():
+def test_objects_are_not_flattened_without_a_schema():
     assert compile_flattener(None, 3)({"a": {"b": 1}}) == {"a": '{"b":1}'}
 
 
-def test_other_mappings_are_opened_too_and_other_values_left():
+def test_any_mapping_is_flattened_and_other_values_are_kept():
     flatten = compile_flattener({"properties": {}}, 2)
     assert flatten({"a": UserDict(b=1), "c": (1,), "d": Decimal(1)}) == {
         "a__b": 1,
@@ -67,12 +67,12 @@ def test_other_mappings_are_opened_too_and_other_values_left():
     assert flatten({"a": {}, "b": None}) == {"b": None}
 
 
-def test_a_later_value_of_a_name_wins():
+def test_later_value_of_the_same_key_wins():
     flatten = compile_flattener({"properties": {}}, 2)
     assert flatten({"a__b": 1, "z": 0, "a": {"b": 2}}) == {"a__b": 2, "z": 0}
 
 
-def test_objects_of_free_keys_are_not_remembered_for_ever(monkeypatch):
+def test_cache_of_flattened_keys_is_bounded(monkeypatch):
     monkeypatch.setattr(module, "_KEYS", 3)
     flatten = compile_flattener({"properties": {}}, 2)
     record = {f"k{n}": {"x": n} for n in range(9)}
@@ -89,7 +89,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from("abc"), VALUES), st.integers(0, 4))
-def test_a_flat_record_holds_plain_values_only(record, level):
+def test_flattened_record_has_only_scalar_values(record, level):
     flat = flatten_record(record, {"properties": {}}, level)
     assert all(not isinstance(value, (dict, list)) for value in flat.values())
     if level == 0:
@@ -103,23 +103,23 @@ def test_a_flat_record_holds_plain_values_only(record, level):
 
 
 @pytest.mark.parametrize("declared", [True, False, {}, {"enum": ["a", "b"]}, {"anyOf": [{}]}])
-def test_a_property_that_says_no_type_is_text(declared):
+def test_property_without_a_type_is_flattened_to_a_string(declared):
     schema = {"type": "object", "properties": {"x": declared}}
     assert flatten_schema(schema, 1)["properties"] == {"x": {"type": ["null", "string"]}}
 
 
-def test_two_properties_of_one_name_are_an_error():
+def test_duplicate_flattened_property_is_an_error():
     schema = {"properties": {"deep__x": {"type": "string"}, **SCHEMA["properties"]}}
     with pytest.raises(ValueError, match="Duplicate column name produced in schema: deep__x"):
         flatten_schema(schema, 1)
 
 
-def test_keys_are_shortened_from_the_left_only_as_far_as_they_must():
+def test_long_keys_are_abbreviated_to_the_maximum_length():
     assert flatten_key("c", ["firstPart", "second_part"], max_key_length=16) == "fp__sp__c"
     assert flatten_key("c", ["firstPart", "second_part"]) == "firstPart__second_part__c"
 
 
-def test_options_are_read_from_settings_null_being_as_good_as_missing():
+def test_flattening_options_treat_null_as_missing():
     options = get_flattening_options(
         {"flattening_enabled": True, "flattening_max_depth": 0, "flattening_separator": None}
     )
@@ -127,7 +127,7 @@ def test_options_are_read_from_settings_null_being_as_good_as_missing():
     assert get_flattening_options({"flattening_enabled": None}).enabled is False
 
 
-def test_flattening_without_a_depth_is_an_error_of_the_settings():
+def test_flattening_without_a_maximum_depth_is_a_config_error():
     with pytest.raises(ConfigValidationError) as caught:
         FlatteningOptions(enabled=True)
     assert caught.value.errors == ["flattening_max_depth is required when flattening is enabled"]

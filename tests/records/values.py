@@ -1,4 +1,4 @@
-"""Values as sources really yield them, and schemas that fit them or do not."""
+"""Values of all types that sources yield, and schemas that may not match them."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from hypothesis import strategies as st
 
 
 class Text(str):
-    """A text of a class of its own."""
+    """A subclass of str."""
 
     __slots__ = ()
 
 
 class Level(str, Enum):
-    """A text with a name."""
+    """An enum whose values are strings."""
 
     HIGH = "high"
 
 
 class Colour(Enum):
-    """A name that is no text."""
+    """An enum whose values are not strings."""
 
     RED = 1
 
 
 class Rank(IntEnum):
-    """A number with a name."""
+    """An enum of integers."""
 
     FIRST = 1
 
 
 class Float64(float):
-    """A number as NumPy makes them: no plain float."""
+    """A subclass of float, as NumPy's float64 is."""
 
     def __repr__(self) -> str:
         return f"Float64({float(self)})"
 
 
 class Money(Decimal):
-    """A decimal of a class of its own."""
+    """A subclass of Decimal."""
 
 
 class Point(NamedTuple):
-    """A pair with names."""
+    """A named tuple."""
 
     x: object
     y: object

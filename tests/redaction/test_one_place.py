@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.walls.reading import modules
+from tests.code_rules.source_files import modules
 
 RAW = {
     "a traceback": re.compile(r"traceback\.(format|print)_|print_exc"),

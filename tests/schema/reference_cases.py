@@ -1,7 +1,7 @@
-"""Schemas with references, resolved by us and by the peer.
+"""Schemas with references, resolved by tap_core and by the peer.
 
-Run as a script it uses the package named in its first argument and prints what comes
-out. It must run without anything of this project.
+Run as a script it uses the package named in its first argument and prints the results. It must
+not import anything else of this project.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 
 
 def outcomes(package: str) -> dict[str, Any]:
-    """Resolve every case; ``definitions`` are apart, they are only where things came from."""
+    """Return the resolved schema of every case without its ``definitions``, or its error."""
     resolve = importlib.import_module(f"{package}.singerlib").resolve_schema_references
     found: dict[str, Any] = {}
     for name, case in CASES.items():

@@ -1,7 +1,7 @@
-"""Schemas of the same documents, by us and by the peer.
+"""Schemas of the same documents, read by tap_core and by the peer.
 
-Run as a script it uses the package named in its first argument and prints what comes
-out. It must run without anything of this project.
+Run as a script it uses the package named in its first argument and prints the results. It must
+not import anything else of this project.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def outcomes(package: str) -> dict[str, Any]:
     for name, components in COMPONENTS.items():
         for component in components:
             for keys in ((), ("id",)):
-                given = source.OpenAPISchema(DOCUMENTS / name)
-                found[f"{name} {component} {keys}"] = outcome(given, component, keys)
+                openapi_source = source.OpenAPISchema(DOCUMENTS / name)
+                found[f"{name} {component} {keys}"] = outcome(openapi_source, component, keys)
     for name in FILES:
         found[f"files {name}"] = outcome(source.SchemaDirectory(DOCUMENTS / "files"), name, ())
     return json.loads(json.dumps(found, default=repr))

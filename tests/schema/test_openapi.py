@@ -1,4 +1,4 @@
-"""Components of OpenAPI documents: where they are read, and what comes out."""
+"""OpenAPISchema: documents, components, references and the resulting schemas."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EVERY = [(path, key) for path in (V2, V30, V31) for key in components(path)]
 
 
 @pytest.mark.parametrize("path, key", EVERY, ids=lambda value: getattr(value, "name", value))
-def test_every_component_becomes_a_json_schema(path, key):
+def test_every_component_becomes_a_valid_json_schema(path, key):
     schema = OpenAPISchema(path).get_schema(key, key_properties=("id",))
     Draft202012Validator.check_schema(schema)
     Draft7Validator.check_schema(schema)
@@ -47,8 +47,8 @@ def test_every_component_becomes_a_json_schema(path, key):
 
 
 @pytest.mark.parametrize("kind", ["other host", "file", "redirect"])
-def test_a_document_of_the_web_names_none_but_those_of_its_host(tmp_path, kind):
-    """Whoever answers for the document must not choose what else is read."""
+def test_remote_document_can_reference_only_documents_of_its_host(tmp_path, kind):
+    """The server of the document must not choose files or hosts that are read."""
     (tmp_path / "local.json").write_text('{"type": "string", "const": "LOCAL"}')
     with serving() as other, serving() as server:
         other.answers(Reply({"type": "string"}))
@@ -71,7 +71,7 @@ def test_a_document_of_the_web_names_none_but_those_of_its_host(tmp_path, kind):
         assert other.asked == []
 
 
-def test_version_2():
+def test_component_of_openapi_2_is_converted():
     schema = OpenAPISchema(V2).get_schema("Company", key_properties=("id",))
     assert schema["type"] == "object"
     assert schema["required"] == ["id", "vat"]
@@ -94,7 +94,7 @@ def test_version_2():
     }
 
 
-def test_version_3_0():
+def test_component_of_openapi_3_0_is_converted():
     schema = OpenAPISchema(V30).get_schema("Order", key_properties=("id",))
     assert schema == {
         "type": "object",
@@ -116,7 +116,7 @@ def test_version_3_0():
     }
 
 
-def test_version_3_1():
+def test_component_of_openapi_3_1_is_converted():
     maker = {"type": ["object", "null"], "properties": {"name": {**TEXT, "deprecated": True}}}
     schema = OpenAPISchema(V31).get_schema("Item", key_properties=("id",))
     assert schema["properties"] == {
@@ -134,19 +134,19 @@ def test_version_3_1():
     }
 
 
-def test_the_versions_are_told_apart():
+def test_version_of_the_document_is_detected():
     assert [OpenAPISchema(path).spec_version for path in (V2, V30, V31)] == ["v2", "v3", "v3"]
 
 
 # References
 
 
-def test_a_component_that_holds_itself_ends_where_it_would_begin_again():
+def test_recursive_component_is_cut_at_its_repetition():
     node = OpenAPISchema(V30).get_schema("Node")["properties"]
     assert node == {"value": TEXT, "next": {}, "all": {"type": ["array", "null"], "items": {}}}
 
 
-def test_a_component_is_the_same_whatever_was_asked_before():
+def test_component_does_not_depend_on_earlier_requests():
     spec = json.loads(V2.read_text())
     spec["definitions"]["Shelf"] = {"properties": {"top": {"$ref": "#/definitions/Category"}}}
     alone = OpenAPISchema(spec).get_schema("Shelf")
@@ -156,7 +156,7 @@ def test_a_component_is_the_same_whatever_was_asked_before():
     assert alone["properties"]["top"]["properties"]["parent"] == {}
 
 
-def all_to_all(count):
+def make_mutually_recursive_components(count):
     reference = {f"t{n}": {"$ref": f"#/definitions/T{n}"} for n in range(count)}
     return {
         "swagger": "2.0",
@@ -167,21 +167,21 @@ def all_to_all(count):
     }
 
 
-def test_components_that_all_hold_each_other_come_to_an_end():
-    """Written out in full, nine of them would have nearly a million objects."""
-    schema = OpenAPISchema(all_to_all(9)).get_schema("T0")
+def test_mutually_recursive_components_are_bounded():
+    """Nine of them, fully expanded, would have nearly a million objects."""
+    schema = OpenAPISchema(make_mutually_recursive_components(9)).get_schema("T0")
     assert len(json.dumps(schema)) < 1_000_000
     assert schema["properties"]["t7"]["properties"]["t3"]["properties"]["id"] == TEXT
 
 
-def test_such_schemas_are_refused_where_nothing_may_be_cut():
+def test_schema_with_too_many_references_is_rejected():
     wide = {f"p{n}": {"$ref": "#/definitions/T"} for n in range(5001)}
     schema = {"properties": wide, "definitions": {"T": {"type": "string"}}}
     with pytest.raises(SchemaNotValidError, match="more than 5000 references"):
         resolve_schema_references(schema)
 
 
-def test_references_lead_to_documents_beside_this_one():
+def test_references_to_other_files_of_the_folder_are_resolved():
     schema = OpenAPISchema(V30).get_schema("Outside")
     assert schema["properties"] == {
         "name": TEXT,
@@ -190,7 +190,7 @@ def test_references_lead_to_documents_beside_this_one():
     }
 
 
-def test_a_document_that_is_used_twice_is_read_once(tmp_path, monkeypatch):
+def test_referenced_document_is_read_once(tmp_path, monkeypatch):
     (tmp_path / "b.json").write_text('{"type": "string"}')
     twice = {"x": {"$ref": "b.json"}, "y": {"$ref": "b.json"}}
     spec = {"swagger": "2.0", "definitions": {"A": {"properties": twice}}}
@@ -205,7 +205,7 @@ def test_a_document_that_is_used_twice_is_read_once(tmp_path, monkeypatch):
     assert read == ["a.json", "b.json"]
 
 
-def test_nothing_is_beside_a_dictionary_or_a_lone_resource():
+def test_relative_reference_without_a_folder_is_an_error():
     spec = {"openapi": "3.0.0", "components": {"schemas": {"A": {"$ref": "b.json"}}}}
     with pytest.raises(
         SchemaNotFoundError, match=r"'A' in OpenAPISchema\('a dictionary'\).*b\.json"
@@ -222,19 +222,19 @@ def test_nothing_is_beside_a_dictionary_or_a_lone_resource():
         resolve_sibling(Lone(), "b.json")  # type: ignore[arg-type]
 
 
-def test_names_that_mean_something_in_references_are_found():
+def test_component_names_with_special_characters_are_found():
     names = ["a/b", "a~1b", "a%20b", "a b", "List<a>", "a"]
     spec = {"swagger": "2.0", "definitions": {n: {"type": "string", "title": n} for n in names}}
     source = OpenAPISchema(spec)
     assert [source.get_schema(name)["title"] for name in names] == names
 
 
-def test_a_key_may_lead_into_a_component():
+def test_key_can_be_a_path_into_a_component():
     source = OpenAPISchema(V2)
     assert source.get_schema("Customer/properties/address") == source.get_schema("Address")
 
 
-def test_keys_may_be_something_else_than_components():
+def test_subclass_can_use_other_keys_than_components():
     class Operation(NamedTuple):
         path: str
         method: str
@@ -251,10 +251,10 @@ def test_keys_may_be_something_else_than_components():
         source.get_schema(Operation("/nowhere", "get"))
 
 
-# Where documents are read
+# Sources of documents
 
 
-def test_a_source_is_a_path_its_text_a_resource_or_the_document(tmp_path, monkeypatch):
+def test_source_can_be_a_path_string_resource_or_dict(tmp_path, monkeypatch):
     (tmp_path / "of_specs").mkdir()
     (tmp_path / "of_specs" / "__init__.py").touch()
     (tmp_path / "of_specs" / "spec.JSON").write_bytes(V2.read_bytes())
@@ -268,7 +268,7 @@ def test_a_source_is_a_path_its_text_a_resource_or_the_document(tmp_path, monkey
     assert all(schema == found[0] for schema in found)
 
 
-def test_the_document_is_read_once_and_may_be_set():
+def test_spec_can_be_set():
     source = OpenAPISchema("nowhere.json")
     assert source.source == "nowhere.json"
     source.spec = json.loads(V2.read_text())
@@ -289,27 +289,27 @@ def test_the_document_is_read_once_and_may_be_set():
         ("a.json", "[]", UnsupportedOpenAPISpec),
     ],
 )
-def test_what_is_no_openapi_document_is_the_cause_of_the_error(tmp_path, name, text, cause):
+def test_invalid_openapi_document_is_an_error_with_its_cause(tmp_path, name, text, cause):
     (tmp_path / name).write_text(text)
     with pytest.raises(SchemaNotFoundError, match=f"Schema not found for 'User' in .*{name}") as e:
         OpenAPISchema(tmp_path / name).get_schema("User")
     assert isinstance(e.value.__cause__, cause)
 
 
-def test_a_kind_of_file_that_is_not_known_is_named(tmp_path):
+def test_unknown_file_type_is_named_in_the_error(tmp_path):
     (tmp_path / "a.toml").touch()
     with pytest.raises(UnsupportedOpenAPISpec, match=r"OpenAPI file type: \.toml .*a\.toml"):
         _ = OpenAPISchema(tmp_path / "a.toml").spec
 
 
-def test_a_component_that_is_not_there_is_named_and_so_is_the_document():
+def test_missing_component_and_document_are_named_in_the_error():
     with pytest.raises(
         SchemaNotFoundError, match=r"'Nobody' in .*shop_v2\.json.*'#/definitions/No"
     ):
         OpenAPISchema(V2).get_schema("Nobody")
 
 
-def test_yaml_without_pyyaml_says_what_to_install(monkeypatch):
+def test_yaml_without_pyyaml_names_the_package_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "tap_core.schema.yaml", raising=False)
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(SchemaNotFoundError, match=r"pip install 'tap-core-sdk\[manifest\]'"):
@@ -317,7 +317,7 @@ def test_yaml_without_pyyaml_says_what_to_install(monkeypatch):
     assert OpenAPISchema(V2).get_schema("Address")
 
 
-def test_yaml_has_no_dates_and_no_other_words_for_true_and_false(tmp_path):
+def test_yaml_values_are_read_by_the_json_schema_of_yaml(tmp_path):
     text = (
         "openapi: 3.0.0\n"
         "shared: &shared {a: ~, b: true}\n"
@@ -341,13 +341,13 @@ def test_yaml_has_no_dates_and_no_other_words_for_true_and_false(tmp_path):
 
 
 class Untouched:
-    """A preprocessor that leaves everything as it is."""
+    """A preprocessor that returns the schema unchanged."""
 
     def preprocess_schema(self, schema, *, key_properties=()):
         return schema
 
 
-def test_another_preprocessor_may_take_the_normalizers_place():
+def test_preprocessor_can_be_replaced():
     class Titled(OpenAPISchemaNormalizer):
         def handle_object(self, schema, *, key_properties=()):
             return {**super().handle_object(schema, key_properties=key_properties), "title": "T"}
@@ -358,11 +358,11 @@ def test_another_preprocessor_may_take_the_normalizers_place():
     assert raw["properties"]["country"]["enum"] == ["NZ", "NO"]
 
 
-# The web
+# Remote documents
 
 
 class Documents(BaseHTTPRequestHandler):
-    """Serves the documents; kinds of content and redirects are in the address."""
+    """Serves the documents; the query sets the content type or a redirect."""
 
     def do_GET(self):
         self.server.seen.append((self.path, self.headers.get("Authorization")))
@@ -383,7 +383,7 @@ class Documents(BaseHTTPRequestHandler):
         self.wfile.write(file.read_bytes())
 
     def log_message(self, format, *args):
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -414,7 +414,7 @@ def host(server, monkeypatch):
         "?to=/shop_v30.yaml",
     ],
 )
-def test_a_document_is_read_from_the_web_with_what_is_beside_it(host, path):
+def test_remote_document_and_its_references_are_read(host, path):
     source = OpenAPISchema(f"http://{host}/{path}")
     assert source.get_schema("Order") == OpenAPISchema(V30).get_schema("Order")
     if "to=" not in path:
@@ -422,17 +422,15 @@ def test_a_document_is_read_from_the_web_with_what_is_beside_it(host, path):
 
 
 @pytest.mark.parametrize("kind", ["application/json", "application/vnd.oai.openapi+json"])
-def test_the_kind_of_content_counts_for_more_than_the_name(host, tmp_path, kind):
+def test_content_type_has_priority_over_the_file_name(host, tmp_path, kind):
     source = OpenAPISchema(f"http://{host}/shop_v2.json?type={kind}")
     assert source.get_schema("Address") == OpenAPISchema(V2).get_schema("Address")
-    torn = OpenAPISchema(f"http://{host}/shop_v30.yaml?type={kind}")
+    mislabeled = OpenAPISchema(f"http://{host}/shop_v30.yaml?type={kind}")
     with pytest.raises(json.JSONDecodeError):
-        _ = torn.spec
+        _ = mislabeled.spec
 
 
-def test_a_password_goes_into_a_header_and_neither_into_the_address_nor_to_another_host(
-    host, server
-):
+def test_password_of_a_url_is_sent_as_a_header_only_to_its_host(host, server):
     port = host.partition(":")[2]
     away = f"http://localhost:{port}/shop_v2.json"
     OpenAPISchema(f"http://me:p%40ss@{host}/?to={away}").get_schema("Address")
@@ -451,14 +449,14 @@ def test_a_password_goes_into_a_header_and_neither_into_the_address_nor_to_anoth
         "http://me:secret@{host}/?to=file:///etc/secret",
     ],
 )
-def test_an_error_names_the_document_and_no_secret(host, address):
+def test_error_of_a_remote_document_shows_no_secret(host, address):
     with pytest.raises(SchemaNotFoundError, match=r"in OpenAPISchema\('http://127") as caught:
         OpenAPISchema(address.format(host=host)).get_schema("A")
     assert "me:" not in str(caught.value)
     assert "token" not in str(caught.value)
 
 
-def test_an_answer_of_the_server_is_the_cause(host):
+def test_http_error_is_the_cause_of_the_schema_error(host):
     with pytest.raises(SchemaNotFoundError, match="404") as caught:
         OpenAPISchema(f"http://{host}/none.json").get_schema("A")
     assert isinstance(caught.value.__cause__, OSError)

@@ -1,4 +1,4 @@
-"""References and the normal form."""
+"""Resolution of references in schemas, and their normal form."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.schema.reference_cases import ADDRESS, CASES, outcomes
 PEER = peer_python("singer_sdk")
 SCRIPT = Path(__file__).with_name("reference_cases.py")
 
-on_any_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+WITHOUT_DEADLINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.peer
 @pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
-def test_references_are_resolved_as_by_the_peer():
+def test_references_are_resolved_as_by_singer_sdk():
     done = subprocess.run(
         [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk"],
         check=True,
@@ -45,7 +45,7 @@ RESOLVABLE = [name for name in CASES if not name.startswith(("circle", "nowhere"
 
 
 @pytest.mark.parametrize("name", RESOLVABLE)
-def test_no_reference_is_left_and_the_argument_is_as_it_was(name):
+def test_all_references_are_resolved_in_a_copy(name):
     schema, refs = CASES[name]
     before = deepcopy((schema, refs))
     resolved = resolve_schema_references(schema, refs)
@@ -55,19 +55,19 @@ def test_no_reference_is_left_and_the_argument_is_as_it_was(name):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("circle")])
-def test_a_circle_is_refused_and_named(name):
+def test_recursive_reference_is_rejected(name):
     with pytest.raises(SchemaNotValidError, match="contains itself"):
         resolve_schema_references(*CASES[name])
 
 
 @pytest.mark.parametrize("name", ["nowhere", "unknown document"])
-def test_a_reference_to_nothing_is_refused_and_named(name):
+def test_unresolvable_reference_is_named_in_the_error(name):
     schema, refs = CASES[name]
     with pytest.raises(SchemaNotValidError, match=schema["properties"]["a"]["$ref"]):
         resolve_schema_references(schema, refs)
 
 
-def test_a_circle_that_nothing_uses_does_no_harm():
+def test_unused_recursive_definition_is_ignored():
     schema = {
         "properties": {"a": {"type": "null"}},
         "definitions": {"n": {"$ref": "#/definitions/n"}},
@@ -75,7 +75,7 @@ def test_a_circle_that_nothing_uses_does_no_harm():
     assert resolve_schema_references(schema)["properties"] == schema["properties"]
 
 
-def test_two_uses_of_a_definition_share_nothing():
+def test_each_use_of_a_definition_is_a_copy():
     reference = {"$ref": "#/definitions/address"}
     schema = {"properties": {"a": reference, "b": reference}, "definitions": {"address": ADDRESS}}
     resolved = resolve_schema_references(schema)
@@ -84,13 +84,13 @@ def test_two_uses_of_a_definition_share_nothing():
     assert resolved["properties"]["b"] == ADDRESS
 
 
-def test_references_in_another_document_are_read_there():
+def test_references_of_another_document_are_resolved_in_it():
     refs = {"other": {"$ref": "#/x", "x": {"type": "null"}}}
     resolved = resolve_schema_references({"properties": {"a": {"$ref": "other"}}}, refs)
     assert resolved["properties"]["a"]["type"] == "null"
 
 
-def test_anchors_and_boolean_schemas_can_be_pointed_to():
+def test_references_to_anchors_and_boolean_schemas_are_resolved():
     schema = {
         "properties": {
             "a": {"$ref": "#here"},
@@ -109,7 +109,7 @@ def test_anchors_and_boolean_schemas_can_be_pointed_to():
     assert [found["b"], found["c"], found["d"]] == [{}, {"not": {}}, True]
 
 
-def test_names_and_data_that_look_like_references_are_left_alone():
+def test_property_names_and_data_that_look_like_references_are_kept():
     schema = {
         "properties": {"$ref": {"type": "string"}, "a": {"default": {"$ref": "#/nowhere"}}},
         "enum": [{"$ref": "x"}],
@@ -118,7 +118,7 @@ def test_names_and_data_that_look_like_references_are_left_alone():
     assert resolve_schema_references(schema) == schema
 
 
-def test_reading_a_schema_without_references_imports_nothing_for_them():
+def test_schema_without_references_does_not_import_referencing():
     script = (
         "import sys; from tap_core.schema import resolve_schema_references as r;"
         "r({'properties': {}}); print('referencing' in sys.modules)"
@@ -158,17 +158,17 @@ SCHEMAS = st.recursive(
 )
 
 
-def said_otherwise(value, keyword=None):
-    """The same schema with keys, types, enum and required in another order."""
+def reorder(value, keyword=None):
+    """Return an equal schema with keys, types, enum and required in another order."""
     if isinstance(value, list):
-        turned = [said_otherwise(one) for one in value]
+        turned = [reorder(one) for one in value]
         return turned[::-1] if keyword in {"type", "enum", "required"} else turned
     if not isinstance(value, dict):
         return value
     turned = {
-        name: {n: said_otherwise(v) for n, v in reversed(inner.items())}
+        name: {n: reorder(v) for n, v in reversed(inner.items())}
         if name == "properties"
-        else said_otherwise(inner, name)
+        else reorder(inner, name)
         for name, inner in reversed(value.items())
     }
     if isinstance(kind := turned.get("type"), list) and len(kind) == 1:
@@ -178,18 +178,18 @@ def said_otherwise(value, keyword=None):
     return turned
 
 
-@on_any_machine
+@WITHOUT_DEADLINE
 @given(schema=SCHEMAS)
-def test_order_makes_no_difference_in_the_normal_form(schema):
+def test_normal_form_does_not_depend_on_order(schema):
     before = deepcopy(schema)
-    ours, theirs = normalize(schema), normalize(said_otherwise(schema))
+    ours, theirs = normalize(schema), normalize(reorder(schema))
     assert json.dumps(ours) == json.dumps(theirs)
     assert schema == before
 
 
-@on_any_machine
+@WITHOUT_DEADLINE
 @given(schema=SCHEMAS)
-def test_the_normal_form_is_its_own_normal_form(schema):
+def test_normal_form_is_idempotent(schema):
     once = normalize(schema)
     assert json.dumps(normalize(once)) == json.dumps(once)
 
@@ -207,11 +207,11 @@ def test_the_normal_form_is_its_own_normal_form(schema):
         ({"const": ["a", "b"]}, {"const": ["b", "a"]}),
     ],
 )
-def test_what_differs_stays_different(one, other):
+def test_different_schemas_have_different_normal_forms(one, other):
     assert normalize(one) != normalize(other)
 
 
-def test_properties_called_like_keywords_keep_their_meaning():
+def test_properties_named_like_keywords_are_not_reordered():
     schema = {"properties": {"required": {"type": "string"}, "type": {"type": "array"}}}
     assert normalize(schema) == {
         "properties": {"required": {"type": ["string"]}, "type": {"type": ["array"]}},

@@ -1,4 +1,4 @@
-"""The same documents give the same schemas here and in singer_sdk, but for what is listed."""
+"""Schemas of the same documents equal those of singer_sdk, except for listed differences."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ pytestmark = [
     pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk")),
 ]
 
-BOUND = "a true exclusiveMinimum is no JSON Schema; here it is a number"
-X_NULLABLE = "x-nullable is read, `file` is text"
-YAML = "dates, `no` and `yes` in YAML are text"
-ALL_OF = "allOf keeps required, null, what stands beside it, and both of two equal properties"
+BOUND = "a boolean exclusiveMinimum is invalid JSON Schema; it becomes a number"
+X_NULLABLE = "x-nullable is supported, `file` is a string"
+YAML = "dates, `no` and `yes` in YAML are strings"
+ALL_OF = "allOf keeps required, null, its sibling keywords, and merges equal properties"
 CHOICE = "an optional property accepts null, and exactly one choice does"
-ALIKE = "choices that only enum told apart are anyOf: as oneOf no record would fit"
-UNTYPED = "what has properties, items or an enum has a type"
-MAP = "the values of maps are normalized too"
-FILES = "references between files are followed"
+ALIKE = "choices that differ only in enum become anyOf: with oneOf no record would be valid"
+UNTYPED = "schemas with properties, items or an enum get a type"
+MAP = "value schemas of maps are normalized"
+FILES = "references between files are resolved"
 TRUE = "the schemas true and false are schemas"
 
 DELIBERATE = {
@@ -48,7 +48,7 @@ DELIBERATE = {
     "shop_v31.json Anything": TRUE,
     "files users": FILES,
 }
-"""What comes out differently, and why."""
+"""The cases with a deliberately different schema, with the reason."""
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +66,14 @@ def is_deliberate(case):
     return case.removesuffix(" ()").removesuffix(" ('id',)") in DELIBERATE
 
 
-def test_all_but_the_listed_cases_are_the_same(both):
+def test_all_other_schemas_equal_those_of_singer_sdk(both):
     ours, theirs = both
     same = [case for case in ours if not is_deliberate(case)]
     assert {case: ours[case] for case in same} == {case: theirs[case] for case in same}
     assert len(same) > 20
 
 
-def test_every_listed_case_really_differs(both):
+def test_every_listed_difference_exists(both):
     ours, theirs = both
     assert [case for case in ours if is_deliberate(case) and ours[case] == theirs[case]] == []
 
@@ -87,7 +87,7 @@ def test_every_listed_case_really_differs(both):
         ("shop_v31.json Choice ()", ("properties", "what")),
     ],
 )
-def test_nothing_that_the_peer_has_is_lost(both, case, place):
+def test_no_information_of_singer_sdks_schema_is_lost(both, case, place):
     ours, theirs = (one[case] for one in both)
     for step in place:
         ours, theirs = ours[step], theirs[step]
@@ -95,4 +95,4 @@ def test_nothing_that_the_peer_has_is_lost(both, case, place):
         known = theirs if isinstance(theirs, list) else [theirs]
         assert all(value in ours for value in known)
     else:
-        assert theirs["anyOf"] == ours["anyOf"][:-1]  # theirs has beside it: only null
+        assert theirs["anyOf"] == ours["anyOf"][:-1]  # ours has one more choice: null

@@ -83,7 +83,7 @@ class TargetX(PluginBase):
 
     @classmethod
     def get_singer_command(cls):
-        return target_command(cls)
+        return target_command(cls, cls.listen)
 
 
 if __name__ == "__main__":

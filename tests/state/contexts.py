@@ -1,4 +1,4 @@
-"""The end of a context, as a sync makes it."""
+"""Finalize the state of a context as a sync does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tap_core.types import Context
 
 
 def end_context(manager: StreamStateManager, context: Context | None) -> bool:
-    """Make a context final where the bookmark is its alone; return whether it is."""
+    """Finalize a context that has its own bookmark; return False if it shares one."""
     if context != manager.get_state_partition_context(context):
         return False
     manager.finalize_state(manager.get_context_state(context))

@@ -1,6 +1,7 @@
-"""Answers for `test_peer.py` what singer_sdk makes of a state; run by the peer's interpreter.
+"""Runs singer_sdk's state manager for `test_peer.py`, in the peer's interpreter.
 
-One question per line of standard input, one answer per line of standard output, both JSON.
+Reads one question per line of standard input and writes one answer per line of standard output,
+both as JSON.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import uuid  # noqa: F401  the same
 from decimal import Decimal  # noqa: F401  the same
 
 
-def steps(manager, reset, steps_to_do):
-    """Do the steps with a state manager; return what they returned. Used on both sides."""
-    return [_step(manager, reset, *step) for step in steps_to_do]
+def steps(manager, reset, requested_steps):
+    """Run the steps with a state manager of either SDK; return their results."""
+    return [_step(manager, reset, *step) for step in requested_steps]
 
 
 def _step(manager, reset, name, context, *rest):
@@ -28,7 +29,7 @@ def _step(manager, reset, name, context, *rest):
 
 
 def _do(manager, reset, name, context, *rest):
-    return _DEEDS[name](manager, context, *rest) if name in _DEEDS else reset()
+    return _OPERATIONS[name](manager, context, *rest) if name in _OPERATIONS else reset()
 
 
 def _start(manager, context, method, key, start_date):
@@ -59,7 +60,7 @@ def _is_lost(manager, context):
     return manager.is_state_non_resumable(context)
 
 
-_DEEDS = {
+_OPERATIONS = {
     "start": _start,
     "signpost": _signpost,
     "record": _record,

@@ -1,4 +1,4 @@
-"""The functions on one state dict, by the names of singer_sdk."""
+"""The functions of singer_sdk on one state dict."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from tap_core.exceptions import InvalidStreamSortException
-from tap_core.helpers import _state as face
+from tap_core.helpers import _state as state_helpers
 from tap_core.state import bookmarks
 from tap_core.state.comparison import make_comparator
 
@@ -22,17 +22,17 @@ def increment(state: dict, value: object, **how) -> dict:
     return state
 
 
-def test_the_face_shows_the_same_things() -> None:
-    assert face.PROGRESS_MARKERS == "progress_markers"
-    assert face.PROGRESS_MARKER_NOTE == "Note"
-    assert face.SIGNPOST_MARKER == "replication_key_signpost"
-    assert face.STARTING_MARKER == "starting_replication_value"
-    for name in dir(face):
+def test_state_helpers_module_exports_the_bookmark_functions() -> None:
+    assert state_helpers.PROGRESS_MARKERS == "progress_markers"
+    assert state_helpers.PROGRESS_MARKER_NOTE == "Note"
+    assert state_helpers.SIGNPOST_MARKER == "replication_key_signpost"
+    assert state_helpers.STARTING_MARKER == "starting_replication_value"
+    for name in dir(state_helpers):
         if name.islower() and not name.startswith("_") and name != "annotations":
-            assert getattr(face, name) is getattr(bookmarks, name)
+            assert getattr(state_helpers, name) is getattr(bookmarks, name)
 
 
-def test_finding_and_making_states() -> None:
+def test_state_dicts_are_found_and_created() -> None:
     state: dict = {}
     assert bookmarks.get_state_if_exists(state, "s") is None
     assert bookmarks.get_state_partitions_list(state, "s") is None
@@ -49,12 +49,12 @@ def test_finding_and_making_states() -> None:
     assert bookmarks.get_state_partitions_list(state, "s") == [{"context": {"id": 1}, "k": 6}]
 
 
-def test_there_must_be_a_state_to_write_to() -> None:
+def test_writing_without_a_state_document_is_an_error() -> None:
     with pytest.raises(ValueError, match="no state document"):
         bookmarks.get_writeable_state_dict(None, "s")
 
 
-def test_an_unsorted_stream_keeps_its_highest_value_beside_the_bookmark(caplog) -> None:
+def test_unsorted_stream_keeps_its_highest_value_in_progress_markers(caplog) -> None:
     state = {"replication_key": "id", "replication_key_value": 3}
     for value in (5, 9, 7):
         increment(state, value)
@@ -73,7 +73,7 @@ def test_an_unsorted_stream_keeps_its_highest_value_beside_the_bookmark(caplog) 
     assert bookmarks.is_state_non_resumable(state)
 
 
-def test_without_the_check_the_last_value_counts() -> None:
+def test_last_value_is_kept_without_check_sorted() -> None:
     state: dict = {}
     for value in (5, 9, 7):
         increment(state, value, check_sorted=False)
@@ -84,14 +84,14 @@ def test_without_the_check_the_last_value_counts() -> None:
     assert state == {"replication_key": "id", "replication_key_value": 7}
 
 
-def test_a_sorted_stream_moves_its_bookmark_and_refuses_smaller_values() -> None:
+def test_sorted_stream_advances_its_bookmark_and_rejects_smaller_values() -> None:
     state = increment(increment({}, 5, is_sorted=True), 5, is_sorted=True)
     with pytest.raises(InvalidStreamSortException, match="'4' came after '5'"):
         increment(state, 4, is_sorted=True)
     assert state == {"replication_key": "id", "replication_key_value": 5}
 
 
-def test_null_is_warned_of_and_a_missing_key_is_an_error(caplog) -> None:
+def test_null_replication_value_is_logged_and_a_missing_key_is_an_error(caplog) -> None:
     assert increment({}, None, is_sorted=True) == {}
     assert "replication key of a record is null" in caplog.text
     with pytest.raises(KeyError):
@@ -100,7 +100,7 @@ def test_null_is_warned_of_and_a_missing_key_is_an_error(caplog) -> None:
         )
 
 
-def test_a_value_of_another_key_does_not_count() -> None:
+def test_bookmark_of_another_replication_key_is_ignored() -> None:
     state = {"replication_key": "updated", "replication_key_value": "2024-01-01"}
     assert increment(state, 1, is_sorted=True)["replication_key_value"] == 1
 
@@ -114,7 +114,7 @@ def test_a_value_of_another_key_does_not_count() -> None:
         (dt.date(2024, 1, 1), dt.date(2024, 1, 1)),
     ],
 )
-def test_what_is_stored(value, stored) -> None:
+def test_datetimes_and_uuids_are_stored_as_text(value, stored) -> None:
     assert increment({}, value, is_sorted=True)["replication_key_value"] == stored
     state: dict = {}
     bookmarks.write_replication_key_signpost(state, value)
@@ -134,7 +134,7 @@ def test_what_is_stored(value, stored) -> None:
         ("2024-05-01T10:00:00Z", None, "2024-05-01T10:00:00Z"),
     ],
 )
-def test_promotion_stops_at_the_signpost(marker, signpost, promoted) -> None:
+def test_promoted_bookmark_is_limited_by_the_signpost(marker, signpost, promoted) -> None:
     state: dict = {
         "replication_key": "old",
         "replication_key_value": "x",
@@ -153,13 +153,13 @@ def test_promotion_stops_at_the_signpost(marker, signpost, promoted) -> None:
     assert state == {"replication_key": "updated", "replication_key_value": promoted}
 
 
-def test_a_signpost_of_zero_is_a_signpost() -> None:
+def test_signpost_of_zero_limits_the_bookmark() -> None:
     state = increment({"replication_key_signpost": 0}, 5)
     bookmarks.finalize_state_progress_markers(state)
     assert state == {"replication_key": "id", "replication_key_value": 0}
 
 
-def test_values_that_do_not_compare_do_not_stop_the_end(caplog) -> None:
+def test_incomparable_signpost_does_not_prevent_finalization(caplog) -> None:
     state = increment({"replication_key_signpost": "2024-05-01T11:00:00+00:00"}, 1_700_000_000)
     caplog.clear()
     with caplog.at_level(logging.WARNING):
@@ -168,7 +168,7 @@ def test_values_that_do_not_compare_do_not_stop_the_end(caplog) -> None:
     assert "compared as text" in caplog.text
 
 
-def test_without_markers_only_what_was_for_the_run_goes() -> None:
+def test_finalization_without_markers_removes_only_values_of_the_run() -> None:
     state = {
         "replication_key": "id",
         "replication_key_value": 4,
@@ -180,7 +180,7 @@ def test_without_markers_only_what_was_for_the_run_goes() -> None:
 
 
 @pytest.mark.parametrize("name", ["progress_markers", "progress_tracking"])
-def test_markers_by_either_name(name) -> None:
+def test_progress_tracking_is_read_as_progress_markers(name) -> None:
     def state() -> dict:
         return {name: {"Note": "n", "replication_key": "id", "replication_key_value": 7}}
 
@@ -198,15 +198,15 @@ def test_markers_by_either_name(name) -> None:
     assert increment(state(), 8)["progress_markers"]["replication_key_value"] == 8
 
 
-def test_markers_that_are_no_object_are_dropped() -> None:
+def test_invalid_progress_markers_are_removed() -> None:
     state = {"progress_tracking": "2024"}
     assert bookmarks.reset_state_progress_markers(state) is None
     assert state == {}
 
 
-def test_a_sort_error_says_where() -> None:
-    said: list[str] = []
-    where = {"log_fn": said.append, "stream_name": "s", "ex": ValueError("why")}
+def test_sort_error_log_names_stream_record_and_context() -> None:
+    logged: list[str] = []
+    where = {"log_fn": logged.append, "stream_name": "s", "ex": ValueError("why")}
     bookmarks.log_sort_error(
         **where,
         current_context={"a": 1, "b": 2},
@@ -221,7 +221,7 @@ def test_a_sort_error_says_where() -> None:
         record_count=3,
         partition_record_count=3,
     )
-    assert said == [
+    assert logged == [
         (
             "Sorting error detected in 's' on record #12, partition record #3 of "
             "{'a': 1}, context {'a': 1, 'b': 2}: why"

@@ -1,4 +1,4 @@
-"""The same steps leave the same state here and in singer_sdk itself.
+"""The same steps leave the same state in tap_core and in singer_sdk.
 
 Deliberate differences, kept out of what is compared: a sorted stream gets no signpost, and
 text of a date-time key is compared as instants (here all text has one form).
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.peer
 
 @pytest.fixture(scope="module")
 def ask():
-    """Ask the peer a question."""
+    """Return a function that sends a question to the peer's process and returns its answer."""
     python = peer_python("singer_sdk")
     if python is None:
         pytest.skip(missing_reason("singer_sdk"))
@@ -53,7 +53,7 @@ def ask():
 
 
 class CursorManager(StreamStateManager):
-    """Takes records as the engine does: through a cursor for each run of one context."""
+    """Counts records as the sync engine does, with one cursor per context."""
 
     _cursor = None
     _context = None
@@ -78,7 +78,7 @@ class CursorManager(StreamStateManager):
 
 
 class FunctionManager(StreamStateManager):
-    """Does the work with the free functions, as taps that import them do."""
+    """Uses the module-level functions, as taps that import them do."""
 
     def get_context_state(self, context):
         return functions.get_writeable_state_dict(
@@ -175,7 +175,7 @@ def questions(draw) -> dict:
 )
 @given(question=questions())
 @pytest.mark.parametrize("manager", [StreamStateManager, CursorManager, FunctionManager])
-def test_the_same_steps_leave_the_same_state(ask, manager, question) -> None:
+def test_same_steps_leave_the_state_of_singer_sdk(ask, manager, question) -> None:
     theirs = ask(question)
     assert ours(manager, question) == theirs
 
@@ -191,8 +191,8 @@ def test_the_same_steps_leave_the_same_state(ask, manager, question) -> None:
         "{1: 2, None: 3, 2.5: 4, 'a': {True: 1}}",
     ],
 )
-def test_the_same_values_have_the_same_text(ask, expression) -> None:
+def test_values_have_the_text_of_singer_sdk(ask, expression) -> None:
     names = {"Decimal": Decimal, "dt": dt, "uuid": uuid}
-    value = eval(expression, names)  # noqa: S307  the words above
+    value = eval(expression, names)  # noqa: S307  the expressions above
     text = ask({"expression": expression})
     assert StateDocument({"x": value}).encode().decode() == f'{{"x":{text}}}'

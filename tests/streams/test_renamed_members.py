@@ -1,4 +1,4 @@
-"""Members that were renamed work under their old names for one version, with a warning."""
+"""Renamed members keep their old names for one version, with a deprecation warning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ RENAMED = [
 
 
 @pytest.mark.parametrize(("base", "old", "new", "value"), RENAMED)
-def test_a_subclass_may_define_the_old_name(base: type, old: str, new: str, value: Any) -> None:
+def test_subclass_can_define_the_old_name_with_a_warning(
+    base: type, old: str, new: str, value: Any
+) -> None:
     with pytest.warns(DeprecationWarning, match=f"`Mine.{old}` is deprecated: use `{new}`"):
         mine = type("Mine", (base,), {old: value})
 
@@ -29,7 +31,9 @@ def test_a_subclass_may_define_the_old_name(base: type, old: str, new: str, valu
 
 
 @pytest.mark.parametrize(("base", "old", "new", "value"), RENAMED)
-def test_a_class_must_not_define_both_names(base: type, old: str, new: str, value: Any) -> None:
+def test_class_with_old_and_new_name_is_rejected(
+    base: type, old: str, new: str, value: Any
+) -> None:
     with pytest.raises(TypeError, match=f"Mine defines both `{old}` and `{new}`"):
         type("Mine", (base,), {old: value, new: value})
 
@@ -49,7 +53,7 @@ class Rowing(Tap):
         return [Rows(self)]
 
 
-def test_an_object_may_set_and_read_the_old_name() -> None:
+def test_old_name_can_be_set_and_read_on_an_instance() -> None:
     stream: Any = Rowing().streams["rows"]
 
     with pytest.warns(DeprecationWarning, match="`Rows.adds_context`"):
@@ -61,7 +65,7 @@ def test_an_object_may_set_and_read_the_old_name() -> None:
         assert stream.adds_context is False
 
 
-def test_an_inherited_method_is_called_by_its_old_name() -> None:
+def test_inherited_method_with_the_old_name_is_called() -> None:
     with pytest.warns(DeprecationWarning, match="keeps_partition"):
 
         class Mine(Rows):

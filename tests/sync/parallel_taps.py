@@ -1,4 +1,4 @@
-"""Taps with workers that are ended from outside: ``python parallel_taps.py --config FILE``."""
+"""A tap with worker threads that tests terminate: ``python parallel_taps.py --config FILE``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL_HAVE_BEGUN = threading.Barrier(PARTITIONS)
 
 
 class Rows(Stream):
-    """Four sorted partitions, and then what the configuration says."""
+    """Four sorted partitions, then the behaviour of the setting ``ends``."""
 
     name = "a"
     primary_keys = ("p", "id")
@@ -55,7 +55,7 @@ class Rows(Stream):
 
 
 class Other(Stream):
-    """A stream that comes after it, and counts the threads that are left."""
+    """A stream that is synced after ``Rows`` and counts the remaining worker threads."""
 
     name = "b"
     schema = {"type": "object", "properties": {"id": INTEGER}}
@@ -66,7 +66,7 @@ class Other(Stream):
 
 
 class ParallelTap(Tap):
-    """A tap that is ended from outside."""
+    """The tap that tests terminate."""
 
     name = "tap-parallel"
     config_jsonschema = {"properties": {"ends": {"type": "string"}, "url": {"type": "string"}}}

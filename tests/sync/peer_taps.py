@@ -1,7 +1,7 @@
-"""Taps that run on either SDK: the test writes this file again with `singer_sdk` for `tap_core`.
+"""Taps that run on either SDK: the test copies this file with `singer_sdk` for `tap_core`.
 
-As a program it runs scenarios, one after the other in one process: each is a tap's name and
-its arguments; what goes to standard output goes to a file of the scenario's own.
+As a program it runs scenarios one after the other in one process: each is a tap's name and its
+arguments; the standard output of each scenario is written to a separate file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def numbers(*ids):
 
 
 class Values(Base):
-    """One of each kind of value."""
+    """A stream with values of every type."""
 
     name = "values"
     schema = th.PropertiesList(
@@ -112,14 +112,14 @@ class Values(Base):
 
 
 class RootOnly(Values):
-    """The same, conformed at the first level."""
+    """The same values, conformed only at the first level."""
 
     name = "root_only"
     TYPE_CONFORMANCE_LEVEL = TypeConformanceLevel.ROOT_ONLY
 
 
 class NoConformance(Base):
-    """Values that are sent as they are."""
+    """A stream without type conformance."""
 
     name = "no_conformance"
     TYPE_CONFORMANCE_LEVEL = TypeConformanceLevel.NONE
@@ -146,7 +146,7 @@ class Unsorted(Base):
 
 
 class Unchecked(Unsorted):
-    """The last value counts."""
+    """An unsorted stream without the check: its last value is the bookmark."""
 
     name = "unchecked"
     check_sorted = False
@@ -172,7 +172,7 @@ class Future(Base):
 
 
 class Times(Base):
-    """Date-times as objects, in order."""
+    """A sorted stream with datetime objects."""
 
     name = "times"
     replication_key = "at"
@@ -190,7 +190,7 @@ class Signpost(Unsorted):
 
 
 class Parted(Unsorted):
-    """Partitions, each with a bookmark of its own."""
+    """A stream of partitions with separate bookmarks."""
 
     name = "parted"
     schema = th.PropertiesList(ID, th.Property("p", th.StringType)).to_dict()
@@ -222,13 +222,13 @@ class NoKeys(SomeKeys):
 
 
 class FromState(Unsorted):
-    """Partitions are what the state says."""
+    """A stream whose partitions come from the state."""
 
     name = "from_state"
 
 
 class Processed(Sorted):
-    """Records that are dropped or changed on the way."""
+    """A stream whose post_process drops or changes records."""
 
     name = "processed"
 
@@ -326,7 +326,7 @@ class Grandchild(Sorted):
 
 
 class Many(Base):
-    """A parent that says its children's contexts itself, several per record."""
+    """A parent that generates several child contexts per record."""
 
     name = "many"
     rows = numbers(1, 2)
@@ -337,14 +337,14 @@ class Many(Base):
 
 
 class ManyChild(Sorted):
-    """Its child."""
+    """The child stream of the parent above."""
 
     name = "many_child"
     parent_stream_type = Many
 
 
 class Looks(Sorted):
-    """Looks at its state with every record, and changes it."""
+    """Reads and changes its state at every record."""
 
     name = "looks"
     STATE_MSG_FREQUENCY = 1
@@ -376,7 +376,7 @@ class WritesItself(Base):
 
 
 class BothTap(Tap):
-    """All of them."""
+    """The tap with most streams of this module."""
 
     name = "tap-both"
     initialized_at = STARTED
@@ -444,7 +444,7 @@ class Aside(Base):
 
 
 class AsideChild(Sorted):
-    """Its child."""
+    """The child stream of the parent above."""
 
     name = "aside_child"
     parent_stream_type = Aside
@@ -463,7 +463,7 @@ class AsideTap(Tap):
 
 
 class Broken(Base):
-    """Out of order."""
+    """A sorted stream whose records are out of order."""
 
     name = "broken"
     replication_key = "id"
@@ -472,7 +472,7 @@ class Broken(Base):
 
 
 class BrokenTap(Tap):
-    """A stream that breaks its own order."""
+    """A tap with a stream that is out of order."""
 
     name = "tap-broken"
     initialized_at = STARTED
@@ -487,7 +487,7 @@ TAPS = {tap.name: tap for tap in (BothTap, AsideTap, BrokenTap)}
 
 @contextlib.contextmanager
 def output_to(path):
-    """Send everything that is written to standard output to a file."""
+    """Redirect standard output to a file."""
     sys.stdout.flush()
     kept = os.dup(1)
     with Path(path).open("wb") as file:

@@ -1,7 +1,7 @@
-"""Runs taps inside the test's process and takes what they write apart.
+"""Runs taps in the test's process and parses their output.
 
-A tap here is a few stream classes; its messages go to a list of lines instead of standard
-output, and its clock stands still, so that two runs can be compared byte by byte.
+A tap consists of a few stream classes; its messages go to a list instead of standard output, and
+its clock is fixed, so that two runs can be compared byte by byte.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def schema(**properties: Any) -> dict[str, Any]:
 
 
 class StillTap(Tap):
-    """A tap of some stream classes, whose clock stands still."""
+    """A tap of some stream classes with a fixed clock."""
 
     name = "tap-test"
     kinds: Sequence[type[Stream]] = ()
@@ -42,8 +42,8 @@ class StillTap(Tap):
         return [kind(self) for kind in self.kinds]
 
     def _begin_run(self) -> SyncRun:
-        cadence = CheckpointPolicy(clock=lambda: 0.0)
-        return SyncRun(self.outlet, self.document, cadence, clock=lambda: NOW)
+        policy = CheckpointPolicy(clock=lambda: 0.0)
+        return SyncRun(self.outlet, self.document, policy, clock=lambda: NOW)
 
     @property
     def initialized_at(self) -> int:
@@ -54,7 +54,7 @@ class StillTap(Tap):
 
 
 class Output(list[bytes]):
-    """What a tap wrote, in the pieces in which it left."""
+    """The output of a tap, as the list of blocks that it wrote."""
 
     @property
     def text(self) -> bytes:
@@ -76,13 +76,13 @@ class Output(list[bytes]):
 
 
 def parsed(text: bytes) -> list[dict[str, Any]]:
-    """Read whole lines of JSON, numbers with all their digits."""
+    """Return the documents of complete JSON lines, with exact numbers."""
     assert not text or text.endswith(b"\n"), text[-200:]
     return [json.loads(line, parse_float=Decimal) for line in text.splitlines()]
 
 
 def of(messages: Iterable[dict[str, Any]], kind: str, stream: str | None = None) -> list[Any]:
-    """Return the messages of a type, and of one stream."""
+    """Return the messages of a type, optionally of one stream."""
     return [
         message
         for message in messages
@@ -91,13 +91,13 @@ def of(messages: Iterable[dict[str, Any]], kind: str, stream: str | None = None)
 
 
 def measured(text: str, metric: str = "record_count") -> list[dict[str, Any]]:
-    """Return the measurements of one kind in a text of the log."""
+    """Return the points of one metric in the text of a log."""
     lines = [line.split("METRIC: ")[1] for line in text.splitlines() if "METRIC: " in line]
     return [point for point in map(json.loads, lines) if point["metric"] == metric]
 
 
 def counts_of(text: str) -> dict[str, int]:
-    """Return how many records of each stream a log says there were; without those of none."""
+    """Return the record counts per stream in a log, without streams that have none."""
     found: Counter[str] = Counter()
     for point in measured(text):
         found[point["tags"]["stream"]] += point["value"]
@@ -105,39 +105,39 @@ def counts_of(text: str) -> dict[str, int]:
 
 
 def lines_of(messages: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Return how many RECORD lines each stream has."""
+    """Return the number of RECORD messages per stream."""
     return dict(Counter(message["stream"] for message in of(messages, "RECORD")))
 
 
-def make(*kinds: type[Stream], output: Output | None = None, **given: Any) -> StillTap:
-    """Make a tap of these streams that writes to ``output``."""
+def make(*kinds: type[Stream], output: Output | None = None, **options: Any) -> StillTap:
+    """Return a tap of these streams that writes to ``output``."""
     tap_class = type("OneTap", (StillTap,), {"kinds": kinds})
-    tap: StillTap = tap_class(**given)
+    tap: StillTap = tap_class(**options)
     tap.outlet = SingerWriter((Output() if output is None else output).append)
     return tap
 
 
-def sync(*kinds: type[Stream], **given: Any) -> Output:
-    """Sync a tap of these streams and return what it wrote."""
+def sync(*kinds: type[Stream], **options: Any) -> Output:
+    """Sync a tap of these streams and return its output."""
     output = Output()
-    make(*kinds, output=output, **copy.deepcopy(given)).sync_all()
+    make(*kinds, output=output, **copy.deepcopy(options)).sync_all()
     return output
 
 
 def failed(
-    error: type[BaseException], *kinds: type[Stream], **given: Any
+    error: type[BaseException], *kinds: type[Stream], **options: Any
 ) -> tuple[Output, BaseException]:
-    """Sync a tap that must end with this error; return what it wrote, and the error."""
+    """Sync a tap that must end with this error; return its output and the error."""
     output = Output()
     try:
-        make(*kinds, output=output, **copy.deepcopy(given)).sync_all()
+        make(*kinds, output=output, **copy.deepcopy(options)).sync_all()
     except error as found:
         return output, found
     raise AssertionError(f"no {error.__name__}: {output.text[-500:]!r}")
 
 
 def stream(name: str, rows: Any, **members: Any) -> type[Stream]:
-    """Make a stream class; ``rows`` are its records, or a function of stream and context."""
+    """Return a stream class; ``rows`` is a list of records or a function of stream and context."""
     pull: Callable[[Stream, Mapping[str, Any] | None], Iterable[Any]] = (
         rows if callable(rows) else lambda _stream, _context: copy.deepcopy(rows)
     )
@@ -151,7 +151,7 @@ def stream(name: str, rows: Any, **members: Any) -> type[Stream]:
 
 
 def hooked(kind: type[Stream]) -> type[Stream]:
-    """Return the same stream with a hook that adds nothing: it runs record by record."""
+    """Return the stream with a hook that changes nothing, so that it takes the compat path."""
 
     def _process_record(self: Any, *args: Any, **kwargs: Any) -> None:
         super(made, self)._process_record(*args, **kwargs)
@@ -161,7 +161,7 @@ def hooked(kind: type[Stream]) -> type[Stream]:
 
 
 def covered(messages: Iterable[dict[str, Any]], stream: str, key: str) -> list[tuple[Any, Any]]:
-    """Return, for each STATE, the last value of a stream before it and the one it holds."""
+    """Return per STATE the last record value of a stream before it and its bookmark."""
     last, pairs = None, []
     for message in messages:
         if message["type"] == "RECORD" and message["stream"] == stream:

@@ -1,4 +1,4 @@
-"""BATCH messages of a tap: the same rows as RECORD lines, and no state ahead of them."""
+"""BATCH messages of a tap: the rows of RECORD messages in files, and no state ahead of them."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def ids(rows):
     return [row["id"] for row in rows]
 
 
-def shape_of(output):
-    """Return the types of messages, and of BATCHes the ids of their rows."""
+def summarize(output):
+    """Return the types of the messages; for BATCH messages the ids of their rows."""
     return [
         ids(rows_in(each)) if each["type"] == "BATCH" else each["type"] for each in output.messages
     ]
@@ -67,7 +67,7 @@ def bookmark(state, name="a"):
 
 
 def check_states(output, name="a"):
-    """Check that each state is exactly where the files before it end."""
+    """Check that the bookmark of each state is the last row of the files before it."""
     last = None
     for each in output.messages:
         if each["type"] == "BATCH" and each["stream"] == name:
@@ -80,9 +80,9 @@ def check_states(output, name="a"):
 
 
 @pytest.mark.parametrize("form, compression", ENCODINGS)
-def test_a_batch_is_one_file_and_a_state_stands_behind_it(tmp_path, form, compression):
+def test_each_batch_is_one_file_followed_by_a_state(tmp_path, form, compression):
     output = sync(sorted_stream(), config=batch_config(tmp_path, form, compression))
-    assert shape_of(output) == [
+    assert summarize(output) == [
         "SCHEMA", [0, 1, 2], "STATE", [3, 4, 5], "STATE", [6, 7], "STATE",
     ]  # fmt: skip
     check_states(output)
@@ -96,7 +96,7 @@ def test_a_batch_is_one_file_and_a_state_stands_behind_it(tmp_path, form, compre
     assert rows_named(output.messages) == ROWS
 
 
-def test_the_last_state_is_the_one_of_record_lines(tmp_path):
+def test_last_state_equals_that_of_record_messages(tmp_path):
     plain = sync(sorted_stream())
     output = sync(sorted_stream(), config=batch_config(tmp_path))
     assert output.states[-1] == plain.states[-1]
@@ -108,14 +108,14 @@ def test_the_last_state_is_the_one_of_record_lines(tmp_path):
     assert rows_named(resumed.messages) == ROWS[-1:]
 
 
-def test_other_places_than_disks(tmp_path):
+def test_batch_files_are_written_to_an_fsspec_url(tmp_path):
     output = sync(sorted_stream(), config=batch_config(f"memory://{tmp_path.name}"))
     assert output.of("BATCH")[0]["manifest"][0].startswith(f"memory://{tmp_path.name}/p-tap")
     assert rows_named(output.messages) == ROWS
 
 
-def test_files_hold_what_record_lines_would_hold(tmp_path):
-    given_schema = schema(id=INTEGER, at=DATETIME, secret=STRING, price={"type": "number"}, on={
+def test_batch_files_contain_the_rows_of_record_messages(tmp_path):
+    declared_schema = schema(id=INTEGER, at=DATETIME, secret=STRING, price={"type": "number"}, on={
         "type": ["boolean", "null"]
     }, deep={"type": "object", "properties": {"a": INTEGER, "b": INTEGER}})  # fmt: skip
     rows = [
@@ -126,7 +126,7 @@ def test_files_hold_what_record_lines_would_hold(tmp_path):
     def post_process(self, row, context=None):
         return {**row, "id": row["id"] * 10}
 
-    kind = stream("a", rows, schema=given_schema, post_process=post_process)
+    kind = stream("a", rows, schema=declared_schema, post_process=post_process)
     catalog = make(kind).catalog_dict
     for entry in catalog["streams"][0]["metadata"]:
         if entry["breadcrumb"] in (
@@ -154,7 +154,7 @@ def test_files_hold_what_record_lines_would_hold(tmp_path):
         ]
 
 
-def test_a_stream_that_goes_out_by_several_names_has_files_for_each(tmp_path):
+def test_stream_mapped_to_several_names_has_files_per_name(tmp_path):
     maps = {
         "a": {"__filter__": "n > 0"},
         "b": {"__source__": "a", "id": "id", "__else__": None, "__filter__": "n == 0"},
@@ -177,7 +177,9 @@ def test_a_stream_that_goes_out_by_several_names_has_files_for_each(tmp_path):
     on_path=st.sampled_from([lambda kind: kind, hooked]),
     frequency=st.sampled_from([1, 10, 10_000]),
 )
-def test_no_row_is_lost_and_no_state_is_ahead(tmp_path_factory, count, size, on_path, frequency):
+def test_no_row_is_lost_and_no_state_is_ahead_of_the_files(
+    tmp_path_factory, count, size, on_path, frequency
+):
     size = max(size, count // 40)
     folder = tmp_path_factory.mktemp("batches")
     rows = [
@@ -193,7 +195,7 @@ def test_no_row_is_lost_and_no_state_is_ahead(tmp_path_factory, count, size, on_
     check_states(output)
 
 
-def test_rows_that_an_author_writes_by_hand_go_into_files_too(tmp_path):
+def test_rows_of_an_overridden_record_hook_are_written_to_files(tmp_path):
     def generate(self, record):
         for message in super(made, self)._generate_record_messages(record):
             message.record["by"] = "hand"
@@ -202,10 +204,10 @@ def test_rows_that_an_author_writes_by_hand_go_into_files_too(tmp_path):
     made = type("A", (sorted_stream(),), {"_generate_record_messages": generate})
     output = sync(made, config=batch_config(tmp_path))
     assert {row["by"] for row in rows_named(output.messages)} == {"hand"}
-    assert shape_of(output)[1:3] == [[0, 1, 2], "STATE"]
+    assert summarize(output)[1:3] == [[0, 1, 2], "STATE"]
 
 
-def test_nothing_that_was_yielded_is_kept(tmp_path):
+def test_dict_yielded_repeatedly_is_copied_into_the_files(tmp_path):
     def rows(self, context):
         row = {"deep": [0]}
         for n in range(5):
@@ -221,7 +223,7 @@ def test_nothing_that_was_yielded_is_kept(tmp_path):
 # Versions, partitions, children
 
 
-def test_a_version_goes_with_its_files(tmp_path):
+def test_batch_messages_have_the_version_of_the_table(tmp_path):
     kind = stream("a", ROWS, emit_activate_version_messages=True)
     output = sync(kind, config=batch_config(tmp_path, size=5))
     version = output.of("ACTIVATE_VERSION")[0]["version"]
@@ -232,7 +234,7 @@ def test_a_version_goes_with_its_files(tmp_path):
 
 
 @pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
-def test_a_file_may_hold_rows_of_several_partitions(tmp_path, on_path):
+def test_batch_file_may_contain_rows_of_several_partitions(tmp_path, on_path):
     def rows(self, context):
         yield from ({**row, "part": context["part"]} for row in ROWS[:2])
 
@@ -243,7 +245,7 @@ def test_a_file_may_hold_rows_of_several_partitions(tmp_path, on_path):
         primary_keys=("id", "part"),
     )
     output = sync(on_path(kind), config=batch_config(tmp_path, size=3))
-    assert [len(each) for each in shape_of(output) if isinstance(each, list)] == [3, 3, 2]
+    assert [len(each) for each in summarize(output) if isinstance(each, list)] == [3, 3, 2]
     named = {}
     for each in output.messages:
         if each["type"] == "BATCH":
@@ -256,7 +258,7 @@ def test_a_file_may_hold_rows_of_several_partitions(tmp_path, on_path):
     assert output.states[-1] == sync(on_path(kind)).states[-1]
 
 
-def test_threads_fill_files_as_far_as_one_thread_does(tmp_path):
+def test_parallel_partitions_fill_one_batch_file(tmp_path):
     kind = sorted_stream(
         partitions=[{"n": n} for n in range(4)],
         max_parallel_partitions=2,
@@ -266,7 +268,7 @@ def test_threads_fill_files_as_far_as_one_thread_does(tmp_path):
     assert [each["type"] for each in output.messages] == ["SCHEMA", "BATCH", "STATE"]
 
 
-def test_partitions_in_threads_share_their_files(tmp_path):
+def test_parallel_partitions_share_batch_files(tmp_path):
     def rows(self, context):
         for row in ROWS:
             yield {**row, "part": context["part"]}
@@ -300,7 +302,7 @@ def bookmark_of_partitions(state):
     return {part["replication_key_value"] for part in state["bookmarks"]["a"]["partitions"]}
 
 
-def family(parents=4, **members):
+def parent_and_child(parents=4, **members):
     parent = sorted_stream(
         "parent",
         [{"id": n, "at": f"2024-01-0{n + 1}T00:00:00Z"} for n in range(parents)],
@@ -323,8 +325,8 @@ def family(parents=4, **members):
 
 @pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
 @pytest.mark.parametrize("size", [2, 5, 100])
-def test_children_fill_files_across_their_contexts(tmp_path, on_path, size):
-    parent, child = family()
+def test_batch_files_of_a_child_span_its_contexts(tmp_path, on_path, size):
+    parent, child = parent_and_child()
     made = on_path(child)
     lines = sync(parent, made)
     output = sync(parent, made, config=batch_config(tmp_path, size=size))
@@ -339,13 +341,13 @@ def test_children_fill_files_across_their_contexts(tmp_path, on_path, size):
     assert len(output.of("BATCH", "child")) == expected[size]
 
 
-def test_one_stream_may_have_files_and_the_others_none(tmp_path):
+def test_batch_config_can_apply_to_one_stream(tmp_path):
     class Own:
         def get_batch_config(self, config):
             given = batch_config(tmp_path)["batch_config"]
             return super().get_batch_config({"batch_config": given})
 
-    parent, child = family()
+    parent, child = parent_and_child()
     made = type("Child", (Own, child), {})
     output = sync(parent, made)
     assert len(output.records("parent")) == 4
@@ -362,8 +364,8 @@ def test_one_stream_may_have_files_and_the_others_none(tmp_path):
                     assert part["replication_key_value"] == held[part["context"]["parent"]]
 
 
-def test_what_is_not_selected_has_no_files(tmp_path):
-    parent, child = family()
+def test_deselected_parent_has_no_batch_files(tmp_path):
+    parent, child = parent_and_child()
     catalog = make(parent, child).catalog_dict
     for entry in catalog["streams"]:
         if entry["tap_stream_id"] == "parent":
@@ -374,7 +376,7 @@ def test_what_is_not_selected_has_no_files(tmp_path):
     assert len(rows_named(output.messages, "child")) == 12
 
 
-def test_a_schema_that_changes_begins_a_new_file(tmp_path):
+def test_changed_schema_starts_a_new_batch_file(tmp_path):
     def rows(self, context):
         yield ROWS[0]
         self._tap.run.describe(
@@ -388,7 +390,7 @@ def test_a_schema_that_changes_begins_a_new_file(tmp_path):
     assert [each["type"] for each in output.messages[:4]] == ["SCHEMA", "BATCH", "SCHEMA", "BATCH"]
 
 
-def test_the_batches_are_counted(tmp_path, caplog):
+def test_batch_count_metric_is_logged(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         sync(sorted_stream(), config=batch_config(tmp_path))
     found = [each.args[0] for each in caplog.records if "METRIC" in each.msg]
@@ -396,28 +398,28 @@ def test_the_batches_are_counted(tmp_path, caplog):
     assert counts == {"record_count": 8, "batch_count": 3}
 
 
-def test_a_record_limit_ends_a_file_too(tmp_path):
+def test_record_limit_closes_the_batch_file(tmp_path):
     output = Output()
     tap = make(sorted_stream(), output=output, config=batch_config(tmp_path))
     tap.run_connection_test()
     assert rows_named(output.messages) == ROWS[:1]
 
 
-# What goes wrong
+# Failures
 
 
-def test_an_error_of_the_source_leaves_whole_files_and_a_state_behind_them(tmp_path):
+def test_source_error_leaves_complete_files_and_a_state(tmp_path):
     def rows(self, context):
         yield from ROWS[:5]
         raise OSError("gone")
 
     output, _ = failed(OSError, sorted_stream(rows=rows), config=batch_config(tmp_path))
-    assert shape_of(output) == ["SCHEMA", [0, 1, 2], "STATE", [3, 4], "STATE"]
+    assert summarize(output) == ["SCHEMA", [0, 1, 2], "STATE", [3, 4], "STATE"]
     check_states(output)
     assert output.states[-1]["currently_syncing"] == "a"
 
 
-def test_after_a_file_that_could_not_be_written_no_state_goes_out(tmp_path):
+def test_no_state_is_written_after_a_failed_batch_file(tmp_path):
     folder = tmp_path / "files"
 
     def rows(self, context):
@@ -443,12 +445,12 @@ def test_after_a_file_that_could_not_be_written_no_state_goes_out(tmp_path):
         ({"encoding": {}, "storage": {"root": "x"}}, "batch_config lacks 'encoding'"),
     ],
 )
-def test_a_setting_that_lacks_something_ends_the_sync(config, message):
+def test_incomplete_batch_config_fails_the_sync(config, message):
     _, error = failed(ConfigurationError, sorted_stream(), config={"batch_config": config})
     assert message in str(error)
 
 
-def test_a_protocol_without_file_references_gets_rows(tmp_path):
+def test_writer_without_batch_support_gets_rows(tmp_path):
     class Other(SingerWriter):
         takes_files = False
 
@@ -459,7 +461,7 @@ def test_a_protocol_without_file_references_gets_rows(tmp_path):
     assert output.records() == ROWS
 
 
-# Batches that an author makes himself
+# Batches of the author's get_batches
 
 
 def own_files(tmp_path, **members):
@@ -470,7 +472,7 @@ def own_files(tmp_path, **members):
     return sorted_stream(get_batches=get_batches, **members)
 
 
-def test_files_of_a_stream_s_own_are_named_as_they_are(tmp_path):
+def test_files_of_custom_get_batches_are_listed_unchanged(tmp_path):
     output = sync(own_files(tmp_path), config=batch_config(tmp_path))
     assert [each["type"] for each in output.messages] == ["SCHEMA", "BATCH", "STATE", "BATCH"]
     assert output.of("BATCH") == [
@@ -484,9 +486,7 @@ def test_files_of_a_stream_s_own_are_named_as_they_are(tmp_path):
     ]
 
 
-def test_their_stream_may_have_another_name_and_maps_that_do_nothing_are_warned_of(
-    tmp_path, caplog
-):
+def test_custom_get_batches_supports_aliases_but_warns_about_other_maps(tmp_path, caplog):
     config = {**batch_config(tmp_path), "stream_maps": {"a": {"__alias__": "other"}}}
     kind = own_files(tmp_path, emit_activate_version_messages=True, replication_key=None)
     output = sync(kind, config=config)
@@ -496,7 +496,7 @@ def test_their_stream_may_have_another_name_and_maps_that_do_nothing_are_warned_
 
 
 def own_batcher(tmp_path, **members):
-    """Return a stream that pulls its rows and writes them two to a file."""
+    """Return a stream whose get_batches writes two rows per file."""
 
     def get_batches(self, batch_config, context=None):
         rows = []
@@ -516,26 +516,26 @@ def own_batcher(tmp_path, **members):
     return sorted_stream(get_batches=get_batches, **members)
 
 
-def test_a_state_behind_files_of_a_stream_s_own_covers_what_it_pulled(tmp_path):
+def test_state_after_custom_batches_covers_their_rows(tmp_path):
     config = batch_config(tmp_path, "jsonl", "none")
     output = sync(own_batcher(tmp_path), config=config)
-    assert shape_of(output) == [
+    assert summarize(output) == [
         "SCHEMA", [0, 1], "STATE", [2, 3], "STATE", [4, 5], "STATE", [6, 7], "STATE", "STATE",
     ]  # fmt: skip
     check_states(output)
 
 
-def test_no_state_goes_out_while_a_batcher_holds_rows(tmp_path):
+def test_no_state_is_written_while_get_batches_holds_rows(tmp_path):
     def fails(self, context):
         yield from ROWS[:3]
         raise OSError("gone")
 
     config = batch_config(tmp_path, "jsonl", "none")
     output, _ = failed(OSError, own_batcher(tmp_path, rows=fails), config=config)
-    assert shape_of(output) == ["SCHEMA", [0, 1], "STATE"]
+    assert summarize(output) == ["SCHEMA", [0, 1], "STATE"]
     check_states(output)
 
-    parent, child = family()
+    parent, child = parent_and_child()
     made = own_batcher(tmp_path, name="parent", rows=[
         {"id": n, "at": f"2024-01-0{n + 1}T00:00:00Z"} for n in range(3)
     ], get_child_context=parent.get_child_context)  # fmt: skip
@@ -548,7 +548,7 @@ def test_no_state_goes_out_while_a_batcher_holds_rows(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["_increment_stream_state", "_write_batch_message"])
-def test_a_state_that_another_thread_asks_for_waits_for_the_batch(tmp_path, place):
+def test_state_requested_by_another_thread_waits_for_the_batch(tmp_path, place):
     made = own_batcher(tmp_path)
 
     def hook(self, *args, **kwargs):
@@ -564,7 +564,7 @@ def test_a_state_that_another_thread_asks_for_waits_for_the_batch(tmp_path, plac
     check_states(output)
 
 
-def test_batches_of_a_stream_s_own_are_made_alone_wherever_their_settings_are(tmp_path):
+def test_custom_get_batches_runs_in_one_thread(tmp_path):
     config = BatchConfig.from_dict(batch_config(tmp_path, "jsonl", "none")["batch_config"])
     own = own_batcher(
         tmp_path, get_batch_config=lambda self, config_: config, max_parallel_partitions=2
@@ -573,7 +573,7 @@ def test_batches_of_a_stream_s_own_are_made_alone_wherever_their_settings_are(tm
     assert get_plan(tap.streams["a"]).threads == 1
 
 
-def test_rows_that_are_only_looked_up_hold_no_state_back(tmp_path):
+def test_rows_that_are_read_without_writing_do_not_delay_states(tmp_path):
     other = stream("b", ROWS)
 
     def rows(self, context):
@@ -592,7 +592,7 @@ class Csv(BaseBatcher):
         yield [str(path)]
 
 
-def test_an_encoder_of_another_package_gets_finished_records(tmp_path, monkeypatch):
+def test_third_party_batcher_gets_mapped_records(tmp_path, monkeypatch):
     monkeypatch.setattr("tap_core.batch.batchers._installed", lambda _name: Csv)
 
     def get_batch_config(self, config):
@@ -612,19 +612,19 @@ def test_an_encoder_of_another_package_gets_finished_records(tmp_path, monkeypat
     assert "'a' is sent as a, b, but its own batcher" in str(error)
 
 
-def test_an_override_may_use_the_sdk_s_batches(tmp_path):
+def test_get_batches_override_may_call_super(tmp_path):
     def get_batches(self, batch_config, context=None):
         for encoding, manifest in super(made, self).get_batches(batch_config, context):
             yield encoding, [*manifest]
 
     made = type("A", (sorted_stream(),), {"get_batches": get_batches})
     output = sync(made, config=batch_config(tmp_path))
-    assert shape_of(output)[1:4] == [[0, 1, 2], "STATE", [3, 4, 5]]
+    assert summarize(output)[1:4] == [[0, 1, 2], "STATE", [3, 4, 5]]
     assert rows_named(output.messages) == ROWS
     check_states(output)
 
 
-def test_the_last_files_of_a_stream_without_states_are_named_too(tmp_path, monkeypatch):
+def test_last_batch_file_is_announced_without_state_messages(tmp_path, monkeypatch):
     kind = sorted_stream(_write_state_message=lambda _self: None)
     config = batch_config(tmp_path, "parquet")
     output = sync(kind, config=config)
@@ -643,7 +643,7 @@ def test_the_last_files_of_a_stream_without_states_are_named_too(tmp_path, monke
     assert [each["type"] for each in output.messages] == ["SCHEMA", "BATCH", "BATCH"]
 
 
-def test_hooks_see_every_batch(tmp_path):
+def test_batch_hooks_are_called_for_every_batch(tmp_path):
     seen = []
 
     def write(self, encoding, manifest):
@@ -663,7 +663,7 @@ def test_hooks_see_every_batch(tmp_path):
     assert check_names == {"a_b"}
 
 
-def test_an_author_s_writer_gets_batches_as_objects(tmp_path):
+def test_custom_message_writer_gets_batch_message_objects(tmp_path):
     class Writer:
         def __init__(self):
             self.messages = []
@@ -681,7 +681,7 @@ def test_an_author_s_writer_gets_batches_as_objects(tmp_path):
     assert all(isinstance(each.encoding, BaseBatchFileEncoding) for each in batches)
 
 
-def test_a_tap_s_own_write_message_sees_batches(tmp_path):
+def test_overridden_write_message_gets_batch_messages(tmp_path):
     output, seen = Output(), []
     tap = make(sorted_stream(), output=output, config=batch_config(tmp_path))
     kind = type(tap)
@@ -728,7 +728,7 @@ SlowTap.cli()
 """
 
 
-def test_a_stopped_tap_leaves_whole_files_and_a_state_behind_them(tmp_path):
+def test_terminated_tap_leaves_complete_files_and_a_state(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(batch_config(tmp_path / "files", size=1000)))
     tap = subprocess.Popen(

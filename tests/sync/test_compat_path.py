@@ -1,4 +1,4 @@
-"""A stream that overrides a hook writes, byte by byte, what it would write without."""
+"""The compat path of streams that override a hook writes the same bytes as the compiled path."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ROWS = [
 WIDE = schema(id=INTEGER, at=DATETIME, n=INTEGER, o=NESTED, odd={}, b={"type": "boolean"})
 
 
-def family(parent_rows, **members):
+def parent_and_descendants(parent_rows, **members):
     """Return a parent, its child and its grandchild."""
     parent = stream(
         "parent",
@@ -80,12 +80,12 @@ def family(parent_rows, **members):
     return [parent, child, grandchild]
 
 
-def kinds_of(**members):
+def make_streams(**members):
     return [stream("a", ROWS, **{"schema": WIDE, **members})]
 
 
-def selecting(name, definition, **selected):
-    """Return a catalog of one stream; `selected` says which properties are."""
+def make_catalog(name, definition, **selected):
+    """Return a catalog of one stream; `selected` maps properties to their selection."""
     metadata = [{"breadcrumb": [], "metadata": {"selected": selected.pop("stream", True)}}]
     for path, value in selected.items():
         crumb = [word for part in path.split("__") for word in ("properties", part)]
@@ -103,18 +103,18 @@ LEVELS = {level.name: level for level in TypeConformanceLevel}
 PEOPLE = [{"id": n, "name": "x"} for n in range(1, 9)]
 
 CASES = {
-    "full table": (kinds_of(), {}),
-    "sorted": (kinds_of(replication_key="id", is_sorted=True, STATE_MSG_FREQUENCY=7), {}),
-    "unsorted": (kinds_of(replication_key="n", STATE_MSG_FREQUENCY=7), {}),
-    "unchecked": (kinds_of(replication_key="n", check_sorted=False, STATE_MSG_FREQUENCY=7), {}),
-    "date-times": (kinds_of(replication_key="at", STATE_MSG_FREQUENCY=7), {}),
-    "log based": (kinds_of(replication_key="id", forced_replication_method="LOG_BASED"), {}),
+    "full table": (make_streams(), {}),
+    "sorted": (make_streams(replication_key="id", is_sorted=True, STATE_MSG_FREQUENCY=7), {}),
+    "unsorted": (make_streams(replication_key="n", STATE_MSG_FREQUENCY=7), {}),
+    "unchecked": (make_streams(replication_key="n", check_sorted=False, STATE_MSG_FREQUENCY=7), {}),
+    "date-times": (make_streams(replication_key="at", STATE_MSG_FREQUENCY=7), {}),
+    "log based": (make_streams(replication_key="id", forced_replication_method="LOG_BASED"), {}),
     **{
-        f"conformance {name}": (kinds_of(TYPE_CONFORMANCE_LEVEL=level), {})
+        f"conformance {name}": (make_streams(TYPE_CONFORMANCE_LEVEL=level), {})
         for name, level in LEVELS.items()
     },
     "partitions": (
-        kinds_of(
+        make_streams(
             replication_key="at",
             partitions=[{"p": 1}, {"p": 2, "id": 5}],
             schema=schema(**WIDE["properties"], p=INTEGER),
@@ -123,15 +123,17 @@ CASES = {
         {},
     ),
     "sorted partitions": (
-        kinds_of(replication_key="id", is_sorted=True, partitions=[{"p": n} for n in range(30)]),
+        make_streams(
+            replication_key="id", is_sorted=True, partitions=[{"p": n} for n in range(30)]
+        ),
         {},
     ),
     "partitions of a state": (
-        kinds_of(replication_key="id"),
+        make_streams(replication_key="id"),
         {"state": {"bookmarks": {"a": {"partitions": [{"context": {"p": 1}}]}}}},
     ),
     "some keys for state": (
-        kinds_of(
+        make_streams(
             replication_key="id",
             is_sorted=True,
             state_partitioning_keys=["p"],
@@ -140,7 +142,7 @@ CASES = {
         {},
     ),
     "no keys for state": (
-        kinds_of(
+        make_streams(
             replication_key="id",
             state_partitioning_keys=[],
             partitions=[{"p": 1}, {"p": 2}],
@@ -149,13 +151,13 @@ CASES = {
         {},
     ),
     "dropped records": (
-        kinds_of(post_process=drop_some, replication_key="id", STATE_MSG_FREQUENCY=5),
+        make_streams(post_process=drop_some, replication_key="id", STATE_MSG_FREQUENCY=5),
         {},
     ),
-    "children": (family(PEOPLE), {}),
-    "children of an incremental parent": (family(PEOPLE, replication_key="id"), {}),
+    "children": (parent_and_descendants(PEOPLE), {}),
+    "children of an incremental parent": (parent_and_descendants(PEOPLE, replication_key="id"), {}),
     "children and their start": (
-        family(PEOPLE),
+        parent_and_descendants(PEOPLE),
         {
             "state": {
                 "bookmarks": {
@@ -173,21 +175,27 @@ CASES = {
             "config": {"start_date": "5"},
         },
     ),
-    "pairs": (family([(row, {"parent": -1}) if row["id"] % 2 else row for row in PEOPLE]), {}),
-    "records of none": (family([None, *PEOPLE, None]), {}),
+    "pairs": (
+        parent_and_descendants([(row, {"parent": -1}) if row["id"] % 2 else row for row in PEOPLE]),
+        {},
+    ),
+    "records of none": (parent_and_descendants([None, *PEOPLE, None]), {}),
     "a deselected parent": (
-        family(PEOPLE),
-        {"catalog": selecting("child", schema(**ID, parent=INTEGER))},
+        parent_and_descendants(PEOPLE),
+        {"catalog": make_catalog("child", schema(**ID, parent=INTEGER))},
     ),
     "deselected properties": (
-        kinds_of(replication_key="id"),
-        {"catalog": selecting("a", WIDE, n=False, o__x=False, o__deep__z=False)},
+        make_streams(replication_key="id"),
+        {"catalog": make_catalog("a", WIDE, n=False, o__x=False, o__deep__z=False)},
     ),
     "a catalog with another schema": (
-        kinds_of(),
-        {"catalog": selecting("a", schema(id=STRING, o={"type": "object"}))},
+        make_streams(),
+        {"catalog": make_catalog("a", schema(id=STRING, o={"type": "object"}))},
     ),
-    "versions": (family(PEOPLE), {"config": {"emit_activate_version_messages": True}}),
+    "versions": (
+        parent_and_descendants(PEOPLE),
+        {"config": {"emit_activate_version_messages": True}},
+    ),
     "more than a chunk": (
         [
             stream(
@@ -203,8 +211,8 @@ CASES = {
 }
 
 
-def through_hooks(kinds):
-    """Return the same streams with a hook, still parents and children of each other."""
+def with_hooks(kinds):
+    """Return the streams with a hook that changes nothing; parents and children stay related."""
     made = {}
     for kind in kinds:
         made[kind] = hooked(kind)
@@ -214,21 +222,21 @@ def through_hooks(kinds):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_both_paths_write_the_same_bytes(case):
+def test_compiled_and_compat_path_write_the_same_bytes(case):
     kinds, given = CASES[case]
     compiled = sync(*kinds, **copy.deepcopy(given)).text
     assert compiled
-    assert sync(*through_hooks(kinds), **copy.deepcopy(given)).text == compiled
+    assert sync(*with_hooks(kinds), **copy.deepcopy(given)).text == compiled
 
 
-def test_there_are_two_paths():
+def test_streams_with_hooks_are_not_compiled():
     kinds, _ = CASES["children"]
-    for on_path, is_compiled in ((list, True), (through_hooks, False)):
+    for on_path, is_compiled in ((list, True), (with_hooks, False)):
         tap = make(*on_path(kinds))
         assert [get_plan(one).compiled for one in tap.streams.values()] == [is_compiled] * 3
 
 
-def test_one_hooked_stream_changes_nothing_for_the_others():
+def test_stream_with_a_hook_does_not_change_other_streams():
     kinds, _ = CASES["children"]
     whole = sync(*kinds).text
     for number, kind in enumerate(kinds):
@@ -248,7 +256,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("case", FAILURES)
 @pytest.mark.parametrize("partitions", [None, [{"p": 1}, {"p": 2}]])
-def test_both_paths_fail_after_the_same_bytes(case, partitions):
+def test_compiled_and_compat_path_fail_after_the_same_bytes(case, partitions):
     kind = stream("a", FAILURES[case], replication_key="id", is_sorted=True, partitions=partitions)
     (compiled, first), (through, second) = failed(Exception, kind), failed(Exception, hooked(kind))
     assert (type(first), str(first)) == (type(second), str(second))
@@ -306,10 +314,10 @@ KEYS = st.one_of(
     crumbs={},
     members={"replication_key": "k", "is_sorted": True},
 )
-def test_both_paths_agree_on_anything(rows, declared, crumbs, members):
+def test_compiled_and_compat_path_agree_on_random_streams(rows, declared, crumbs, members):
     definition = copy.deepcopy(declared)
     definition["properties"]["k"] = {"type": ["string", "integer", "null"]}
-    entry = selecting("a", definition)["streams"][0]
+    entry = make_catalog("a", definition)["streams"][0]
     entry["metadata"] += [
         {"breadcrumb": list(crumb), "metadata": {"selected": value}}
         for crumb, value in crumbs.items()

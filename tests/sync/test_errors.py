@@ -1,4 +1,4 @@
-"""What goes wrong in a stream, and what of it is still valid."""
+"""Errors in a stream: messages, valid output before the error, and aborted syncs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ both_paths = pytest.mark.parametrize(
 
 
 def pulled_by(rows, **members):
-    """Return a stream that notes which of its rows were pulled."""
+    """Return a stream and the list of ids that were pulled from it."""
     pulled = []
 
     def pull(self, context):
@@ -35,7 +35,7 @@ def pulled_by(rows, **members):
 
 
 @both_paths
-def test_a_record_out_of_order_is_written_and_nothing_after_it(on_path, caplog):
+def test_record_out_of_order_is_the_last_written_record(on_path, caplog):
     kind, pulled = pulled_by([{"id": n} for n in (1, 2, 5, 3, 6, 7)], **SORTED)
     output, error = failed(InvalidStreamSortException, on_path(kind))
     assert [record["id"] for record in output.records("a")] == [1, 2, 5, 3]
@@ -46,7 +46,7 @@ def test_a_record_out_of_order_is_written_and_nothing_after_it(on_path, caplog):
 
 
 @both_paths
-def test_the_partition_that_is_out_of_order_is_named(on_path, caplog):
+def test_partition_out_of_order_is_named_in_the_log(on_path, caplog):
     rows = [{"id": 1}, {"id": 2}]
 
     def pull(self, context):
@@ -60,7 +60,7 @@ def test_the_partition_that_is_out_of_order_is_named(on_path, caplog):
 
 
 @both_paths
-def test_an_error_of_the_author_leaves_what_was_written_valid(on_path, caplog):
+def test_error_of_the_author_leaves_valid_output_and_state(on_path, caplog):
     def rows(self, context):
         yield {"id": 1}
         yield {"id": 2}
@@ -85,8 +85,8 @@ def test_an_error_of_the_author_leaves_what_was_written_valid(on_path, caplog):
 
 @both_paths
 @pytest.mark.parametrize("place", ["post_process", "get_child_context", "partitions"])
-def test_an_error_in_a_hook_of_the_author_is_no_other(on_path, place):
-    """A KeyError is his own: it must not be taken for a missing replication key."""
+def test_key_error_in_a_hook_is_raised_unchanged(on_path, place):
+    """A KeyError of the author is not mistaken for a missing replication key."""
 
     def fail(self, *args, **kwargs):
         raise KeyError("author's own")
@@ -98,7 +98,7 @@ def test_an_error_in_a_hook_of_the_author_is_no_other(on_path, place):
 
 
 @both_paths
-def test_the_stream_that_failed_is_named_in_the_state(on_path):
+def test_failed_stream_is_currently_syncing_in_the_state(on_path):
     def rows(self, context):
         raise RuntimeError
 
@@ -111,7 +111,7 @@ def test_the_stream_that_failed_is_named_in_the_state(on_path):
 
 @both_paths
 @pytest.mark.parametrize("members", [SORTED, {"replication_key": "id"}], ids=["sorted", "unsorted"])
-def test_a_record_without_its_replication_key_is_an_error(on_path, members):
+def test_record_without_the_replication_key_is_an_error(on_path, members):
     kind = on_path(stream("a", [{"id": 1}, {"n": 2}, {"id": 3}], **members))
     output, error = failed(InvalidReplicationKeyException, kind)
     assert "has no replication key 'id'; it has 'n'" in str(error)
@@ -121,7 +121,7 @@ def test_a_record_without_its_replication_key_is_an_error(on_path, members):
 
 
 @both_paths
-def test_a_null_in_the_replication_key_is_warned_of_once(on_path, caplog):
+def test_null_replication_key_is_logged_as_a_warning(on_path, caplog):
     rows = [{"id": 1}, {"id": None}, {"id": 3}, {"id": None}]
     output = sync(on_path(stream("a", rows, **SORTED)))
     assert len(output.records("a")) == 4
@@ -132,7 +132,7 @@ def test_a_null_in_the_replication_key_is_warned_of_once(on_path, caplog):
 
 
 @both_paths
-def test_a_replication_key_that_the_schema_lacks_is_an_error(on_path):
+def test_replication_key_missing_in_the_schema_is_an_error(on_path):
     kind = on_path(stream("a", [{"id": 1}], replication_key="changed"))
     output, error = failed(InvalidReplicationKeyException, kind)
     assert "'changed' is not in schema for stream 'a'" in str(error)
@@ -140,7 +140,7 @@ def test_a_replication_key_that_the_schema_lacks_is_an_error(on_path):
 
 
 @both_paths
-def test_an_incremental_stream_by_force_needs_a_key(on_path):
+def test_forced_incremental_stream_requires_a_replication_key(on_path):
     kind = on_path(stream("a", [{"id": 1}], forced_replication_method="INCREMENTAL"))
     kind.__init__ = forcing(kind.__init__)
     _, error = failed(ValueError, kind)
@@ -159,7 +159,7 @@ def forcing(init):
 
 
 @both_paths
-def test_a_schema_without_properties_is_an_error_with_the_first_record(on_path):
+def test_schema_without_properties_is_an_error_at_the_first_record(on_path):
     kind = on_path(stream("a", [{"id": 1}], schema={"type": "object"}))
     output, error = failed(DiscoveryError, kind)
     assert "no 'properties'" in str(error)
@@ -168,7 +168,7 @@ def test_a_schema_without_properties_is_an_error_with_the_first_record(on_path):
 
 
 @both_paths
-def test_a_schema_that_is_missing_is_an_error(on_path):
+def test_missing_schema_is_an_error(on_path):
     kind = on_path(stream("a", [{"id": 1}], schema=None))
     del kind.__mro__[1 if on_path is hooked else 0].schema
     with pytest.raises(DiscoveryError, match="schema for stream 'a' was not provided"):
@@ -176,7 +176,7 @@ def test_a_schema_that_is_missing_is_an_error(on_path):
 
 
 @both_paths
-def test_properties_that_the_schema_lacks_are_left_out_and_named_once(on_path, caplog):
+def test_undeclared_properties_are_dropped_and_logged_once(on_path, caplog):
     rows = [{"id": 1, "x": 1}, {"id": 2, "x": 2}]
     assert sync(on_path(stream("a", rows))).records("a") == [{"id": 1}, {"id": 2}]
     assert caplog.text.count("Properties ('x',) were present in the 'a' stream") == 1
@@ -189,14 +189,14 @@ def children_of(kind, **members):
     return stream("c", [{"id": 1}], parent_stream_type=kind, **members)
 
 
-def test_a_child_without_its_parent_is_an_error():
+def test_child_stream_without_its_parent_is_an_error():
     parent = stream("parent", [])
     _, error = failed(DiscoveryError, children_of(parent))
     assert "'c' is a child of Parent, which discover_streams() did not return" in str(error)
 
 
 @both_paths
-def test_children_need_to_know_their_context(on_path):
+def test_parent_without_get_child_context_is_an_error(on_path):
     parent = stream("parent", [{"id": 1}])
     child = children_of(parent)
     made = on_path(parent)
@@ -209,7 +209,7 @@ def test_children_need_to_know_their_context(on_path):
 
 
 @both_paths
-def test_children_of_a_record_without_a_context_are_left_out(on_path, caplog):
+def test_record_with_null_child_context_has_no_children(on_path, caplog):
     parent = on_path(
         stream(
             "parent",
@@ -226,7 +226,7 @@ def test_children_of_a_record_without_a_context_are_left_out(on_path, caplog):
 
 
 @both_paths
-def test_an_error_in_a_child_ends_the_parent(on_path):
+def test_error_in_a_child_stream_ends_the_parent(on_path):
     def rows(self, context):
         raise RuntimeError("no such child")
 
@@ -251,20 +251,20 @@ def aborting(kind, limit):
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
-def test_a_limit_of_n_records_pulls_one_more(limit):
+def test_record_limit_of_n_pulls_one_more_record(limit):
     kind, pulled = pulled_by([{"id": n} for n in range(10)], **SORTED)
     output, _ = failed(AbortedSyncPausedException, aborting(kind, limit))
     assert len(output.records("a")) == limit
     assert len(pulled) == limit + 1
 
 
-def test_a_limit_that_is_not_reached_changes_nothing():
+def test_record_limit_that_is_not_reached_has_no_effect():
     kind, pulled = pulled_by([{"id": n} for n in range(3)], **SORTED)
     assert sync(aborting(kind, 3)).text == sync(kind).text
     assert len(pulled) == 6
 
 
-def test_an_aborted_sync_says_whether_it_can_be_resumed():
+def test_aborted_sync_raises_paused_or_failed_by_resumability():
     rows = [{"id": n} for n in range(5)]
     failed(AbortedSyncFailedException, aborting(stream("a", rows), 2))
     failed(AbortedSyncFailedException, aborting(stream("a", rows, replication_key="id"), 2))
@@ -272,7 +272,7 @@ def test_an_aborted_sync_says_whether_it_can_be_resumed():
     assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 1
 
 
-def test_how_a_sync_is_aborted_may_be_overridden():
+def test_abort_sync_can_be_overridden():
     reasons = []
 
     def _abort_sync(self, abort_reason):
@@ -284,7 +284,7 @@ def test_how_a_sync_is_aborted_may_be_overridden():
     assert "max dry run record limit (0)" in reasons[0]
 
 
-def test_an_aborted_child_does_not_stop_its_siblings():
+def test_aborted_child_does_not_stop_other_children():
     parent = stream(
         "parent",
         [{"id": 1}, {"id": 2}],
@@ -299,8 +299,8 @@ def test_an_aborted_child_does_not_stop_its_siblings():
     assert len(output.records("parent")) == 2
 
 
-def test_a_connection_is_tried_with_one_record_of_each_stream():
-    """Deselected ones and children too; nothing says that a table is complete."""
+def test_connection_test_reads_one_record_per_stream():
+    """It includes deselected streams and children, and activates no table version."""
     kind, pulled = pulled_by(
         [{"id": n} for n in range(10)],
         get_child_context=lambda self, record, context: {"of": record["id"]},
@@ -321,7 +321,7 @@ def test_a_connection_is_tried_with_one_record_of_each_stream():
     assert types[-1] != "ACTIVATE_VERSION"
 
 
-def test_a_date_time_key_that_is_none_stays_text(caplog):
+def test_invalid_date_time_key_is_compared_as_text(caplog):
     rows = [{"at": "2024-01-01T00:00:00Z"}, {"at": "soon"}]
     kind = stream("a", rows, replication_key="at", schema=schema(at=DATETIME))
     output = sync(kind)

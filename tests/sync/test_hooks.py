@@ -1,4 +1,4 @@
-"""Hooks that authors override: each is called, and what it does is done."""
+"""Overridable hooks of streams: each override is called and takes effect."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ both_paths = pytest.mark.parametrize(
 )
 
 
-def over(name, method, rows=ROWS, **members):
+def override_hook(name, method, rows=ROWS, **members):
     """Return a stream whose hook calls ``method(stream, the base's hook, *args)``."""
 
     def hook(self, *args, **kwargs):
-        def base(*given, **named):
-            return getattr(super(kind, self), name)(*given, **named)
+        def base(*arguments, **named):
+            return getattr(super(kind, self), name)(*arguments, **named)
 
         return method(self, base, *args, **kwargs)
 
@@ -37,7 +37,7 @@ def ids(output, name="a"):
     return [record["id"] for record in output.records(name)]
 
 
-def test_the_hooks_are_members_of_a_stream():
+def test_overridable_hooks_are_members_of_stream():
     assert [name for name in OVERRIDABLE_HOOKS if not hasattr(Stream, name)] == []
 
 
@@ -48,10 +48,10 @@ def test_a_stream_without_hooks_is_compiled():
 
     assert is_compiled(stream("a", ROWS, post_process=lambda self, row, context=None: row))
     for name in OVERRIDABLE_HOOKS:
-        assert not is_compiled(over(name, lambda self, base: None)), name
+        assert not is_compiled(override_hook(name, lambda self, base: None)), name
 
 
-def test_an_object_may_have_a_hook_of_its_own():
+def test_hook_can_be_overridden_on_an_instance():
     tap = make(stream("a", ROWS))
     [found] = tap.streams.values()
     assert not is_overridden(found, *OVERRIDABLE_HOOKS)
@@ -59,36 +59,36 @@ def test_an_object_may_have_a_hook_of_its_own():
     assert is_overridden(found, *OVERRIDABLE_HOOKS)
 
 
-def test_a_record_may_become_two():
+def test_generate_record_messages_may_yield_two_messages():
     def messages(self, base, record):
         for message in base(record):
             yield message
             yield RecordMessage("copies", {"id": message.record["id"] * 10})
 
-    output = sync(over("_generate_record_messages", messages, replication_key="id"))
+    output = sync(override_hook("_generate_record_messages", messages, replication_key="id"))
     assert (ids(output), ids(output, "copies")) == ([1, 2, 3], [10, 20, 30])
     assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 3
     assert all(message["time_extracted"] for message in output.of("RECORD", "a"))
 
 
-def test_a_record_may_be_kept_back():
+def test_write_record_message_may_skip_a_record():
     def write(self, base, record):
         if record["id"] != 2:
             base(record)
 
-    assert ids(sync(over("_write_record_message", write))) == [1, 3]
+    assert ids(sync(override_hook("_write_record_message", write))) == [1, 3]
 
 
-def test_a_bookmark_may_follow_another_value():
+def test_increment_stream_state_may_use_another_value():
     def increment(self, base, latest_record, *, context=None):
         base({"id": latest_record["id"] * 100}, context=context)
 
-    output = sync(over("_increment_stream_state", increment, replication_key="id"))
+    output = sync(override_hook("_increment_stream_state", increment, replication_key="id"))
     assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 300
 
 
-def test_a_log_based_stream_may_keep_its_own_bookmark():
-    """The base does not move the bookmark of one; its starting value is there all the same."""
+def test_log_based_stream_may_write_its_own_bookmark():
+    """The SDK does not advance it, but provides it as the starting value of the next sync."""
     seen = []
 
     def increment(self, base, latest_record, *, context=None):
@@ -101,7 +101,7 @@ def test_a_log_based_stream_may_keep_its_own_bookmark():
         seen.append(self.get_starting_replication_key_value(context))
         return ROWS
 
-    class LogBased(over("_increment_stream_state", increment, rows, replication_key="id")):
+    class LogBased(override_hook("_increment_stream_state", increment, rows, replication_key="id")):
         replication_method = "LOG_BASED"
 
     state = sync(LogBased).states[-1]
@@ -111,31 +111,31 @@ def test_a_log_based_stream_may_keep_its_own_bookmark():
 
 
 @both_paths
-def test_a_schema_message_may_be_changed(on_path):
+def test_generate_schema_messages_may_change_messages(on_path):
     def messages(self, base):
         for message in base():
             message.key_properties = ["other"]
             yield message
         yield SchemaMessage("extra", {}, [])
 
-    output = sync(on_path(over("_generate_schema_messages", messages)))
+    output = sync(on_path(override_hook("_generate_schema_messages", messages)))
     found = [(m["stream"], m["key_properties"]) for m in output.of("SCHEMA")]
     assert found == [("a", ["other"]), ("extra", [])]
 
 
 @both_paths
-def test_writing_a_schema_may_do_more(on_path):
+def test_write_schema_message_may_write_more_messages(on_path):
     def write(self, base):
         base()
         self._tap.write_message(SchemaMessage("extra", {}, []))
 
-    output = sync(on_path(over("_write_schema_message", write)))
+    output = sync(on_path(override_hook("_write_schema_message", write)))
     assert [m["stream"] for m in output.of("SCHEMA")] == ["a", "extra"]
 
 
-def test_children_may_be_synced_without_being_children():
+def test_sync_children_is_called_without_child_streams():
     contexts = []
-    kind = over(
+    kind = override_hook(
         "_sync_children",
         lambda self, base, child_context: contexts.append(child_context),
         get_child_context=lambda self, record, context: {"of": record["id"]},
@@ -143,18 +143,22 @@ def test_children_may_be_synced_without_being_children():
     sync(kind)
     assert contexts == [{"of": 1}, {"of": 2}, {"of": 3}]
     contexts.clear()
-    sync(over("_sync_children", lambda self, base, child_context: contexts.append(child_context)))
+    sync(
+        override_hook(
+            "_sync_children", lambda self, base, child_context: contexts.append(child_context)
+        )
+    )
     assert contexts == ROWS
 
 
-def test_a_sync_may_be_made_of_several():
-    """A loop of an author's own around the records."""
+def test_sync_records_may_sync_several_contexts():
+    """The override calls the hook of the SDK in a loop."""
 
     def records(self, base, context=None, *, write_messages=True):
         for part in ({"part": 1}, {"part": 2}):
             yield from base(part, write_messages=write_messages)
 
-    kind = over(
+    kind = override_hook(
         "_sync_records", records, replication_key="id", schema=schema(id=INTEGER, part=INTEGER)
     )
     output = sync(kind)
@@ -163,7 +167,7 @@ def test_a_sync_may_be_made_of_several():
     assert [entry["replication_key_value"] for entry in entries] == [3, 3]
 
 
-def test_records_may_be_pulled_without_being_written():
+def test_sync_records_may_pull_records_without_writing():
     output = Output()
     tap = make(stream("a", ROWS, replication_key="id"), output=output)
     [found] = tap.streams.values()
@@ -172,8 +176,8 @@ def test_records_may_be_pulled_without_being_written():
     assert found.stream_state["replication_key_value"] == 3
 
 
-def test_the_context_of_a_bookmark_may_be_another():
-    kind = over(
+def test_state_partition_context_can_be_overridden():
+    kind = override_hook(
         "_get_state_partition_context",
         lambda self, base, context: {key: context[key] for key in context if key != "page"},
         partitions=[{"p": 1, "page": 1}, {"p": 1, "page": 2}],
@@ -183,13 +187,13 @@ def test_the_context_of_a_bookmark_may_be_another():
 
 
 @both_paths
-def test_the_end_of_a_state_may_do_more(on_path):
+def test_finalize_state_may_add_values(on_path):
     def finalize(self, base, state=None):
         base(state)
         if state is not None:
             state["ended"] = True
 
-    kind = on_path(over("_finalize_state", finalize, replication_key="id"))
+    kind = on_path(override_hook("_finalize_state", finalize, replication_key="id"))
     assert sync(kind).states[-1]["bookmarks"]["a"] == {
         "replication_key": "id",
         "replication_key_value": 3,
@@ -201,7 +205,7 @@ def test_the_end_of_a_state_may_do_more(on_path):
 
 
 @both_paths
-def test_a_context_is_read_only_while_it_is_in_use(on_path):
+def test_context_attribute_is_read_only_and_preprocessed(on_path):
     seen = []
 
     def rows(self, context):
@@ -224,7 +228,7 @@ def test_a_context_is_read_only_while_it_is_in_use(on_path):
 
 
 @both_paths
-def test_a_context_of_nothing_is_none(on_path):
+def test_empty_context_is_none(on_path):
     seen = []
 
     def rows(self, context):
@@ -248,7 +252,7 @@ def test_a_context_of_nothing_is_none(on_path):
 
 
 @both_paths
-def test_each_child_has_a_context_of_its_own(on_path):
+def test_each_child_stream_gets_its_own_copy_of_the_context(on_path):
     seen = []
 
     def rows(self, context):
@@ -267,7 +271,7 @@ def test_each_child_has_a_context_of_its_own(on_path):
 
 
 @both_paths
-def test_a_context_adds_what_the_record_lacks(on_path):
+def test_context_values_are_added_only_if_missing_in_the_record(on_path):
     kind = stream(
         "a",
         [{"id": 1}, {"id": 2, "p": 9}],
@@ -277,10 +281,10 @@ def test_a_context_adds_what_the_record_lacks(on_path):
     assert sync(on_path(kind)).records("a") == [{"id": 1, "p": 1}, {"id": 2, "p": 9}]
 
 
-# What changes while a tap lives
+# Changes after construction
 
 
-def test_what_is_known_of_a_stream_is_worked_out_again_when_it_changes():
+def test_schema_message_reflects_later_changes_of_keys():
     output = Output()
     tap = make(stream("a", ROWS, schema=schema(id=INTEGER)), output=output)
     [found] = tap.streams.values()
@@ -297,11 +301,11 @@ def test_what_is_known_of_a_stream_is_worked_out_again_when_it_changes():
     ]
 
 
-# Measurements
+# Metrics
 
 
 @both_paths
-def test_records_are_counted(on_path, caplog):
+def test_get_record_counter_can_be_overridden(on_path, caplog):
     counters = []
 
     class Counted(stream("a", ROWS)):

@@ -1,4 +1,4 @@
-"""Streams in threads: what comes out, what is shared, who may, and who has to wait."""
+"""Partitions, children and streams in parallel threads: output, shared state, limits, errors."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def places(count):
     return [{"p": number} for number in range(count)]
 
 
-def meeting(count):
-    """Return a source whose partitions go on only when so many have met."""
+def wait_for_all(count):
+    """Return a source whose partitions continue only when ``count`` of them are being read."""
     barrier = threading.Barrier(count)
 
     def pull(self, context):
@@ -57,9 +57,9 @@ def meeting(count):
 
 
 def threads_seen(at_once=1, **members):
-    """Return a stream that notes in how many threads its contexts are at once.
+    """Return a stream, and a list with the largest number of threads that read it at once.
 
-    They go on when they have been in so many, so that further ones could be seen.
+    A context continues when ``at_once`` threads have been seen.
     """
     turn, now, seen = threading.Condition(), set(), [0]
 
@@ -77,13 +77,13 @@ def threads_seen(at_once=1, **members):
     return stream("a", pull, **{**PARTED, "partitions": places(6), **members}), seen
 
 
-# What comes out
+# Output
 
 
 @both_paths
-def test_partitions_are_synced_at_once(on_path):
+def test_partitions_are_synced_in_parallel(on_path):
     kind = on_path(
-        stream("a", meeting(4), partitions=places(4), max_parallel_partitions=4, **PARTED)
+        stream("a", wait_for_all(4), partitions=places(4), max_parallel_partitions=4, **PARTED)
     )
     output = sync(kind)
     assert sorted(record["id"] for record in output.records("a")) == [0, 1, 2, 3]
@@ -92,7 +92,7 @@ def test_partitions_are_synced_at_once(on_path):
 
 @both_paths
 @pytest.mark.parametrize("method", ["FULL_TABLE", "INCREMENTAL"])
-def test_schema_and_version_are_said_once_and_first(on_path, method):
+def test_schema_and_version_messages_come_once_and_first(on_path, method):
     members = {**PARTED, "replication_key": "id" if method == "INCREMENTAL" else None}
     rows = [{"id": number} for number in range(50)]
     kind = stream("a", rows, partitions=places(8), max_parallel_partitions=4, **members)
@@ -104,7 +104,7 @@ def test_schema_and_version_are_said_once_and_first(on_path, method):
         assert len({message["version"] for message in output.of("RECORD")}) == 1
 
 
-def test_children_have_workers_while_their_parent_goes_on():
+def test_children_are_synced_while_their_parent_continues():
     parents_done, waited = threading.Event(), []
 
     def parents(self, context):
@@ -132,7 +132,7 @@ def test_children_have_workers_while_their_parent_goes_on():
     assert len(output.of("SCHEMA", "c")) == 1
 
 
-def test_a_parent_waits_when_too_much_is_outstanding():
+def test_parent_waits_if_too_many_children_are_pending():
     begun, free, ahead = [], threading.Event(), []
 
     def parents(self, context):
@@ -157,7 +157,7 @@ def test_a_parent_waits_when_too_much_is_outstanding():
 
 
 @both_paths
-def test_grandchildren_are_synced_in_the_worker_of_their_parent(on_path):
+def test_grandchildren_are_synced_in_the_thread_of_their_parent(on_path):
     def below(self, record, context):
         return {**(context or {}), self.name: record["id"]}
 
@@ -183,7 +183,7 @@ def test_grandchildren_are_synced_in_the_worker_of_their_parent(on_path):
     assert parts[0] == parts[1]
 
 
-def test_rows_of_all_workers_leave_while_their_sources_are_silent():
+def test_rows_of_all_threads_are_written_while_their_sources_wait():
     class Awaited(Output):
         def __init__(self):
             super().__init__()
@@ -207,7 +207,7 @@ def test_rows_of_all_workers_leave_while_their_sources_are_silent():
     assert waited == [True] * 4
 
 
-def test_lines_stay_whole_and_counts_right_under_stress(caplog):
+def test_lines_are_complete_and_counted_under_load(caplog):
     caplog.set_level(logging.INFO)
     rows = [{"id": number, "at": "x" * (number % 100)} for number in range(3_000)]
     kind = stream(
@@ -231,7 +231,7 @@ def test_lines_stay_whole_and_counts_right_under_stress(caplog):
 
 
 @both_paths
-def test_states_are_owed_by_the_records_of_all_threads(on_path):
+def test_state_frequency_counts_the_records_of_all_threads(on_path):
     rows = [{"id": number} for number in range(9)]
     kind = stream(
         "a",
@@ -248,11 +248,11 @@ def test_states_are_owed_by_the_records_of_all_threads(on_path):
     assert len(output.states) >= 90 // 10
 
 
-# What an author sees
+# Authors' code in threads
 
 
 @both_paths
-def test_an_author_sees_the_state_of_his_own_partition(on_path):
+def test_author_sees_the_state_of_the_current_partition(on_path):
     seen = {}
 
     def pull(self, context):
@@ -275,7 +275,7 @@ def test_an_author_sees_the_state_of_his_own_partition(on_path):
     assert [entry["context"]["p"] for entry in final] == order
 
 
-def test_what_a_worker_keeps_on_itself_is_its_own():
+def test_attributes_set_in_a_thread_are_local_to_it():
     def pull(self, context):
         self.place = context["p"]
         for number in range(5):
@@ -296,7 +296,7 @@ def test_what_a_worker_keeps_on_itself_is_its_own():
     assert tap.streams["a"]._sync_costs == {"calls": 40}
 
 
-def test_an_author_may_write_and_sync_another_stream_in_a_worker():
+def test_author_may_write_and_sync_another_stream_in_a_thread():
     def pull(self, context):
         yield {"id": 1}
         self._write_state_message()
@@ -308,8 +308,8 @@ def test_an_author_may_write_and_sync_another_stream_in_a_worker():
 
     def others(self, context):
         if context:
-            here = threading.current_thread() is threading.main_thread()
-            assert here or dict(self.context) == dict(context)
+            is_main_thread = threading.current_thread() is threading.main_thread()
+            assert is_main_thread or dict(self.context) == dict(context)
             yield {"id": context["q"]}
 
     first = stream("a", pull, partitions=places(6), max_parallel_partitions=3, **PARTED)
@@ -320,7 +320,7 @@ def test_an_author_may_write_and_sync_another_stream_in_a_worker():
     assert found == {*range(6), *range(100, 106)}
 
 
-def test_contexts_that_are_equal_are_synced_one_after_the_other():
+def test_equal_contexts_are_synced_sequentially():
     now, starts = set(), []
 
     def pull(self, context):
@@ -338,7 +338,7 @@ def test_contexts_that_are_equal_are_synced_one_after_the_other():
     assert starts == [None, 5, 5, 5]
 
 
-def test_syncs_without_a_context_come_one_after_the_other():
+def test_syncs_without_a_context_are_sequential():
     now, starts = set(), []
 
     def pull(self, context):
@@ -370,7 +370,7 @@ def test_syncs_without_a_context_come_one_after_the_other():
 
 
 @both_paths
-def test_the_first_error_ends_the_sync_and_names_the_partition(on_path, caplog):
+def test_first_error_ends_the_sync_and_names_the_partition(on_path, caplog):
     begun, closed, all_begun = [], [], threading.Barrier(3)
 
     def pull(self, context):
@@ -395,7 +395,7 @@ def test_the_first_error_ends_the_sync_and_names_the_partition(on_path, caplog):
     assert {record["p"] for record in output.records("a")} == {0, 1, 2}
 
 
-def test_a_record_out_of_order_is_an_error_in_a_worker_too():
+def test_record_out_of_order_is_an_error_in_a_thread():
     def pull(self, context):
         yield {"id": 3}
         yield {"id": 3 if context["p"] else 2}
@@ -406,7 +406,7 @@ def test_a_record_out_of_order_is_an_error_in_a_worker_too():
     failed(InvalidStreamSortException, kind)
 
 
-def test_a_child_that_fails_holds_its_parents_bookmark_back():
+def test_failed_child_limits_the_bookmark_of_its_parent():
     first_ended = threading.Barrier(4)  # four threads are in other contexts than 0 and 1
 
     def children(self, context):
@@ -428,7 +428,7 @@ def test_a_child_that_fails_holds_its_parents_bookmark_back():
     assert output.states[-1]["bookmarks"]["p"]["replication_key_value"] == 1
 
 
-# Who may
+# Limits
 
 
 @pytest.mark.parametrize(
@@ -452,14 +452,14 @@ def test_a_child_that_fails_holds_its_parents_bookmark_back():
         ),
     ],
 )
-def test_the_user_lowers_what_the_author_allows(members, config, most):
+def test_setting_can_only_lower_the_number_of_threads_of_the_author(members, config, most):
     kind, seen = threads_seen(most, **members)
     sync(kind, config=config)
     assert seen[0] == most
 
 
 @pytest.mark.parametrize("hook", ["_sync_records", "state_manager"])
-def test_hooks_that_know_all_contexts_run_in_turn_and_are_warned_of(hook, caplog):
+def test_hooks_over_all_contexts_disable_threads_with_a_warning(hook, caplog):
     kind, seen = threads_seen(max_parallel_partitions=3)
     if hook == "_sync_records":
 
@@ -473,7 +473,7 @@ def test_hooks_that_know_all_contexts_run_in_turn_and_are_warned_of(hook, caplog
     assert caplog.text.count("max_parallel_partitions of stream 'a' has no effect") == 1
 
 
-def test_a_child_that_does_not_allow_threads_keeps_its_parent_in_one():
+def test_child_without_threads_keeps_its_parent_in_one_thread():
     lock = threading.Lock()
 
     def children(self, context):
@@ -490,27 +490,27 @@ def test_a_child_that_does_not_allow_threads_keeps_its_parent_in_one():
     assert seen[0] == 1
 
 
-def test_a_test_of_the_connection_runs_in_one_thread():
+def test_connection_test_runs_in_one_thread():
     kind, seen = threads_seen(max_parallel_partitions=3)
     make(kind).run_connection_test()
     assert seen[0] == 1
 
 
 @pytest.mark.parametrize("value", [0, -1, "4", 2.5])
-def test_a_setting_that_is_no_count_is_refused(value):
+def test_invalid_thread_count_is_rejected(value):
     with pytest.raises(ConfigValidationError, match="max_parallel_partitions"):
         AllowingTap(config={"max_parallel_partitions": value})
 
 
 @pytest.mark.parametrize("value", [0, True, "4"])
-def test_an_undeclared_setting_is_refused_when_it_is_used(value):
+def test_invalid_undeclared_setting_is_rejected_in_the_sync(value):
     kind, _ = threads_seen(max_parallel_partitions=3)
     with pytest.raises(ConfigurationError, match="max_parallel_partitions"):
         sync(kind, config={"max_parallel_partitions": value})
 
 
 class Allowing(RESTStream):
-    """A stream that allows threads; the taps of this module are known to have it."""
+    """A stream that allows threads, so that taps of this module have the setting."""
 
     name = "allowing"
     url_base = "http://127.0.0.1:1"
@@ -519,12 +519,12 @@ class Allowing(RESTStream):
 
 
 class AllowingTap(StillTap):
-    """A tap whose settings tell of threads."""
+    """A tap that has the setting ``max_parallel_partitions``."""
 
     kinds = (Allowing,)
 
 
-def test_the_settings_are_listed_where_they_have_an_effect():
+def test_settings_of_threads_are_listed_only_if_they_have_an_effect():
     class Both(StillTap):
         max_parallel_streams = 2
 
@@ -535,17 +535,17 @@ def test_the_settings_are_listed_where_they_have_an_effect():
     assert not names & set(elsewhere._full_schema()["properties"])
 
 
-# Streams side by side
+# Concurrent streams
 
 
-def side_by_side_tap(*kinds, number=3, output=None, **given):
+def make_concurrent_tap(*kinds, number=3, output=None, **given):
     tap_class = type("SideTap", (StillTap,), {"kinds": kinds, "max_parallel_streams": number})
     tap = tap_class(**given)
     tap.outlet = type(tap.outlet)((Output() if output is None else output).append)
     return tap
 
 
-def test_streams_that_allow_it_run_side_by_side_and_the_others_alone():
+def test_streams_that_allow_it_run_concurrently_and_others_alone():
     barrier, running = threading.Barrier(3), set()
 
     def pull(self, context):
@@ -565,15 +565,15 @@ def test_streams_that_allow_it_run_side_by_side_and_the_others_alone():
         for name in "abcde"
     ]
     output = Output()
-    side_by_side_tap(*kinds, output=output).sync_all()
+    make_concurrent_tap(*kinds, output=output).sync_all()
     assert list(output.states[-1]["bookmarks"]) == list("acebd")
     records = [message["stream"] for message in output.of("RECORD")]
     assert sorted(records[:3]) == ["a", "c", "e"]
     assert records[3:] == ["b", "d"]
 
 
-def test_streams_with_a_child_in_common_run_one_after_the_other():
-    """The first that ends makes the child's state final, which the second would still move."""
+def test_streams_with_a_common_child_run_sequentially():
+    """The first stream finalizes the child's state, which the second would still change."""
     parent = stream(
         "a",
         [{"id": 1}, {"id": 2}],
@@ -608,7 +608,7 @@ def test_streams_with_a_child_in_common_run_one_after_the_other():
     assert ended["bookmarks"]["c"]["replication_key_value"] == 1
 
 
-def test_streams_side_by_side_have_workers_of_their_own():
+def test_concurrent_streams_have_separate_threads():
     barrier = threading.Barrier(6)
 
     def pull(self, context):
@@ -620,13 +620,13 @@ def test_streams_side_by_side_have_workers_of_their_own():
         for name in "ab"
     ]
     output = Output()
-    side_by_side_tap(*kinds, output=output).sync_all()
+    make_concurrent_tap(*kinds, output=output).sync_all()
     assert len(output.records()) == 6
     assert {len(entry["partitions"]) for entry in output.states[-1]["bookmarks"].values()} == {3}
 
 
 @pytest.mark.parametrize("fails", ["a", "b"])
-def test_an_error_in_one_ends_all_that_run_beside_it(fails):
+def test_error_in_one_stream_ends_concurrent_streams(fails):
     def pull(self, context):
         for number in range(100_000):
             time.sleep(0.001)
@@ -640,12 +640,12 @@ def test_an_error_in_one_ends_all_that_run_beside_it(fails):
     ]
     output = Output()
     with pytest.raises(KeyError, match="gone"):
-        side_by_side_tap(*kinds, output=output).sync_all()
+        make_concurrent_tap(*kinds, output=output).sync_all()
     assert output.states[-1]["currently_syncing"] == "a"
     assert not [one for one in threading.enumerate() if "worker" in one.name]
 
 
-def test_the_setting_lowers_how_many_run_side_by_side():
+def test_setting_lowers_the_number_of_concurrent_streams():
     names = []
 
     def pull(self, context):
@@ -653,7 +653,7 @@ def test_the_setting_lowers_how_many_run_side_by_side():
         yield {"id": 1}
 
     kinds = [stream(name, pull, max_parallel_partitions=2) for name in "ab"]
-    side_by_side_tap(*kinds, config={"max_parallel_streams": 1}).sync_all()
+    make_concurrent_tap(*kinds, config={"max_parallel_streams": 1}).sync_all()
     assert names == ["MainThread"] * 2
 
 
@@ -661,7 +661,7 @@ def test_the_setting_lowers_how_many_run_side_by_side():
 
 
 class Api(BaseHTTPRequestHandler):
-    """Pages that take a while, and tokens."""
+    """An API with delayed pages and a token endpoint."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -692,13 +692,13 @@ class Api(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, *args):
-        """Say nothing."""
+        """Log nothing."""
 
 
 class Server(ThreadingHTTPServer):
     request_queue_size = 64
     pause = 0.0
-    meeting: threading.Barrier | None = None
+    wait_for_all: threading.Barrier | None = None
     wanted: str | None = None
     tokens = 0
 
@@ -740,14 +740,14 @@ def pages(server, count, **members):
     return type("Pages", (Pages,), members)
 
 
-def test_pages_of_all_partitions_are_asked_for_at_once(server):
-    """No page is answered before one of every partition is asked for."""
+def test_pages_of_all_partitions_are_requested_concurrently(server):
+    """The server responds only after it received a request of every partition."""
     server.meeting = threading.Barrier(16)
     output = sync(pages(server, 16, max_parallel_partitions=16))
     assert len(output.records("pages")) == 16 * 6
 
 
-def test_one_session_has_a_connection_for_each_thread(server, caplog):
+def test_shared_session_has_a_connection_per_thread(server, caplog):
     caplog.set_level(logging.DEBUG, "urllib3")
     server.pause = 0.02
     sync(pages(server, 32))
@@ -764,7 +764,7 @@ def login(stream):
     return Login(auth_endpoint=f"{stream.url_base}/token")
 
 
-def test_a_token_is_asked_for_once_for_all_threads(server):
+def test_threads_request_one_token(server):
     server.wanted = "Bearer new"
 
     class New(pages(server, 16)):
@@ -776,7 +776,7 @@ def test_a_token_is_asked_for_once_for_all_threads(server):
     assert server.tokens == 1
 
 
-def test_a_token_that_is_refused_is_renewed_once_for_all_threads(server):
+def test_threads_renew_a_refused_token_once(server):
     server.wanted = "Bearer new"
 
     class Old(pages(server, 16)):
@@ -790,8 +790,8 @@ def test_a_token_that_is_refused_is_renewed_once_for_all_threads(server):
     assert server.tokens == 1
 
 
-def test_each_thread_is_authenticated_by_its_own_context(server):
-    """The session is shared, and its own authentication is that of the last caller."""
+def test_each_thread_uses_its_own_authenticator(server):
+    """The session is shared, but its authenticator must not be that of another thread."""
     seen = []
 
     class Seen(pages(server, 8)):
@@ -808,14 +808,14 @@ def test_each_thread_is_authenticated_by_its_own_context(server):
     assert seen == [True] * 24
 
 
-def test_a_rate_limit_is_that_of_all_threads(server, monkeypatch):
+def test_threads_share_the_rate_limit(server, monkeypatch):
     waited = []
     monkeypatch.setattr("tap_core.http.rate_limit.time.sleep", waited.append)
     sync(pages(server, 4, rate_limit=1.0))
     assert sum(waited) > 11, "twelve requests, a second apart"
 
 
-def test_families_run_side_by_side():
+def test_parents_run_concurrently_with_their_children():
     def kinds(threads):
         for name in "ab":
             parent = stream(
@@ -835,14 +835,14 @@ def test_families_run_side_by_side():
             )
 
     several, one = Output(), sync(*kinds(1))
-    side_by_side_tap(*kinds(3), output=several).sync_all()
+    make_concurrent_tap(*kinds(3), output=several).sync_all()
     assert several.states[-1] == one.states[-1]
     assert list(several.states[-1]["bookmarks"]) == list(one.states[-1]["bookmarks"])
     assert len(several.records()) == len(one.records()) == 2 * (4 + 12)
 
 
 @both_paths
-def test_a_signpost_bounds_the_partitions_of_all_threads(on_path):
+def test_signpost_limits_the_partitions_of_all_threads(on_path):
     kind = stream(
         "a",
         [{"id": 3}, {"id": 9}],
@@ -855,7 +855,7 @@ def test_a_signpost_bounds_the_partitions_of_all_threads(on_path):
     assert [entry["replication_key_value"] for entry in entries] == [6] * 4
 
 
-def test_a_deselected_parent_waits_for_its_children_too():
+def test_deselected_parent_waits_for_its_children():
     parent = stream(
         "p",
         [{"id": number} for number in range(5)],
@@ -868,7 +868,7 @@ def test_a_deselected_parent_waits_for_its_children_too():
     assert output.records("p") == []
 
 
-def test_a_parent_without_a_value_or_without_children_holds_nothing():
+def test_parent_record_without_children_does_not_limit_the_bookmark():
     def parents(self, context):
         yield {"id": None, "n": 0}
         for number in range(1, 8):
@@ -886,7 +886,7 @@ def test_a_parent_without_a_value_or_without_children_holds_nothing():
     assert output.states[-1]["bookmarks"]["p"]["replication_key_value"] == 7
 
 
-def test_a_bookmark_that_an_author_wrote_himself_is_not_moved_back():
+def test_bookmark_written_by_the_author_is_not_lowered():
     def parents(self, context):
         yield {"id": 1}
         state = self.get_context_state(context)
@@ -905,7 +905,7 @@ def test_a_bookmark_that_an_author_wrote_himself_is_not_moved_back():
     assert output.states[-1]["bookmarks"]["p"]["replication_key_value"] == 50
 
 
-def test_batches_that_an_author_makes_are_made_in_turn(tmp_path, caplog):
+def test_custom_get_batches_disables_threads_with_a_warning(tmp_path, caplog):
     kind, seen = threads_seen(
         max_parallel_partitions=3, get_batches=lambda self, batch_config, context=None: ()
     )
@@ -920,7 +920,7 @@ def test_batches_that_an_author_makes_are_made_in_turn(tmp_path, caplog):
     assert "max_parallel_partitions of stream 'a' has no effect" in caplog.text
 
 
-def test_files_of_rows_hold_the_rows_of_all_threads(tmp_path):
+def test_batch_files_contain_the_rows_of_all_threads(tmp_path):
     kind, seen = threads_seen(3, max_parallel_partitions=3)
     config = {
         "batch_config": {

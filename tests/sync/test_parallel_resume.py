@@ -1,7 +1,7 @@
-"""Threads and states: whichever state a run in threads leaves, no record is lost after it.
+"""Resuming from any state of a parallel sync loses no record.
 
-A source here gives what is at or after the bookmark, as sources do. What stood before a state,
-and what a run in one thread gives that goes on from it, must be all that there is.
+The sources yield the records at or after the bookmark, as real sources do. The records before a
+state and those of a sequential sync that resumes from it must together be all records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.sync.syncing import INTEGER, Output, hooked, make, schema, stream, sy
 
 
 class SourceError(Exception):
-    """The source, at some record."""
+    """The failure of the source at some record."""
 
 
 PARTED = schema(id=INTEGER, p=INTEGER, g=INTEGER)
@@ -28,7 +28,7 @@ def since(one, context):
 
 
 def parted(source, how, *, threads, fails=None):
-    """Return a stream of partitions; ``fails`` is the partition and the row at which it does."""
+    """Return a stream of partitions; ``fails`` is the (partition, row) at which it fails."""
 
     def pull(self, context):
         place = context["p"]
@@ -54,8 +54,8 @@ def parted(source, how, *, threads, fails=None):
     return (hooked(kind) if how["hooked"] else kind,)
 
 
-def family(source, how, *, threads, fails=None):
-    """Return a parent, whose records are the numbers of partitions, and a child of theirs."""
+def parent_and_child(source, how, *, threads, fails=None):
+    """Return a parent with one record per partition of the source, and its child stream."""
 
     def parents(self, context):
         start = since(self, context)
@@ -76,7 +76,7 @@ def family(source, how, *, threads, fails=None):
         parent = hooked(parent)
     child = stream(
         "rows",
-        rows_below(source, how, fails),
+        make_child_rows(source, how, fails),
         replication_key="id",
         is_sorted=how["is_sorted"],
         parent_stream_type=parent,
@@ -89,8 +89,8 @@ def family(source, how, *, threads, fails=None):
     return parent, child
 
 
-def rows_below(source, how, fails):
-    """Return the records of the child: those of the partition that its parent names."""
+def make_child_rows(source, how, fails):
+    """Return a function that yields the records of the partition in the child's context."""
 
     def pull(self, context):
         place = context["of"] - 1
@@ -141,14 +141,14 @@ SOURCE = st.lists(st.lists(st.integers(1, 40), max_size=7), min_size=1, max_size
 FAILS = st.none() | st.tuples(st.integers(0, 6), st.integers(0, 6))
 
 
-@pytest.mark.parametrize("kinds", [parted, family])
+@pytest.mark.parametrize("kinds", [parted, parent_and_child])
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), source=SOURCE, how=HOW, fails=FAILS, threads=st.integers(2, 5))
-def test_no_record_is_lost_whichever_state_is_kept(kinds, data, source, how, fails, threads):
+def test_no_record_is_lost_after_resuming_from_any_state(kinds, data, source, how, fails, threads):
     how["order"] = range
     if how["is_sorted"]:
         source = [sorted(rows) for rows in source]
-    elif kinds is family:
+    elif kinds is parent_and_child:
         order = data.draw(st.permutations(range(len(source))))
         how["order"] = lambda count: order
     everything, is_whole = run(kinds(source, how, threads=1))
@@ -171,8 +171,8 @@ def test_no_record_is_lost_whichever_state_is_kept(kinds, data, source, how, fai
             assert not missed, (position, message["value"])
 
 
-@pytest.mark.parametrize("kinds", [parted, family])
-def test_within_a_partition_the_order_is_that_of_one_thread(kinds):
+@pytest.mark.parametrize("kinds", [parted, parent_and_child])
+def test_order_within_a_partition_is_that_of_one_thread(kinds):
     how = {"is_sorted": False, "every": 3, "keys": None, "pace": [3, 0, 5], "hooked": False}
     how["order"] = range
     source = [[(7 * place + 11 * n) % 40 + 1 for n in range(30)] for place in range(6)]

@@ -1,7 +1,7 @@
-"""Streams with more partitions than may have a bookmark: whole syncs, interrupted anywhere.
+"""state_partition_limit: streams with more partitions than bookmarks, interrupted anywhere.
 
-What arrived is what stood before the state that was kept; a bookmark that runs ahead of a
-partition ends in a record that never arrives.
+Only the records before the kept state count as delivered, so a bookmark that is ahead of a
+partition leads to a record that is never delivered.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tests.sync.syncing import INTEGER, make, parsed, schema, stream, sync
 
 
 class Source:
-    """Partitions in which records appear, each with a clock of its own that lags as it likes.
+    """Partitions to which records are added, each with its own clock that may lag.
 
-    Those of one group, which may share a bookmark, share the clock too.
+    The partitions of one group, which may share a bookmark, share the clock.
     """
 
     def __init__(self, partitions: int) -> None:
@@ -29,7 +29,7 @@ class Source:
         self.rows: list[list[int]] = [[] for _ in range(partitions)]
         self.changed = [1] * partitions
 
-    def appears(self, partition: int, wait: int) -> None:
+    def add_record(self, partition: int, wait: int) -> None:
         self.now += 1
         self.clocks[partition // 2] += wait + 1
         self.rows[partition].append(self.clocks[partition // 2])
@@ -44,8 +44,8 @@ def since(one, context):
     return one.get_starting_replication_key_value(context) or 0
 
 
-def flat(source: Source, how: dict) -> list[type]:
-    """One stream that says its partitions itself."""
+def partitioned(source: Source, how: dict) -> list[type]:
+    """Return a stream that declares its partitions."""
 
     def rows(one, context):
         found = [at for at in source.rows[context["p"]] if at >= since(one, context)]
@@ -69,8 +69,8 @@ def flat(source: Source, how: dict) -> list[type]:
     ]
 
 
-def family(source: Source, how: dict) -> list[type]:
-    """A child of an incremental parent, whose contexts come one by one."""
+def parent_and_child(source: Source, how: dict) -> list[type]:
+    """Return an incremental parent and its child stream."""
 
     def parents(one, context):
         ordered = sorted(enumerate(source.changed), key=lambda pair: pair[1])
@@ -90,12 +90,12 @@ def family(source: Source, how: dict) -> list[type]:
             "group": record["p"] // 2,
         },
     )
-    (child,) = flat(source, how)
+    (child,) = partitioned(source, how)
     child.parent_stream_type = parent
     return [parent, child]
 
 
-def arrived_before(messages, states: int) -> tuple[set[tuple[int, int]], dict]:
+def rows_before_state(messages, states: int) -> tuple[set[tuple[int, int]], dict]:
     """Return the rows before the n-th state of a run, and that state."""
     rows, state = set(), {}
     for message in messages:
@@ -124,30 +124,32 @@ WAIT = st.sampled_from([0, 1, 50])
 LIMITS = st.lists(st.integers(1, 6) | st.none(), min_size=5, max_size=5)
 
 
-@pytest.mark.parametrize("kinds", [flat, family])
+@pytest.mark.parametrize("kinds", [partitioned, parent_and_child])
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), how=HOW, limits=LIMITS, partitions=st.integers(1, 6))
-def test_no_record_is_lost_whichever_state_is_kept(kinds, data, how, limits, partitions) -> None:
-    source, arrived, state = Source(partitions), set(), {}
+def test_no_record_is_lost_after_resuming_from_any_state(
+    kinds, data, how, limits, partitions
+) -> None:
+    source, delivered, state = Source(partitions), set(), {}
     how["shuffle"] = lambda rows: data.draw(st.permutations(rows)) if len(rows) > 1 else rows
     for run, limit in enumerate(limits):
         for partition, wait in data.draw(st.lists(st.tuples(st.integers(0, partitions - 1), WAIT))):
-            source.appears(partition, wait)
+            source.add_record(partition, wait)
         before = entries_of(state)
         output = sync(*kinds(source, {**how, "limit": limit}), state=state)
         if limit is not None:
             bound = max(limit, len(before))
             assert all(len(entries_of(found)) <= bound for found in output.states)
         count = len(output.states)
-        if run == len(limits) - 1:  # nothing is lost any more, the rows behind the last state too
-            arrived |= arrived_before(output.messages, 0)[0]
+        if run == len(limits) - 1:  # the last run is not interrupted: all its rows are delivered
+            delivered |= rows_before_state(output.messages, 0)[0]
         elif kept := data.draw(st.integers(0, count)):
-            rows, state = arrived_before(output.messages, kept)
-            arrived |= rows
-    assert arrived == source.all
+            rows, state = rows_before_state(output.messages, kept)
+            delivered |= rows
+    assert delivered == source.all
 
 
-# One by one
+# Single cases
 
 
 def limited(rows: dict[str, list[int]], **members):
@@ -168,7 +170,7 @@ def limited(rows: dict[str, list[int]], **members):
 
 
 def listed(**values: int | None) -> dict:
-    """A state with an entry for each partition, as it is without a limit."""
+    """Return a state with one entry per partition, as it is without a limit."""
     entries = [
         {"context": {"p": p}}
         | ({} if at is None else {"replication_key": "at", "replication_key_value": at})
@@ -181,19 +183,19 @@ def bookmark(output) -> dict:
     return output.states[-1]["bookmarks"]["rows"]
 
 
-def collapsed(at: int) -> dict:
+def shared_bookmark(at: int) -> dict:
     return {"partition_limit_reached": True, "replication_key": "at", "replication_key_value": at}
 
 
-def test_the_oldest_bookmark_stands_for_all(caplog) -> None:
+def test_oldest_bookmark_is_shared_beyond_the_limit(caplog) -> None:
     rows = {"a": [5, 9], "b": [3, 4], "c": [8], "d": [7]}
-    assert bookmark(sync(limited(rows))) == collapsed(4)
+    assert bookmark(sync(limited(rows))) == shared_bookmark(4)
     warned = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    (said,) = [sentence for sentence in warned if "state_partition_limit = 2" in sentence]
-    assert "Stream 'rows' has more partitions (3 so far)" in said
+    (message,) = [sentence for sentence in warned if "state_partition_limit = 2" in sentence]
+    assert "Stream 'rows' has more partitions (3 so far)" in message
 
 
-def test_every_partition_starts_from_the_shared_bookmark() -> None:
+def test_each_partition_starts_from_the_shared_bookmark() -> None:
     starts = {}
 
     def pull(one, context):
@@ -201,16 +203,16 @@ def test_every_partition_starts_from_the_shared_bookmark() -> None:
         return [{"p": context["p"], "at": 6}] if context["p"] != "c" else []
 
     kind = limited({"a": [], "b": [], "c": []}, get_records=pull)
-    output = sync(kind, state={"bookmarks": {"rows": collapsed(4)}})
+    output = sync(kind, state={"bookmarks": {"rows": shared_bookmark(4)}})
     assert starts == {"a": 4, "b": 4, "c": 4}
-    assert bookmark(output) == collapsed(4)  # c brought nothing: it holds the others back
+    assert bookmark(output) == shared_bookmark(4)  # c has no record, so the bookmark cannot advance
 
 
-def test_up_to_the_limit_nothing_changes() -> None:
+def test_partitions_up_to_the_limit_have_separate_bookmarks() -> None:
     assert bookmark(sync(limited({"a": [1], "b": [2]}))) == listed(a=1, b=2)["bookmarks"]["rows"]
 
 
-def test_a_list_that_is_longer_than_the_limit_collapses_to_its_minimum() -> None:
+def test_stored_bookmarks_beyond_the_limit_are_replaced_by_their_minimum() -> None:
     starts = {}
 
     def pull(one, context):
@@ -219,12 +221,16 @@ def test_a_list_that_is_longer_than_the_limit_collapses_to_its_minimum() -> None
 
     kind = limited({"a": [], "c": [], "new": []}, get_records=pull)
     output = sync(kind, state=listed(a=5, b=3, c=6))
-    assert starts == {"a": 5, "c": 6, "new": None}  # each from its own, the new one from the start
-    assert bookmark(output) == collapsed(3)  # b was not read, and may come back
+    assert starts == {
+        "a": 5,
+        "c": 6,
+        "new": None,
+    }  # each from its own bookmark, the new one from the beginning
+    assert bookmark(output) == shared_bookmark(3)  # b was not read, but may be read later
 
 
 @pytest.mark.parametrize("silent", ["a", "d"])
-def test_a_partition_without_a_value_keeps_the_others_from_being_skipped(silent) -> None:
+def test_partition_without_a_bookmark_prevents_a_shared_bookmark(silent) -> None:
     rows = {p: [] if p == silent else [7] for p in "abcd"}
     found = bookmark(sync(limited(rows)))
     assert found.pop("partition_limit_reached")
@@ -232,20 +238,22 @@ def test_a_partition_without_a_value_keeps_the_others_from_being_skipped(silent)
     assert [entry["context"]["p"] for entry in found["partitions"]] == ["a", "b"]
 
 
-def test_without_the_limit_every_partition_gets_its_bookmark_back() -> None:
+def test_removed_limit_restores_separate_bookmarks() -> None:
     rows = {"a": [5, 9], "b": [4], "c": []}
     kind = limited(rows, state_partition_limit=None)
-    output = sync(kind, state={"bookmarks": {"rows": collapsed(4)}})
+    output = sync(kind, state={"bookmarks": {"rows": shared_bookmark(4)}})
     assert bookmark(output) == listed(a=9, b=4, c=4)["bookmarks"]["rows"]
 
 
-def test_a_run_that_reads_no_partition_keeps_the_shared_bookmark() -> None:
+def test_sync_without_partitions_keeps_the_shared_bookmark() -> None:
     kind = limited({}, state_partition_limit=None, get_records=lambda *_: [])
-    assert bookmark(sync(kind, state={"bookmarks": {"rows": collapsed(4)}})) == collapsed(4)
+    assert bookmark(
+        sync(kind, state={"bookmarks": {"rows": shared_bookmark(4)}})
+    ) == shared_bookmark(4)
 
 
-def test_the_shared_bookmark_of_another_key_is_no_bookmark() -> None:
-    old = {**collapsed(4), "replication_key": "id"}
+def test_shared_bookmark_of_another_replication_key_is_ignored() -> None:
+    old = {**shared_bookmark(4), "replication_key": "id"}
     found = bookmark(
         sync(limited({"a": [5], "b": [], "c": [7]}), state={"bookmarks": {"rows": old}})
     )
@@ -253,7 +261,7 @@ def test_the_shared_bookmark_of_another_key_is_no_bookmark() -> None:
     assert len(found["partitions"]) == 2
 
 
-def test_a_full_table_keeps_no_more_entries_than_the_limit() -> None:
+def test_full_table_state_has_no_more_entries_than_the_limit() -> None:
     kind = limited({p: [1] for p in "abcd"}, replication_key=None)
     assert bookmark(sync(kind)) == {
         "partition_limit_reached": True,
@@ -261,7 +269,7 @@ def test_a_full_table_keeps_no_more_entries_than_the_limit() -> None:
     }
 
 
-def test_where_the_state_says_the_partitions_all_of_them_stay() -> None:
+def test_limit_does_not_apply_if_partitions_come_from_the_state() -> None:
     kind = stream(
         "rows",
         lambda _, context: [{"p": context["p"], "at": 9}],
@@ -273,7 +281,7 @@ def test_where_the_state_says_the_partitions_all_of_them_stay() -> None:
     assert found == listed(a=9, b=9)["bookmarks"]["rows"]
 
 
-def test_partitions_that_share_bookmarks_are_counted_by_them() -> None:
+def test_limit_counts_bookmarks_of_partitioning_keys() -> None:
     rows = {"a": [5], "b": [9], "c": [7]}
     kind = limited(
         rows,
@@ -284,10 +292,10 @@ def test_partitions_that_share_bookmarks_are_counted_by_them() -> None:
     )
     assert [e["replication_key_value"] for e in bookmark(sync(kind))["partitions"]] == [7, 9]
     kind.state_partition_limit = 1
-    assert bookmark(sync(kind)) == collapsed(7)
+    assert bookmark(sync(kind)) == shared_bookmark(7)
 
 
-def test_a_look_at_a_partition_beyond_the_limit_adds_no_entry() -> None:
+def test_get_context_state_beyond_the_limit_adds_no_entry() -> None:
     seen = []
 
     def pull(one, context):
@@ -302,8 +310,8 @@ def test_a_look_at_a_partition_beyond_the_limit_adds_no_entry() -> None:
     assert max(len(entries_of(state)) for state in output.states) == 2
 
 
-def test_a_partition_that_was_only_looked_at_holds_the_others_back() -> None:
-    """It may not have been read: nothing is known of it, as when a child was aborted."""
+def test_partition_that_was_only_accessed_prevents_a_shared_bookmark() -> None:
+    """It may not have been read completely, for example if a child was aborted."""
 
     def pull(one, context):
         if context["p"] == "c":
@@ -315,8 +323,8 @@ def test_a_partition_that_was_only_looked_at_holds_the_others_back() -> None:
     assert len(found["partitions"]) == 2
 
 
-def children(state: dict, **members) -> dict:
-    """Sync a child, of which each context has a row at 9, and return its bookmark."""
+def sync_children(state: dict, **members) -> dict:
+    """Sync a child stream with a row at 9 per context, and return its bookmark."""
     parent = stream(
         "parents",
         [{"p": p, "at": 5} for p in "abc"],
@@ -334,17 +342,17 @@ def children(state: dict, **members) -> dict:
     return bookmark(sync(parent, child, state={"bookmarks": state}))
 
 
-def test_children_that_share_bookmarks_are_final_when_all_parents_are() -> None:
-    assert children({}, state_partitioning_keys=["group"]) == collapsed(9)
+def test_shared_bookmark_of_children_is_final_after_all_parent_records() -> None:
+    assert sync_children({}, state_partitioning_keys=["group"]) == shared_bookmark(9)
 
 
-def test_a_parent_that_goes_on_from_a_bookmark_moves_no_shared_one() -> None:
+def test_incremental_parent_does_not_advance_the_shared_bookmark() -> None:
     of_parent = {"replication_key": "at", "replication_key_value": 4}
-    assert children({"rows": collapsed(3)}) == collapsed(9)
-    assert children({"rows": collapsed(3), "parents": of_parent}) == collapsed(3)
+    assert sync_children({"rows": shared_bookmark(3)}) == shared_bookmark(9)
+    assert sync_children({"rows": shared_bookmark(3), "parents": of_parent}) == shared_bookmark(3)
 
 
-def test_a_child_of_two_parents_ends_with_the_second() -> None:
+def test_child_of_two_parents_is_finalized_after_the_second() -> None:
     starts = []
 
     def parent(name):
@@ -367,28 +375,28 @@ def test_a_child_of_two_parents_ends_with_the_second() -> None:
     tap.streams["second"].child_streams.append(tap.streams["rows"])
     tap.sync_all()
     assert starts == [None] * 4
-    assert tap.document.tap_state["bookmarks"]["rows"] == collapsed(6)
+    assert tap.document.tap_state["bookmarks"]["rows"] == shared_bookmark(6)
 
 
 # Settings
 
 
 @pytest.mark.parametrize(("own", "asked", "limit"), [(3, 1, 1), (1, 3, 1), (None, 1, 1)])
-def test_the_smaller_of_two_limits_counts(own, asked, limit) -> None:
+def test_smaller_limit_of_class_and_setting_applies(own, asked, limit) -> None:
     kind = limited({"a": [1], "b": [2]}, state_partition_limit=own)
     states = sync(kind, config={"state_partition_limit": asked}).states
     assert max(len(entries_of(state)) for state in states) == limit
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "many", 1.5])
-def test_a_limit_that_is_no_count_is_refused(wrong) -> None:
+def test_invalid_limit_is_rejected(wrong) -> None:
     with pytest.raises(ConfigurationError, match="state_partition_limit"):
         sync(limited({"a": [1]}), config={"state_partition_limit": wrong})
     with pytest.raises(ConfigurationError, match="state_partition_limit"):
         sync(limited({"a": [1]}, state_partition_limit=wrong))
 
 
-# Partitions that are gone
+# Removed partitions
 
 
 def pruning(gone: str, asked: list, **members):
@@ -403,14 +411,14 @@ def pruning(gone: str, asked: list, **members):
     )
 
 
-def test_a_partition_that_is_gone_leaves_the_state() -> None:
+def test_partition_that_is_not_retained_is_removed_from_the_state() -> None:
     asked: list[str] = []
     output = sync(pruning("c", asked), state=listed(a=1, b=1, c=1, d=1))
     assert asked == ["c", "d"]
     assert bookmark(output) == listed(a=9, b=8, d=1)["bookmarks"]["rows"]
 
 
-def test_nothing_is_asked_where_the_stream_did_not_end() -> None:
+def test_retain_partition_is_not_called_after_a_failed_sync() -> None:
     asked: list[str] = []
 
     def pull(one, context):
@@ -422,23 +430,25 @@ def test_nothing_is_asked_where_the_stream_did_not_end() -> None:
     assert not asked
 
 
-def test_without_an_answer_of_its_own_every_partition_stays() -> None:
+def test_partitions_are_retained_by_default() -> None:
     kind = limited({"a": [9]}, state_partition_limit=None)
     assert bookmark(sync(kind, state=listed(a=1, z=1))) == listed(a=9, z=1)["bookmarks"]["rows"]
 
 
-def test_what_is_gone_does_not_hold_the_shared_bookmark_back() -> None:
+def test_removed_partition_does_not_limit_the_shared_bookmark() -> None:
     output = sync(pruning("c", [], state_partition_limit=1), state=listed(a=1, b=1, c=1))
-    assert bookmark(output) == collapsed(8)
+    assert bookmark(output) == shared_bookmark(8)
 
 
-def test_a_state_that_only_had_gone_partitions_has_none() -> None:
+def test_state_with_only_removed_partitions_becomes_empty() -> None:
     kind = pruning("c", [], partitions=property(lambda _: []), get_records=lambda *_: [])
     assert "partitions" not in bookmark(sync(kind, state=listed(c=1)))
 
 
 @pytest.mark.parametrize(("bookmark_of_parent", "asked"), [({}, ["z"]), ({"at": 1}, [])])
-def test_children_are_asked_for_when_the_parent_named_them_all(bookmark_of_parent, asked) -> None:
+def test_retain_partition_of_children_is_called_only_after_a_full_parent_sync(
+    bookmark_of_parent, asked
+) -> None:
     parent = stream(
         "parents",
         [{"p": "a", "at": 2}],
@@ -455,21 +465,21 @@ def test_children_are_asked_for_when_the_parent_named_them_all(bookmark_of_paren
     assert found == asked
 
 
-def test_a_deselected_stream_keeps_its_state() -> None:
+def test_deselected_stream_keeps_its_state() -> None:
     output_before = listed(a=1, b=1, c=1)
     kind = limited({"a": [9]}, state_partition_limit=1, selected_by_default=False)
     output = sync(kind, state=output_before)
     assert parsed(output.text)[-1]["value"]["bookmarks"] == output_before["bookmarks"]
 
 
-# Partitions side by side
+# Parallel partitions
 
 
-def test_partitions_that_are_read_at_once_share_the_oldest_bookmark() -> None:
+def test_parallel_partitions_share_the_oldest_bookmark() -> None:
     rows = {f"p{n}": [100 + n, 50 + n] for n in range(40)}
     kind = limited(rows, state_partition_limit=5, max_parallel_partitions=4)
     for _ in range(3):
         output = sync(kind)
-        assert bookmark(output) == collapsed(100)
+        assert bookmark(output) == shared_bookmark(100)
         assert len(output.records("rows")) == 80
         assert max(len(entries_of(state)) for state in output.states) <= 5

@@ -1,7 +1,7 @@
-"""The same taps on the real singer_sdk: the same records, schemas and states.
+"""The same taps on singer_sdk write the same records, schemas and states.
 
-Only the import lines of the taps differ. What may differ is said where it is compared:
-how often a state goes out, signposts while a sync runs, and versions at the end.
+Only the import lines of the taps differ. Allowed differences are stated at each comparison: the
+number of states, signposts during a sync, and versions at the end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ pytestmark = [
 
 
 class Side:
-    """One SDK: its interpreter, its copy of the taps and what they wrote."""
+    """One SDK: its interpreter, its copy of the taps and their output."""
 
     def __init__(self, sdk: str, folder: Path) -> None:
         self.sdk = sdk
@@ -59,7 +59,7 @@ class Side:
         assert done.returncode == 0, done.stderr
         for part in done.stderr.split("SCENARIO ")[1:]:
             name, *lines = part.splitlines()
-            # The other SDK adds a handler with each tap: it writes each line once for each.
+            # singer_sdk adds a log handler per tap, so it repeats each line.
             self.logs[name] = "\n".join(line for line, _ in groupby(lines))
         self.codes |= json.loads((self.folder / "codes.json").read_text())
 
@@ -140,14 +140,14 @@ def root(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def select(entry: dict[str, Any], *path: str, selected: bool) -> None:
-    """Say in an entry whether something is selected."""
+    """Set the selection of a breadcrumb in a catalog entry."""
     for one in entry["metadata"]:
         if one["breadcrumb"] == list(path):
             one["metadata"]["selected"] = selected
 
 
 class Catalogs:
-    """Catalogs as users make them of the discovered one."""
+    """Catalogs that users may create from the discovered one."""
 
     def __init__(self, discovered: dict[str, Any]) -> None:
         self._entries = {entry["stream"]: entry for entry in discovered["streams"]}
@@ -160,14 +160,14 @@ class Catalogs:
         return {"streams": entries}
 
     def properties(self) -> dict[str, Any]:
-        """Return one that deselects properties."""
+        """Return a catalog that deselects properties."""
         catalog = self.of("selected", sorted=False)
         for path in (("a",), ("o", "properties", "d")):
             select(catalog["streams"][0], "properties", *path, selected=False)
         return catalog
 
     def methods(self) -> dict[str, Any]:
-        """Return one that changes replication methods and keys."""
+        """Return a catalog that changes replication methods and keys."""
         catalog = self.of("sorted", "unsorted", "values", "future", "times")
         changes: list[dict[str, Any]] = [
             {"replication_method": "FULL_TABLE"},
@@ -182,7 +182,7 @@ class Catalogs:
         return catalog
 
     def bare(self) -> dict[str, Any]:
-        """Return one whose keys stand in the metadata alone."""
+        """Return a catalog whose keys are only in the metadata."""
         catalog = self.of("sorted", "unsorted", "child", "parent")
         metadata = {"selected": True, "table-key-properties": ["id"], "replication-key": "id"}
         for entry in catalog["streams"]:
@@ -203,7 +203,7 @@ class Catalogs:
         return catalog
 
     def all(self) -> dict[str, Any]:
-        """Return all of them by name."""
+        """Return all catalogs by name."""
         return {
             "properties": self.properties(),
             "methods": self.methods(),
@@ -217,7 +217,7 @@ class Catalogs:
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory) -> dict[str, Side]:
-    """Both SDKs after all scenarios, those included that need what others wrote."""
+    """Run all scenarios on both SDKs, then those that resume from their states."""
     folder = tmp_path_factory.mktemp("sides")
     both = {sdk: Side(sdk, folder) for sdk in SIDES}
     for side in both.values():
@@ -240,7 +240,7 @@ def sides(tmp_path_factory) -> dict[str, Side]:
 
 
 def plain(state: Any) -> Any:
-    """Return a state with numbers that JSON writes again."""
+    """Return a state whose numbers JSON can encode."""
     return json.loads(json.dumps(state, default=float))
 
 
@@ -260,7 +260,7 @@ def by_stream(messages: list[dict[str, Any]], kind: str) -> dict[str, list[dict[
 
 
 def compared(sides: dict[str, Side], look: Any) -> None:
-    """Compare what `look` finds in each sync on both sides."""
+    """Compare the result of `look` for the messages of each sync of both SDKs."""
     names = syncs(sides)
     assert len(names) > 20
     for name in names:
@@ -268,21 +268,21 @@ def compared(sides: dict[str, Side], look: Any) -> None:
         assert ours == theirs, name
 
 
-def test_they_end_in_the_same_way(sides):
+def test_exit_codes_equal_those_of_singer_sdk(sides):
     assert sides["tap_core"].codes == sides["singer_sdk"].codes
     assert sides["tap_core"].codes["broken"] == "InvalidStreamSortException"
     assert sides["tap_core"].codes["plain"] == 0
 
 
-def test_records_are_the_same_in_the_same_order(sides):
+def test_records_and_their_order_equal_those_of_singer_sdk(sides):
     compared(sides, lambda messages: by_stream(messages, "RECORD"))
     assert len(of(sides["tap_core"].messages("plain"), "RECORD")) > 150
 
 
-def test_schemas_are_the_same(sides):
-    """But two: keys that only the metadata has, and a stream that is tried though it is off.
+def test_schemas_equal_those_of_singer_sdk(sides):
+    """Two differences: keys that are only in the metadata, and tests of a deselected stream.
 
-    The other SDK then sends no keys at all, and a schema without properties.
+    singer_sdk then writes no keys, and a schema without properties.
     """
 
     def first(messages):
@@ -300,13 +300,13 @@ def test_schemas_are_the_same(sides):
     assert len(first(sides["tap_core"].messages("schemas"))) == 27
 
 
-def test_a_schema_is_sent_once(sides):
+def test_schema_message_is_written_once_per_stream(sides):
     for name in syncs(sides):
         for stream, found in by_stream(sides["tap_core"].messages(name), "SCHEMA").items():
             assert len(found) == 1, (name, stream)
 
 
-def test_the_last_states_are_the_same(sides):
+def test_last_states_equal_those_of_singer_sdk(sides):
     def last(messages):
         return [one["value"] for one in of(messages, "STATE")][-1:]
 
@@ -323,8 +323,8 @@ def test_the_last_states_are_the_same(sides):
     }
 
 
-def test_the_records_of_each_stream_are_counted_alike(sides):
-    """But one: the record that is refused for its order went out, and counts here."""
+def test_record_counts_equal_those_of_singer_sdk(sides):
+    """One difference: the record out of order is written and therefore counted."""
     for name in syncs(sides):
         ours, theirs = (counts_of(sides[sdk].logs[name]) for sdk in SIDES)
         if name == "broken":
@@ -333,8 +333,8 @@ def test_the_records_of_each_stream_are_counted_alike(sides):
         assert ours == lines_of(sides["tap_core"].messages(name)), name
 
 
-def test_measurements_have_the_same_form(sides):
-    """A context is tagged with none: one line tells of all contexts of a stream."""
+def test_metrics_have_the_structure_of_singer_sdk(sides):
+    """The tag ``context`` is empty: one line covers all contexts of a stream."""
     for metric in ("record_count", "sync_duration"):
         ours, theirs = (measured(sides[sdk].logs["plain"], metric) for sdk in SIDES)
         forms = [{(*point, *point["tags"]) for point in points} for points in (ours, theirs)]
@@ -344,8 +344,8 @@ def test_measurements_have_the_same_form(sides):
         assert len(streams) == len(set(streams))
 
 
-def test_states_say_the_same_at_the_same_place(sides):
-    """Where both SDKs write one, after the same records; before or after what ends there."""
+def test_states_after_the_same_records_equal_those_of_singer_sdk(sides):
+    """Compared wherever both SDKs write a state after the same number of records."""
     places = 0
     for name in syncs(sides):
         ours, theirs = (states_by_place(sides[sdk].messages(name)) for sdk in SIDES)
@@ -357,7 +357,7 @@ def test_states_say_the_same_at_the_same_place(sides):
 
 
 def states_by_place(messages: list[dict[str, Any]]) -> dict[int, list[Any]]:
-    """Return the states after so many records, without signposts."""
+    """Return the states by the number of records before them, without signposts."""
     states: dict[int, list[Any]] = {}
     records = 0
     for message in messages:
@@ -377,15 +377,15 @@ def without_signposts(state: Any) -> Any:
     return [without_signposts(item) for item in state] if isinstance(state, list) else state
 
 
-def test_discovered_catalogs_are_the_same(sides):
+def test_discovered_catalogs_equal_those_of_singer_sdk(sides):
     for name in ("discover", "discover_some"):
         ours, theirs = (json.loads(sides[sdk].text(name)) for sdk in SIDES)
         assert ours == theirs
     assert len(ours["streams"]) == 2
 
 
-def test_versions_are_announced_before_the_rows_and_again_at_the_end(sides):
-    """The other SDK announces them before, for each context anew, and never at the end."""
+def test_activate_version_is_written_before_and_after_the_rows(sides):
+    """singer_sdk writes it before the rows of each context and never at the end."""
     ours, theirs = (by_stream(sides[sdk].messages("versions"), "ACTIVATE_VERSION") for sdk in SIDES)
     assert ours.keys() == theirs.keys()
     for name, found in ours.items():
@@ -393,20 +393,20 @@ def test_versions_are_announced_before_the_rows_and_again_at_the_end(sides):
     assert by_stream(sides["tap_core"].messages("plain"), "ACTIVATE_VERSION") == {}
 
 
-def test_what_was_started_elsewhere_starts_at_the_same_value(sides):
-    """All streams of all scenarios: each of them starts where the other one would."""
+def test_starting_values_equal_those_of_singer_sdk(sides):
+    """Compared for all streams of all scenarios, also with states of the other SDK."""
     ours, theirs = ((sides[sdk].folder / "starts.txt").read_text().splitlines() for sdk in SIDES)
     assert ours == theirs
     assert len(ours) > 300
     assert len([line for line in ours if not line.endswith("None")]) > 100
 
 
-def test_numbers_keep_all_their_digits(sides):
+def test_numbers_are_written_exactly(sides):
     [first, *_] = by_stream(sides["tap_core"].messages("plain"), "RECORD")["values"]
     assert first["record"]["price"] == Decimal("12345678901234567890.1234567890")
     assert first["record"]["big"] == 2**200
 
 
-def test_a_bookmark_stays_before_the_start_of_the_sync(sides):
+def test_bookmark_is_limited_by_the_start_of_the_sync(sides):
     value = sides["tap_core"].state("plain")["bookmarks"]["future"]["replication_key_value"]
     assert value == "2024-05-06T07:08:09.000000+00:00"

@@ -1,7 +1,7 @@
-"""Adapters that show this package's components to Python code written for airbyte-cdk.
+"""Adapters that give custom components this package's components in airbyte-cdk's interface.
 
-They are the field values of custom components. A component is wrapped by the methods it has; a
-custom component is passed as its own airbyte-cdk instance.
+A custom component receives them as the values of its fields. The adapter is chosen by the methods
+that a component has; a custom component is passed as its own airbyte-cdk instance.
 """
 
 from __future__ import annotations
@@ -43,21 +43,25 @@ _STREAMS = frozenset({"DeclarativeStream", "StateDelegatingStream"})
 
 
 def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
-    """Return the value of a component field in the form that airbyte-cdk code expects."""
+    """Return a component, or a list or mapping of them, with the interface of airbyte-cdk.
+
+    Values that are not components are returned unchanged. ``owner`` holds the stream, through which
+    parent streams are read.
+    """
     if is_mapping(value):
         if value.get("type") in _STREAMS:
             return CdkStream(owner, value)
         return {name: adapt(one, owner, config) for name, one in value.items()}
     if is_list(value):
         return [adapt(one, owner, config) for one in value]
-    for fits, shown in _SHOWN:
-        if fits(value):
-            return shown(value, owner, config)
+    for is_match, make_adapter in _ADAPTERS:
+        if is_match(value):
+            return make_adapter(value, owner, config)
     return value
 
 
 def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
-    """Return the stream slice of a scope as an airbyte-cdk object."""
+    """Return the ``stream_slice`` of an interpolation scope as airbyte-cdk's StreamSlice."""
     given = scope.get("stream_slice")
     known: Mapping[str, Any] = {} if given is None else given  # it may have extra fields
     partition: Mapping[str, Any] = scope.get("partition") or {}
@@ -68,7 +72,7 @@ def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
     )
 
 
-def _option(option: request_options.RequestOption) -> CdkRequestOption:
+def _adapt_option(option: request_options.RequestOption) -> CdkRequestOption:
     return CdkRequestOption(
         inject_into=RequestOptionType(option.inject_into),
         field_name=option.field_name,
@@ -77,7 +81,7 @@ def _option(option: request_options.RequestOption) -> CdkRequestOption:
     )
 
 
-def _bounded(given: cursor.MinMaxDatetime) -> CdkMinMaxDatetime:
+def _adapt_min_max(given: cursor.MinMaxDatetime) -> CdkMinMaxDatetime:
     return CdkMinMaxDatetime(
         datetime=given.datetime,
         parameters={},
@@ -87,7 +91,7 @@ def _bounded(given: cursor.MinMaxDatetime) -> CdkMinMaxDatetime:
     )
 
 
-def _parent(
+def _adapt_parent(
     parent: partition_routers.ParentStreamConfig, owner: StreamOwner, config: Mapping[str, Any]
 ) -> CdkParentStreamConfig:
     return CdkParentStreamConfig(
@@ -97,58 +101,61 @@ def _parent(
         config=config,
         parameters={},
         extra_fields=parent.extra_fields,
-        request_option=parent.request_option and _option(parent.request_option),
+        request_option=parent.request_option and _adapt_option(parent.request_option),
         incremental_dependency=parent.incremental_dependency,
         lazy_read_pointer=parent.lazy_read_pointer,
     )
 
 
-def _added(one: transformations.AddedFieldDefinition) -> CdkAddedFieldDefinition:
+def _adapt_added_field(one: transformations.AddedFieldDefinition) -> CdkAddedFieldDefinition:
     value = one.value.template.text if isinstance(one.value, BoundTemplate) else one.value
     return CdkAddedFieldDefinition(one.path, value, one.value_type, {})
 
 
 class _Extractor(RecordExtractor):
-    """Adapter of an extractor; it decodes JSON, as airbyte-cdk's nested extractors do."""
+    """airbyte-cdk RecordExtractor for one of this package's extractors; bodies must be JSON."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
     def extract_records(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the records of a response."""
+        """Yield the records that the wrapped extractor finds in a JSON response."""
         for document in CdkJsonDecoder().decode(response):
             yield from self._inner.extract(document, {})
 
 
 class _Backoff(CdkBackoffStrategy):
-    """Adapter of a backoff strategy."""
+    """airbyte-cdk BackoffStrategy for one of this package's backoff strategies."""
 
     def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
         self._inner = inner
         self._config = config
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds to wait, or None for the default."""
+        """Return the seconds to wait after ``attempt_count`` attempts, or None for the default."""
         answer = None if isinstance(response_or_exception, Exception) else response_or_exception
-        found = self._inner.wait(answer, attempt_count, {"config": self._config})
+        found = self._inner.compute_wait(answer, attempt_count, {"config": self._config})
         return cast("float | None", found)
 
 
 class _Handler(_Backoff):
-    """Adapter of an error handler; attributes that custom code sets on it are kept."""
+    """airbyte-cdk ErrorHandler for one of this package's error handlers.
+
+    It has a ``__dict__``: attributes that custom code sets on it are kept.
+    """
 
     @property
     def max_retries(self) -> int:
-        """Number of retries per request."""
+        """Maximum number of retries per request, not counting the first attempt."""
         return int(self._inner.max_tries) - 1
 
     def interpret_response(self, response_or_exception: Any) -> Any:
-        """Return the resolution for a response."""
-        return to_resolution(self._inner.judge(response_or_exception, {"config": self._config}))
+        """Return the wrapped error handler's decision on a response as airbyte-cdk's type."""
+        return to_resolution(self._inner.interpret(response_or_exception, {"config": self._config}))
 
 
 class _Signer(AuthBase):
-    """Adapter of an authenticator."""
+    """requests authenticator that signs with one of this package's authenticators."""
 
     def __init__(self, inner: Any, owner: StreamOwner, config: Mapping[str, Any]) -> None:
         self._inner = inner
@@ -156,25 +163,27 @@ class _Signer(AuthBase):
         self.config: Mapping[str, Any] = config
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Return the request with credentials."""
+        """Add the credentials to a prepared request and return the request."""
         signed = self._inner.auth(self._owner.stream)(request)
         return cast("requests.PreparedRequest", signed)
 
 
-_SHOWN: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, StreamOwner, Any], Any]], ...]] = (
+_ADAPTERS: Final[
+    tuple[tuple[Callable[[Any], bool], Callable[[Any, StreamOwner, Any], Any]], ...]
+] = (
     (lambda one: hasattr(one, "instance"), lambda one, owner, config: one.instance),  # noqa: ARG005
-    (lambda one: isinstance(one, partition_routers.ParentStreamConfig), _parent),
+    (lambda one: isinstance(one, partition_routers.ParentStreamConfig), _adapt_parent),
     (
         lambda one: isinstance(one, transformations.AddedFieldDefinition),
-        lambda one, owner, config: _added(one),  # noqa: ARG005
+        lambda one, owner, config: _adapt_added_field(one),  # noqa: ARG005
     ),
     (
         lambda one: isinstance(one, request_options.RequestOption),
-        lambda one, owner, config: _option(one),  # noqa: ARG005
+        lambda one, owner, config: _adapt_option(one),  # noqa: ARG005
     ),
     (
         lambda one: isinstance(one, cursor.MinMaxDatetime),
-        lambda one, owner, config: _bounded(one),  # noqa: ARG005
+        lambda one, owner, config: _adapt_min_max(one),  # noqa: ARG005
     ),
     (
         lambda one: isinstance(one, our_errors.HttpResponseFilter),
@@ -182,7 +191,7 @@ _SHOWN: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, StreamOwner, Any
     ),
     (lambda one: hasattr(one, "extract"), lambda one, owner, config: _Extractor(one)),  # noqa: ARG005
     (lambda one: hasattr(one, "auth"), _Signer),
-    (lambda one: hasattr(one, "judge"), lambda one, owner, config: _Handler(one, config)),  # noqa: ARG005
-    (lambda one: hasattr(one, "wait"), lambda one, owner, config: _Backoff(one, config)),  # noqa: ARG005
+    (lambda one: hasattr(one, "interpret"), lambda one, owner, config: _Handler(one, config)),  # noqa: ARG005
+    (lambda one: hasattr(one, "compute_wait"), lambda one, owner, config: _Backoff(one, config)),  # noqa: ARG005
 )
-"""Pairs of a test for a component and its adapter; the first match is used."""
+"""Pairs of a test for a component and a factory of its adapter; the first match is used."""

@@ -1,7 +1,7 @@
 """Base classes of custom authenticators under airbyte-cdk's names.
 
-An authenticator is called with a prepared request. By default it adds a header; query parameters
-are added to those of the request.
+An authenticator is called with a prepared request. By default it sets one header, `auth_header`, to
+`token`; a subclass may also return query parameters to add.
 """
 
 from __future__ import annotations
@@ -41,91 +41,91 @@ __all__ = [
 ]
 
 _LIFETIME = timedelta(hours=1)
-"""Default lifetime of a token whose response does not contain one."""
+"""Lifetime assumed for an access token if the token response contains none."""
 
 
 class AbstractHeaderAuthenticator(AuthBase):
-    """Authenticator that adds a token in a header."""
+    """Authenticator that sends a token in a request header."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Return the request with the header added."""
+        """Add the header of `get_auth_header` to a prepared request and return the request."""
         request.headers.update(self.get_auth_header())
         return request
 
     def get_auth_header(self) -> Mapping[str, Any]:
-        """Return the header, or an empty mapping if its name is empty."""
+        """Return ``{auth_header: token}``, or {} if `auth_header` is empty."""
         return {self.auth_header: self.token} if self.auth_header else {}
 
     @property
     def auth_header(self) -> str:
-        """Name of the header."""
+        """Name of the request header that carries the token; implemented by subclasses."""
         raise NotImplementedError
 
     @property
     def token(self) -> str:
-        """Value of the header."""
+        """Value of the request header; implemented by subclasses."""
         raise NotImplementedError
 
 
 @dataclass
 class DeclarativeAuthenticator(AbstractHeaderAuthenticator):
-    """Base class of the authenticators of manifests."""
+    """Base class of the authenticators that a manifest can declare."""
 
     def get_request_params(self) -> Mapping[str, Any]:
-        """Return the query parameters to add."""
+        """Return the query parameters that carry credentials; none by default."""
         return {}
 
     def get_request_body_data(self) -> Mapping[str, Any] | str:
-        """Return the form fields to add."""
+        """Return the form fields or text body that carry credentials; none by default."""
         return {}
 
     def get_request_body_json(self) -> Mapping[str, Any]:
-        """Return the JSON members to add."""
+        """Return the members of a JSON body that carry credentials; none by default."""
         return {}
 
 
 @dataclass
 class CdkNoAuth(DeclarativeAuthenticator):
-    """Authenticator that adds no credentials."""
+    """Authenticator that sends requests without credentials (NoAuth)."""
 
     parameters: InitVar[Mapping[str, Any]]
 
     @property
     def auth_header(self) -> str:
-        """Empty: no header is added."""
+        """Empty string: no header is sent."""
         return ""
 
     @property
     def token(self) -> str:
-        """Empty: there is no token."""
+        """Empty string: there is no token."""
         return ""
 
 
 @dataclass
 class TokenProvider:
-    """Interface of a source of a token."""
+    """Source of the token of a bearer or API key authenticator."""
 
     def get_token(self) -> str:
-        """Return the token."""
+        """Return the current token."""
         raise NotImplementedError
 
 
 @dataclass
 class InterpolatedStringTokenProvider(TokenProvider):
-    """Token provider that evaluates a template with the configuration."""
+    """Token provider whose token is a template over the config, such as ``{{ config['key'] }}``."""
 
     config: Mapping[str, Any]
     api_token: Any
     parameters: Mapping[str, Any]
 
     def get_token(self) -> str:
-        """Return the token."""
+        """Evaluate the template and return the token."""
         return str(evaluate(self.api_token, self.config, self.parameters))
 
 
 @dataclass
 class CdkBearerAuthenticator(DeclarativeAuthenticator):
-    """Authenticator that sends ``Authorization: Bearer <token>``."""
+    """Authenticator that sends ``Authorization: Bearer <token>`` with a token provider's token."""
 
     token_provider: TokenProvider
     config: Mapping[str, Any]
@@ -133,18 +133,18 @@ class CdkBearerAuthenticator(DeclarativeAuthenticator):
 
     @property
     def auth_header(self) -> str:
-        """Name of the header."""
+        """``Authorization``."""
         return "Authorization"
 
     @property
     def token(self) -> str:
-        """Value of the header."""
+        """``Bearer`` and the current token of the token provider."""
         return f"Bearer {self.token_provider.get_token()}"
 
 
 @dataclass
 class CdkBasicHttpAuthenticator(DeclarativeAuthenticator):
-    """Authenticator that sends user name and password as Basic credentials (RFC 7617)."""
+    """Authenticator that sends user name and password as HTTP Basic credentials (RFC 7617)."""
 
     username: Any
     config: Mapping[str, Any]
@@ -152,18 +152,18 @@ class CdkBasicHttpAuthenticator(DeclarativeAuthenticator):
     password: Any = ""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Parse user name and password as templates."""
+        """Turn user name and password into template objects."""
         self._username = InterpolatedString.create(self.username, parameters=parameters)
         self._password = InterpolatedString.create(self.password, parameters=parameters)
 
     @property
     def auth_header(self) -> str:
-        """Name of the header."""
+        """``Authorization``."""
         return "Authorization"
 
     @property
     def token(self) -> str:
-        """Value of the header."""
+        """``Basic`` and the base64 encoding of ``<user name>:<password>``."""
         both = f"{self._username.eval(self.config)}:{self._password.eval(self.config)}"
         return f"Basic {base64.b64encode(both.encode()).decode()}"
 
@@ -178,7 +178,7 @@ class CdkApiKeyAuthenticator(DeclarativeAuthenticator):
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the name and the location of the key."""
+        """Evaluate the field name of `request_option` and read its ``inject_into``."""
         name = getattr(self.request_option, "field_name", "")
         self._field_name = str(evaluate(name, self.config, parameters))
         kind = getattr(self.request_option, "inject_into", "header")
@@ -186,21 +186,21 @@ class CdkApiKeyAuthenticator(DeclarativeAuthenticator):
 
     @property
     def auth_header(self) -> str:
-        """Name of the header, or an empty string if the key is not sent in a header."""
+        """Name of the header, or an empty string if the API key is not sent in a header."""
         return self._field_name if self._kind == "header" else ""
 
     @property
     def token(self) -> str:
-        """API key."""
+        """API key from the token provider."""
         return self.token_provider.get_token()
 
     def get_request_params(self) -> Mapping[str, Any]:
-        """Return the key as a query parameter if `inject_into` says so."""
+        """Return ``{field name: key}`` if the key is sent as a query parameter, else {}."""
         return {self._field_name: self.token} if self._kind == "request_parameter" else {}
 
 
 class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
-    """Factory that returns the authenticator that the configuration selects."""
+    """Factory for the authenticator that the config selects (SelectiveAuthenticator)."""
 
     def __new__(
         cls,
@@ -209,10 +209,11 @@ class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
         authenticator_selection_path: list[str],
         **_: Any,
     ) -> Any:
-        """Return the selected authenticator.
+        """Return the authenticator whose name is at ``authenticator_selection_path`` in the config.
 
         Raises:
-            ValueError: the setting is missing, or names no authenticator.
+            ValueError: the config has no value at the path, or the value is not in
+                ``authenticators``.
         """
         found = make_getter(list(authenticator_selection_path))(dict(config))
         if found is MISSING or found not in authenticators:
@@ -225,6 +226,9 @@ class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
 @dataclass
 class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     """Authenticator that refreshes OAuth 2.0 access tokens (RFC 6749, section 6).
+
+    Its overridable methods are airbyte-cdk's. A rotated refresh token is not written back to the
+    config; the manifest's own OAuthAuthenticator does that.
 
     Its overridable methods are airbyte-cdk's. Refresh tokens that the server rotates are not
     written back; the manifest's own OAuthAuthenticator does that.
@@ -256,7 +260,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     _lock: Any = field(init=False, repr=False, compare=False, default_factory=threading.RLock)
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters, and the configured token with its expiry date."""
+        """Store the parameters; read the configured access token and its expiry date, if any."""
         self._parameters = parameters or {}
         self._token_expiry_date = ab_datetime_now() - timedelta(days=1)
         if self.token_expiry_date:
@@ -268,20 +272,20 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
 
     @property
     def auth_header(self) -> str:
-        """Name of the header."""
+        """``Authorization``."""
         return "Authorization"
 
     @property
     def token(self) -> str:
-        """Value of the header."""
+        """``Bearer`` and a valid access token; an expired token is refreshed first."""
         return f"Bearer {self.get_access_token()}"
 
     def get_auth_header(self) -> Mapping[str, Any]:
-        """Return the header with a valid token."""
+        """Return the ``Authorization`` header; an expired access token is refreshed first."""
         return {"Authorization": f"Bearer {self.get_access_token()}"}
 
     def get_access_token(self) -> str:
-        """Return a valid token; only one thread at a time refreshes it."""
+        """Return a valid access token; an expired one is refreshed by one thread at a time."""
         if self.token_has_expired():
             with self._lock:
                 if self.token_has_expired():
@@ -289,20 +293,20 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return self.access_token
 
     def refresh_and_set_access_token(self) -> None:
-        """Request a new token and store it with its expiry date."""
+        """Request an access token at the token endpoint; store it with its expiry date."""
         token, expires = self.refresh_access_token()
         self.access_token = token
         self.set_token_expiry_date(self._instant(expires))
 
     def token_has_expired(self) -> bool:
-        """Return True if the token has expired."""
+        """Return True if the expiry date of the access token has passed."""
         return ab_datetime_now() > self.get_token_expiry_date()
 
     def refresh_access_token(self) -> tuple[str, Any]:
-        """Return a new token, and its lifetime or expiry date.
+        """Request an access token; return it with its lifetime in seconds or its expiry date.
 
         Raises:
-            ValueError: the response contains no token.
+            ValueError: the token response contains no access token.
         """
         answer = self._make_handled_request()
         names = TokenFieldNames(self.get_access_token_name(), deep=True)
@@ -311,11 +315,11 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return token, names.found(answer, self.get_expires_in_name())
 
     def _make_handled_request(self) -> Any:
-        """Return the response of the token endpoint (method name of airbyte-cdk 7)."""
+        """Request a token and return the JSON response; overridden for airbyte-cdk 7."""
         return self._get_refresh_access_token_response()
 
     def _get_refresh_access_token_response(self) -> Any:
-        """Return the response of the token endpoint (method name before airbyte-cdk 7)."""
+        """Request a token and return the JSON response; overridden for older airbyte-cdk."""
         with requests.Session() as session:
             response = ask_token_endpoint(
                 session,
@@ -331,7 +335,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return response.json()
 
     def _log_response(self, response: requests.Response) -> None:
-        """Log nothing, since the response contains a token."""
+        """Log nothing: a token response contains secrets."""
 
     def _instant(self, expires: Any) -> AirbyteDateTime:
         if isinstance(expires, AirbyteDateTime):
@@ -342,7 +346,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return ab_datetime_now() + span
 
     def build_refresh_request_body(self) -> Mapping[str, Any]:
-        """Return the form fields of the token request."""
+        """Return the form fields of the token request, such as grant type and refresh token."""
         form: MutableMapping[str, Any] = {self.get_grant_type_name(): self.get_grant_type()}
         if "Authorization" not in self.get_refresh_request_headers():
             form[self.get_client_id_name()] = self.get_client_id()
@@ -353,15 +357,15 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return {**self.get_refresh_request_body(), **form}
 
     def build_refresh_request_headers(self) -> Mapping[str, Any] | None:
-        """Return the headers of the token request, or None."""
+        """Return the headers of the token request, or None if the manifest declares none."""
         return self.get_refresh_request_headers() or None
 
     @property
     def access_token(self) -> str:
-        """Current access token.
+        """Access token that was configured or last requested.
 
         Raises:
-            ValueError: no token has been requested yet.
+            ValueError: there is no token yet.
         """
         if self._access_token is None:
             raise ValueError("There is no access token yet.")
@@ -372,67 +376,67 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         self._access_token = value
 
     def get_token_expiry_date(self) -> AirbyteDateTime:
-        """Return the expiry date of the token."""
+        """Return the expiry date of the access token."""
         return cast("AirbyteDateTime", self._token_expiry_date)
 
     def set_token_expiry_date(self, value: Any) -> None:
-        """Set the expiry date of the token, from a date or a lifetime in seconds."""
+        """Set the expiry date of the access token: a date, or a lifetime in seconds from now."""
         self._token_expiry_date = self._instant(value)
 
     # Settings
 
     def get_token_refresh_endpoint(self) -> str | None:
-        """Return the URL of the token endpoint."""
+        """Return the evaluated URL of the token endpoint, or None if none is declared."""
         return cast("str | None", self._given(self.token_refresh_endpoint))
 
     def get_client_id_name(self) -> str:
-        """Return the field name of the client ID."""
+        """Return the form field name for the client ID, ``client_id`` by default."""
         return str(self._given(self.client_id_name))
 
     def get_client_id(self) -> str:
-        """Return the client ID."""
+        """Return the OAuth client ID from the config."""
         return cast(str, self._given(self.client_id))
 
     def get_client_secret_name(self) -> str:
-        """Return the field name of the client secret."""
+        """Return the form field name for the client secret, ``client_secret`` by default."""
         return str(self._given(self.client_secret_name))
 
     def get_client_secret(self) -> str:
-        """Return the client secret."""
+        """Return the OAuth client secret from the config."""
         return cast(str, self._given(self.client_secret))
 
     def get_refresh_token_name(self) -> str:
-        """Return the field name of the refresh token."""
+        """Return the form field name for the refresh token, ``refresh_token`` by default."""
         return str(self._given(self.refresh_token_name))
 
     def get_refresh_token(self) -> str | None:
-        """Return the refresh token."""
+        """Return the refresh token from the config, or None if the manifest declares none."""
         return None if self.refresh_token is None else str(self._given(self.refresh_token))
 
     def get_scopes(self) -> list[str]:
-        """Return the scopes."""
+        """Return the OAuth scopes to request."""
         return self.scopes or []
 
     def get_access_token_name(self) -> str:
-        """Return the field name of the access token in the response."""
+        """Return the response field with the access token, ``access_token`` by default."""
         return str(self._given(self.access_token_name))
 
     def get_expires_in_name(self) -> str:
-        """Return the field name of the token's lifetime in the response."""
+        """Return the response field with the token's lifetime, ``expires_in`` by default."""
         return str(self._given(self.expires_in_name))
 
     def get_grant_type_name(self) -> str:
-        """Return the field name of the grant type."""
+        """Return the form field name for the grant type, ``grant_type`` by default."""
         return str(self._given(self.grant_type_name))
 
     def get_grant_type(self) -> str:
-        """Return the grant type."""
+        """Return the grant type, ``refresh_token`` by default."""
         return str(self._given(self.grant_type))
 
     def get_refresh_request_body(self) -> Mapping[str, Any]:
-        """Return the additional form fields that the manifest declares."""
+        """Return the additional form fields of the token request (``refresh_request_body``)."""
         return cast(Mapping[str, Any], self._given(self.refresh_request_body or {}))
 
     def get_refresh_request_headers(self) -> Mapping[str, Any]:
-        """Return the headers that the manifest declares."""
+        """Return the headers of the token request (``refresh_request_headers``)."""
         return cast(Mapping[str, Any], self._given(self.refresh_request_headers or {}))

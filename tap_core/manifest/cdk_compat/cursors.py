@@ -1,9 +1,9 @@
 """Base classes of custom cursors: time slices, their request options and the state.
 
 These are the cursors of airbyte-cdk 6, the last version in which connectors can provide their own
-cursors. A subclass may override every method, also private ones, since connectors do. The caller
-calls `set_initial_state`, then iterates the slices; after each slice it calls `close_slice` and
-reads the state from `get_stream_state`.
+cursors. A subclass may override every method, also private ones, since published connectors do. The
+stream calls `set_initial_state` and iterates over `stream_slices`; after each slice it calls
+`close_slice` and stores the result of `get_stream_state`.
 """
 
 from __future__ import annotations
@@ -26,42 +26,46 @@ _USUAL_FORMAT = "%Y-%m-%dT%H:%M:%S.%f%z"
 
 
 class DeclarativeCursor(StreamSlicer):
-    """Base class of cursors, which generate the slices of a stream and track its state."""
+    """Base class of cursors, which generate the slices of a stream and keep its state."""
 
     def set_initial_state(self, stream_state: Mapping[str, Any]) -> None:
-        """Set the state that `get_stream_state` returned at the end of the last sync."""
+        """Restore the cursor from the state that `get_stream_state` returned in the last sync."""
         raise NotImplementedError
 
     def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
-        """Process a record before it is emitted."""
+        """Take note of a record of the slice; called for each record before it is emitted."""
 
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:
-        """Update the state after all records of a slice were emitted."""
+        """Update the state; called after all records of the slice were emitted.
+
+        ``args`` holds the slice's latest record for a method that accepts it, as in older
+        airbyte-cdk.
+        """
         raise NotImplementedError
 
     def get_stream_state(self) -> Mapping[str, Any]:
-        """Return the state to store."""
+        """Return the state to store; called after each slice."""
         raise NotImplementedError
 
     def select_state(self, stream_slice: CdkStreamSlice | None = None) -> Mapping[str, Any] | None:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Return the state of a slice."""
+        """Return the state of one slice; None or the whole state without partitions."""
         return self.get_stream_state()
 
     def should_be_synced(self, record: Any) -> bool:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Return True if the record is to be emitted.
+        """Return True if the record is to be emitted, False to drop it.
 
-        It is called for data feeds and for client-side incremental streams only.
+        Called only for data feeds (``is_data_feed``) and client-side incremental streams.
         """
         return True
 
 
 Cursor = DeclarativeCursor
-"""Name of `DeclarativeCursor` in older versions."""
+"""Name of `DeclarativeCursor` in older versions of airbyte-cdk."""
 
 
 @dataclass
 class CdkMinMaxDatetime:
-    """Datetime with an optional minimum and maximum."""
+    """Datetime template with an optional minimum and maximum (MinMaxDatetime)."""
 
     datetime: Any
     parameters: InitVar[Mapping[str, Any]]
@@ -70,7 +74,7 @@ class CdkMinMaxDatetime:
     max_datetime: Any = ""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Parse the datetime, the minimum and the maximum as templates."""
+        """Turn the datetime, the minimum and the maximum into template objects."""
         self.datetime = InterpolatedString.create(self.datetime, parameters=parameters)
         for name in ("min_datetime", "max_datetime"):
             if given := getattr(self, name):
@@ -78,7 +82,7 @@ class CdkMinMaxDatetime:
 
     @classmethod
     def create(cls, given: Any, parameters: Mapping[str, Any]) -> CdkMinMaxDatetime:
-        """Return an instance from a string or a mapping; an instance is returned unchanged."""
+        """Return an instance for a string or a mapping of options; return an instance unchanged."""
         if isinstance(given, cls):
             return given
         if isinstance(given, Mapping):
@@ -87,10 +91,10 @@ class CdkMinMaxDatetime:
         return cls(datetime=given, parameters=parameters)
 
     def get_datetime(self, config: Mapping[str, Any], **additional_parameters: Any) -> dt.datetime:
-        """Return the datetime, limited to the minimum and the maximum.
+        """Evaluate the templates and return the datetime, limited to the minimum and the maximum.
 
         Raises:
-            ValueError: one of the three values does not match the format.
+            ValueError: the datetime, the minimum or the maximum does not match ``datetime_format``.
         """
 
         def read(given: Any) -> dt.datetime:
@@ -110,9 +114,10 @@ _FIELDS = ("datetime", "datetime_format", "min_datetime", "max_datetime")
 
 @dataclass
 class CdkDatetimeBasedCursor(DeclarativeCursor):
-    """Cursor with time windows from the end of the last sync until now.
+    """Cursor that reads time windows from the last state until now (DatetimeBasedCursor).
 
-    The state is the highest cursor value in the records of closed windows, under the cursor field.
+    Its state is ``{cursor_field: value}``, with the highest cursor value in the records of closed
+    windows.
     """
 
     start_datetime: Any
@@ -135,7 +140,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     cursor_datetime_formats: list[str] = field(default_factory=list)
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Parse the options; the bounds are evaluated when slices are generated.
+        """Turn the options into template objects; start and end are evaluated per sync.
 
         Raises:
             ValueError: only one of `step` and `cursor_granularity` is set.
@@ -174,15 +179,15 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # The state
 
     def get_stream_state(self) -> Mapping[str, Any]:
-        """Return the state under the cursor field, or an empty mapping at first."""
+        """Return ``{cursor_field: value}``, or {} before the first window was closed."""
         return {self._key: self._cursor} if self._cursor else {}
 
     def set_initial_state(self, stream_state: Mapping[str, Any]) -> None:
-        """Set the cursor value from a state."""
+        """Restore the cursor value from ``{cursor_field: value}``; {} starts a first sync."""
         self._cursor = stream_state.get(self._key) if stream_state else None
 
     def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
-        """Keep the highest cursor value within the window."""
+        """Keep the record's cursor value if it is the highest so far and within the window."""
         value = record.get(self._key)
         if not value:
             return
@@ -194,10 +199,10 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
             self._highest_observed_cursor_field_value = value
 
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Set the highest observed cursor value as the state.
+        """Make the highest observed cursor value the state.
 
         Raises:
-            ValueError: the slice has a partition.
+            ValueError: the slice has a partition, which this cursor cannot have.
         """
         if stream_slice.partition:
             raise ValueError(
@@ -207,7 +212,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         self._cursor = max(reversed(known), key=self.parse_date) if known else None
 
     def get_cursor_datetime_from_state(self, stream_state: Mapping[str, Any]) -> dt.datetime | None:
-        """Return the datetime of a state, or None if it has no readable value."""
+        """Return the state's cursor value as a datetime; None if it is missing or not parseable."""
         value = stream_state.get(self._key)
         with suppress(ValueError):
             return self.parse_date(str(value)) if value else None
@@ -216,7 +221,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # Windows
 
     def stream_slices(self) -> Iterable[CdkStreamSlice]:
-        """Return the time windows as slices."""
+        """Return the time windows from the state or start until the end, as stream slices."""
         end = self.select_best_end_datetime()
         start = self._calculate_earliest_possible_value(end)
         return self._partition_daterange(start, end, self._step)
@@ -226,7 +231,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return self._select_best_end_datetime()
 
     def _select_best_end_datetime(self) -> dt.datetime:
-        """Return the same end; subclasses may override this older method name."""
+        """Return `select_best_end_datetime()`; older connectors override this name."""
         now = dt.datetime.now(tz=self._timezone)
         return min(self._end_datetime.get_datetime(self.config), now) if self._end_datetime else now
 
@@ -275,7 +280,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return comparator(cursor_value, default_date)
 
     def parse_date(self, date: Any) -> dt.datetime:
-        """Return the datetime of a value, by the first format that matches.
+        """Parse a cursor value with the first of the cursor's datetime formats that matches.
 
         Raises:
             ValueError: no format matches.
@@ -317,7 +322,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # Records
 
     def should_be_synced(self, record: Any) -> bool:
-        """Return True if the record is in the interval of this sync, or has no cursor value."""
+        """Return True if the record's cursor value is in this sync's interval, or is missing."""
         if not record.get(self._key):
             return True
         end = self.select_best_end_datetime()
@@ -340,11 +345,11 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return start <= self.parse_date(value) <= end
 
     def is_greater_than_or_equal(self, first: Any, second: Any) -> bool:
-        """Return True if the first record's cursor value is not lower than the second's."""
+        """Return True if the first record's cursor value is at least the second's."""
         values = first.get(self._key), second.get(self._key)
         if all(values):
             return self.parse_date(values[0]) >= self.parse_date(values[1])
         return bool(values[0])
 
     def _send_log(self, level: Any, message: str) -> None:
-        """Log nothing: the stream warns of records without a cursor value."""
+        """Log nothing: the stream itself warns about records without a cursor value."""

@@ -1,4 +1,4 @@
-"""Datetimes and their formatting, under airbyte-cdk's names.
+"""Datetime type, parsing and formatting under airbyte-cdk's names.
 
 A datetime without a UTC offset is read as UTC.
 """
@@ -22,11 +22,11 @@ __all__ = [
 
 
 class AirbyteDateTime(datetime):
-    """Datetime whose string form is ISO 8601."""
+    """Timezone-aware datetime that ``str()`` writes in ISO 8601."""
 
     @classmethod
     def from_datetime(cls, dt: datetime) -> AirbyteDateTime:
-        """Return a datetime as an `AirbyteDateTime`, in UTC if it has no time zone."""
+        """Return a datetime as an AirbyteDateTime; one without a time zone is taken as UTC."""
         return cls(
             *(dt.year, dt.month, dt.day),
             *(dt.hour, dt.minute, dt.second, dt.microsecond),
@@ -34,11 +34,11 @@ class AirbyteDateTime(datetime):
         )
 
     def to_datetime(self) -> datetime:
-        """Return the value as a plain `datetime`."""
+        """Return the same point in time as a plain `datetime.datetime`."""
         return datetime.combine(self.date(), self.timetz())
 
     def __str__(self) -> str:
-        """Return the ISO 8601 form, with milliseconds or microseconds if they are not zero."""
+        """Return ISO 8601 with milliseconds or microseconds, each only if not zero."""
         if not self.microsecond:
             kind = "seconds"
         else:
@@ -47,7 +47,7 @@ class AirbyteDateTime(datetime):
         return f"{text[:-6]}Z" if text.endswith("+00:00") else text
 
     def __add__(self, other: timedelta) -> AirbyteDateTime:
-        """Return the datetime plus a timedelta."""
+        """Return the datetime plus a timedelta, as an AirbyteDateTime."""
         return self.from_datetime(self.to_datetime() + other)
 
     def __sub__(self, other: Any) -> Any:
@@ -57,15 +57,15 @@ class AirbyteDateTime(datetime):
         return self.to_datetime() - _plain(other)
 
     def add(self, delta: timedelta) -> AirbyteDateTime:
-        """Return the datetime plus a timedelta."""
+        """Return the datetime plus a timedelta, as an AirbyteDateTime."""
         return self + delta
 
     def subtract(self, delta: timedelta) -> AirbyteDateTime:
-        """Return the datetime minus a timedelta."""
+        """Return the datetime minus a timedelta, as an AirbyteDateTime."""
         return self.from_datetime(self.to_datetime() - delta)
 
     def to_epoch_millis(self) -> int:
-        """Return the Unix timestamp in milliseconds."""
+        """Return the datetime as milliseconds since 1970 (Unix epoch)."""
         return int(self.timestamp() * 1000)
 
 
@@ -80,7 +80,7 @@ def ab_datetime_now() -> AirbyteDateTime:
 
 
 def ab_datetime_parse(dt_str: Any) -> AirbyteDateTime:
-    """Return the datetime of a string or a Unix timestamp in seconds.
+    """Parse an ISO 8601 string, or a number or numeric string as seconds since 1970.
 
     Raises:
         ValueError: the value is neither.
@@ -94,7 +94,7 @@ def ab_datetime_parse(dt_str: Any) -> AirbyteDateTime:
 
 
 def ab_datetime_try_parse(dt_str: Any) -> AirbyteDateTime | None:
-    """Return the datetime of a string, or None if it cannot be parsed."""
+    """Parse a datetime string; return None if it is not a datetime."""
     try:
         return ab_datetime_parse(dt_str)
     except ValueError:
@@ -102,19 +102,19 @@ def ab_datetime_try_parse(dt_str: Any) -> AirbyteDateTime | None:
 
 
 def ab_datetime_format(dt: datetime, format: str | None = None) -> str:
-    """Return a datetime as a string, in ISO 8601 by default."""
+    """Format a datetime with a strftime format; ISO 8601 without ``format``."""
     if format:
         return dt.strftime(format)
     return str(AirbyteDateTime.from_datetime(dt))
 
 
 class DatetimeParser:
-    """Parser and formatter of datetimes with a manifest's formats."""
+    """Parser and formatter for the datetime formats of a manifest, such as ``%s`` or ``%ms``."""
 
     def parse(self, date: str | int, format: str) -> datetime:
-        """Return the datetime of a string."""
+        """Parse a value with a manifest's datetime format; without an offset it is UTC."""
         return get_format(format).read(str(date))
 
     def format(self, dt: datetime, format: str) -> str:
-        """Return a datetime as a string."""
+        """Format a datetime with a manifest's datetime format."""
         return get_format(format).write(dt)

@@ -1,7 +1,7 @@
-"""Substitute for the package ``dpath`` (the functions that connectors use), if not installed.
+"""Substitute for the functions of the package ``dpath`` that connectors use.
 
-A path is a string of steps (``a/*/c``) or a list of steps. ``*`` matches any one step, ``**`` any
-number of steps; a number is an index into a list.
+Connectors get it only if dpath is not installed. A path is a string of steps (``a/*/c``) or a list
+of steps. ``*`` matches any one step, ``**`` any number of steps; a number is an index into a list.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _members(holder: Any) -> Iterator[tuple[Any, Any]]:
 def _iterate_matches(
     holder: Any, steps: Sequence[str], way: tuple[Any, ...] = ()
 ) -> Iterator[_Found]:
-    """Yield path and value of each match."""
+    """Yield the path and the value of each match of a glob below a mapping or list."""
     if not steps:
         yield way, holder
         return
@@ -51,7 +51,7 @@ def _iterate_matches(
 
 
 def get(obj: Any, glob: Any, separator: str = "/", default: Any = _MISSING) -> Any:
-    """Return the single value at a path.
+    """Return the only value that a glob matches.
 
     Raises:
         KeyError: no value matches, and there is no default.
@@ -70,7 +70,7 @@ def get(obj: Any, glob: Any, separator: str = "/", default: Any = _MISSING) -> A
 def values(
     obj: Any, glob: Any, separator: str = "/", afilter: Callable[[Any], bool] | None = None
 ) -> list[Any]:
-    """Return all values at a path."""
+    """Return all values that a glob matches and ``afilter`` accepts."""
     found = (value for _, value in _iterate_matches(obj, _steps(glob, separator)))
     return [value for value in found if afilter is None or afilter(value)]
 
@@ -82,7 +82,7 @@ def search(
     separator: str = "/",
     afilter: Callable[[Any], bool] | None = None,
 ) -> Any:
-    """Return the part of a document that matches; with ``yielded``, pairs of path and value."""
+    """Return the matching part of a document; an iterator of (path, value) if ``yielded``."""
     found = [
         (way, value)
         for way, value in _iterate_matches(obj, _steps(glob, separator))
@@ -103,7 +103,7 @@ def set(  # noqa: A001  (dpath's name)
     separator: str = "/",
     afilter: Callable[[Any], bool] | None = None,
 ) -> int:
-    """Replace all values at a path and return their number."""
+    """Replace all values that a glob matches, in place; return their number."""
     count = 0
     for way, old in list(_iterate_matches(obj, _steps(glob, separator))):
         if way and (afilter is None or afilter(old)):
@@ -113,7 +113,7 @@ def set(  # noqa: A001  (dpath's name)
 
 
 def new(obj: Any, path: Any, value: Any, separator: str = "/", creator: Any = None) -> Any:  # noqa: ARG001
-    """Set a value at a path and create missing parent objects."""
+    """Set the value at a path, in place; create missing parent objects."""
     *way, last = _steps(path, separator)
     at: Any = obj
     for step in way:
@@ -124,7 +124,7 @@ def new(obj: Any, path: Any, value: Any, separator: str = "/", creator: Any = No
 def delete(
     obj: Any, glob: Any, separator: str = "/", afilter: Callable[[Any], bool] | None = None
 ) -> int:
-    """Remove all values at a path and return their number.
+    """Remove all values that a glob matches, in place; return their number.
 
     Raises:
         KeyError: no value matches.

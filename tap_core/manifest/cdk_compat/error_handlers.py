@@ -1,6 +1,7 @@
 """Base classes of custom error handlers, response filters and backoff strategies.
 
-This package's components make the decisions; this module converts them to airbyte-cdk's types.
+The decisions are made by `tap_core.manifest.components.error_handlers`; this module converts them
+to airbyte-cdk's types.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ SUCCESS_RESOLUTION = CdkErrorResolution(CdkResponseAction.SUCCESS)
 _RETRIES = 5
 
 
-def to_resolution(verdict: ResponseResolution) -> CdkErrorResolution:
-    """Return a resolution as airbyte-cdk's type."""
+def to_resolution(resolution: ResponseResolution) -> CdkErrorResolution:
+    """Convert this package's resolution of a response to airbyte-cdk's ErrorResolution."""
     return CdkErrorResolution(
-        CdkResponseAction(verdict.action.value),
-        FailureType(verdict.failure_type) if verdict.failure_type else None,
-        verdict.message,
+        CdkResponseAction(resolution.action.value),
+        FailureType(resolution.failure_type) if resolution.failure_type else None,
+        resolution.message,
     )
 
 
 def create_fallback_error_resolution(response_or_exception: Any) -> CdkErrorResolution:
-    """Return the resolution of an unknown error: a retry."""
+    """Return the resolution for a response or exception that no filter matches: a retry."""
     if isinstance(response_or_exception, requests.Response):
         message = f"Unexpected response with the HTTP status {response_or_exception.status_code}."
     else:
@@ -53,12 +54,13 @@ def create_fallback_error_resolution(response_or_exception: Any) -> CdkErrorReso
 
 
 class CdkBackoffStrategy:
-    """Base class of backoff strategies."""
+    """Base class of backoff strategies: rules for the wait before a request is sent again."""
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds to wait, or None for the default.
+        """Return the seconds to wait after ``attempt_count`` attempts, or None for the default.
 
-        Older classes implement ``backoff``, which is called for responses but not for exceptions.
+        Older classes implement ``backoff`` instead, which is called for responses but not for
+        exceptions.
         """
         older = getattr(self, "backoff", None)
         if older is None or not isinstance(response_or_exception, requests.Response):
@@ -68,7 +70,7 @@ class CdkBackoffStrategy:
 
 @dataclass
 class CdkExponentialBackoffStrategy(CdkBackoffStrategy):
-    """Backoff strategy whose wait doubles: factor times 2, 4, 8 … seconds."""
+    """Backoff strategy that waits ``factor`` times 2, 4, 8 … seconds, plus an optional jitter."""
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any]
@@ -76,20 +78,20 @@ class CdkExponentialBackoffStrategy(CdkBackoffStrategy):
     jitter_range_in_seconds: float | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the factor."""
+        """Evaluate the template of the factor."""
         factor = float(evaluate(self.factor, self.config, parameters))
         self._strategy = ours.ExponentialBackoffStrategy(
             factor=factor, jitter_range_in_seconds=self.jitter_range_in_seconds
         )
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds to wait."""
-        return self._strategy.wait(response_or_exception, attempt_count, {})
+        """Return the seconds to wait after ``attempt_count`` attempts."""
+        return self._strategy.compute_wait(response_or_exception, attempt_count, {})
 
 
 @dataclass
 class CdkConstantBackoffStrategy(CdkBackoffStrategy):
-    """Backoff strategy with a constant wait."""
+    """Backoff strategy that waits the same number of seconds each time, plus an optional jitter."""
 
     backoff_time_in_seconds: Any
     parameters: InitVar[Mapping[str, Any]]
@@ -97,41 +99,47 @@ class CdkConstantBackoffStrategy(CdkBackoffStrategy):
     jitter_range_in_seconds: float | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the wait in seconds."""
+        """Evaluate the template of the wait, in seconds."""
         seconds = float(evaluate(self.backoff_time_in_seconds, self.config, parameters))
         self._strategy = ours.ConstantBackoffStrategy(
             backoff_time_in_seconds=seconds, jitter_range_in_seconds=self.jitter_range_in_seconds
         )
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds to wait."""
-        return self._strategy.wait(response_or_exception, attempt_count, {})
+        """Return the seconds to wait, the same after each attempt except for the jitter."""
+        return self._strategy.compute_wait(response_or_exception, attempt_count, {})
 
 
 class CdkHttpResponseFilter:
-    """Adapter of this package's response filter with airbyte-cdk's interface."""
+    """airbyte-cdk HttpResponseFilter for one of this package's response filters."""
 
     def __init__(self, inner: ours.HttpResponseFilter, config: Mapping[str, Any]) -> None:
         self.inner: ours.HttpResponseFilter = inner
         self.config: Mapping[str, Any] = config
 
     def matches(self, response_or_exception: Any) -> CdkErrorResolution | None:
-        """Return the resolution for a response, or None if the filter does not match it."""
+        """Return the resolution for a response, or None if the filter does not match it.
+
+        An exception never matches.
+        """
         if not isinstance(response_or_exception, requests.Response):
             return None
-        verdict = self.inner.verdict(response_or_exception, {"config": self.config})
-        return None if verdict is None else to_resolution(verdict)
+        resolution = self.inner.find_resolution(response_or_exception, {"config": self.config})
+        return None if resolution is None else to_resolution(resolution)
 
 
 class DefaultHttpResponseFilter:
-    """Response filter with the default resolution of each HTTP status."""
+    """Response filter that gives each HTTP status its default resolution."""
 
     def __init__(self, config: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
         self.config: Mapping[str, Any] = config
         self.parameters: Mapping[str, Any] = parameters
 
     def matches(self, response_or_exception: Any) -> CdkErrorResolution | None:
-        """Return the resolution for a response or a connection error, or None for other errors."""
+        """Return the default resolution of a response, a retry for a connection error.
+
+        None for any other exception.
+        """
         if isinstance(response_or_exception, requests.Response):
             return to_resolution(ours.default_resolution(response_or_exception))
         if isinstance(response_or_exception, requests.RequestException):
@@ -140,12 +148,12 @@ class DefaultHttpResponseFilter:
 
 
 class CdkErrorHandler:
-    """Base class of error handlers."""
+    """Base class of error handlers, for imports and type hints."""
 
 
 @dataclass
 class CdkDefaultErrorHandler(CdkErrorHandler):
-    """Error handler that applies response filters, then the defaults of the HTTP status."""
+    """Error handler that applies its response filters, then the defaults of the HTTP status."""
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any]
@@ -155,13 +163,13 @@ class CdkDefaultErrorHandler(CdkErrorHandler):
     backoff_strategies: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the number of retries."""
+        """Evaluate ``max_retries`` if it is a template."""
         self._parameters = parameters
         if isinstance(self.max_retries, str):
             self.max_retries = int(evaluate(self.max_retries, self.config, parameters))
 
     def interpret_response(self, response_or_exception: Any) -> CdkErrorResolution:
-        """Return the resolution for a response or an exception."""
+        """Return the resolution by the first response filter that matches, else the default."""
         for each in self.response_filters or ():
             found = each.matches(response_or_exception=response_or_exception)
             if found is not None:
@@ -170,7 +178,10 @@ class CdkDefaultErrorHandler(CdkErrorHandler):
         return usual or create_fallback_error_resolution(response_or_exception)
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int = 0) -> float | None:
-        """Return the seconds of the first backoff strategy that returns any, or None."""
+        """Return the seconds to wait from the first backoff strategy that gives any.
+
+        None, for the default wait, if no strategy gives any.
+        """
         strategies: Any = self.backoff_strategies or []
         for strategy in strategies if is_list(strategies) else [strategies]:
             if seconds := strategy.backoff_time(

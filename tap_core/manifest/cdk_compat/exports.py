@@ -1,4 +1,4 @@
-"""Table of the supported airbyte-cdk names and the modules that define them here.
+"""Table of the supported airbyte-cdk names and of the modules that define them here.
 
 The table is keyed by name only, without airbyte-cdk's module: airbyte-cdk has moved its classes
 between modules, and a connector may import a class from any of its former modules.
@@ -89,13 +89,13 @@ NAMES: Final[Mapping[str, str]] = {
         "datetimes",
     ),
 }
-"""airbyte-cdk name to the module of this package that defines it."""
+"""Module of this package that defines each supported airbyte-cdk name."""
 
 
 def resolve_export(name: str) -> Any:
-    """Return the class or function that connectors import as ``name``, or None if unsupported.
+    """Return the class or function that connectors import as ``name``; None if unsupported.
 
-    A class whose name tap_core also uses for another class is defined as ``Cdk<name>`` here.
+    A class whose name tap_core also uses for another class is defined as ``Cdk<name>``.
     """
     module = NAMES.get(name)
     if module is None:

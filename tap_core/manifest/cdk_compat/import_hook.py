@@ -1,4 +1,4 @@
-"""Loader of the Python files next to a manifest.
+"""Import of the Python files next to a manifest, such as ``components.py``.
 
 - The files of a folder form a package with a unique name, so that the connectors of one process do
   not share modules.
@@ -36,12 +36,12 @@ from tap_core.manifest.errors import ManifestError
 __all__ = ["load_class"]
 
 _CDK: Final = "airbyte_cdk"
-_STANDING_IN: Final[Mapping[str, ModuleType]] = {
+_SUBSTITUTES: Final[Mapping[str, ModuleType]] = {
     "dpath": dpath_stub,
     "isodate": isodate_stub,
     "requests_cache": requests_cache_stub,
 }
-"""Dependencies of airbyte-cdk, and their substitutes if they are not installed."""
+"""Modules that replace dependencies of airbyte-cdk if these are not installed, by name."""
 _PREFIX: Final = "components_of_"
 _OWN: Final = ("source_declarative_manifest", "components")
 _IMPORT: Final = builtins.__import__
@@ -50,7 +50,9 @@ _log: Final = logging.getLogger(__name__)
 
 
 def load_class(class_name: str, folder: Path) -> type:
-    """Return the class that a manifest in a folder names, such as ``source_x.components.Y``.
+    """Import and return the class that a manifest names, such as ``source_x.components.Y``.
+
+    ``folder`` is the manifest's folder.
 
     Raises:
         ManifestError: the class does not exist, or importing its file failed; the message contains
@@ -59,9 +61,9 @@ def load_class(class_name: str, folder: Path) -> type:
     module_name, _, name = class_name.rpartition(".")
     first, *rest = module_name.split(".")
     steps = rest if first not in {"", "components"} else [first or "components", *rest]
-    package = _package(folder.resolve(), first)
+    package = _register_package(folder.resolve(), first)
     with _turn:
-        if not steps and _whole(package, name, folder):
+        if not steps and _has_after_init(package, name, folder):
             module = sys.modules[package]
         else:
             file = ".".join(steps or ["components"])
@@ -74,12 +76,12 @@ def load_class(class_name: str, folder: Path) -> type:
     return found
 
 
-def _whole(package: str, name: str, folder: Path) -> bool:
-    """Run the package's ``__init__.py``, and return True if the package then has the name."""
+def _has_after_init(package: str, name: str, folder: Path) -> bool:
+    """Run the package's ``__init__.py`` and return True if the package then has the name."""
     try:
         _run_init(sys.modules[package])
     except Exception as error:
-        raise _failure(error, folder) from error
+        raise _make_error(error, folder) from error
     return hasattr(sys.modules[package], name)
 
 
@@ -92,13 +94,13 @@ def _imported(name: str, class_name: str, folder: Path) -> ModuleType:
                 f"class_name is '{class_name}', and there is no such Python file in {folder}:"
                 " put the connector's components.py next to the manifest."
             ) from None
-        raise _failure(error, folder) from error
+        raise _make_error(error, folder) from error
     except Exception as error:
-        raise _failure(error, folder) from error
+        raise _make_error(error, folder) from error
 
 
-def _failure(error: Exception, folder: Path) -> ManifestError:
-    """Return the error of an import as a ManifestError with file and line."""
+def _make_error(error: Exception, folder: Path) -> ManifestError:
+    """Return the ManifestError for a failed import, with file and line of the failing code."""
     own = str(folder.resolve())
     frames = [one for one in traceback.extract_tb(error.__traceback__) if own in one.filename]
     place = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
@@ -120,10 +122,10 @@ def _get_file(module: ModuleType) -> str:
 # One package per folder
 
 
-def _package(folder: Path, first: str) -> str:
-    """Return the module name of a folder's package, and register the package.
+def _register_package(folder: Path, first: str) -> str:
+    """Register the package of a folder, and return its module name, which is unique per folder.
 
-    ``first`` is the package name that its own imports use.
+    ``first`` is the name by which the connector's files import from their own package.
     """
     digest = hashlib.sha256(f"{folder}\0{first}".encode()).hexdigest()[:16]
     name = f"{_PREFIX}{digest}"
@@ -141,7 +143,7 @@ def _package(folder: Path, first: str) -> str:
 
 
 def _run_init(package: ModuleType) -> None:
-    """Run the ``__init__.py`` of a folder once; imports during the run see the partial module."""
+    """Run the ``__init__.py`` of a package once; imports during the run see the partial module."""
     if package.__dict__.get("IS_RUN"):
         return
     files = [Path(place, "__init__.py") for place in package.__path__]
@@ -157,7 +159,7 @@ def _run_init(package: ModuleType) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Import finder for the modules of the folder packages only."""
+    """Import finder (``sys.meta_path``) that finds only the modules of the folder packages."""
 
     def find_spec(
         self,
@@ -165,7 +167,7 @@ class _Finder(MetaPathFinder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return the spec of a module, or None if it is not in a folder package."""
+        """Return the import spec of a folder's module, or None for any other module."""
         if not fullname.startswith(_PREFIX):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
@@ -177,69 +179,69 @@ class _Finder(MetaPathFinder):
 
 
 def _log_custom_code(file: Path) -> None:
-    """Log path and SHA-256 of a connector's Python file before it runs."""
+    """Log path and SHA-256 of a connector's Python file; called before the file runs."""
     digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "unknown"
     _log.info("The manifest runs custom Python code: %s (SHA-256 %s).", file, digest)
 
 
 class _Loader(SourceFileLoader):
-    """Module loader that gives a file its own ``__import__`` function."""
+    """Module loader that replaces ``__import__`` for the code of one file."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the file with the replaced ``__import__``."""
+        """Execute the file with the replaced ``__import__`` among its builtins."""
         _log_custom_code(Path(self.path))
         package = sys.modules[module.__name__.partition(".")[0]]
-        own = {**builtins.__dict__, "__import__": _Imports(package).bring}
+        own = {**builtins.__dict__, "__import__": _Importer(package).import_names}
         module.__dict__["__builtins__"] = own
         super().exec_module(module)
 
 
-class _Imports:
-    """Import function of the files of one package."""
+class _Importer:
+    """Replacement of ``__import__`` for the files of one folder package."""
 
     def __init__(self, package: ModuleType) -> None:
         self._package = package.__name__
         self._roots: tuple[str, ...] = package.__dict__["ROOTS"]
         self._folder: Path = package.__dict__["FOLDER"]
 
-    def bring(
+    def import_names(
         self,
         name: str,
         scope: Mapping[str, Any] | None = None,
         local: Mapping[str, Any] | None = None,
-        wanted: Sequence[str] | None = (),
+        names: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """Return an imported module, with the signature of `__import__`."""
+        """Import a module and return it; takes the arguments of ``__import__``."""
         root = name.partition(".")[0]
         if level == 0 and root == _CDK:
-            return self._face(name, wanted or ())
+            return self._make_cdk_module(name, names or ())
         if level == 0 and name == pkgutil.__name__:
-            return self._with_files()
-        if level == 0 and root in _STANDING_IN and find_spec(root) is None:
-            return _stand_in(name, wanted or ())
+            return self._make_pkgutil()
+        if level == 0 and root in _SUBSTITUTES and find_spec(root) is None:
+            return _make_substitute(name, names or ())
         if level == 0 and root in self._roots and self._is_own(name):
             inner = name if root == "components" else name.partition(".")[2]
             module = import_module(f"{self._package}.{inner}" if inner else self._package)
-            if not inner and any(self._is_missing(one) for one in wanted or ()):
+            if not inner and any(self._is_missing(one) for one in names or ()):
                 _run_init(module)
-            if wanted:
-                return _IMPORT(module.__name__, scope, local, wanted, 0)
+            if names:
+                return _IMPORT(module.__name__, scope, local, names, 0)
             return sys.modules[self._get_root_name(root)]
-        return _IMPORT(name, scope, local, wanted or (), level)
+        return _IMPORT(name, scope, local, names or (), level)
 
     def _get_root_name(self, root: str) -> str:
-        """Return the name of the top-level module that ``import root.inner`` binds."""
+        """Return the module name that ``import root`` binds."""
         return f"{self._package}.{root}" if root == "components" else self._package
 
-    def _with_files(self) -> ModuleType:
+    def _make_pkgutil(self) -> ModuleType:
         """Return a copy of the module pkgutil whose ``get_data`` reads files from the folder."""
         made = ModuleType(pkgutil.__name__)
-        made.__dict__.update(vars(pkgutil), get_data=self._data)
+        made.__dict__.update(vars(pkgutil), get_data=self._read_data)
         return made
 
-    def _data(self, package: str, resource: str) -> bytes | None:
-        """Return the content of a package's data file, or None if the file does not exist."""
+    def _read_data(self, package: str, resource: str) -> bytes | None:
+        """Return the content of a package's data file; None if the file does not exist."""
         root, *steps = package.split(".")
         if root not in self._roots:
             return pkgutil.get_data(package, resource)
@@ -247,27 +249,27 @@ class _Imports:
         return file.read_bytes() if file.is_file() else None
 
     def _is_missing(self, name: str) -> bool:
-        """Return True if the name is neither an attribute nor a submodule of the package."""
+        """Return True if a name is neither an attribute nor a submodule of the folder's package."""
         known = hasattr(sys.modules[self._package], name)
         return not known and find_spec(f"{self._package}.{name}") is None
 
     def _is_own(self, name: str) -> bool:
-        """Return True if the module is in the folder; ``components`` may be another package."""
+        """Return True if an absolute module name refers to a file of the folder."""
         return name.partition(".")[0] != "components" or (self._folder / "components.py").exists()
 
-    def _face(self, name: str, wanted: Sequence[str]) -> ModuleType:
-        """Return a module with the requested airbyte-cdk names.
+    def _make_cdk_module(self, name: str, names: Sequence[str]) -> ModuleType:
+        """Return a module with the imported airbyte-cdk names, defined in this package.
 
         Raises:
-            ImportError: no names are requested (``import airbyte_cdk…``).
+            ImportError: the import names nothing, as in ``import airbyte_cdk``.
         """
-        if not wanted:
+        if not names:
             raise ImportError(
                 f"'import {name}' is not supported: import the names that are used,"
                 f" 'from {name} import …'."
             )
         made = ModuleType(name)
-        for one in wanted:
+        for one in names:
             found = resolve_export(one)
             found = unsupported_class(one, name) if found is None else found
             made.__dict__[one] = (
@@ -276,13 +278,13 @@ class _Imports:
         return made
 
 
-def _stand_in(name: str, wanted: Sequence[str]) -> ModuleType:
-    """Return the substitute for an optional package or for a module of it."""
+def _make_substitute(name: str, names: Sequence[str]) -> ModuleType:
+    """Return the module that replaces an uninstalled package, or a submodule of it."""
     root = name.partition(".")[0]
-    found = _STANDING_IN[root]
+    found = _SUBSTITUTES[root]
     made = ModuleType(name)
     made.__dict__.update({one: getattr(found, one) for one in found.__all__})
-    if name != root and wanted:
+    if name != root and names:
         return made
     package = ModuleType(root)
     package.__dict__.update(made.__dict__, util=made)

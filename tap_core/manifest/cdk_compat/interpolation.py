@@ -1,4 +1,4 @@
-"""Template objects of airbyte-cdk: a string with its parameters, evaluated with a configuration.
+"""Template objects of airbyte-cdk: strings and mappings that are evaluated with a config.
 
 `tap_core.manifest.interpolation` evaluates the templates. A string is compiled when it is first
 evaluated, since airbyte-cdk also creates these objects for strings that are not valid templates.
@@ -35,7 +35,10 @@ def _nothing() -> Mapping[str, Any]:
 def evaluate(
     given: Any, config: Mapping[str, Any], parameters: Mapping[str, Any], **seen: Any
 ) -> Any:
-    """Return a manifest value with the templates at all levels evaluated."""
+    """Return a value with all templates in it evaluated, at all levels of mappings and lists.
+
+    ``seen`` holds template variables in addition to config and parameters, such as ``record``.
+    """
     if isinstance(given, InterpolatedString):
         return given.eval(config, **seen)
     if isinstance(given, str):
@@ -70,23 +73,26 @@ def _value(
 
 @dataclass
 class InterpolatedString:
-    """String that may be a template."""
+    """String that may contain a template, with the ``$parameters`` of its component."""
 
     string: str
     parameters: InitVar[Mapping[str, Any]]
     default: str | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters."""
+        """Store the parameters for the evaluation."""
         self.default = self.default or self.string
         self._parameters = parameters or {}
 
     def eval(self, config: Mapping[str, Any], **kwargs: Any) -> Any:
-        """Return the evaluated value."""
+        """Return the rendered string, or the Python literal that it contains, such as a number.
+
+        ``kwargs`` holds further template variables, such as ``record`` or ``stream_slice``.
+        """
         return _value(self.string, "value", config, self._parameters, kwargs)
 
     def __eq__(self, other: object) -> bool:
-        """Return True if the other object has the same string."""
+        """Return True if the other object is an InterpolatedString with the same string."""
         return isinstance(other, InterpolatedString) and self.string == other.string
 
     def __hash__(self) -> int:
@@ -95,7 +101,7 @@ class InterpolatedString:
 
     @classmethod
     def create(cls, string_or_interpolated: Any, *, parameters: Mapping[str, Any]) -> Any:
-        """Return an instance from a string; an instance is returned unchanged."""
+        """Return an instance for a string; return an instance unchanged."""
         if isinstance(string_or_interpolated, InterpolatedString):
             return string_or_interpolated
         is_text = isinstance(string_or_interpolated, str)
@@ -105,17 +111,20 @@ class InterpolatedString:
 
 @dataclass
 class InterpolatedBoolean:
-    """Condition that may be a template."""
+    """Condition that is a template or a bool."""
 
     condition: str
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters."""
+        """Store the parameters for the evaluation."""
         self._parameters = parameters or {}
 
     def eval(self, config: Mapping[str, Any], **additional_parameters: Any) -> bool:
-        """Return True if the condition is true."""
+        """Return the value of the condition.
+
+        ``additional_parameters`` holds further template variables, such as ``record``.
+        """
         condition: Any = self.condition
         if isinstance(condition, bool):
             return condition
@@ -124,17 +133,17 @@ class InterpolatedBoolean:
 
 @dataclass
 class InterpolatedMapping:
-    """Mapping whose keys and values may be templates."""
+    """Mapping whose keys and values may contain templates."""
 
     mapping: Mapping[str, Any]
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters."""
+        """Store the parameters for the evaluation."""
         self._parameters = parameters or {}
 
     def eval(self, config: Mapping[str, Any], **additional_parameters: Any) -> dict[str, Any]:
-        """Return the evaluated mapping."""
+        """Return the mapping with its keys and values evaluated."""
         return cast(
             dict[str, Any],
             evaluate(self.mapping, config, self._parameters, **additional_parameters),
@@ -143,14 +152,14 @@ class InterpolatedMapping:
 
 @dataclass
 class InterpolatedRequestInputProvider:
-    """Query parameters, headers or body of a request, as one template or a mapping of templates."""
+    """Query parameters, headers or body of a request: one template, or a mapping of templates."""
 
     parameters: InitVar[Mapping[str, Any]]
     request_inputs: Any = None
     config: Mapping[str, Any] = field(default_factory=_nothing)
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters."""
+        """Store the parameters for the evaluation."""
         self._parameters = parameters or {}
 
     def eval_request_inputs(
@@ -160,7 +169,7 @@ class InterpolatedRequestInputProvider:
         valid_key_types: Any = None,  # noqa: ARG002  (airbyte-cdk's signature)
         valid_value_types: Any = None,  # noqa: ARG002
     ) -> Any:
-        """Return the evaluated value; empty values of a mapping are omitted."""
+        """Return the evaluated value; None and empty strings are omitted from a mapping."""
         found = evaluate(
             self.request_inputs or {},
             self.config,
@@ -175,7 +184,7 @@ class InterpolatedRequestInputProvider:
 
 @dataclass
 class InterpolatedRequestOptionsProvider:
-    """Query parameters, headers and body of a request."""
+    """Provider of query parameters, headers and body of a request from a manifest's templates."""
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any] = field(default_factory=_nothing)
@@ -187,7 +196,7 @@ class InterpolatedRequestOptionsProvider:
     query_properties_key: str | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters."""
+        """Store the parameters for the evaluation."""
         self._parameters = parameters or {}
 
     def _given(
@@ -203,7 +212,7 @@ class InterpolatedRequestOptionsProvider:
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the query parameters."""
+        """Return the query parameters of a request, evaluated for its slice and page token."""
         found: Any = self._given(self.request_parameters, stream_slice, next_page_token)
         params = found if is_mapping(found) else _nothing()
         if not self.query_properties_key:
@@ -217,7 +226,7 @@ class InterpolatedRequestOptionsProvider:
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the headers."""
+        """Return the headers of a request, evaluated for its slice and page token."""
         return self._given(self.request_headers, stream_slice, next_page_token)
 
     def get_request_body_data(
@@ -227,7 +236,7 @@ class InterpolatedRequestOptionsProvider:
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the body: a string, or form fields."""
+        """Return the body of a request: a string, or a mapping that is sent as a form."""
         return self._given(self.request_body_data, stream_slice, next_page_token)
 
     def get_request_body_json(
@@ -237,5 +246,5 @@ class InterpolatedRequestOptionsProvider:
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the JSON body."""
+        """Return the JSON body of a request, evaluated for its slice and page token."""
         return self._given(self.request_body_json, stream_slice, next_page_token)

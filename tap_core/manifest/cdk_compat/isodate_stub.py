@@ -1,4 +1,4 @@
-"""Substitute for the package isodate, which connectors import for their cursors.
+"""Substitute for the part of the package isodate that connectors use for their cursors.
 
 As in isodate, a duration with months or years is a `Duration`, any other one a timedelta. If
 isodate is installed, connectors get the real package.
@@ -17,7 +17,7 @@ _MONTHS_OF_A_YEAR = 12
 
 
 class Duration:
-    """Duration with months or years, which can be added to or subtracted from a date."""
+    """Duration with months or years, whose length depends on the date that it is added to."""
 
     def __init__(self, days: float = 0, months: int = 0, years: int = 0, **more: float) -> None:
         self.months: int = months
@@ -25,19 +25,19 @@ class Duration:
         self.tdelta: timedelta = timedelta(days=days, **more)
 
     def __radd__(self, other: Any) -> Any:
-        """Return the date plus the duration."""
+        """Return a date or datetime plus the duration."""
         return self._after(other, 1)
 
     def __add__(self, other: Any) -> Any:
-        """Return the date plus the duration."""
+        """Return a date or datetime plus the duration."""
         return self._after(other, 1)
 
     def __rsub__(self, other: Any) -> Any:
-        """Return the date minus the duration."""
+        """Return a date or datetime minus the duration."""
         return self._after(other, -1)
 
     def __repr__(self) -> str:
-        """Return the fields of the duration."""
+        """Return the class name with years, months and the remaining timedelta."""
         return f"Duration({self.tdelta}, months={self.months}, years={self.years})"
 
     def _after(self, other: Any, times: int) -> Any:
@@ -51,7 +51,7 @@ class Duration:
 
 
 def parse_duration(datestring: str) -> timedelta | Duration:
-    """Return the duration of an ISO 8601 string.
+    """Parse an ISO 8601 duration, such as ``P1D`` or ``PT30M``.
 
     Raises:
         ValueError: the string is not a duration.

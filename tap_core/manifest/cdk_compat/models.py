@@ -1,7 +1,4 @@
-"""Plain value types under airbyte-cdk's names: slices, records and enums.
-
-This module only defines values; it reads and sends nothing. A stream slice is immutable.
-"""
+"""Value types under airbyte-cdk's names: slices, records, resolutions, enums and exceptions."""
 
 from __future__ import annotations
 
@@ -35,7 +32,10 @@ StreamState: TypeAlias = Mapping[str, Any]
 
 
 class CdkStreamSlice(Mapping[str, Any]):
-    """Stream slice with a partition, a cursor interval (``cursor_slice``) and extra fields."""
+    """Immutable stream slice: a partition, a cursor interval (``cursor_slice``) and extra fields.
+
+    As a mapping it has the keys of partition and interval.
+    """
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class CdkStreamSlice(Mapping[str, Any]):
 
     @property
     def partition(self) -> Mapping[str, Any]:
-        """Partition of the slice, which also identifies it in the state."""
+        """Values of the partition, such as the parent's id; they identify the slice's state."""
         found = self._partition
         while isinstance(found, CdkStreamSlice):
             found = found.partition
@@ -62,7 +62,7 @@ class CdkStreamSlice(Mapping[str, Any]):
 
     @property
     def cursor_slice(self) -> Mapping[str, Any]:
-        """Start and end of the cursor interval."""
+        """Start and end of the cursor interval, for example ``start_time`` and ``end_time``."""
         found = self._cursor_slice
         while isinstance(found, CdkStreamSlice):
             found = found.cursor_slice
@@ -70,42 +70,42 @@ class CdkStreamSlice(Mapping[str, Any]):
 
     @property
     def extra_fields(self) -> Mapping[str, Any]:
-        """Additional values of the slice that are not part of the state."""
+        """Additional values for templates (``extra_fields``) that are not part of the state."""
         return self._extra_fields
 
     def __repr__(self) -> str:
-        """Return the representation of the slice as a dict."""
+        """Return the repr of partition and interval as one dict."""
         return repr(self._stream_slice)
 
     def __getitem__(self, key: str) -> Any:
-        """Return a value of the partition or the interval."""
+        """Return a value of the partition or of the interval."""
         return self._stream_slice[key]
 
     def __len__(self) -> int:
-        """Return the number of values."""
+        """Return the number of keys of partition and interval together."""
         return len(self._stream_slice)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the keys."""
+        """Iterate over the keys of partition and interval."""
         return iter(self._stream_slice)
 
     def __eq__(self, other: object) -> bool:
-        """Return True if the other slice or dict has the same values."""
+        """Return True if the other slice or dict has equal keys and values."""
         if isinstance(other, CdkStreamSlice):
             return self._stream_slice == other._stream_slice
         return isinstance(other, dict) and self._stream_slice == other
 
     def __hash__(self) -> int:
-        """Return a hash of the values' representation, since values may be dicts."""
+        """Return a hash of the values' repr, since values may be dicts."""
         return hash(repr(sorted(self._stream_slice.items(), key=repr)))
 
     def __json_serializable__(self) -> Any:
-        """Return the values as a dict."""
+        """Return partition and interval as one dict, for airbyte-cdk's JSON encoder."""
         return self._stream_slice
 
 
 class Record(Mapping[str, Any]):
-    """Record with the name of its stream and its slice."""
+    """Record as a read-only mapping, with the name of its stream and its slice."""
 
     def __init__(
         self,
@@ -120,37 +120,37 @@ class Record(Mapping[str, Any]):
         self.file_reference: Any = file_reference
 
     def __repr__(self) -> str:
-        """Return the representation of the record as a dict."""
+        """Return the repr of the record's dict."""
         return repr(self.data)
 
     def __getitem__(self, key: str) -> Any:
-        """Return the value of a field."""
+        """Return the value of a top-level field."""
         return self.data[key]
 
     def __len__(self) -> int:
-        """Return the number of fields."""
+        """Return the number of top-level fields."""
         return len(self.data)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the field names."""
+        """Iterate over the names of the top-level fields."""
         return iter(self.data)
 
     def __eq__(self, other: object) -> bool:
-        """Return True if the other object is a record with the same fields."""
+        """Return True if the other object is a Record with equal fields."""
         return isinstance(other, Record) and self.data == other.data
 
     __hash__ = None  # type: ignore[assignment]  # its fields may be unhashable
 
 
 class SyncMode(Enum):
-    """Sync mode of a stream."""
+    """Sync mode of a stream, as in Airbyte's catalog."""
 
     full_refresh = "full_refresh"
     incremental = "incremental"
 
 
 class FailureType(Enum):
-    """Category of a failure: system, configuration or transient."""
+    """Category of a failure, as in Airbyte's error messages."""
 
     system_error = "system_error"
     config_error = "config_error"
@@ -158,7 +158,7 @@ class FailureType(Enum):
 
 
 class Type(Enum):
-    """Type of an Airbyte message."""
+    """Type of an Airbyte message, as in the Airbyte protocol."""
 
     RECORD = "RECORD"
     STATE = "STATE"
@@ -168,14 +168,14 @@ class Type(Enum):
 
 @dataclass
 class AirbyteMessage:
-    """Airbyte message, for imports and type hints only: streams here yield records themselves."""
+    """Airbyte message, for imports and type hints only: streams of this SDK yield plain records."""
 
     type: Type
     record: Any = None
 
 
 class HttpMethod(Enum):
-    """HTTP method."""
+    """HTTP method of a requester."""
 
     DELETE = "DELETE"
     GET = "GET"
@@ -184,7 +184,7 @@ class HttpMethod(Enum):
 
 
 class RequestOptionType(Enum):
-    """Location of a value in a request."""
+    """Part of a request into which a RequestOption puts a value."""
 
     request_parameter = "request_parameter"
     header = "header"
@@ -194,7 +194,7 @@ class RequestOptionType(Enum):
 
 
 class CdkResponseAction(Enum):
-    """Action for a response."""
+    """Action of an error handler for a response."""
 
     SUCCESS = "SUCCESS"
     RETRY = "RETRY"
@@ -209,7 +209,7 @@ class CdkResponseAction(Enum):
 
 @dataclass
 class CdkErrorResolution:
-    """Reaction of an error handler to a response: action, kind of failure, and message."""
+    """Decision of an error handler about a response: action, failure type and message."""
 
     response_action: CdkResponseAction | None = None
     failure_type: FailureType | None = None
@@ -236,14 +236,14 @@ class AirbyteTracedException(Exception):  # noqa: N818  (airbyte-cdk's name)
 
 
 class DefaultBackoffException(requests.HTTPError):
-    """Error response after which the request is to be retried."""
+    """Signal of an error response that is to be retried after the default wait."""
 
     def __init__(self, request: Any, response: Any, error_message: str = "", **_: Any) -> None:
         super().__init__(error_message, request=request, response=response)
 
 
 class UserDefinedBackoffException(DefaultBackoffException):
-    """Error response after which the request is to be retried after `backoff` seconds."""
+    """Signal of an error response that is to be retried after ``backoff`` seconds."""
 
     def __init__(self, backoff: float, request: Any, response: Any, **more: Any) -> None:
         super().__init__(request, response, **more)

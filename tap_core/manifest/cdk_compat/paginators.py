@@ -1,6 +1,7 @@
 """Base classes of custom pagination strategies under airbyte-cdk's names.
 
-The paginator of this package calls a strategy after each page and sends the next request.
+`tap_core.manifest.components.paginators` calls a strategy after each page and requests the next
+one.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ __all__ = [
 
 @dataclass
 class CdkPaginationStrategy:
-    """Base class of pagination strategies."""
+    """Base class of pagination strategies, which compute the token of the next page."""
 
     @property
     def initial_token(self) -> Any:
-        """Token of the first request, or None."""
+        """Token of the first page's request; None to send the first request without a token."""
         return None
 
     def next_page_token(
@@ -42,53 +43,57 @@ class CdkPaginationStrategy:
         last_record: Any,
         last_page_token_value: Any = None,
     ) -> Any:
-        """Return the token of the next page, or None after the last page."""
+        """Return the token of the next page; None if the page was the last one.
+
+        ``last_page_size`` is the number of records on the page, ``last_record`` is None for an
+        empty page, ``last_page_token_value`` is the token with which the page was requested.
+        """
         raise NotImplementedError
 
     def get_page_size(self) -> int | None:
-        """Return the page size to request, in records, or None."""
+        """Return the number of records to request per page; None to leave it to the API."""
         return None
 
     def reset(self) -> None:
-        """Reset the strategy; the pagination restarts with the initial token."""
+        """Do nothing; a subclass with state returns to the first page here."""
 
 
 @dataclass
 class _Counting(CdkPaginationStrategy):
-    """Pagination strategy that ends with a page that has fewer records than requested."""
+    """Base of strategies that end at a page with fewer records than the page size."""
 
     config: Mapping[str, Any]
     page_size: Any
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the page size."""
+        """Evaluate the template of the page size."""
         self._page_size = _size(self.page_size, self.config, parameters)
 
     def _is_last(self, size: int) -> bool:
         return size == 0 or bool(self._page_size and size < self._page_size)
 
     def get_page_size(self) -> int | None:
-        """Return the page size to request, in records, or None."""
+        """Return the number of records to request per page; None to leave it to the API."""
         return self._page_size
 
 
 @dataclass
 class CdkPageIncrement(_Counting):
-    """Pagination strategy that counts pages, until a page has fewer records than requested."""
+    """Pagination strategy whose token is a page number (PageIncrement)."""
 
     start_from_page: int = 0
     inject_on_first_request: bool = False
     extractor: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the page size and set the first page."""
+        """Evaluate the template of the page size; set the page counter to the first page."""
         super().__post_init__(parameters)
         self._page = self.start_from_page
 
     @property
     def initial_token(self) -> Any:
-        """Number of the first page, or None if the first request has no page number."""
+        """Number of the first page; None unless `inject_on_first_request` is set."""
         return self.start_from_page if self.inject_on_first_request else None
 
     def next_page_token(
@@ -98,20 +103,23 @@ class CdkPageIncrement(_Counting):
         last_record: Any,  # noqa: ARG002
         last_page_token_value: Any = None,
     ) -> Any:
-        """Return the number of the next page, or None after a short or empty page."""
+        """Return the number of the next page, or None after a page below the page size.
+
+        A page without records is the last one too.
+        """
         if self._is_last(last_page_size):
             return None
         known = self.start_from_page if last_page_token_value is None else last_page_token_value
         return int(known) + 1
 
     def reset(self) -> None:
-        """Return to the first page."""
+        """Set the page counter back to the first page."""
         self._page = self.start_from_page
 
 
 @dataclass
 class CdkOffsetIncrement(_Counting):
-    """Pagination strategy that counts records, until a page has fewer than requested."""
+    """Pagination strategy whose token is the number of records read so far (OffsetIncrement)."""
 
     extractor: Any = None
     decoder: Any = None
@@ -119,7 +127,7 @@ class CdkOffsetIncrement(_Counting):
 
     @property
     def initial_token(self) -> Any:
-        """Offset 0, or None if the first request has no offset."""
+        """Offset 0; None unless `inject_on_first_request` is set."""
         return 0 if self.inject_on_first_request else None
 
     def next_page_token(
@@ -129,7 +137,10 @@ class CdkOffsetIncrement(_Counting):
         last_record: Any,  # noqa: ARG002
         last_page_token_value: Any = None,
     ) -> Any:
-        """Return the next offset, or None after a short or empty page."""
+        """Return the offset of the next page, or None after a page below the page size.
+
+        A page without records is the last one too.
+        """
         if self._is_last(last_page_size):
             return None
         return int(last_page_token_value or 0) + last_page_size
@@ -137,7 +148,7 @@ class CdkOffsetIncrement(_Counting):
 
 @dataclass
 class CursorPaginationStrategy(CdkPaginationStrategy):
-    """Pagination strategy that takes the next token from the response."""
+    """Pagination strategy whose token is a template over the response (CursorPagination)."""
 
     cursor_value: Any
     config: Mapping[str, Any]
@@ -147,7 +158,7 @@ class CursorPaginationStrategy(CdkPaginationStrategy):
     decoder: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Parse the cursor value and the stop condition as templates."""
+        """Turn the cursor value and the stop condition into template objects."""
         self._cursor_value = InterpolatedString.create(self.cursor_value, parameters=parameters)
         self._stop_condition = self.stop_condition
         if isinstance(self.stop_condition, str):
@@ -160,7 +171,7 @@ class CursorPaginationStrategy(CdkPaginationStrategy):
         last_record: Any,
         last_page_token_value: Any = None,  # noqa: ARG002  (airbyte-cdk's signature)
     ) -> Any:
-        """Return the next token, or None if the response has none or the stop condition is true."""
+        """Return the evaluated cursor value; None if it is empty or the stop condition is true."""
         decoder = self.decoder or CdkJsonDecoder(parameters={})
         seen: dict[str, Any] = {
             "response": next(iter(decoder.decode(response)), None) or {},
@@ -173,7 +184,7 @@ class CursorPaginationStrategy(CdkPaginationStrategy):
         return self._cursor_value.eval(self.config, **seen) or None
 
     def get_page_size(self) -> int | None:
-        """Return the page size to request, in records, or None."""
+        """Return the number of records to request per page; None to leave it to the API."""
         return self.page_size
 
 

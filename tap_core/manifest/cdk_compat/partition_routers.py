@@ -1,7 +1,7 @@
-"""Base classes of custom partition routers, and parent streams in airbyte-cdk's form.
+"""Base classes of custom partition routers, and parent streams in airbyte-cdk's interface.
 
-A parent stream is read through the stream that uses its slices. `StreamOwner` holds that stream
-from the time at which slices are requested.
+A parent stream is read through the stream that uses its slices. `StreamOwner` holds that stream as
+soon as it requests slices.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 @dataclass
 class StreamOwner:
-    """Holder of the stream that uses a custom component, set when the stream calls it."""
+    """Holder of the stream that uses a custom component; the stream sets itself on each call."""
 
     stream: DeclarativeStreamProtocol | None = None
 
@@ -48,7 +48,7 @@ class StreamOwner:
 
 
 class CdkPartition:
-    """Slice of a parent stream, with a method to read it."""
+    """Slice of a parent stream that can be read on demand."""
 
     def __init__(self, stream: CdkStream, stream_slice: CdkStreamSlice) -> None:
         self._stream = stream
@@ -59,16 +59,16 @@ class CdkPartition:
         return self._stream.read_records(stream_slice=self._slice)
 
     def to_slice(self) -> CdkStreamSlice:
-        """Return the slice."""
+        """Return the slice itself, without reading it."""
         return self._slice
 
     def stream_name(self) -> str:
-        """Return the name of the stream."""
+        """Return the name of the parent stream."""
         return self._stream.name
 
 
 class CdkStream:
-    """Parent stream: its slices and their records."""
+    """Parent stream in airbyte-cdk's interface: its slices and their records."""
 
     def __init__(self, owner: StreamOwner, declared: Any) -> None:
         self._owner = owner
@@ -81,17 +81,17 @@ class CdkStream:
 
     @property
     def cursor_field(self) -> str | list[str]:
-        """Name of the cursor field, or an empty list without a cursor."""
+        """Name of the cursor field; an empty list if the stream has no cursor."""
         return getattr(self._stream, "replication_key", None) or []
 
     @property
     def supports_incremental(self) -> bool:
-        """True if the stream has a cursor."""
+        """True if the parent stream has a cursor field."""
         return bool(self.cursor_field)
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """State reached since a state was set; empty before."""
+        """State that the parent stream has reached since a state was set; {} before."""
         if self._resumed is None:
             return {}
         key = str(self.cursor_field)
@@ -99,17 +99,17 @@ class CdkStream:
 
     @state.setter
     def state(self, value: Mapping[str, Any]) -> None:
-        """Set the state from which the next reads continue."""
+        """Set the state from which the parent is read; an empty state reads it from the start."""
         parent = self._owner.parent(self._declared)
         self._resumed = parent.resume_from(value) if value else None
 
     @property
     def name(self) -> str:
-        """Name of the stream."""
+        """Name of the parent stream."""
         return str(self._declared.get("name") or self._stream.name)
 
     def stream_slices(self, **_: Any) -> Iterator[CdkStreamSlice]:
-        """Yield the slices; at least one, which may be empty."""
+        """Yield the slices of the parent stream; without partitions there is one empty slice."""
         for context in self._stream.slices():
             yield CdkStreamSlice(
                 partition=dict(context or {}),
@@ -118,7 +118,7 @@ class CdkStream:
             )
 
     def generate_partitions(self) -> Iterator[CdkPartition]:
-        """Yield the slices as readable partitions."""
+        """Yield the slices of the parent stream, each as a readable CdkPartition."""
         for one in self.stream_slices():
             yield CdkPartition(self, one)
 
@@ -129,7 +129,7 @@ class CdkStream:
         stream_slice: Any = None,
         stream_state: Any = None,  # noqa: ARG002
     ) -> Iterator[Record]:
-        """Yield the records of a slice, or of all slices if no slice is passed."""
+        """Yield the parent's records of a slice; of all slices if ``stream_slice`` is None."""
         stream, name = self._stream, self.name
         slices = list(stream.slices()) if stream_slice is None else [_context(stream_slice)]
         for context in slices:
@@ -138,7 +138,7 @@ class CdkStream:
                 yield Record(record, name, made)
 
     def read_only_records(self, state: Any = None) -> Iterator[Record]:  # noqa: ARG002
-        """Yield the records of all slices."""
+        """Yield the parent's records of all slices."""
         return self.read_records()
 
 
@@ -149,10 +149,10 @@ def _context(stream_slice: Any) -> dict[str, Any] | None:
 
 @dataclass
 class StreamSlicer:
-    """Base class of components that generate stream slices and add request options for them."""
+    """Base class of partition routers and cursors: generates slices and their request options."""
 
     def stream_slices(self) -> Iterable[Any]:
-        """Return the slices."""
+        """Return the slices to read, in order."""
         raise NotImplementedError
 
     def get_request_params(
@@ -161,7 +161,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the query parameters to add."""
+        """Return the query parameters that a slice adds to its requests."""
         return self._get_request_option(RequestOptionType.request_parameter, stream_slice)
 
     def get_request_headers(
@@ -170,7 +170,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the headers to add."""
+        """Return the headers that a slice adds to its requests."""
         return self._get_request_option(RequestOptionType.header, stream_slice)
 
     def get_request_body_data(
@@ -179,7 +179,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the form fields to add."""
+        """Return the form fields that a slice adds to the body of its requests."""
         return self._get_request_option(RequestOptionType.body_data, stream_slice)
 
     def get_request_body_json(
@@ -188,7 +188,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the JSON members to add."""
+        """Return the members that a slice adds to the JSON body of its requests."""
         return self._get_request_option(RequestOptionType.body_json, stream_slice)
 
     def _get_request_option(
@@ -201,15 +201,15 @@ class StreamSlicer:
 
 @dataclass
 class CdkPartitionRouter(StreamSlicer):
-    """Base class of partition routers."""
+    """Base class of partition routers, whose slices divide a stream into partitions."""
 
     def get_stream_state(self) -> Mapping[str, Any] | None:
-        """Return None: the stream keeps the state."""
+        """Return None: the stream keeps the state of all slices."""
 
 
 @dataclass
 class CdkListPartitionRouter(CdkPartitionRouter):
-    """Partition router with a slice per value of a list."""
+    """Partition router with one slice per value of a list (ListPartitionRouter)."""
 
     values: Any
     cursor_field: Any
@@ -218,12 +218,12 @@ class CdkListPartitionRouter(CdkPartitionRouter):
     request_option: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the values."""
+        """Evaluate the list, and turn the slice's key into a template object."""
         self.values = evaluate(self.values, self.config, parameters)
         self._cursor_field = InterpolatedString.create(self.cursor_field, parameters=parameters)
 
     def stream_slices(self) -> Iterable[Any]:
-        """Yield a slice for each value."""
+        """Yield the slice ``{cursor_field: value}`` for each value of the list."""
         name = self._cursor_field.eval(self.config)
         for value in cast("list[Any]", self.values):
             yield CdkStreamSlice(partition={name: value}, cursor_slice={})
@@ -237,7 +237,7 @@ class CdkListPartitionRouter(CdkPartitionRouter):
 
 @dataclass
 class CdkParentStreamConfig:
-    """Parent stream whose records become slices of the child stream."""
+    """Parent stream whose records each become a slice of the child stream (ParentStreamConfig)."""
 
     stream: Any
     parent_key: Any
@@ -250,7 +250,7 @@ class CdkParentStreamConfig:
     lazy_read_pointer: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Parse the parent key and the partition field as templates."""
+        """Turn the parent key and the partition field into template objects."""
         self.parent_key = InterpolatedString.create(self.parent_key, parameters=parameters)
         self.partition_field = InterpolatedString.create(
             self.partition_field, parameters=parameters
@@ -259,7 +259,7 @@ class CdkParentStreamConfig:
 
 @dataclass
 class CdkSubstreamPartitionRouter(CdkPartitionRouter):
-    """Partition router with a slice per record of one or more parent streams."""
+    """Partition router with one slice per record of its parent streams."""
 
     parent_stream_configs: list[Any] = field()
     config: Mapping[str, Any] = field()
@@ -276,7 +276,7 @@ class CdkSubstreamPartitionRouter(CdkPartitionRouter):
         self._parameters = parameters
 
     def stream_slices(self) -> Iterable[Any]:
-        """Yield a slice for each parent record that has the parent key."""
+        """Yield a slice for each parent record; records without the parent key are skipped."""
         for parent in self.parent_stream_configs:
             name = parent.partition_field.eval(self.config)
             find = make_getter(split_path(str(parent.parent_key.eval(self.config))))
@@ -310,7 +310,10 @@ class CdkSubstreamPartitionRouter(CdkPartitionRouter):
 def _injected(
     option: CdkRequestOption | None, kind: RequestOptionType, value: Any, config: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the values that a request option adds to the specified part of a request."""
+    """Return the values that a request option adds to the part ``kind`` of a request.
+
+    {} if the option is None or adds to another part, or if the value is empty.
+    """
     target: MutableMapping[str, Any] = {}
     if option is not None and option.inject_into == kind and value:
         option.inject_into_request(target, value, config)

@@ -1,4 +1,4 @@
-"""Base classes of custom extractors, filters, transformations, decoders and type transformers.
+"""Base classes of custom decoders, extractors, filters, transformations and type transformers.
 
 A base class behaves like this package's component of the same name. Fields have airbyte-cdk's
 order, since subclasses append their own fields.
@@ -40,25 +40,25 @@ __all__ = [
 
 
 class CdkDecoder:
-    """Base class of decoders."""
+    """Base class of decoders, which parse response bodies to documents."""
 
     def is_stream_response(self) -> bool:
-        """Return True if the decoder reads a response as a stream; here the body is read first."""
+        """Return False: the body of a response is read completely before it is decoded."""
         return False
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of a response."""
+        """Yield the documents of a response: one for JSON, one per line or row otherwise."""
         raise NotImplementedError
 
 
 class CdkJsonDecoder(CdkDecoder):
-    """JSON decoder: one document, or the elements of a list."""
+    """Decoder of JSON bodies: one document, or each element of a top-level list."""
 
     def __init__(self, parameters: Mapping[str, Any] | None = None) -> None:
         self._parameters = parameters or {}
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of a response."""
+        """Yield the document of a JSON response, or each element of its top-level list."""
         return ours.JsonDecoder().decode(response)
 
 
@@ -77,7 +77,7 @@ class RecordExtractor:
 
 @dataclass
 class CdkDpathExtractor(RecordExtractor):
-    """Extractor of the records at a path."""
+    """Extractor of the records at a path of each document, such as ``[data, items]``."""
 
     field_path: list[Any]
     config: Mapping[str, Any]
@@ -86,7 +86,7 @@ class CdkDpathExtractor(RecordExtractor):
     record_expander: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the path."""
+        """Evaluate the templates of the path's steps."""
         self._field_path = [
             InterpolatedString.create(step, parameters=parameters) for step in self.field_path
         ]
@@ -94,7 +94,7 @@ class CdkDpathExtractor(RecordExtractor):
         self._extractor = our_records.DpathExtractor(steps, self.record_expander)
 
     def extract_records(self, response: requests.Response) -> Iterable[Any]:
-        """Yield the records of a response."""
+        """Decode a response and yield the records at the path; none if the path does not exist."""
         for document in self.decoder.decode(response):
             yield from self._extractor.extract(document, {})
 
@@ -108,7 +108,7 @@ class CdkRecordFilter:
     condition: str = ""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Parse the condition as a template."""
+        """Turn the condition into a template object."""
         self._filter_interpolator = InterpolatedBoolean(self.condition, parameters=parameters)
 
     def filter_records(
@@ -131,7 +131,7 @@ class CdkRecordFilter:
 
 @dataclass
 class RecordTransformation:
-    """Base class of transformations, which change records in place."""
+    """Base class of record transformations."""
 
     def transform(
         self,
@@ -144,7 +144,7 @@ class RecordTransformation:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        """Return True if the other object has the same attributes."""
+        """Return True if the other transformation has equal attributes."""
         return other.__dict__ == self.__dict__
 
     __hash__ = None  # type: ignore[assignment]  # its attributes may be unhashable
@@ -152,7 +152,7 @@ class RecordTransformation:
 
 @dataclass(frozen=True)
 class CdkAddedFieldDefinition:
-    """Path and value of a field to add."""
+    """Path and value template of a field to add (AddedFieldDefinition)."""
 
     path: list[str]
     value: Any
@@ -160,8 +160,8 @@ class CdkAddedFieldDefinition:
     parameters: InitVar[Mapping[str, Any]]
 
     @classmethod
-    def of(cls, given: Any) -> CdkAddedFieldDefinition:
-        """Return an instance from a mapping of the manifest; an instance is returned unchanged."""
+    def create(cls, given: Any) -> CdkAddedFieldDefinition:
+        """Return an instance for a mapping of the manifest; return an instance unchanged."""
         if not is_dict(given):
             return cast("CdkAddedFieldDefinition", given)
         return cls(given["path"], given["value"], given.get("value_type"), {})
@@ -169,7 +169,7 @@ class CdkAddedFieldDefinition:
 
 @dataclass(frozen=True)
 class ParsedFieldDefinition:
-    """Path of a field to add, with its value as a template."""
+    """Field to add, with its value as a template object."""
 
     path: list[str]
     value: InterpolatedString
@@ -179,7 +179,7 @@ class ParsedFieldDefinition:
 
 @dataclass
 class CdkAddFields(RecordTransformation):
-    """Transformation that adds or replaces fields."""
+    """Transformation that adds fields or replaces their values (AddFields)."""
 
     fields: list[Any]
     parameters: InitVar[Mapping[str, Any]]
@@ -189,10 +189,10 @@ class CdkAddFields(RecordTransformation):
     )
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Parse the values as templates."""
+        """Turn the condition and the fields' values into template objects."""
         self._filter_interpolator = InterpolatedBoolean(self.condition, parameters=parameters)
         for given in self.fields:
-            one = CdkAddedFieldDefinition.of(given)
+            one = CdkAddedFieldDefinition.create(given)
             value = InterpolatedString.create(one.value, parameters=parameters)
             parsed = ParsedFieldDefinition(one.path, value, one.value_type, parameters)
             self._parsed_fields.append(parsed)
@@ -204,7 +204,7 @@ class CdkAddFields(RecordTransformation):
         stream_state: Mapping[str, Any] | None = None,  # noqa: ARG002  (airbyte-cdk's signature)
         stream_slice: Any = None,
     ) -> Any:
-        """Add the fields to a record."""
+        """Add the fields to a record; a condition decides for each field."""
         seen: dict[str, Any] = {"record": record, "stream_slice": stream_slice or {}}
         for one in self._parsed_fields:
             value = evaluate(one.value, config or {}, {}, **seen)
@@ -214,7 +214,7 @@ class CdkAddFields(RecordTransformation):
 
 
 class TransformConfig(Flag):
-    """Conversions that a `TypeTransformer` applies."""
+    """Flags for the conversions that a `TypeTransformer` applies."""
 
     NoTransform = auto()
     DefaultSchemaNormalization = auto()
@@ -222,7 +222,7 @@ class TransformConfig(Flag):
 
 
 class TypeTransformer:
-    """Transformer that converts values to the types of a schema, or with a custom function."""
+    """Converter of record values to the types of the JSON schema, or by a custom function."""
 
     def __init__(self, config: TransformConfig = TransformConfig.NoTransform) -> None:
         if TransformConfig.NoTransform in config and config != TransformConfig.NoTransform:
@@ -233,7 +233,7 @@ class TypeTransformer:
     def registerCustomTransform(  # noqa: N802  (airbyte-cdk's name)
         self, normalization_callback: Callable[[Any, dict[str, Any]], Any]
     ) -> Callable[[Any, dict[str, Any]], Any]:
-        """Set the custom function, which maps a value and its schema to the new value.
+        """Set the custom function, which gets a value and its schema and returns the new value.
 
         Raises:
             ValueError: the config does not include CustomSchemaNormalization.
@@ -245,30 +245,30 @@ class TypeTransformer:
 
     @staticmethod
     def default_convert(original_item: Any, subschema: dict[str, Any]) -> Any:
-        """Return a value converted to the type of its schema."""
+        """Return a value converted to the type of its schema; unchanged if not convertible."""
         holder = {"value": original_item}
         make_normalizer({"type": "object", "properties": {"value": subschema}})(holder)
         return holder["value"]
 
     def transform(self, record: dict[str, Any], schema: Mapping[str, Any]) -> None:
-        """Convert the values of a record in place."""
+        """Convert the values of a record in place, by the conversions of the TransformConfig."""
         if TransformConfig.DefaultSchemaNormalization in self._config:
             make_normalizer(cast(dict[str, Any], schema))(record)
         if self._custom_normalizer is not None:
-            _descend(record, schema, self._custom_normalizer)
+            _convert_nested(record, schema, self._custom_normalizer)
 
 
-def _descend(
+def _convert_nested(
     value: Any, schema: Mapping[str, Any], convert: Callable[[Any, dict[str, Any]], Any]
 ) -> None:
-    """Convert the values within a value, parents before children."""
+    """Convert the values within an object or list in place, at all levels, parents first."""
     if is_dict(value):
         properties: Mapping[str, Any] = schema.get("properties") or {}
         for name, one in properties.items():
             if name in value:
                 value[name] = convert(value[name], one)
-                _descend(value[name], one, convert)
+                _convert_nested(value[name], one, convert)
     elif is_list(value) and is_dict(items := schema.get("items")):
         for place, one in enumerate(value):
             value[place] = convert(one, items)
-            _descend(value[place], items, convert)
+            _convert_nested(value[place], items, convert)

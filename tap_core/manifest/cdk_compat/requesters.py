@@ -23,7 +23,7 @@ __all__ = ["CdkHttpRequester", "CdkRequestOption", "Requester"]
 
 @dataclass
 class CdkRequestOption:
-    """Location of a value in a request."""
+    """Part of a request (``inject_into``) and field name or path at which a value is sent."""
 
     inject_into: RequestOptionType
     parameters: InitVar[Mapping[str, Any]]
@@ -31,7 +31,7 @@ class CdkRequestOption:
     field_path: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Parse the field name or path as templates."""
+        """Turn the field name or the steps of the field path into template objects."""
         self.inject_into = RequestOptionType(getattr(self.inject_into, "value", self.inject_into))
         if self.field_name is not None:
             self.field_name = InterpolatedString.create(self.field_name, parameters=parameters)
@@ -43,7 +43,7 @@ class CdkRequestOption:
     def inject_into_request(
         self, target: MutableMapping[str, Any], value: Any, config: Mapping[str, Any]
     ) -> None:
-        """Set a value at the option's field name or path."""
+        """Set a value in ``target`` at the option's field name or path; parents are created."""
         names = [self.field_name] if self.field_path is None else self.field_path
         *way, last = [str(one.eval(config)) for one in names]
         for name in way:
@@ -52,12 +52,12 @@ class CdkRequestOption:
 
 
 class Requester:
-    """Base class of requesters."""
+    """Base class of requesters, for imports and type hints."""
 
 
 @dataclass
 class CdkHttpRequester(Requester):
-    """Requester that builds requests from the options of a manifest."""
+    """Requester that builds URL, parameters, headers and body from a manifest's options."""
 
     name: str
     config: Mapping[str, Any]
@@ -78,7 +78,7 @@ class CdkHttpRequester(Requester):
     decoder: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters and the request options provider, or create a default provider."""
+        """Store the parameters; create a request options provider if none is configured."""
         self._parameters = parameters or {}
         if self.request_options_provider is None:
             self._request_options_provider = InterpolatedRequestOptionsProvider(
@@ -94,7 +94,7 @@ class CdkHttpRequester(Requester):
         return str(evaluate(text or "", self.config, self._parameters, **seen))
 
     def get_authenticator(self) -> Any:
-        """Return the authenticator."""
+        """Return the authenticator of the requests, or None."""
         return self._authenticator
 
     def get_url(
@@ -104,7 +104,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> str:
-        """Return the URL: ``url``, else ``url_base``."""
+        """Return the evaluated URL: ``url`` if set, else ``url_base``."""
         return self._given(self.url or self.url_base, stream_slice, next_page_token)
 
     def get_url_base(
@@ -114,7 +114,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> str:
-        """Return the URL that the path is joined to: ``url_base``, else ``url``."""
+        """Return the evaluated URL that the path is joined to: ``url_base``, else ``url``."""
         return self._given(self.url_base or self.url, stream_slice, next_page_token)
 
     def get_path(
@@ -124,11 +124,11 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> str:
-        """Return the path."""
+        """Return the evaluated path, relative to the base URL; empty if none is declared."""
         return self._given(self.path, stream_slice, next_page_token)
 
     def get_method(self) -> HttpMethod:
-        """Return the HTTP method."""
+        """Return the HTTP method of the requests."""
         return self._http_method
 
     def get_request_params(
@@ -138,7 +138,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the query parameters."""
+        """Return the query parameters of a request, evaluated for its slice and page token."""
         return self._request_options_provider.get_request_params(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
@@ -150,7 +150,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the headers."""
+        """Return the headers of a request, evaluated for its slice and page token."""
         return self._request_options_provider.get_request_headers(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
@@ -162,7 +162,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the body: a string, or form fields."""
+        """Return the body of a request: a string, or a mapping that is sent as a form."""
         return self._request_options_provider.get_request_body_data(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
@@ -174,14 +174,14 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the JSON body."""
+        """Return the JSON body of a request, evaluated for its slice and page token."""
         return self._request_options_provider.get_request_body_json(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
 
     @classmethod
     def _join_url(cls, url_base: str, path: str | None = None) -> str:
-        """Return a path joined to a base URL."""
+        """Return a path appended to a base URL; the base URL if the path is empty."""
         if not path:
             return url_base
         return urljoin(url_base if url_base.endswith("/") else f"{url_base}/", path.lstrip("/"))

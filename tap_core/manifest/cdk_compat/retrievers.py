@@ -1,5 +1,7 @@
 """Base class of custom retrievers under airbyte-cdk's name.
 
+The stream requests the pages. A subclass may read additional slices and change their records.
+
 The stream reads the pages. A subclass may read additional slices and change their records.
 """
 
@@ -16,7 +18,7 @@ __all__ = ["CdkSimpleRetriever"]
 
 @dataclass
 class CdkSimpleRetriever:
-    """Retriever whose records are read by the stream."""
+    """Retriever whose pages are requested by the stream (SimpleRetriever)."""
 
     requester: Any
     record_selector: Any
@@ -36,7 +38,7 @@ class CdkSimpleRetriever:
         self.reads: Callable[[CdkStreamSlice | None], Iterable[Any]] | None = None
 
     def stream_slices(self) -> Iterable[Any]:
-        """Return no slices: the stream generates them."""
+        """Return no slices: the stream generates them from its partition routers and cursor."""
         return ()
 
     def _read_pages(self, *_args: Any) -> Iterable[Any]:
@@ -53,10 +55,10 @@ class CdkSimpleRetriever:
         records_schema: Mapping[str, Any],  # noqa: ARG002  (airbyte-cdk's signature)
         stream_slice: CdkStreamSlice | None = None,
     ) -> Iterable[Any]:
-        """Return the records of a slice.
+        """Return the records of a slice, for a subclass that overrides this method and calls it.
 
         Raises:
-            RuntimeError: the stream is not being read.
+            RuntimeError: it is called outside of a sync of the stream.
         """
         if self.reads is None:
             raise RuntimeError("Records can only be read while the stream is being read.")

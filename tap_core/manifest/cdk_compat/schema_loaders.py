@@ -1,7 +1,7 @@
 """Base classes of custom schema loaders under airbyte-cdk's names.
 
-Files are searched in the manifest's folder, as by this package's own loaders. The class that a
-connector imports is bound to that folder (`CdkJsonFileSchemaLoader.within`).
+Files are searched in the manifest's folder, as by this package's own schema loaders. The class that
+a connector imports is bound to that folder (`CdkJsonFileSchemaLoader.within`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def default_file_path() -> str:
-    """Return the default path of a stream's schema file: airbyte-cdk's template."""
+    """Return the default path template of a stream's schema file, relative to the folder."""
     return "./schemas/{{ parameters['name'] }}.json"
 
 
@@ -32,19 +32,19 @@ class CdkSchemaLoader:
     """Base class of schema loaders."""
 
     def get_json_schema(self) -> Mapping[str, Any]:
-        """Return the JSON schema of the stream's records."""
+        """Return the JSON Schema of the stream's records."""
         raise NotImplementedError
 
 
 @dataclass
 class CdkInlineSchemaLoader(CdkSchemaLoader):
-    """Schema written in the manifest."""
+    """Schema loader for a schema written in the manifest (InlineSchemaLoader)."""
 
     schema: dict[str, Any]
     parameters: InitVar[Mapping[str, Any]]
 
     def get_json_schema(self) -> Mapping[str, Any]:
-        """Return the schema."""
+        """Return the schema of the manifest."""
         return self.schema
 
 
@@ -55,7 +55,7 @@ class _Named:
 
 @dataclass
 class CdkJsonFileSchemaLoader(CdkSchemaLoader):
-    """Schema in a JSON file, which is named after the stream by default."""
+    """Schema loader for a JSON file, by default named after the stream (JsonFileSchemaLoader)."""
 
     config: Mapping[str, Any]
     parameters: InitVar[Mapping[str, Any]]
@@ -65,16 +65,16 @@ class CdkJsonFileSchemaLoader(CdkSchemaLoader):
 
     @classmethod
     def within(cls, folder: Path) -> type[CdkJsonFileSchemaLoader]:
-        """Return a subclass that reads files from the folder."""
+        """Return a subclass whose relative paths refer to a folder."""
         return type(cls.__name__, (cls,), {"FOLDER": folder, "__module__": cls.__module__})
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Parse the path as a template; a subclass may set another `file_path`."""
+        """Turn the path into a template object; a subclass may set another `file_path` before."""
         self._name = str((parameters or {}).get("name", ""))
         self.file_path = InterpolatedString.create(self.file_path, parameters=parameters or {})
 
     def get_json_schema(self) -> Mapping[str, Any]:
-        """Return the schema in the file."""
+        """Read the file and return its schema, with references resolved."""
         path = str(evaluate(self.file_path, self.config, {}))
         loader = ours.JsonFileSchemaLoader(path, self.FOLDER, "JsonFileSchemaLoader")
         name = getattr(self, "_name", "")

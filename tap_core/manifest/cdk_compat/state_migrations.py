@@ -1,7 +1,7 @@
 """Base classes of custom state migrations, for states of older connector versions.
 
-Migrations have no side effects. They know their stream only by its declaration in the manifest
-(`CdkState`).
+A migration has no side effects. It knows its stream only by the declaration in the manifest, which
+it gets as a `CdkState`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,27 @@ __all__ = ["CdkLegacyToPerPartitionStateMigration", "CdkState", "CdkStateMigrati
 
 
 class CdkState(Mapping[str, Any]):
-    """Node of the manifest: its options as attributes, None for missing ones."""
+    """Declaration of a stream in the manifest, with its options as attributes and as items.
+
+    A missing option is None as an attribute.
+    """
 
     def __init__(self, node: Mapping[str, Any]) -> None:
         self._node = node
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """Parameters that apply to the node."""
+        """``$parameters`` that apply to the node; {} without any."""
         return getattr(self._node, "parameters", None) or {}
 
     def __getattr__(self, name: str) -> Any:
-        """Return an option, or None if it is missing."""
+        """Return an option of the node; None if it is missing."""
         if name.startswith("__"):
             raise AttributeError(name)
         return _wrap_state(self._node.get(name))
 
     def __getitem__(self, name: str) -> Any:
-        """Return an option.
+        """Return an option of the node.
 
         Raises:
             KeyError: the option is missing.
@@ -41,11 +44,11 @@ class CdkState(Mapping[str, Any]):
         return _wrap_state(self._node[name])
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the option names."""
+        """Iterate over the names of the node's options."""
         return iter(self._node)
 
     def __len__(self) -> int:
-        """Return the number of options."""
+        """Return the number of the node's options."""
         return len(self._node)
 
 
@@ -59,11 +62,11 @@ class CdkStateMigration:
     """Base class of state migrations."""
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return True if the state has the older format."""
+        """Return True if the state is in an older format that `migrate` converts."""
         raise NotImplementedError
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state in the current format."""
+        """Return the state in the connector's current format."""
         raise NotImplementedError
 
 
@@ -91,7 +94,7 @@ class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
         return partition_router.parent_stream_configs[0].partition_field
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return True if there is one parent stream and the state is keyed by its parent key."""
+        """Return True for a state in the older format if the router has one parent stream."""
         if not stream_state or len(self._partition_router.parent_stream_configs) != 1:
             return False
         return all(
@@ -99,7 +102,7 @@ class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
         )
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state as a list of partitions with their cursors."""
+        """Return ``{"states": [{"partition": …, "cursor": …}, …]}``, one entry per parent key."""
         states = [
             {"partition": {self._partition_key_field: key}, "cursor": one}
             for key, one in stream_state.items()

@@ -1,4 +1,4 @@
-"""Type guards for values of any type, which type checkers understand."""
+"""Type guards: isinstance checks whose result a strict type checker can use."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["is_dict", "is_list", "is_mapping"]
 
 
 def is_dict(value: Any) -> TypeGuard[dict[Any, Any]]:
-    """Return True if the value is a dict."""
+    """Return True if the value is a dict, whose keys and values may have any type."""
     return isinstance(value, dict)
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:
-    """Return True if the value is a list."""
+    """Return True if the value is a list, whose items may have any type."""
     return isinstance(value, list)
 
 
 def is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
-    """Return True if the value is a mapping."""
+    """Return True if the value is a mapping, whose keys and values may have any type."""
     return isinstance(value, Mapping)

@@ -1,1 +1,1 @@
-"""The components of a low-code manifest, one module per concern."""
+"""Components of a low-code manifest, one module per kind of component."""

@@ -1,8 +1,8 @@
 """Rate limits of a source, shared by all of its streams (the manifest's HTTPAPIBudget).
 
-The first policy that matches a request counts it; a request that matches no policy is not
-counted. A slot is reserved under a lock, and the caller sleeps outside the lock. Rate limit
-headers of the API can only lower the allowance, never raise it.
+The first policy that matches a request counts it; a request that matches no policy is not counted.
+A slot is reserved under a lock, and the caller sleeps outside the lock. Rate limit headers of the
+API can only lower the allowance, never raise it.
 
 Source: Airbyte YAML reference, "HTTPAPIBudget".
 """
@@ -59,7 +59,11 @@ def _seconds(duration: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequestRegexMatcher:
-    """Matcher that selects the requests of a policy; each counts as `weight` requests."""
+    """Selector of the requests that a rate limit policy counts.
+
+    Every option that is set must match. A matching request counts as `weight` requests, 1 by
+    default.
+    """
 
     method: str | None = None
     url_base: str | None = None
@@ -87,7 +91,7 @@ class HttpRequestRegexMatcher:
             return False
         if self._path and not self._path.search(parts.path.rstrip("/")):
             return False
-        return _has(dict(parse_qsl(parts.query)), self.params) and _has(
+        return _contains(dict(parse_qsl(parts.query)), self.params) and _contains(
             request.headers or {}, self.headers
         )
 
@@ -96,18 +100,18 @@ class HttpRequestRegexMatcher:
         return compile_pattern(self.url_path_pattern) if self.url_path_pattern else None
 
 
-def _has(found: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
+def _contains(found: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
     return all(str(found.get(name)) == str(value) for name, value in wanted.items())
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnlimitedCallRatePolicy:
-    """Policy without a limit for the requests that it matches."""
+    """Policy that leaves the requests it matches unlimited."""
 
     matchers: list[HttpRequestRegexMatcher]
 
     @property
-    def terms(self) -> RateLimits | None:
+    def limits(self) -> RateLimits | None:
         """None: the policy has no limit."""
         return None
 
@@ -121,12 +125,12 @@ class FixedWindowCallRatePolicy:
     matchers: list[HttpRequestRegexMatcher]
 
     def __post_init__(self) -> None:
-        _refuse_heavy(self.matchers, self.call_limit)
+        _check_weights(self.matchers, self.call_limit)
         _ = self._length
 
     @property
-    def terms(self) -> RateLimits | None:
-        """Rate limits with a fixed window."""
+    def limits(self) -> RateLimits | None:
+        """Limit as a value for the counters: `call_limit` per fixed window."""
         return RateLimits("fixed", ((self.call_limit, self._length),))
 
     @cached_property
@@ -162,15 +166,15 @@ class MovingWindowCallRatePolicy:
     def __post_init__(self) -> None:
         if not self.rates:
             raise ManifestError("A MovingWindowCallRatePolicy needs at least one of `rates`.")
-        _refuse_heavy(self.matchers, min(rate.limit for rate in self.rates))
+        _check_weights(self.matchers, min(rate.limit for rate in self.rates))
 
     @property
-    def terms(self) -> RateLimits | None:
-        """Rate limits with a moving window per rate."""
+    def limits(self) -> RateLimits | None:
+        """Limits as a value for the counters: one moving window per rate."""
         return RateLimits("moving", tuple((rate.limit, rate.seconds) for rate in self.rates))
 
 
-def _refuse_heavy(matchers: list[HttpRequestRegexMatcher], limit: int) -> None:
+def _check_weights(matchers: list[HttpRequestRegexMatcher], limit: int) -> None:
     for matcher in matchers:
         if (matcher.weight or 1) > limit:
             raise ManifestError(
@@ -185,7 +189,7 @@ _CallRatePolicy: TypeAlias = (
 
 @dataclass(frozen=True, kw_only=True)
 class HTTPAPIBudget:
-    """Rate limit policies of a source, shared by its streams and their threads."""
+    """Rate limit policies of a source (``api_budget``), shared by its streams and their threads."""
 
     policies: list[FixedWindowCallRatePolicy | MovingWindowCallRatePolicy | UnlimitedCallRatePolicy]
     ratelimit_reset_header: str = "ratelimit-reset"
@@ -195,20 +199,20 @@ class HTTPAPIBudget:
     def take(
         self, request: requests.PreparedRequest, counters: RateCounterStore | None = None
     ) -> float:
-        """Block until the request may be sent, and return the seconds waited.
+        """Reserve the request in the budget, sleep until it may be sent, return the seconds waited.
 
-        ``counters`` are shared counters of the job, passed where other processes send requests too;
-        without them, counters of this process are used.
+        ``counters`` are counters shared with other processes that send requests for the same job;
+        None uses counters of this process.
         """
         found = self._find_policy(request)
         waited = 0.0
         if found is not None:
-            name, terms, weight = found
-            place = (counters or self._own).ask(name, terms, weight)
-            while not place.is_taken:
-                waited += _slept(place.wait)
-                place = (counters or self._own).ask(name, terms, weight)
-            waited += _slept(place.wait)
+            name, limits, weight = found
+            slot = (counters or self._own).ask(name, limits, weight)
+            while not slot.is_taken:
+                waited += _sleep(slot.wait)
+                slot = (counters or self._own).ask(name, limits, weight)
+            waited += _sleep(slot.wait)
         return waited
 
     def update(
@@ -217,7 +221,7 @@ class HTTPAPIBudget:
         response: requests.Response,
         counters: RateCounterStore | None = None,
     ) -> None:
-        """Lower the remaining allowance according to the rate limit headers of a response.
+        """Lower the remaining allowance as reported by the rate limit headers of a response.
 
         A response without a remaining count, but with one of `status_codes_for_ratelimit_hit`,
         means that no requests are left.
@@ -225,10 +229,10 @@ class HTTPAPIBudget:
         found = self._find_policy(request)
         if found is not None:
             headers = response.headers
-            left = _whole(headers.get(self.ratelimit_remaining_header))
+            left = _parse_count(headers.get(self.ratelimit_remaining_header))
             if left is None and response.status_code in self.status_codes_for_ratelimit_hit:
                 left = 0
-            seconds = _seconds_until(_whole(headers.get(self.ratelimit_reset_header)))
+            seconds = _seconds_until(_parse_count(headers.get(self.ratelimit_reset_header)))
             if left is not None or seconds is not None:
                 (counters or self._own).lower(found[0], found[1], left, seconds)
 
@@ -237,17 +241,20 @@ class HTTPAPIBudget:
         return InProcessCounters()
 
     def _find_policy(self, request: requests.PreparedRequest) -> tuple[str, RateLimits, int] | None:
-        """Return name, limits and weight of the request's policy, or None if it is unlimited."""
+        """Return name, limits and request weight of the first policy that matches a request.
+
+        None if no policy matches, or the policy is unlimited.
+        """
         for number, policy in enumerate(self.policies):
-            weight = _weight(policy, request)
+            weight = _get_weight(policy, request)
             if weight:
-                terms = policy.terms
-                return None if terms is None else (f"policy {number}", terms, weight)
+                limits = policy.limits
+                return None if limits is None else (f"policy {number}", limits, weight)
         return None
 
 
-def _weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> int:
-    """Return the weight of the request under the policy, or 0 if the policy does not match it."""
+def _get_weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> int:
+    """Return the weight of a request under a policy, or 0 if the policy does not match it."""
     if not policy.matchers:
         return 1
     for matcher in policy.matchers:
@@ -256,21 +263,21 @@ def _weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> int:
     return 0
 
 
-def _slept(seconds: float) -> float:
+def _sleep(seconds: float) -> float:
     if seconds > 0:
         time.sleep(seconds)
     return seconds
 
 
 def _seconds_until(number: int | None) -> float | None:
-    """Return the seconds until the reset; the header holds seconds or a Unix timestamp.
+    """Return the seconds until a quota is reset, from the number in the reset header.
 
-    Numbers above 366 days in seconds are read as Unix timestamps.
+    Numbers above 366 days in seconds are read as Unix timestamps; None stays None.
     """
     return number if number is None or number <= _LONGEST_DELAY else number - time.time()
 
 
-def _whole(text: str | None) -> int | None:
+def _parse_count(text: str | None) -> int | None:
     try:
         return int(text) if text else None
     except ValueError:

@@ -1,8 +1,7 @@
 """Declaration of asynchronous jobs: the requests of a job and the mapping of its statuses.
 
-This module only declares; `tap_core.manifest.async_jobs` runs the jobs. Each step of a job
-(creation, polling, download and so on) has its own requester, whose templates see the responses
-to the previous steps.
+`tap_core.manifest.async_jobs` runs the jobs. Each step of a job (creation, polling, download and so
+on) has its own requester, whose templates see the responses to the previous steps.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from tap_core.manifest.interfaces import (
 __all__ = ["AsyncJobStatusMap", "AsyncRetriever", "JobStatus"]
 
 JobStatus: TypeAlias = Literal["running", "completed", "failed", "timeout", "skipped"]
-"""State of a job: the fields of `AsyncJobStatusMap`."""
+"""Status of a job, named like the fields of `AsyncJobStatusMap`."""
 
 _MINUTES: Final = 60
-"""Default timeout of a job, in minutes."""
+"""Default of ``polling_job_timeout``, in minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncJobStatusMap:
-    """Mapping of the API's status values to the states of a job."""
+    """Status values of the API, as lists for each status that the SDK distinguishes."""
 
     running: list[str]
     completed: list[str]
@@ -48,21 +47,21 @@ class AsyncJobStatusMap:
     skipped: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Reject a status value that is listed more than once."""
+        """Raise ManifestError if a status value is listed more than once."""
         words = [word for kind in get_args(JobStatus) for word in getattr(self, kind)]
         for word in words:
             if words.count(word) > 1:
                 raise ManifestError(f"The status '{word}' is listed twice: list it once.")
 
-    def meaning(self, word: str) -> JobStatus | None:
-        """Return the job state of an API status value, or None for an unknown value."""
+    def get_status(self, word: str) -> JobStatus | None:
+        """Return the job status for a status value of the API, or None for an unlisted value."""
         kinds = [kind for kind in get_args(JobStatus) if word in getattr(self, kind)]
         return cast("JobStatus", kinds[0]) if kinds else None
 
 
 @dataclass(frozen=True)
 class _PassThroughExtractor:
-    """Extractor that returns the document itself, for records that were extracted before."""
+    """Extractor that returns each document as one record, where nothing is left to extract."""
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  the Protocol's
         """Return the document as the only record."""
@@ -79,7 +78,7 @@ class AsyncRetriever:
     status_mapping: AsyncJobStatusMap
     status_extractor: Extractor
     record_selector: RecordSelector
-    """Only its filter and normalization apply; ``download_extractor`` extracts the records."""
+    """Only its filter and normalization apply: ``download_extractor`` extracts the records."""
     download_target_requester: HttpRequester | CustomRequester | None = None
     download_target_extractor: Extractor | None = None
     download_extractor: Extractor | None = None
@@ -88,7 +87,7 @@ class AsyncRetriever:
     abort_requester: HttpRequester | CustomRequester | None = None
     delete_requester: HttpRequester | CustomRequester | None = None
     polling_job_timeout: int | None = None
-    """Timeout of a job in minutes."""
+    """Minutes after which a job is aborted and created again; None for 60."""
     failed_retry_wait_time_in_seconds: int | None = None
     partition_router: PartitionRouter | list[PartitionRouter] | None = None
     decoder: Decoder | None = None
@@ -98,7 +97,7 @@ class AsyncRetriever:
     urls_extractor: Extractor | None = None
 
     def __post_init__(self) -> None:
-        """Reject timeouts below 1, and a target requester without a target extractor."""
+        """Raise ManifestError for timeouts below 1, or a target requester without an extractor."""
         if self._target_requester is not None and self.target_extractor is None:
             raise ManifestError(
                 "download_target_requester needs a download_target_extractor, which finds the"
@@ -111,12 +110,12 @@ class AsyncRetriever:
 
     @property
     def requester(self) -> HttpRequester | CustomRequester:
-        """Requester of the first request, which creates the job."""
+        """Requester that creates the job, the first request of a slice."""
         return self.creation_requester
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """Retriever with the slices and the record selector that the stream uses."""
+        """SimpleRetriever with the partition routers and record selector that the stream needs."""
         return SimpleRetriever(
             requester=self.creation_requester,
             record_selector=replace(self.record_selector, extractor=_PassThroughExtractor()),
@@ -126,16 +125,16 @@ class AsyncRetriever:
 
     @property
     def target_extractor(self) -> Extractor | None:
-        """Extractor of the download targets; None if there is a single, unnamed target."""
+        """Extractor of download URLs or ids; None if the results have a single, unnamed target."""
         return self.download_target_extractor or self.urls_extractor
 
     @property
-    def is_older(self) -> bool:
-        """True if the manifest uses the older option `urls_extractor`."""
+    def is_legacy(self) -> bool:
+        """True if the manifest uses `urls_extractor`, whose templates read ``stream_slice``."""
         return self.urls_extractor is not None
 
     @property
-    def seconds(self) -> float:
+    def timeout_seconds(self) -> float:
         """Timeout of a job in seconds."""
         return 60.0 * (self.polling_job_timeout or _MINUTES)
 
@@ -147,34 +146,37 @@ class AsyncRetriever:
 
     @cached_property
     def creation(self) -> SimpleRetriever:
-        """Retriever that creates a job."""
-        return self._one(self.creation_requester)
+        """Retriever for the request that creates a job."""
+        return self._make_retriever(self.creation_requester)
 
     @cached_property
     def polling(self) -> SimpleRetriever:
-        """Retriever that polls the status of a job."""
-        return self._one(self.polling_requester)
+        """Retriever for the requests that poll a job's status."""
+        return self._make_retriever(self.polling_requester)
 
     @cached_property
     def targets(self) -> SimpleRetriever | None:
-        """Retriever of the download targets; None if the last polling response contains them."""
+        """Retriever for the request that lists the download targets.
+
+        None if the last polling response lists them.
+        """
         asked = self._target_requester
-        return None if asked is None else self._one(asked)
+        return None if asked is None else self._make_retriever(asked)
 
     @cached_property
     def abortion(self) -> SimpleRetriever | None:
-        """Retriever that aborts a job whose results are no longer needed, or None."""
-        return self._unread(self.abort_requester)
+        """Retriever for the request that aborts a job; None if the manifest declares none."""
+        return self._make_unparsed(self.abort_requester)
 
     @cached_property
     def deletion(self) -> SimpleRetriever | None:
-        """Retriever that deletes a job after its results were read, or None."""
-        return self._unread(self.delete_requester)
+        """Retriever for the request that deletes a job after its results were read, or None."""
+        return self._make_unparsed(self.delete_requester)
 
     @cached_property
     def download(self) -> SimpleRetriever:
-        """Retriever that downloads the results page by page."""
-        usual = ResponseToFileExtractor() if self.is_older else DpathExtractor(field_path=[])
+        """Retriever that downloads the results of a job, page by page."""
+        usual = ResponseToFileExtractor() if self.is_legacy else DpathExtractor(field_path=[])
         return SimpleRetriever(
             requester=self.download_requester,
             record_selector=RecordSelector(extractor=self.download_extractor or usual),
@@ -182,7 +184,7 @@ class AsyncRetriever:
             decoder=self.download_decoder,
         )
 
-    def _one(self, requester: HttpRequester | CustomRequester) -> SimpleRetriever:
+    def _make_retriever(self, requester: HttpRequester | CustomRequester) -> SimpleRetriever:
         return SimpleRetriever(
             requester=requester,
             record_selector=RecordSelector(extractor=_PassThroughExtractor()),
@@ -190,8 +192,8 @@ class AsyncRetriever:
         )
 
     @staticmethod
-    def _unread(requester: HttpRequester | CustomRequester | None) -> SimpleRetriever | None:
-        """Return a retriever whose response need not be JSON, or None without a requester."""
+    def _make_unparsed(requester: HttpRequester | CustomRequester | None) -> SimpleRetriever | None:
+        """Return a retriever that ignores the body of its response; None without a requester."""
         if requester is None:
             return None
         selector = RecordSelector(extractor=_PassThroughExtractor())

@@ -1,4 +1,4 @@
-"""Authenticators that a manifest can declare: API keys, passwords, JWT, OAuth and session tokens.
+"""Authenticators of a manifest: API key, bearer, Basic, JWT, OAuth and session tokens.
 
 `tap_core.manifest.request_signing` and `tap_core.authenticators` add the credentials to requests.
 Settings are read when the first request is sent, not earlier: in a SelectiveAuthenticator only the
@@ -74,10 +74,10 @@ _JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 @dataclass(frozen=True, kw_only=True)
 class NoAuth:
-    """Authenticator that adds no credentials."""
+    """Authenticator that sends requests without credentials."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return a callable that returns requests unchanged."""
+        """Return a function that leaves requests unchanged."""
         return SimpleAuthenticator()
 
 
@@ -101,7 +101,7 @@ class ApiKeyAuthenticator:
             )
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return a callable that adds the API key to requests."""
+        """Return the function that adds the API key to a request."""
         option = self.inject_into
         if option is None:
             return SimpleAuthenticator(auth_headers={self.header or "": self.api_token})
@@ -115,7 +115,7 @@ class BearerAuthenticator:
     api_token: str
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return a callable that adds the token to requests."""
+        """Return the function that adds the ``Authorization`` header to a request."""
         return BearerTokenAuthenticator(token=self.api_token)
 
 
@@ -127,21 +127,27 @@ class BasicHttpAuthenticator:
     password: str = ""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return a callable that adds user name and password to requests."""
+        """Return the function that adds the ``Authorization`` header to a request."""
         return BasicAuthenticator(username=self.username, password=self.password)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SelectiveAuthenticator:
-    """Authenticator that delegates to one of several authenticators, selected by a setting."""
+    """Authenticator that uses the one of several authenticators that a config value names."""
 
     authenticator_selection_path: list[str]
     authenticators: dict[str, Authenticator]
     config: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
-    def counting(options: Mapping[str, Any], config: Mapping[str, Any]) -> Mapping[str, list[str]]:
-        """Return the names of the authenticators to build: only the selected one has settings."""
+    def get_used_keys(
+        options: Mapping[str, Any], config: Mapping[str, Any]
+    ) -> Mapping[str, list[str]]:
+        """Return the options' keys that have an effect: the name of the selected authenticator.
+
+        {} if the config selects none of them; then all are built. The builder calls it before it
+        builds ``authenticators``, since the config need not have the settings of the others.
+        """
         path = options.get("authenticator_selection_path")
         found = make_getter(path)(dict(config)) if isinstance(path, list) else MISSING
         declared = options.get("authenticators")
@@ -149,10 +155,10 @@ class SelectiveAuthenticator:
         return {"authenticators": [str(found)]} if is_known else {}
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return the callable of the selected authenticator.
+        """Return the signing function of the selected authenticator.
 
         Raises:
-            ManifestError: the setting is missing, or names no declared authenticator.
+            ManifestError: the config has no value at the path, or one that names no authenticator.
         """
         path = ".".join(self.authenticator_selection_path)
         chosen = make_getter(self.authenticator_selection_path)(dict(self.config))
@@ -175,7 +181,7 @@ class SelectiveAuthenticator:
 
 @dataclass(frozen=True, kw_only=True)
 class JwtHeaders:
-    """Standard headers of a JWT."""
+    """Header parameters of a JWT that have an option of their own; None leaves one out."""
 
     kid: str | None = None
     typ: str | None = "JWT"
@@ -184,7 +190,7 @@ class JwtHeaders:
 
 @dataclass(frozen=True, kw_only=True)
 class JwtPayload:
-    """Standard claims of a JWT."""
+    """Claims of a JWT that have an option of their own; None leaves one out."""
 
     iss: str | None = None
     sub: str | None = None
@@ -193,7 +199,10 @@ class JwtPayload:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class JwtAuthenticator:
-    """Authenticator that signs a JWT; it needs the package PyJWT (extra ``jwt``)."""
+    """Authenticator that sends a JWT signed with `secret_key`; needs PyJWT (extra ``jwt``).
+
+    A token is valid for `token_duration` seconds.
+    """
 
     secret_key: str
     algorithm: Literal[
@@ -223,14 +232,14 @@ class JwtAuthenticator:
     request_option: RequestOption = _BEARER
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return a callable that adds a token to requests and re-signs it before it expires."""
-        token, prefix = ExpiringToken(self.signed), self.header_prefix
+        """Return the function that adds the JWT to a request; it signs a new one before expiry."""
+        token, prefix = ExpiringToken(self.sign), self.header_prefix
         return InjectedCredential(
             self.request_option, (lambda: f"{prefix} {token()}") if prefix else token
         )
 
-    def signed(self) -> tuple[str, datetime]:
-        """Return a signed token and its expiry time.
+    def sign(self) -> tuple[str, datetime]:
+        """Sign a new JWT and return it with the time of its expiry.
 
         Raises:
             ManifestError: PyJWT or a package that it needs is not installed, or the key is invalid.
@@ -285,7 +294,7 @@ def _refuse_reserved(given: Mapping[str, Any], names: tuple[str, ...], option: s
 
 @dataclass(frozen=True, kw_only=True)
 class RefreshTokenUpdater:
-    """Paths in the settings under which refreshed tokens are stored."""
+    """Paths in the config at which refreshed tokens are stored, and the refresh token's field."""
 
     refresh_token_name: str = "refresh_token"  # noqa: S105  (a name, no secret)
     access_token_config_path: list[str] = field(
@@ -354,7 +363,7 @@ class OAuthAuthenticator:
             raise ManifestError(f"An OAuthAuthenticator with this grant type needs {options}.")
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return a callable that adds a token to requests, and refreshes it before it expires."""
+        """Return the function that adds the access token; it refreshes the token before expiry."""
         updater = self.refresh_token_updater
         return CachedToken(
             endpoint=self.token_refresh_endpoint,
@@ -379,7 +388,7 @@ class OAuthAuthenticator:
 
     @property
     def _known(self) -> tuple[str, datetime | None] | None:
-        """Token of an earlier run and its expiry time, or None."""
+        """Access token from the config and its expiry (None if unknown); None without a token."""
         updater = self.refresh_token_updater
         if updater is not None:
             token = self._setting(updater.access_token_config_path)
@@ -399,7 +408,7 @@ class OAuthAuthenticator:
         if self.use_profile_assertion and self.profile_assertion is not None:
             return {
                 self.grant_type_name: _JWT_GRANT,
-                "assertion": self.profile_assertion.signed()[0],
+                "assertion": self.profile_assertion.sign()[0],
             }
         usual = self._usual_body()
         return {**usual, **_filled(self.refresh_request_body), **usual}  # in the default order
@@ -435,7 +444,7 @@ class OAuthAuthenticator:
 
 
 def _filled(given: Any) -> dict[str, Any]:
-    """Return the resolved mapping without None and empty strings."""
+    """Return a resolved mapping without its None and empty string values."""
     found = resolve_mapping(given, {})
     return {name: value for name, value in found.items() if value is not None and value != ""}
 
@@ -445,18 +454,18 @@ def _filled(given: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTokenRequestBearerAuthenticator:
-    """Option of a session token that is sent as ``Authorization: Bearer …``."""
+    """Sends a session token as ``Authorization: Bearer <token>``."""
 
     TYPE: ClassVar[str] = "Bearer"
 
     def auth_with(self, token: ExpiringToken) -> InjectedCredential:
-        """Return a callable that adds the session token to requests."""
+        """Return the function that adds the session token to a request."""
         return _Session(_BEARER, token, lambda: f"Bearer {token()}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTokenRequestApiKeyAuthenticator:
-    """Option of a session token that is sent at `inject_into`, plain or within a template."""
+    """Sends a session token at `inject_into`; `api_token` may embed it in a text."""
 
     TYPE: ClassVar[str] = "ApiKey"
 
@@ -464,7 +473,7 @@ class SessionTokenRequestApiKeyAuthenticator:
     api_token: InterpolatedText | None = None
 
     def auth_with(self, token: ExpiringToken) -> InjectedCredential:
-        """Return a callable that adds the session token to requests."""
+        """Return the function that adds the session token to a request."""
         text: Any = self.api_token
         if text is None:
             return _Session(self.inject_into, token, token)
@@ -474,7 +483,7 @@ class SessionTokenRequestApiKeyAuthenticator:
 
 
 class _Session(InjectedCredential):
-    """Credential that the stream can refresh when the API rejects it."""
+    """Session token that is renewed by `update_access_token` when the API rejects it."""
 
     def __init__(self, option: RequestOption, token: ExpiringToken, credential: Any) -> None:
         super().__init__(option, credential)
@@ -483,13 +492,16 @@ class _Session(InjectedCredential):
 
     @property
     def access_token(self) -> str | None:
-        """Current token, or None before the first login."""
+        """Current session token, or None before the first login."""
         return self._token.access_token
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SessionTokenAuthenticator:
-    """Authenticator that logs in with a separate request and sends the session token."""
+    """Authenticator that logs in with a separate request and sends the session token.
+
+    `session_token_path` leads to the token in the login response.
+    """
 
     login_requester: HttpRequester
     session_token_path: list[str]
@@ -505,9 +517,9 @@ class SessionTokenAuthenticator:
             _ = parse_duration(self.expiration_duration)
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return a callable that adds the session token to requests, and renews it when it expires.
+        """Return the function that adds the session token; it logs in again when the token expires.
 
-        Without `expiration_duration` the token is renewed when the API rejects it.
+        Without `expiration_duration` it logs in again when the API rejects the token.
         """
         return self.request_authentication.auth_with(
             ExpiringToken(partial(self._logged_in, stream))
@@ -536,7 +548,7 @@ class SessionTokenAuthenticator:
 
 
 def _signed(request: HTTPRequest, auth: Auth) -> HTTPRequest:
-    """Return a request with credentials, for a sender that adds no credentials."""
+    """Return a request with the credentials already in it, for a sender that adds none."""
     body = build_body_arguments(request.data, as_json=bool(request.as_json))
     headers = {**body.pop("headers", {}), **request.headers}
     query = request.encode_params()
@@ -550,7 +562,7 @@ def _signed(request: HTTPRequest, auth: Auth) -> HTTPRequest:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LegacySessionTokenAuthenticator:
-    """Authenticator that sends the configured session token while it is valid, else logs in."""
+    """Authenticator that sends the configured session token if it is valid, else logs in."""
 
     header: str
     login_url: str
@@ -561,14 +573,14 @@ class LegacySessionTokenAuthenticator:
     password: str = ""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return a callable that adds the session token to requests."""
+        """Return the function that adds the session token to a request."""
         token = ExpiringToken(lambda: (self._token(stream), None))
         option = RequestOption(inject_into="header", field_name=self.header)
         return _Session(option, token, token)
 
     def _token(self, stream: DeclarativeStreamProtocol) -> str:
         requester: HttpRequester = cast(Any, stream).retriever.requester
-        base = requester.base({"config": stream.config})
+        base = requester.get_base_url({"config": stream.config})
         if self.session_token and self._is_good(stream, base):
             return self.session_token
         if not (self.username and self.password):

@@ -1,8 +1,9 @@
-"""Cursors that are not based on datetimes: incrementing integers and custom Python classes.
+"""Cursors other than DatetimeBasedCursor: counters, and Python classes of the connector.
 
-A cursor starts from the stored state of a context, yields one slice after the other, and observes
-each record and the end of each slice. A custom cursor's state is what it returns after a slice;
-for other cursors the bookmark is the highest value of the cursor field.
+A cursor is read from the stored state of a context: it yields one slice after the other, and
+observes each record and the end of each slice. A custom cursor's state is the result of
+``get_stream_state()`` after a slice; for a counter the bookmark is the highest value of the cursor
+field.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tap_core.incremental.request_options import RequestOption
 from tap_core.manifest.cdk_compat.cursors import CdkDatetimeBasedCursor, DeclarativeCursor
 from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
-from tap_core.manifest.cdk_compat.models import Record as FaceRecord
+from tap_core.manifest.cdk_compat.models import Record as CdkRecord
 from tap_core.manifest.cdk_compat.requesters import CdkRequestOption
 from tap_core.manifest.cdk_compat.type_guards import is_dict
 from tap_core.manifest.components.custom import Custom, add_declared_fields
@@ -42,21 +43,21 @@ _FORMATS: Final = ("datetime_format", "cursor_datetime_formats")
 
 @dataclass(frozen=True, slots=True)
 class _Numbers(ReplicationKeyComparator):
-    """Comparator of numbers; a record without a number does not move the bookmark."""
+    """Comparator of numeric cursor values; other values do not advance the bookmark."""
 
     stream: str = ""
 
     @property
     def is_declared(self) -> bool:
-        """True: values that are not numbers are skipped."""
+        """True: a value that is not a number is skipped instead of raising an error."""
         return True
 
     def is_usable(self, value: Any) -> bool:
-        """Return True if the value can be a bookmark."""
+        """Return True if a cursor value is a number, so that it can be a bookmark."""
         return not isinstance(value, bool) and parse_number(value) is not None
 
     def warn_unusable(self, value: Any) -> None:
-        """Log a warning about a value that cannot be a bookmark, once per stream."""
+        """Log a warning about a cursor value that is not a number, once per stream."""
         self.warn_once(
             "unusable",
             "Stream '%s': the cursor value of a record is %.80r, which is not a number. The record"
@@ -78,19 +79,30 @@ class IncrementingCountCursor:
     start_value_option: RequestOption | None = None
     allow_catalog_defined_cursor_field: bool = False
 
-    def order(self, stream: str, usual: ReplicationKeyComparator) -> ReplicationKeyComparator:  # noqa: ARG002  (as all cursors)
-        """Return the comparator of cursor values."""
+    def make_comparator(
+        self,
+        stream: str,
+        usual: ReplicationKeyComparator,  # noqa: ARG002
+    ) -> ReplicationKeyComparator:
+        """Return the comparator of bookmarks and cursor values of a stream."""
         return _Numbers(ValueKind.NUMBER, stream=stream)
 
-    def reading(self, stream: DeclarativeStreamProtocol, kept: Mapping[str, Any]) -> CursorReader:  # noqa: ARG002  (as all cursors)
-        """Return a reader for a context; its stored state is a number under the cursor field."""
+    def make_reader(
+        self,
+        stream: DeclarativeStreamProtocol,  # noqa: ARG002  (as all cursors)
+        kept: Mapping[str, Any],
+    ) -> CursorReader:
+        """Return the reader of one context, which starts at the stored value of the cursor field.
+
+        {} as the stored state starts at `start_value`.
+        """
         known = parse_number(kept.get(self.cursor_field))
         start = self.start_value if known is None else max(self.start_value, known)
         return _Counting(start, self.start_value_option)
 
 
 class _Counting:
-    """Cursor reader with a single slice, which starts at a number."""
+    """Cursor reader with one slice, from a start number upwards."""
 
     is_past = False
     state: Mapping[str, Any] = MappingProxyType({})
@@ -102,20 +114,20 @@ class _Counting:
         self._option = option
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the slice."""
+        """Yield the only slice: ``start``, and ``end`` as infinity."""
         yield self._slice
 
-    def put(self, request: HTTPRequest, scope: TemplateScope, one: CdkStreamSlice) -> None:  # noqa: ARG002  (the Protocol's)
-        """Add the start value to a request if `start_value_option` is set."""
+    def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:  # noqa: ARG002  (the Protocol's)
+        """Add the start number to a request if `start_value_option` is set."""
         if self._option is not None:
-            self._option.put(request, one["start"])
+            self._option.put(request, stream_slice["start"])
 
-    def takes(self, record: Record, one: CdkStreamSlice) -> bool:  # noqa: ARG002
+    def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:  # noqa: ARG002
         """Return True: every record is emitted."""
         return True
 
-    def close(self, one: CdkStreamSlice) -> None:
-        """Return no state: the bookmark is the highest number."""
+    def close(self, stream_slice: CdkStreamSlice) -> None:
+        """Return None: the highest cursor value becomes the bookmark."""
 
 
 # Custom classes
@@ -123,32 +135,31 @@ class _Counting:
 
 @dataclass(frozen=True, slots=True)
 class _Silent(ReplicationKeyComparator):
-    """Comparator for custom cursors, which provide the state themselves."""
+    """Comparator for custom cursors, whose class provides the state."""
 
     @property
     def is_declared(self) -> bool:
-        """True: the values of all records are skipped."""
+        """True: the cursor values of all records are skipped without an error."""
         return True
 
     def is_usable(self, value: Any) -> bool:  # noqa: ARG002  (the base's)
-        """Return False: no value of a record becomes a bookmark."""
+        """Return False: no cursor value of a record becomes a bookmark."""
         return False
 
     def warn_unusable(self, value: Any) -> None:
-        """Log nothing: unusable values are expected here."""
+        """Log nothing: all cursor values are skipped on purpose."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CustomIncrementalSync(Custom):
-    """Cursor implemented by a Python class next to the manifest.
+    """Cursor implemented by a Python class of the connector.
 
-    Each slice of the partition routers has its own instance. The state is what
-    ``get_stream_state()`` returns after each slice of the cursor.
+    Each slice of the partition routers has its own instance of the class. The state is the result
+    of ``get_stream_state()`` after each slice of the cursor.
 
     Raises:
-        ManifestError: the class lacks a method of a cursor or a required field, or a datetime
-        format,
-            a duration, or a `step` without `cursor_granularity` is invalid.
+        ManifestError: the class lacks a cursor method, a required field is missing, or a datetime
+            format, a duration, or a `step` without `cursor_granularity` is invalid.
     """
 
     METHODS: ClassVar[tuple[str, ...]] = (
@@ -156,7 +167,7 @@ class CustomIncrementalSync(Custom):
     )
 
     def __post_init__(self) -> None:
-        """Reject a class or fields that could not run, before the first request."""
+        """Raise ManifestError for a class or fields with which no slice could be read."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         for name in self.METHODS:
@@ -175,18 +186,18 @@ class CustomIncrementalSync(Custom):
     def _check_fields(self, cls: Any) -> None:
         known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
         needed = [
-            one.name
-            for one in known
-            if one.init
-            and one.default is dataclasses.MISSING
-            and one.default_factory is dataclasses.MISSING
+            option.name
+            for option in known
+            if option.init
+            and option.default is dataclasses.MISSING
+            and option.default_factory is dataclasses.MISSING
         ]
         missing = [name for name in ("cursor_field", *needed) if name not in self.fields]
         if missing := sorted(set(missing) - _FILLED):
             raise ManifestError(f"{self.class_name} needs {', '.join(missing)}.")
 
     def _check_dates(self) -> None:
-        """Reject invalid datetime formats and durations."""
+        """Raise ManifestError for invalid datetime formats and durations."""
         given = self.fields
         if bool(given.get("step")) != bool(given.get("cursor_granularity")):
             raise ManifestError("step and cursor_granularity belong together: set both or neither.")
@@ -201,22 +212,31 @@ class CustomIncrementalSync(Custom):
         except ValueError as error:
             raise ManifestError(str(error)) from None
 
-    def _more(self) -> Mapping[str, Any]:
-        """Return extra fields that are request options without a type, as airbyte-cdk objects."""
+    def _get_extra_fields(self) -> Mapping[str, Any]:
+        """Return the fields with request options as airbyte-cdk objects.
+
+        The builder leaves them as mappings, since they need no ``type`` in the manifest.
+        """
         return {
-            name: CdkRequestOption(parameters=self.parameters, **one)
-            for name, one in self.fields.items()
-            if is_dict(one) and "inject_into" in one
+            name: CdkRequestOption(parameters=self.parameters, **option)
+            for name, option in self.fields.items()
+            if is_dict(option) and "inject_into" in option
         }
 
-    def order(self, stream: str, usual: ReplicationKeyComparator) -> ReplicationKeyComparator:  # noqa: ARG002  (as all cursors)
-        """Return a comparator for which no record moves a bookmark; bookmarks compare as usual."""
+    def make_comparator(
+        self,
+        stream: str,  # noqa: ARG002  (as all cursors)
+        usual: ReplicationKeyComparator,
+    ) -> ReplicationKeyComparator:
+        """Return the comparator of bookmarks; cursor values of records never become bookmarks."""
         return _Silent(usual.kind)
 
-    def reading(self, stream: DeclarativeStreamProtocol, kept: Mapping[str, Any]) -> CursorReader:
-        """Return a reader for a context, with a new instance initialized from the stored state."""
+    def make_reader(
+        self, stream: DeclarativeStreamProtocol, kept: Mapping[str, Any]
+    ) -> CursorReader:
+        """Return the reader of one context: a new instance, initialized with the stored state."""
         self.owner.stream = stream
-        made = self._made()
+        made = self._instantiate()
         made.set_initial_state(kept)
         is_feed = bool(self.fields.get("is_data_feed"))
         filters = bool(self.fields.get("is_client_side_incremental"))
@@ -224,44 +244,44 @@ class CustomIncrementalSync(Custom):
 
 
 class _CustomCursorReader:
-    """Cursor reader that runs a custom cursor for one context."""
+    """Cursor reader for one context, run by an instance of the connector's class."""
 
     def __init__(self, cursor: Any, stream: str, *, is_feed: bool, filters: bool) -> None:
         self.is_past = False
-        """True if the last record of a data feed was older than the state."""
+        """True if a data feed has reached records older than the state: no further page is read."""
         self._cursor = cursor
         self._stream = stream
         self._is_feed = is_feed
         self._filters = filters
         self._wants_last = _takes_record(cursor.close_slice)
-        self._last: FaceRecord | None = None
+        self._last: CdkRecord | None = None
         self.state: Mapping[str, Any] = {}
-        """State at the beginning of the current slice."""
+        """State at the beginning of the current slice, ``stream_state`` in templates."""
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the slices; the cursor yields the next slice after the previous one was closed."""
+        """Yield the slices; each is requested from the class after the previous one was closed."""
         for given in self._cursor.stream_slices():
-            one = given
-            if not isinstance(one, CdkStreamSlice):
-                one = CdkStreamSlice(partition={}, cursor_slice=dict(given or {}))
+            stream_slice = given
+            if not isinstance(stream_slice, CdkStreamSlice):
+                stream_slice = CdkStreamSlice(partition={}, cursor_slice=dict(given or {}))
             self._last, self.is_past = None, False
             select = getattr(self._cursor, "select_state", None)
-            known = select(one) if callable(select) else self._cursor.get_stream_state()
+            known = select(stream_slice) if callable(select) else self._cursor.get_stream_state()
             self.state = dict(known or {})
-            yield one
+            yield stream_slice
 
-    def put(self, request: HTTPRequest, scope: TemplateScope, one: CdkStreamSlice) -> None:
-        """Add the cursor's request options for a slice to a request."""
+    def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:
+        """Add the class's request options for a slice to a request."""
         about = {
             "stream_state": self.state,
-            "stream_slice": one,
+            "stream_slice": stream_slice,
             "next_page_token": scope.get("next_page_token"),
         }
         add_declared_fields(self._cursor, request, about)
 
-    def takes(self, record: Record, one: CdkStreamSlice) -> bool:
-        """Pass a record to the cursor, and return True if the record is emitted."""
-        shown = FaceRecord(record, self._stream, one)
+    def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:
+        """Show a record to the class; return True if the record is to be emitted."""
+        shown = CdkRecord(record, self._stream, stream_slice)
         if self._is_feed or self._filters:
             is_new = bool(self._cursor.should_be_synced(shown))
             self.is_past = self._is_feed and not is_new
@@ -269,25 +289,25 @@ class _CustomCursorReader:
                 return False
         observe = getattr(self._cursor, "observe", None)
         if observe is not None:
-            observe(one, shown)
+            observe(stream_slice, shown)
         if self._wants_last and not self._is_before_last(shown):
             self._last = shown
         return True
 
-    def _is_before_last(self, shown: FaceRecord) -> bool:
+    def _is_before_last(self, shown: CdkRecord) -> bool:
         is_later = getattr(self._cursor, "is_greater_than_or_equal", None)
         if self._last is None or is_later is None:
             return False
         return bool(is_later(self._last, shown))
 
-    def close(self, one: CdkStreamSlice) -> Mapping[str, Any]:
-        """Close a slice and return the state to store."""
-        self._cursor.close_slice(one, *([self._last] if self._wants_last else []))
+    def close(self, stream_slice: CdkStreamSlice) -> Mapping[str, Any]:
+        """Close a slice of which all records were emitted; return the state to store."""
+        self._cursor.close_slice(stream_slice, *([self._last] if self._wants_last else []))
         return cast("Mapping[str, Any]", self._cursor.get_stream_state() or {})
 
 
 def _takes_record(close: Any) -> bool:
-    """Return True if `close_slice` also takes the latest record, as in older airbyte-cdk."""
+    """Return True if ``close_slice`` takes the slice's latest record too (older airbyte-cdk)."""
     kinds = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
     given = [one for one in inspect.signature(close).parameters.values() if one.kind in kinds]
     return len(given) > 1

@@ -1,8 +1,8 @@
 """Custom components: Python classes next to the manifest, written for airbyte-cdk.
 
-The class is instantiated on first use, with those of its fields that the manifest sets. Arguments
-and return values are converted between airbyte-cdk's types and this package's. Classes that cannot
-be run reliably are rejected when the manifest is loaded, with a message that names the alternative.
+A class is instantiated on first use, with those of its fields that the manifest sets. Arguments and
+return values are converted between airbyte-cdk's types and this package's. A class that cannot be
+run reliably is rejected when the manifest is loaded, with a message that names the alternative.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import requests
 
 from tap_core.http.request import Auth, HTTPRequest
 from tap_core.manifest.cdk_compat.adapters import adapt, to_stream_slice
-from tap_core.manifest.cdk_compat.error_handlers import CdkBackoffStrategy as FaceBackoff
+from tap_core.manifest.cdk_compat.error_handlers import CdkBackoffStrategy as CdkBackoffStrategy
 from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
-from tap_core.manifest.cdk_compat.models import Record as FaceRecord
+from tap_core.manifest.cdk_compat.models import Record as CdkRecord
 from tap_core.manifest.cdk_compat.partition_routers import StreamOwner
-from tap_core.manifest.cdk_compat.requesters import CdkHttpRequester as FaceRequester
+from tap_core.manifest.cdk_compat.requesters import CdkHttpRequester as CdkHttpRequester
 from tap_core.manifest.cdk_compat.state_migrations import CdkState
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_mapping
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler
@@ -78,21 +78,21 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Custom:
-    """Base class of custom components: a class name and the fields that the manifest sets."""
+    """Base class of custom components: a Python class and the fields that the manifest sets."""
 
     class_name: str
     fields: Mapping[str, Any] = field(default_factory=_nothing)
-    """Fields in the manifest: nested components are built, other values are unchanged."""
+    """Fields that the manifest sets: nested components are built, other values unchanged."""
     parameters: Mapping[str, Any] = field(default_factory=_nothing)
     config: Mapping[str, Any] = field(default_factory=_nothing)
     folder: Path = field(default_factory=Path)
     place: str = field(default="", compare=False)
 
     METHODS: ClassVar[tuple[str, ...]] = ()
-    """Names of the methods that the class must have."""
+    """Methods that the class must have."""
 
     def __post_init__(self) -> None:
-        """Reject a class that does not exist or lacks a required method."""
+        """Raise ManifestError if the class does not exist or lacks a required method."""
         cls = load_class(self.class_name, self.folder)
         for method in self.METHODS:
             if not callable(getattr(cls, method, None)):
@@ -103,45 +103,45 @@ class Custom:
 
     @cached_property
     def instance(self) -> Any:
-        """Instance of the class, shared by all threads.
+        """Instance of the Python class; one for all threads.
 
         Raises:
             ManifestError: the class cannot be instantiated.
         """
         with _turn:
             known = self.__dict__.get("instance")
-            return self._made() if known is None else known
+            return self._instantiate() if known is None else known
 
     @cached_property
     def owner(self) -> StreamOwner:
-        """Holder of the stream that uses the component."""
+        """Holder of the stream that calls the component, for parent streams and authenticators."""
         return StreamOwner()
 
     @cached_property
     def _streams(self) -> list[str]:
         return []
 
-    def told(self, scope: TemplateScope) -> None:
-        """Remember the stream name of a scope: the class may have a field for it."""
+    def remember_stream(self, scope: TemplateScope) -> None:
+        """Keep the ``stream_name`` of a scope for the constructor's field ``name``."""
         if not self._streams and (name := scope.get("stream_name")):
             self._streams.append(str(name))
 
     @property
     def _name(self) -> str:
-        """Name of the stream, as far as it is known."""
+        """Name of the stream; the parameter ``name``, or "", before a scope was seen."""
         return self._streams[0] if self._streams else str(self.parameters.get("name", ""))
 
-    def _more(self) -> Mapping[str, Any]:
-        """Return additional constructor fields that do not come from the manifest."""
+    def _get_extra_fields(self) -> Mapping[str, Any]:
+        """Return constructor fields that do not come from the manifest, by name."""
         return {}
 
-    def _made(self) -> Any:
+    def _instantiate(self) -> Any:
         cls = load_class(self.class_name, self.folder)
         given = {
             **cast("dict[str, Any]", adapt(self.fields, self.owner, self.config)),
             "config": self.config,
             "parameters": dict(self.parameters),
-            **self._more(),
+            **self._get_extra_fields(),
         }
         names = {name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())}
         try:
@@ -157,14 +157,14 @@ class Custom:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return the error's type and location without its text, which may contain settings."""
+    """Return type, file and line of an error, without its text, which may contain secrets."""
     frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}{where}"
 
 
 def _make_request_arguments(scope: TemplateScope) -> dict[str, Any]:
-    """Return the keyword arguments of airbyte-cdk methods that describe a request."""
+    """Return the keyword arguments of airbyte-cdk's request methods for a scope."""
     return {
         "stream_state": scope.get("stream_state", _NO_STATE),
         "stream_slice": to_stream_slice(scope),
@@ -176,7 +176,7 @@ def _make_request_arguments(scope: TemplateScope) -> dict[str, Any]:
 
 
 class CustomRecordExtractor(Custom):
-    """Record extractor implemented by ``extract_records(response)``."""
+    """Record extractor: a class with ``extract_records(response)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("extract_records",)
 
@@ -184,19 +184,19 @@ class CustomRecordExtractor(Custom):
     def _known(self) -> dict[str, Any]:
         return {}
 
-    def whole(self, decoder: Decoder) -> Any:
-        """Return a replacement for the decoder: the class decodes responses itself.
+    def replace_decoder(self, decoder: Decoder) -> Any:
+        """Return a function that yields the response itself, to be used in place of the decoder.
 
-        The class receives the manifest's decoder in its field `decoder`.
+        The class decodes responses itself; it receives ``decoder`` in its field of that name.
         """
         self._known["decoder"] = decoder
         return _undecoded
 
-    def _more(self) -> Mapping[str, Any]:
+    def _get_extra_fields(self) -> Mapping[str, Any]:
         return self._known
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
-        """Return the records of a response, which is passed as the document."""
+        """Return the records of a response; ``document`` is the undecoded response."""
         return cast("Iterable[Any]", self.instance.extract_records(document) or ())
 
 
@@ -205,24 +205,24 @@ def _undecoded(response: requests.Response) -> Iterator[Any]:
 
 
 class CustomRecordFilter(Custom):
-    """Record filter implemented by ``filter_records(records, …)``."""
+    """Record filter: a class with ``filter_records(records, …)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("filter_records",)
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
-        """Return True if the filter keeps the record."""
+        """Return True if the class keeps the record."""
         kept = self.instance.filter_records([record], **_make_request_arguments(scope))
         return any(True for _ in kept)
 
 
 class CustomTransformation(Custom):
-    """Record transformation implemented by ``transform(record, …)``."""
+    """Record transformation: a class with ``transform(record, …)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("transform",)
 
     @cached_property
     def transform(self) -> Any:
-        """Function that changes a record in place."""
+        """Function that changes a record in place, called with the record and its scope."""
         change = partial(self.instance.transform, config=self.config, stream_state=_NO_STATE)
         last: list[tuple[Any, CdkStreamSlice]] = []
 
@@ -238,38 +238,38 @@ class CustomTransformation(Custom):
 
 
 class CustomSchemaNormalization(Custom):
-    """Schema normalization implemented by ``transform(record, schema)``."""
+    """Schema normalization: a class with ``transform(record, schema)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("transform",)
 
     def transform(self, record: Record, schema: Mapping[str, Any]) -> None:
-        """Convert the values of a record in place."""
+        """Convert the values of a record to the types of its JSON schema, in place."""
         self.instance.transform(record, schema)
 
 
 class CustomDecoder(Custom):
-    """Decoder implemented by ``decode(response)``."""
+    """Decoder: a class with ``decode(response)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("decode",)
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Return the documents of a response."""
+        """Yield the documents of a response."""
         return iter(self.instance.decode(response))
 
 
 class CustomSchemaLoader(Custom):
-    """Schema loader implemented by ``get_json_schema()``."""
+    """Schema loader: a class with ``get_json_schema()``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("get_json_schema",)
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Return the JSON schema of the stream's records."""
+        """Return the JSON Schema of the stream's records."""
         self.owner.stream = stream
         return cast("JsonSchema", self.instance.get_json_schema())
 
 
 class CustomStateMigration(Custom):
-    """State migration implemented by ``should_migrate`` and ``migrate``."""
+    """State migration: a class with ``should_migrate`` and ``migrate``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("should_migrate", "migrate")
 
@@ -277,19 +277,19 @@ class CustomStateMigration(Custom):
     def _known(self) -> dict[str, Any]:
         return {}
 
-    def of(self, stream: Mapping[str, Any]) -> None:
-        """Set the stream's declaration in the manifest, which the class may have a field for."""
+    def set_stream(self, stream: Mapping[str, Any]) -> None:
+        """Set the manifest's declaration of the stream, for the field ``declarative_stream``."""
         self._known["declarative_stream"] = CdkState(stream)
 
-    def _more(self) -> Mapping[str, Any]:
+    def _get_extra_fields(self) -> Mapping[str, Any]:
         return self._known
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return True if the state has an older format."""
+        """Return True if the class is to migrate the state."""
         return bool(self.instance.should_migrate(stream_state))
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state in the current format."""
+        """Return the migrated state."""
         return cast("Mapping[str, Any]", self.instance.migrate(stream_state))
 
 
@@ -297,12 +297,12 @@ class CustomStateMigration(Custom):
 
 
 class CustomAuthenticator(Custom):
-    """Authenticator implemented by ``__call__(request)`` or ``get_auth_header()``."""
+    """Authenticator: a class with ``__call__(request)`` or ``get_auth_header()``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("__call__",)
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return a callable that adds credentials to requests."""
+        """Return the function that adds the class's credentials to a request."""
         self.owner.stream = stream
         return self._signed
 
@@ -320,30 +320,32 @@ class CustomAuthenticator(Custom):
 
 
 def _call_method(instance: Any, method: str) -> Any:
-    """Return the result of a method, or None if the instance does not have the method."""
+    """Call a method of a custom instance; return None if the instance does not have it."""
     found = getattr(instance, method, None)
     return found() if callable(found) else None
 
 
 class CustomErrorHandler(Custom):
-    """Error handler implemented by ``interpret_response`` and ``backoff_time``."""
+    """Error handler: a class with ``interpret_response`` and ``backoff_time``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("interpret_response",)
 
     @property
     def max_tries(self) -> int:
-        """Maximum number of attempts per request."""
+        """Maximum number of attempts per request, including the first."""
         retries = getattr(self.instance, "max_retries", None)
         return DefaultErrorHandler().max_tries if retries is None else 1 + max(0, int(retries))
 
     @property
     def max_seconds(self) -> float | None:
-        """Maximum time for all attempts of a request, in seconds; None for no limit."""
+        """Maximum time in seconds for all attempts of a request; None for no limit."""
         seconds = getattr(self.instance, "max_time", None)
         return None if seconds is None else float(seconds)
 
-    def judge(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution | None:
-        """Return the resolution for a response, or None if the class returns no action."""
+    def interpret(
+        self, response: requests.Response, scope: TemplateScope
+    ) -> ResponseResolution | None:
+        """Return the class's resolution for a response, or None if it returns no action."""
         found = self.instance.interpret_response(response)
         if found is None or found.response_action is None:
             return None
@@ -354,29 +356,29 @@ class CustomErrorHandler(Custom):
             None if kind is None else _get_enum_text(kind),
         )
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait before the next attempt, or None for the default."""
+        """Return the seconds to wait after ``tries`` attempts, or None for the default wait."""
         return _seconds(self.instance, response, tries)
 
 
 class CustomBackoffStrategy(Custom):
-    """Backoff strategy implemented by ``backoff_time(response, tries)``."""
+    """Backoff strategy: a class with ``backoff_time(response, tries)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("backoff_time",)
 
     def __post_init__(self) -> None:
-        """Reject a class without ``backoff_time`` or, in older classes, ``backoff``."""
+        """Raise ManifestError for a class without ``backoff_time`` or the older ``backoff``."""
         super().__post_init__()
         cls: Any = load_class(self.class_name, self.folder)
-        if cls.backoff_time is FaceBackoff.backoff_time and not hasattr(cls, "backoff"):
+        if cls.backoff_time is CdkBackoffStrategy.backoff_time and not hasattr(cls, "backoff"):
             raise ManifestError(f"{self.class_name} must override backoff_time().")
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait before the next attempt, or None for the default."""
+        """Return the seconds to wait after ``tries`` attempts, or None for the default wait."""
         return _seconds(self.instance, response, tries)
 
 
@@ -391,12 +393,12 @@ def _get_enum_text(value: Any) -> str:
 
 
 class CustomPaginationStrategy(Custom):
-    """Pagination strategy implemented by ``next_page_token(response, …)``."""
+    """Pagination strategy: a class with ``next_page_token(response, …)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("next_page_token",)
 
     def __post_init__(self) -> None:
-        """Reject a class whose method takes all records of a page (before airbyte-cdk 6)."""
+        """Raise ManifestError for a class of airbyte-cdk before version 6 (``last_records``)."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         if "last_records" in inspect.signature(cls.next_page_token).parameters:  # type: ignore[attr-defined]
@@ -405,17 +407,17 @@ class CustomPaginationStrategy(Custom):
                 " airbyte-cdk 6: use last_page_size, last_record and last_page_token_value."
             )
 
-    def _more(self) -> Mapping[str, Any]:
+    def _get_extra_fields(self) -> Mapping[str, Any]:
         return {"stream_name": str(self.parameters.get("name", ""))}
 
     @property
     def first_token(self) -> Any:
-        """Token of the first request, or None."""
+        """Token of the first page's request; None to send it without a token."""
         return getattr(self.instance, "initial_token", None)
 
     @property
     def requested_size(self) -> int | None:
-        """Page size to request, in records, or None."""
+        """Number of records to request per page; None to leave it to the API."""
         return cast("int | None", _call_method(self.instance, "get_page_size"))
 
     @cached_property
@@ -424,22 +426,22 @@ class CustomPaginationStrategy(Custom):
 
     @property
     def takes_page_size(self) -> bool:
-        """True if ``next_page_token`` takes `page_size_override`."""
+        """True if ``next_page_token`` takes a reduced page size (``page_size_override``)."""
         cls: Any = load_class(self.class_name, self.folder)
         return "page_size_override" in inspect.signature(cls.next_page_token).parameters
 
-    def token_after(self, page: Page, token: Any, scope: TemplateScope) -> Any:
-        """Return the token of the next page, or None after the last page."""
+    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:
+        """Return the token of the page after ``page``; None if ``page`` was the last one."""
         given = {
             "response": page.response,
-            "last_page_size": page.kept,
-            "last_record": page.last_record and FaceRecord(page.last_record),
+            "last_page_size": page.selected_count,
+            "last_record": page.last_record and CdkRecord(page.last_record),
             "last_page_token_value": token,
         }
         if "stream_slice" in self._takes:
             given["stream_slice"] = to_stream_slice(scope)
-        if page.asked_for is not None:
-            given["page_size_override"] = page.asked_for
+        if page.reduced_size is not None:
+            given["page_size_override"] = page.reduced_size
         return self.instance.next_page_token(**given)
 
 
@@ -447,16 +449,16 @@ _SENDS: Final = ("send_request", "_request_params", "_request_headers", "_http_c
 
 
 class CustomRequester(Custom):
-    """Requester implemented by ``get_url_base``, ``get_request_params`` and similar methods."""
+    """Requester: a subclass of HttpRequester that overrides ``get_url_base`` and the like."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("get_url_base", "get_path", "get_request_params")
 
     def __post_init__(self) -> None:
-        """Reject a class that sends requests itself."""
+        """Raise ManifestError for a class that sends requests itself."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         own = [name for name in _SENDS if hasattr(cls, name)]
-        if not issubclass(cls, FaceRequester) or own:
+        if not issubclass(cls, CdkHttpRequester) or own:
             what = f"overrides {own[0]}" if own else "is not an HttpRequester"
             raise ManifestError(
                 f"{self.class_name} {what}: this SDK sends the requests. Describe them"
@@ -464,7 +466,7 @@ class CustomRequester(Custom):
                 " get_request_body_json, and retries with an error handler."
             )
 
-    def _more(self) -> Mapping[str, Any]:
+    def _get_extra_fields(self) -> Mapping[str, Any]:
         more: dict[str, Any] = {"name": self._name}
         params: Any = self.fields.get("request_parameters")
         for name in find_property_parameters(
@@ -486,12 +488,12 @@ class CustomRequester(Custom):
 
     @property
     def error_handler(self) -> ErrorHandler | None:
-        """Error handler of the responses, or None."""
+        """Error handler of the responses, or None for the default error handler."""
         return cast("ErrorHandler | None", self.fields.get("error_handler"))
 
     @property
     def use_cache(self) -> bool:
-        """True if responses are cached for the run."""
+        """True if responses are cached until the end of the run."""
         return bool(self.fields.get("use_cache"))
 
     @property
@@ -500,24 +502,24 @@ class CustomRequester(Custom):
 
     @property
     def allowed_hosts(self) -> list[str]:
-        """Additional hosts that may receive the credentials of the requests."""
+        """Hosts that may receive the credentials in addition to the host of the base URL."""
         return list(self.fields.get("allowed_hosts") or ())
 
     @property
     def limits(self) -> Any:
-        """Response limits, in the order of `HttpRequester.limits`."""
+        """Limits of a response, as in `HttpRequester.limits`."""
         return tuple(map(self.fields.get, ANSWER_LIMITS))
 
-    def home(self, scope: TemplateScope) -> str:
-        """Return the base URL, or an empty string if it depends on a response."""
+    def find_base_url(self, scope: TemplateScope) -> str:
+        """Return the base URL; an empty string if it cannot be evaluated without a response."""
         try:
             return str(self.instance.get_url_base(**_make_request_arguments(scope)))
         except Exception:  # noqa: BLE001  (custom code may raise any error without a response)
             return ""
 
     def request(self, scope: TemplateScope) -> RequestSpec:
-        """Return the request for a scope; paginator, slices and cursor add to it later."""
-        self.told(scope)
+        """Return the request for a scope; paginator, partition router and cursor add to it."""
+        self.remember_stream(scope)
         asked, about = self.instance, _make_request_arguments(scope)
         base = str(asked.get_url_base(**about))
         document = asked.get_request_body_json(**about) or None
@@ -535,25 +537,29 @@ class CustomRequester(Custom):
 
 
 class CustomPartitionRouter(Custom):
-    """Partition router implemented by ``stream_slices()``."""
+    """Partition router: a class with ``stream_slices()``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("stream_slices",)
 
-    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield the contexts of the slices."""
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
+        """Yield a context for each slice of the class."""
         self.owner.stream = stream
         for one in self.instance.stream_slices():
             yield to_context(one)
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add the router's request options for a slice to a request."""
+        """Add the class's request options for the current slice to a request."""
         about = _make_request_arguments(scope)
         about["stream_slice"] = scope.get("stream_slice") or {}
         add_declared_fields(self.instance, request, about)
 
 
 def add_declared_fields(asked: Any, request: HTTPRequest, about: Mapping[str, Any]) -> None:
-    """Add to a request what ``get_request_params`` and its sibling methods return for a slice."""
+    """Add to a request the values that a custom class returns for a slice.
+
+    They are the results of its methods ``get_request_params``, ``get_request_headers``,
+    ``get_request_body_data`` and ``get_request_body_json``, as far as it has them.
+    """
     params, headers, form, document = (_added(asked, name, about) for name in _ADDS)
     if params:
         request.params = {**request.params, **params}
@@ -573,7 +579,7 @@ def _added(asked: Any, method: str, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _joined(known: dict[Any, Any], added: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return a document with additional members; objects in both are merged recursively."""
+    """Return a document with additional members; objects in both are merged at all levels."""
     made = dict(known)
     for name, value in added.items():
         old = made.get(name)
@@ -595,7 +601,7 @@ _ADDS: Final = (
 
 
 def to_context(given: Any) -> Context:
-    """Return an airbyte-cdk slice as a context; an empty parent slice is removed."""
+    """Convert an airbyte-cdk slice to a context; an empty ``parent_slice`` is removed."""
     found = PartitionSlice(
         _drop_empty_slice(given), extra_fields=getattr(given, "extra_fields", None)
     )

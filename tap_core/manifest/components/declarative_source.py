@@ -1,7 +1,6 @@
 """Top-level components of a manifest: source, streams, check, spec and concurrency level.
 
-These classes only declare. `tap_core.manifest.stream` runs a stream, `tap_core.manifest.tap` a
-manifest.
+`tap_core.manifest.stream` runs a stream, `tap_core.manifest.tap` the whole manifest.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class DeclarativeStream:
-    """Stream of a manifest: retriever, cursor, schema and transformations."""
+    """Stream of a manifest: retriever, cursor, schema loader and transformations."""
 
     retriever: SimpleRetriever | CustomRetriever | AsyncRetriever
     name: str = ""
@@ -48,16 +47,16 @@ class DeclarativeStream:
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
     LATER: ClassVar[bool] = True
-    """True: within the fields of a custom component it is not built."""
+    """True: as a field of a custom component it stays an unbuilt node."""
 
     def __post_init__(self) -> None:
-        """Reject time windows that cannot be split as declared."""
+        """Raise ManifestError if the retriever splits time windows that the cursor cannot split."""
         retriever = getattr(self.retriever, "simple", self.retriever)
         validate_splitting(retriever, self.incremental_sync)
 
     @staticmethod
-    def shows(node: Mapping[str, Any]) -> Collection[str]:
-        """Return the names that only this component's templates may use: ``stream_state``.
+    def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:
+        """Return the restricted names that templates in this stream may use: ``stream_state``.
 
         It is available with a custom cursor only, since no other state has a format that a
         connector's templates know.
@@ -75,28 +74,28 @@ class StateDelegatingStream:
     full_refresh_stream: DeclarativeStream
     incremental_stream: DeclarativeStream
     api_retention_period: str | None = None
-    """ISO 8601 duration; a state that is older leads to a full refresh."""
+    """ISO 8601 duration; a state that is older than this leads to a full refresh."""
 
     LATER: ClassVar[bool] = True
-    """True: within the fields of a custom component it is not built."""
+    """True: as a field of a custom component it stays an unbuilt node."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicStreamCheckConfig:
-    """Number of streams of a dynamic stream that `check` reads; all of them by default."""
+    """Number of streams of one dynamic stream that `check` reads; None for all of them."""
 
     dynamic_stream_name: str
     stream_count: int | None = None
 
     def __post_init__(self) -> None:
-        """Reject a `stream_count` below 1."""
+        """Raise ManifestError for a `stream_count` below 1."""
         if self.stream_count is not None and self.stream_count < 1:
             raise ManifestError(f"stream_count is {self.stream_count}, and must be at least 1.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckStream:
-    """Connection check that succeeds if each of the named streams can be read."""
+    """Connection check that succeeds if one record of each named stream can be read."""
 
     stream_names: list[str] = field(default_factory=list)
     dynamic_streams_check_configs: list[DynamicStreamCheckConfig] = field(default_factory=list)
@@ -106,9 +105,9 @@ class CheckStream:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckDynamicStream:
-    """Connection check that succeeds if the first `stream_count` streams can be read.
+    """Connection check that reads one record of each of the first `stream_count` streams.
 
-    Without ``use_check_availability`` it succeeds if there are any streams.
+    Without ``use_check_availability`` it succeeds as soon as there are any streams.
     """
 
     stream_count: int
@@ -119,21 +118,21 @@ class CheckDynamicStream:
 
 @dataclass(frozen=True, kw_only=True)
 class ConcurrencyLevel:
-    """Number of threads that read slices and time windows."""
+    """Number of threads that read slices and time windows of a source."""
 
     default_concurrency: int
     max_concurrency: int | None = None
 
     @property
     def threads(self) -> int:
-        """Effective number of threads, at least 1."""
+        """Number of threads to use, at least 1; `max_concurrency` limits the default level."""
         most = self.default_concurrency if self.max_concurrency is None else self.max_concurrency
         return max(1, min(self.default_concurrency, most))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """Specification of the settings that a user configures."""
+    """Specification of the config that a user fills in, and of the OAuth flow."""
 
     connection_specification: Mapping[str, Any]
     documentation_url: str | None = None

@@ -1,4 +1,4 @@
-"""Decoders from response bodies to documents: JSON, JSON Lines, CSV, XML, each also compressed.
+"""Decoders of response bodies: JSON, JSON Lines, CSV, XML and text lines, also compressed.
 
 - A decoder parses a byte stream (`parse`), so decoders can be nested.
 - A body is decompressed while it is read; `max_unpacked_bytes` limits a document, a line and a row.
@@ -57,16 +57,16 @@ __all__ = [
 _logger: Final = logging.getLogger("tap_core.manifest")
 _decode: Final = msgspec.json.Decoder(float_hook=Decimal).decode
 _TOLD: Final = 10
-"""Maximum number of warnings about skipped lines per response; the rest is only counted."""
+"""Number of skipped lines of a response that are logged individually."""
 
 _UNREADABLE_IN_A_ROW: Final = 100_000
-"""Consecutive invalid lines after which a response is rejected as not JSON Lines."""
+"""Number of consecutive invalid lines after which a response is rejected."""
 
 _NOTHING: Final = object()
-"""Marker for the document of an empty body."""
+"""Marker for the missing document of an empty body."""
 
 _REST: Final = "null"
-"""Field of the values beyond the last column, named as in airbyte-cdk."""
+"""Key for values beyond the last column of a CSV row, as in airbyte-cdk."""
 
 
 class Parser(Protocol):
@@ -78,22 +78,24 @@ class Parser(Protocol):
 
 @dataclass(frozen=True)
 class JsonParser(BoundedReader):
-    """JSON parser for use within another decoder: one document, or the elements of a list."""
+    """Parser of JSON within another decoder: one document, or each element of a list."""
 
     encoding: str = "utf-8"
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Return the documents of a byte stream."""
+        """Yield the document of a byte stream, or each element of its top-level list."""
         document = _read_json(self.bound(data).read(data), self.encoding)
         return iter(()) if document is _NOTHING else _iterate_documents(document)
 
 
 @dataclass(frozen=True)
 class JsonDecoder(BoundedReader):
-    """JSON decoder: one document, or the elements of a list."""
+    """Decoder of JSON bodies: one document, or each element of a top-level list."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Return the documents of a response.
+        """Yield the document of a response, or each element of its top-level list.
+
+        An empty body has no documents.
 
         Raises:
             TruncatedBodyError: the body ends too early.
@@ -102,18 +104,18 @@ class JsonDecoder(BoundedReader):
         return _iterate_documents(parse_json(response)) if response.content else iter(())
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Return the documents of a byte stream."""
+        """Yield the document of a byte stream, or each element of its top-level list."""
         return JsonParser(max_unpacked_bytes=self.max_unpacked_bytes).parse(data)
 
 
 @dataclass(frozen=True)
 class JsonLineParser(BoundedReader):
-    """JSON Lines parser for use within another decoder."""
+    """Parser of JSON Lines within another decoder: one document per line."""
 
     encoding: str = "utf-8"
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of a byte stream; invalid lines are skipped with a warning.
+        """Yield the document of each line; a line that is not JSON is skipped with a warning.
 
         Raises:
             FatalAPIError: 100,000 lines in a row are not JSON.
@@ -143,33 +145,33 @@ class JsonLineParser(BoundedReader):
 
 @dataclass(frozen=True)
 class JsonlDecoder(BoundedReader):
-    """JSON Lines decoder: one document per line."""
+    """Decoder of JSON Lines bodies: one document per line."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of a response."""
+        """Yield the document of each line of a response."""
         return translate_read_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of a byte stream."""
+        """Yield the document of each line of a byte stream."""
         return JsonLineParser(max_unpacked_bytes=self.max_unpacked_bytes).parse(data)
 
 
 @dataclass(frozen=True)
 class JsonItemsDecoder(BoundedReader):
-    """JSON decoder for the elements of a list within one document."""
+    """Decoder of JSON bodies: one document per element of the list at `items_path`."""
 
     items_path: str
     encoding: str = "utf-8"
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Return the elements of the list in a response."""
+        """Yield the elements of the list at `items_path`; none if there is no list."""
         return translate_read_errors(response, self._elements(open_body(response)))
 
     def _elements(self, data: IO[bytes]) -> Iterator[Any]:
         yield from self.parse(data)
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Return the elements of the list in a byte stream, or no elements if there is no list."""
+        """Yield the elements of the list at `items_path`; none if there is no list."""
         found = _read_json(self.bound(data).read(data), self.encoding)
         for step in self.items_path.split("."):
             found = found.get(step) if isinstance(found, dict) else None
@@ -178,10 +180,10 @@ class JsonItemsDecoder(BoundedReader):
 
 @dataclass(frozen=True)
 class IterableDecoder(BoundedReader):
-    """Text decoder: one document per line, with the line in the field ``record``."""
+    """Decoder of text bodies: one document ``{"record": line}`` per line."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield a document for each line of a response."""
+        """Yield ``{"record": line}`` for each line of a response."""
         return translate_read_errors(response, self._documents(open_body(response)))
 
     def _documents(self, data: IO[bytes]) -> Iterator[Any]:
@@ -192,14 +194,17 @@ class IterableDecoder(BoundedReader):
 
 @dataclass(frozen=True)
 class CsvDecoder(BoundedReader):
-    """CSV decoder: one document per row, keyed by the header row; all values are strings."""
+    """Decoder of CSV bodies: one document per row, keyed by the header row.
+
+    Values are strings; those listed in `set_values_to_none` become None.
+    """
 
     encoding: str = "utf-8"
     delimiter: str = ","
     set_values_to_none: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        r"""Reject a delimiter that is not one character; escapes such as ``\t`` are allowed."""
+        r"""Raise ManifestError unless the delimiter is one character, or an escape like ``\t``."""
         super().__post_init__()
         if len(self._delimiter) != 1:
             raise ManifestError(
@@ -212,11 +217,11 @@ class CsvDecoder(BoundedReader):
         return given.encode().decode("unicode_escape") if given.startswith("\\") else given
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the rows of a response."""
+        """Yield a dict for each row of a response."""
         return translate_read_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the rows of a byte stream; a missing value becomes None."""
+        """Yield a dict for each row of a byte stream; missing values of a short row are None."""
         text = io.TextIOWrapper(data, encoding=self.encoding)
         bound = self.bound(data)
         lines = RowBound(bound, text, self._delimiter)
@@ -236,15 +241,18 @@ class CsvDecoder(BoundedReader):
 
 @dataclass(frozen=True)
 class CsvParser(CsvDecoder):
-    """Older name of `CsvDecoder` when nested in another decoder."""
+    """Older type name of `CsvDecoder` within another decoder."""
 
 
 @dataclass(frozen=True)
 class XmlDecoder:
-    """XML decoder: attributes as ``@name``, mixed text as ``#text``, repeated elements as lists."""
+    """Decoder of XML bodies, with the structure of the xmltodict library.
+
+    Attributes become ``@name``, text beside elements ``#text``, repeated elements a list.
+    """
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the document of a response.
+        """Yield the only document of a response; nothing for an empty body.
 
         Raises:
             FatalAPIError: the body is not XML, or parsing it would need too much memory.
@@ -261,38 +269,41 @@ class XmlDecoder:
 
 @dataclass(frozen=True)
 class GzipDecoder(BoundedReader):
-    """Decoder of a gzip-compressed body in another format; an uncompressed body is read too."""
+    """Decoder of gzip-compressed bodies; `decoder` reads the decompressed bytes.
+
+    A body that is not compressed is passed to `decoder` unchanged.
+    """
 
     decoder: Parser
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of a response."""
+        """Yield the documents that `decoder` finds in the decompressed response."""
         return translate_read_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of a byte stream."""
+        """Yield the documents that `decoder` finds in a decompressed byte stream."""
         yield from self.decoder.parse(decompress(data, self.bound(data)))
 
 
 @dataclass(frozen=True)
 class GzipParser(BoundedReader):
-    """Older name of `GzipDecoder` when nested in another decoder."""
+    """Older type name of `GzipDecoder` within another decoder."""
 
     inner_parser: Parser
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of a byte stream."""
+        """Yield the documents that `inner_parser` finds in a decompressed byte stream."""
         yield from self.inner_parser.parse(decompress(data, self.bound(data)))
 
 
 @dataclass(frozen=True)
 class CompositeRawDecoder:
-    """Decoder that wraps a parser, as older manifests declare it."""
+    """Decoder that delegates to a parser, as older manifests declare it."""
 
     parser: Parser
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of a response."""
+        """Yield the documents that `parser` finds in a response."""
         return translate_read_errors(response, self._documents(open_body(response)))
 
     def _documents(self, data: IO[bytes]) -> Iterator[Any]:
@@ -301,19 +312,19 @@ class CompositeRawDecoder:
 
 @dataclass(frozen=True)
 class ZipfileDecoder(BoundedReader):
-    """Decoder of a zip archive whose files have another format."""
+    """Decoder of zip archives; `decoder`, or the older `parser`, reads each file."""
 
     decoder: Parser | None = None
     parser: Parser | None = None
 
     def __post_init__(self) -> None:
-        """Reject an archive without a decoder for its files."""
+        """Raise ManifestError if neither `decoder` nor `parser` is set."""
         super().__post_init__()
         if self.decoder is None and self.parser is None:
             raise ManifestError("decoder is missing: declare the decoder of the files.")
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of all files in a response.
+        """Yield the documents of all files of the archive, in the archive's order.
 
         Raises:
             FatalAPIError: the body is not a zip archive.
@@ -337,7 +348,7 @@ def _iterate_documents(document: Any) -> Iterator[Any]:
 
 
 def _read_json(body: bytes, encoding: str) -> Any:
-    """Return the document of a body, or `_NOTHING` for an empty body.
+    """Parse a JSON body; return `_NOTHING` for an empty one.
 
     Raises:
         FatalAPIError: the body is not JSON.

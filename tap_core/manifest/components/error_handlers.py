@@ -1,4 +1,4 @@
-"""Error handlers and backoff strategies: classification of responses and waits before a retry.
+"""Error handlers and backoff strategies: actions for responses, waits before a retry.
 
 Response filters are checked first; then a status from 200 to 399 is a success; then a table gives
 the default action of the status. The body is read only if a filter needs it. This module neither
@@ -53,7 +53,7 @@ __all__ = [
 
 _RETRIES: Final = 5
 _LONGEST: Final = 600.0
-"""Maximum seconds for all attempts of a request."""
+"""Maximum time in seconds for all attempts of a request."""
 
 _SUCCESS: Final = ResponseResolution(ResponseAction.SUCCESS)
 _UNKNOWN: Final = ResponseResolution(ResponseAction.RETRY, failure_type="system_error")
@@ -70,7 +70,7 @@ _TABLE: Final[Mapping[int, ResponseResolution]] = {
     ),
     429: ResponseResolution(ResponseAction.RATE_LIMITED, failure_type="transient_error"),
 }
-"""Default resolution of each HTTP status."""
+"""Default resolution by HTTP status; other error statuses are retried."""
 
 _DECIDES: Final = frozenset(
     {
@@ -85,17 +85,17 @@ _DECIDES: Final = frozenset(
         ResponseAction.SPLIT_REQUEST_WINDOW,
     }
 )
-"""Actions that end the search through several handlers; later ones may override the others."""
+"""Actions with which a CompositeErrorHandler stops asking further handlers."""
 
 _WHERE_MESSAGES_ARE: Final = (
     *("message", "messages", "error", "errors", "failures", "failure", "detail", "err"),
     *("error_message", "msg", "reason", "status_message"),
 )
-"""Fields that may contain the error message of a body, in order of precedence."""
+"""Body fields that may contain an error message, in order of precedence."""
 
 
 def matches_action(action: str, handler: object) -> bool:
-    """Return True if a response filter of the handler, or of a nested handler, has the action."""
+    """Return True if any response filter of a handler, or of its nested handlers, has an action."""
     if isinstance(handler, CompositeErrorHandler):
         return any(matches_action(action, one) for one in handler.error_handlers)
     filters = handler.response_filters if isinstance(handler, DefaultErrorHandler) else ()
@@ -103,7 +103,7 @@ def matches_action(action: str, handler: object) -> bool:
 
 
 def default_resolution(response: requests.Response) -> ResponseResolution:
-    """Return the default resolution for the status of a response."""
+    """Return the default resolution for the HTTP status of a response."""
     if response.ok:
         return _SUCCESS
     return _TABLE.get(response.status_code, _UNKNOWN)
@@ -111,7 +111,11 @@ def default_resolution(response: requests.Response) -> ResponseResolution:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpResponseFilter:
-    """Action for responses that match a status, a text or a predicate; without any, no response."""
+    """Filter that assigns an action to the responses that it matches.
+
+    A response matches by its status, by a text in its error message, or by a template
+    (`predicate`). A filter without any of them matches nothing.
+    """
 
     action: (
         Literal[
@@ -144,10 +148,10 @@ class HttpResponseFilter:
                 stacklevel=3,
             )
 
-    def verdict(
+    def find_resolution(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the resolution for a response, or None if the filter does not match it."""
+        """Return the filter's resolution for a response, or None if it does not match."""
         if self.action is None or not self._matches(response, scope):
             return None
         usual = _TABLE.get(response.status_code, _UNKNOWN)
@@ -182,7 +186,7 @@ class HttpResponseFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultErrorHandler:
-    """Error handler that applies response filters, then the defaults of the HTTP status."""
+    """Error handler that applies its response filters, then the defaults of the HTTP status."""
 
     response_filters: list[HttpResponseFilter] | None = None
     backoff_strategies: list[BackoffStrategy] | None = None
@@ -192,7 +196,7 @@ class DefaultErrorHandler:
 
     @property
     def max_tries(self) -> int:
-        """Maximum number of attempts per request: one, plus `max_retries`."""
+        """Maximum number of attempts per request: the first one and `max_retries`."""
         return 1 + max(0, _RETRIES if self.max_retries is None else self.max_retries)
 
     @property
@@ -200,27 +204,30 @@ class DefaultErrorHandler:
         """Maximum time for all attempts of a request: 600 seconds."""
         return _LONGEST
 
-    def judge(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
-        """Return the resolution for a response."""
+    def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
+        """Return the resolution for a response; by default a status below 400 is a success."""
         for each in self.response_filters or ():
-            verdict = each.verdict(response, scope)
-            if verdict is not None:
-                return verdict
+            resolution = each.find_resolution(response, scope)
+            if resolution is not None:
+                return resolution
         return default_resolution(response)
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds of the first backoff strategy that returns any, or None."""
+        """Return the seconds to wait from the first backoff strategy that gives any.
+
+        None, for the default wait, if no strategy gives any.
+        """
         for strategy in self.backoff_strategies or ():
-            if seconds := strategy.wait(response, tries, scope):
+            if seconds := strategy.compute_wait(response, tries, scope):
                 return seconds
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompositeErrorHandler:
-    """Error handler that tries several handlers in order; a later one may override a failure.
+    """Error handler that asks several handlers in order.
 
     Raises:
         ManifestError: `error_handlers` is empty.
@@ -236,38 +243,41 @@ class CompositeErrorHandler:
 
     @property
     def max_tries(self) -> int:
-        """Maximum number of attempts per request, from the first handler."""
+        """Maximum number of attempts per request, including the first, from the first handler."""
         return self.error_handlers[0].max_tries
 
     @property
     def max_seconds(self) -> float | None:
-        """Maximum time for all attempts of a request: the highest of the handlers, in seconds."""
+        """Maximum time in seconds for all attempts of a request: the highest of the handlers."""
         return max((each.max_seconds or 0.0 for each in self.error_handlers), default=None)
 
-    def judge(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
-        """Return the first resolution that is neither FAIL nor RATE_LIMITED.
+    def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
+        """Return the first handler's resolution that is neither FAIL nor RATE_LIMITED.
 
-        Without such a resolution, return the first handler's resolution; a RATE_LIMITED of a later
-        handler overrides a FAIL.
+        Without such a resolution, return the first handler's; a RATE_LIMITED of a later handler
+        overrides a FAIL.
         """
         usual = kept = default_resolution(response)
         for handler in self.error_handlers:
-            verdict = handler.judge(response, scope)
-            if verdict is None:
+            resolution = handler.interpret(response, scope)
+            if resolution is None:
                 continue
-            if verdict.action in _DECIDES:
-                return verdict
-            is_limited = verdict.action is ResponseAction.RATE_LIMITED
+            if resolution.action in _DECIDES:
+                return resolution
+            is_limited = resolution.action is ResponseAction.RATE_LIMITED
             if kept is usual or (kept.action is ResponseAction.FAIL and is_limited):
-                kept = verdict
+                kept = resolution
         return kept
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds of the first backoff strategy of any handler that returns any."""
+        """Return the seconds to wait from the first backoff strategy of any handler.
+
+        None, for the default wait, if no strategy gives any.
+        """
         for handler in self.error_handlers:
-            if seconds := handler.wait(response, tries, scope):
+            if seconds := handler.compute_wait(response, tries, scope):
                 return seconds
         return None
 
@@ -277,35 +287,38 @@ class CompositeErrorHandler:
 
 @dataclass(frozen=True, kw_only=True)
 class ConstantBackoffStrategy:
-    """Backoff strategy with a constant wait."""
+    """Backoff strategy that waits the same number of seconds each time."""
 
     backoff_time_in_seconds: float
     jitter_range_in_seconds: float | None = None
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait, plus a random 0 to 2 times the jitter range."""
+        """Return `backoff_time_in_seconds`, plus a random 0 to 2 times the jitter range."""
         return _spread(self.backoff_time_in_seconds, self.jitter_range_in_seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExponentialBackoffStrategy:
-    """Backoff strategy whose wait doubles: factor times 2, 4, 8 … seconds."""
+    """Backoff strategy that waits `factor` times 2, 4, 8 … seconds."""
 
     factor: float = 5
     jitter_range_in_seconds: float | None = None
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait, plus a random 0 to 2 times the jitter range."""
+        """Return `factor` times 2 to the power of ``tries``, plus a random jitter.
+
+        The jitter is 0 to 2 times `jitter_range_in_seconds`.
+        """
         return _spread(self.factor * 2.0**tries, self.jitter_range_in_seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _FromHeader:
-    """Base of the strategies that read a number from a response header."""
+    """Base of backoff strategies that read a number from a response header."""
 
     header: str
     regex: str | None = None
@@ -334,12 +347,12 @@ class _FromHeader:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitTimeFromHeader(_FromHeader):
-    """Backoff strategy that waits the seconds in a response header."""
+    """Backoff strategy that waits the number of seconds in a response header."""
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds in the header, or None without it.
+        """Return the seconds in the header, or None if there is no such header.
 
         Raises:
             FatalAPIError: the wait reaches `max_waiting_time_in_seconds`.
@@ -352,16 +365,16 @@ class WaitTimeFromHeader(_FromHeader):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitUntilTimeFromHeader(_FromHeader):
-    """Backoff strategy that waits until the Unix timestamp in a response header."""
+    """Backoff strategy that waits until the Unix timestamp (seconds) in a response header."""
 
     min_wait: float | None = None
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return the seconds until the time in the header, at least `min_wait`.
 
-        Without `min_wait`, return None if the header has no time or the time has passed.
+        Without `min_wait`, return None if the header is missing or its time has passed.
 
         Raises:
             FatalAPIError: the wait reaches `max_waiting_time_in_seconds`.
@@ -378,15 +391,15 @@ class WaitUntilTimeFromHeader(_FromHeader):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitTimeFromResponse:
-    """Backoff strategy that waits the seconds that a template computes from the response."""
+    """Backoff strategy whose wait in seconds is a template over the response."""
 
     wait_time_in_seconds: InterpolatedValue
     max_waiting_time_in_seconds: float | None = None
 
-    def wait(
+    def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds, or None if the template gives no positive, finite number.
+        """Return the seconds to wait, or None unless the template gives a positive number.
 
         Raises:
             FatalAPIError: the wait reaches `max_waiting_time_in_seconds`.
@@ -420,7 +433,10 @@ def _refuse_long(seconds: float, longest: float | None, response: requests.Respo
 
 
 def _make_filter_scope(response: requests.Response, scope: TemplateScope) -> TemplateScope:
-    """Return the template scope of a filter: response, headers and the URL without secrets."""
+    """Return the scope of a response filter's templates: the body, headers and URL of a response.
+
+    The URL is without secrets.
+    """
     parts = urlsplit(response.url or "")
     host = parts.netloc.rpartition("@")[2]
     return {
@@ -432,7 +448,10 @@ def _make_filter_scope(response: requests.Response, scope: TemplateScope) -> Tem
 
 
 def _document(response: requests.Response, otherwise: Any) -> Any:
-    """Return the JSON document of a body, or `otherwise`; the response caches the document."""
+    """Return the JSON document of a body, or ``otherwise`` if it is not JSON.
+
+    The document is cached on the response.
+    """
     try:
         if isinstance(response, JSONResponse):
             return response.read(Secrets)
@@ -442,7 +461,10 @@ def _document(response: requests.Response, otherwise: Any) -> Any:
 
 
 def _get_error_message(response: requests.Response) -> str:
-    """Return the error message of a body: from a common field, or a non-JSON body as a whole."""
+    """Return the error message in a body, such as its field ``message``; "" without one.
+
+    A body that is not JSON is the message as a whole.
+    """
     document = _document(response, None)
     if document is None:
         return response.content.decode("utf-8", "replace")

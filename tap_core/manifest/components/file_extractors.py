@@ -34,21 +34,27 @@ _NOTHING: Final = frozenset(
         *("1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
     }
 )
-"""Texts that are read as a missing value."""
+"""Values of CSV files that are read as None; pandas' defaults."""
 
 
 @dataclass(frozen=True)
 class ResponseToFileExtractor(BoundedReader):
-    """Extractor that yields a record per row of a CSV body, which may be gzip-compressed."""
+    """Extractor with one record per row of a CSV body, which may be gzip-compressed.
+
+    With `preserve_na_values`, only an empty value becomes None.
+    """
 
     preserve_na_values: bool = False
 
-    def whole(self, decoder: Decoder) -> Callable[[requests.Response], Iterator[Any]]:  # noqa: ARG002
-        """Return a replacement for the decoder, since the extractor reads responses itself."""
+    def replace_decoder(self, decoder: Decoder) -> Callable[[requests.Response], Iterator[Any]]:  # noqa: ARG002
+        """Return a function that yields the response itself, to be used in place of the decoder.
+
+        The extractor reads the body of the response, row by row.
+        """
         return lambda response: iter((response,))
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterator[Record]:  # noqa: ARG002  the Protocol's
-        """Yield the rows of a response, which is passed as the document.
+        """Yield a record for each row; ``document`` is the undecoded response.
 
         Raises:
             FatalAPIError: a row has more values than the header has columns.
@@ -83,7 +89,7 @@ def _text(data: IO[bytes]) -> IO[str]:
 
 
 def _make_unique_names(header: list[str]) -> list[str]:
-    """Return unique column names: unnamed columns and duplicates get a number."""
+    """Return unique column names: numbers are added to unnamed and repeated columns."""
     seen: Counter[str] = Counter()
     names: list[str] = []
     for place, given in enumerate(header):

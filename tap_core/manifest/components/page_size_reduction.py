@@ -1,8 +1,8 @@
 """Reduction of the page size when the API cannot return a full page.
 
-A response filter with the action ``REDUCE_PAGE_SIZE`` selects the responses; this module decides
-the new size, the number of attempts and the wait. The counters restart after each page that was
-read.
+A response filter with the action ``REDUCE_PAGE_SIZE`` selects the responses; this module computes
+the new size and the wait before the next attempt, and limits the attempts. The counters restart
+after each page that was read.
 
 Source: Airbyte YAML reference, "PageSizeReduction".
 """
@@ -29,7 +29,7 @@ _EMPTY: Final = re.compile(r"last_page_size\s*(==\s*0|<\s*1)\b|not\s+last_page_s
 
 @dataclass(frozen=True, kw_only=True)
 class PageSizeReduction:
-    """Options of the page size reduction.
+    """Options of the page size reduction: divisor, minimum size, attempts and waits.
 
     Raises:
         ManifestError: `reduction_factor` is not above 1, or another option is below its minimum.
@@ -58,7 +58,7 @@ class PageSizeReduction:
 
 
 class PageSizeState:
-    """Current page size of one slice, starting from the size in the manifest."""
+    """Page size of one slice while the API rejects pages; starts at the declared size."""
 
     def __init__(self, declared: PageSizeReduction, first: int | None) -> None:
         self._declared = declared
@@ -66,10 +66,10 @@ class PageSizeState:
         self._reductions = 0
         self._repeats = 0
         self.size: int | None = None
-        """Page size to request, or None for the size in the manifest."""
+        """Number of records to request per page; None for the size in the manifest."""
 
-    def reduced(self, error: SyncError) -> float:
-        """Reduce the page size and return the seconds to wait before the next attempt.
+    def reduce(self, error: SyncError) -> float:
+        """Reduce the page size; return the seconds to wait before the next attempt.
 
         Raises:
             SyncError: there is no page size, or all attempts are used up.
@@ -99,7 +99,7 @@ class PageSizeState:
         made.failure_type = "transient_error"
         return made
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """Reset the counters after a page was read, and the size if `reset_policy` says so."""
         self._reductions = self._repeats = 0
         if self._declared.reset_policy == "AFTER_SUCCESSFUL_PAGE":
@@ -107,10 +107,13 @@ class PageSizeState:
 
 
 def validate_reduction(reduction: PageSizeReduction | None, requester: Any, paginator: Any) -> None:
-    """Reject a reduction that the retriever does not support, and an action without a reduction.
+    """Check that the retriever supports its page size reduction.
+
+    Logs a warning if no response filter has the action ``REDUCE_PAGE_SIZE``.
 
     Raises:
-        ManifestError: one of the two was found.
+        ManifestError: requester or paginator cannot be combined with a reduction, or a response
+            filter has the action but the retriever has no reduction.
     """
     is_asked = matches_action(_ACTION, getattr(requester, "error_handler", None))
     if reduction is None:
@@ -140,7 +143,7 @@ def _is_too_small(reduction: PageSizeReduction, _requester: Any, paginator: Any)
 
 
 def _ends_early(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
-    """Return True if the stop condition could treat a reduced page as the last page."""
+    """Return True if the stop condition would treat a page of a reduced size as the last one."""
     template = getattr(getattr(_strategy(paginator), "stop_condition", None), "template", None)
     if template is None or "page_size" in template.names:
         return False
@@ -178,4 +181,4 @@ _FAULTS: Final[tuple[tuple[Callable[[PageSizeReduction, Any, Any], bool], str], 
         "cannot be combined with query properties.",
     ),
 )
-"""Checks of unsupported combinations, each with the end of its error message."""
+"""Tests for unsupported combinations, each with the end of its error message."""

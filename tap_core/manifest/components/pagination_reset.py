@@ -1,6 +1,6 @@
-"""Options of a restart of the pagination of a slice.
+"""Declaration of a restart of a slice's pagination (``pagination_reset``).
 
-This module only declares; `tap_core.manifest.pagination_reset` restarts the pagination.
+`tap_core.manifest.pagination_reset` restarts the pagination.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ class PaginationResetLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class PaginationReset:
-    """Restart from the first page (RESET), or from the highest cursor value (SPLIT_USING_CURSOR).
+    """Way to restart a pagination: RESET to the first page, or SPLIT_USING_CURSOR.
+
+    SPLIT_USING_CURSOR starts a new query at the highest cursor value that was read.
 
     Raises:
         ManifestError: `limits` is combined with RESET, which would reach the limit again.
@@ -40,5 +42,5 @@ class PaginationReset:
 
     @property
     def limit(self) -> int | None:
-        """Number of records after which the pagination restarts, or None."""
+        """Number of records after which the pagination restarts, or None for no limit."""
         return None if self.limits is None else self.limits.number_of_records

@@ -1,8 +1,8 @@
-"""Paginators and pagination strategies: the token of the next page and its place in a request.
+"""Paginators and pagination strategies: the next page's token and its place in a request.
 
 The page cursor of a slice holds all mutable state. Page numbers and offsets count the records in
-the response; templates see the records that passed the record selector. An empty or zero token
-ends the pagination.
+the response; templates see the records that passed the record selector. An empty or zero token ends
+the pagination.
 
 Source: Airbyte YAML reference, "Pagination".
 """
@@ -37,7 +37,10 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class PageIncrement:
-    """Pagination strategy that counts pages, until a page has fewer records than requested."""
+    """Pagination strategy whose token is a page number.
+
+    The pagination ends with a page that is empty or has fewer records than `page_size`.
+    """
 
     page_size: int | None = None
     start_from_page: int = 0
@@ -45,26 +48,27 @@ class PageIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """Number of the first page, or None if the first request has no page number."""
+        """Number of the first page; None unless `inject_on_first_request` is set."""
         return self.start_from_page if self.inject_on_first_request else None
 
     @property
     def requested_size(self) -> int | None:
-        """Page size to request, in records, or None."""
+        """Number of records to request per page; None if the manifest sets none."""
         return self.page_size
 
-    def token_after(self, page: Page, token: Any, scope: TemplateScope) -> int | None:  # noqa: ARG002  (as all strategies)
-        """Return the number of the next page, or None after a short or empty page."""
-        if _is_last(page.size, self.page_size):
+    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:  # noqa: ARG002  (as all strategies)
+        """Return the number of the next page, or None if ``page`` was the last one."""
+        if _is_last(page.extracted_count, self.page_size):
             return None
         return 1 + (self.start_from_page if token is None else int(token))
 
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetIncrement:
-    """Pagination strategy that counts records, until a page has fewer than requested.
+    """Pagination strategy whose token is the number of records read so far.
 
-    A template may read the page size from the response.
+    The pagination ends with a page that is empty or has fewer records than `page_size`, which may
+    be a template over the response.
     """
 
     page_size: InterpolatedValue = None
@@ -72,29 +76,29 @@ class OffsetIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """Offset 0, or None if the first request has no offset."""
+        """Offset 0; None unless `inject_on_first_request` is set."""
         return 0 if self.inject_on_first_request else None
 
     @property
     def requested_size(self) -> int | None:
-        """Page size to request, in records; None if a template reads the size from the response."""
+        """Number of records to request per page; None if unset or a template over the response."""
         return None if callable(self.page_size) else _number(self.page_size)
 
-    def token_after(self, page: Page, token: Any, scope: TemplateScope) -> int | None:
-        """Return the next offset, or None after a short or empty page."""
+    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:
+        """Return the offset of the next page, or None if ``page`` was the last one."""
         size = self.page_size
         if callable(size):
             size = size({**scope, "response": page.document})
-        if _is_last(page.size, page.asked_for or _number(size)):
+        if _is_last(page.extracted_count, page.reduced_size or _number(size)):
             return None
-        return page.size + (0 if token is None else int(token))
+        return page.extracted_count + (0 if token is None else int(token))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CursorPagination:
-    """Pagination strategy that takes the next token from the response.
+    """Pagination strategy whose token is a template over the response (`cursor_value`).
 
-    The pagination ends if the response has no token or the stop condition is true.
+    The pagination ends if the value is empty or the stop condition is true.
     """
 
     cursor_value: InterpolatedValue
@@ -105,22 +109,22 @@ class CursorPagination:
 
     @property
     def first_token(self) -> None:
-        """None: the first response contains the first token."""
+        """None: the first request has no token."""
 
     @property
     def requested_size(self) -> int | None:
-        """Page size to request, in records, or None."""
+        """Number of records to request per page; None if the manifest sets none."""
         return self.page_size
 
-    def token_after(self, page: Page, token: Any, scope: TemplateScope) -> Any:  # noqa: ARG002  (as all strategies)
-        """Return the next token, or None if the pagination ends."""
+    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:  # noqa: ARG002  (as all strategies)
+        """Return the token of the next page, or None if ``page`` was the last one."""
         seen = {
             **scope,
             "response": page.document,
             "headers": {**page.response.headers, "link": page.response.links},
             "last_record": page.last_record,
-            "last_page_size": page.kept,
-            "page_size": page.asked_for or self.page_size,
+            "last_page_size": page.selected_count,
+            "page_size": page.reduced_size or self.page_size,
         }
         if self.stop_condition is not None and resolve(self.stop_condition, seen):
             return None
@@ -129,7 +133,7 @@ class CursorPagination:
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultPaginator:
-    """Paginator that adds the page token and the page size to requests.
+    """Paginator that adds page token and page size to requests, by a pagination strategy.
 
     Raises:
         ManifestError: there is a `page_size_option`, but the strategy has no `page_size`.
@@ -149,13 +153,13 @@ class DefaultPaginator:
                 " of the pagination strategy."
             )
 
-    def walk(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
-        """Return a page cursor at the first page."""
+    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
+        """Start the pagination of a slice: return a page cursor at the first page."""
         return _Steps(self)
 
 
 class _Steps:
-    """Page cursor that advances by the tokens of a pagination strategy."""
+    """Position in the pages of a slice, with the token of a pagination strategy."""
 
     def __init__(self, paginator: DefaultPaginator) -> None:
         self._strategy = paginator.pagination_strategy
@@ -167,16 +171,16 @@ class _Steps:
 
     @property
     def token(self) -> dict[str, Any] | None:
-        """Value of ``next_page_token`` in templates."""
+        """Token of the page to request, as ``{"next_page_token": …}``; None for no token."""
         return None if self._token is None else {"next_page_token": self._token}
 
     @property
     def size(self) -> int | None:
-        """Page size to request, in records, or None."""
+        """Number of records to request per page; None without a `page_size_option`."""
         return self._size
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:  # noqa: ARG002  (as all walks)
-        """Add the page token and the page size to a request."""
+        """Add the page token and the page size to a request, as the paginator's options say."""
         option = self._token_option
         if option is not None and self._token is not None:
             option.put(request, self._token)
@@ -184,8 +188,8 @@ class _Steps:
             self._size_option.put(request, self._size)
 
     def advance(self, page: Page, scope: TemplateScope) -> bool:
-        """Advance to the next page, and return True if there is one."""
-        self._token = self._strategy.token_after(page, self._token, scope) or None
+        """Move to the page after ``page``; return False if ``page`` was the last one."""
+        self._token = self._strategy.get_next_token(page, self._token, scope) or None
         return self._token is not None
 
     def reset(self) -> None:
@@ -193,48 +197,48 @@ class _Steps:
         self._token = self._strategy.first_token
 
     def resize(self, size: int | None) -> None:
-        """Set the page size for the next requests; None restores the declared size."""
+        """Set the page size of the next requests; None restores the declared size."""
         self._size = self._declared_size if size is None else size
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoPagination:
-    """Paginator of a stream with a single page per slice."""
+    """Paginator for an API that returns all records of a slice in one response."""
 
-    def walk(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
-        """Return a page cursor at the only page."""
+    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
+        """Start the pagination of a slice: return a page cursor at its only page."""
         return _OnePage()
 
 
 class _OnePage:
     @property
     def token(self) -> None:
-        """None: there is only one page."""
+        """None: the request has no page token."""
 
     @property
     def size(self) -> None:
-        """None: no page size is requested."""
+        """None: the request has no page size."""
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Return without changing the request."""
+        """Leave the request unchanged."""
 
     def advance(self, page: Page, scope: TemplateScope) -> bool:  # noqa: ARG002  (as all walks)
-        """Return False: there is no other page."""
+        """Return False: there is no second page."""
         return False
 
     def reset(self) -> None:
         """Do nothing: the only page is the first page."""
 
     def resize(self, size: int | None) -> None:
-        """Do nothing: no page size is requested."""
+        """Do nothing: the request has no page size."""
 
 
-def _is_last(size: int, asked_for: int | None) -> bool:
-    return size == 0 or bool(asked_for and size < asked_for)
+def _is_last(size: int, reduced_size: int | None) -> bool:
+    return size == 0 or bool(reduced_size and size < reduced_size)
 
 
 def _number(size: Any) -> int | None:
-    """Return the page size as an integer, or None if it is not set.
+    """Return a page size as an integer; None if it is None or an empty string.
 
     Raises:
         ManifestError: the size is not an integer.

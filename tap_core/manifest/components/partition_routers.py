@@ -1,10 +1,10 @@
 """Partition routers: stream slices from fixed values or from the records of parent streams.
 
-- Slices are generated lazily: a parent's page is read when its first record is needed.
+- Slices are generated lazily: a page of the parent is read when its first record is needed.
 - A context holds only the partition, since it is stored with the state. Extra fields of a parent
   record are attributes of the `PartitionSlice`, for templates.
-- ``parent_slice`` holds the partition of the parent's slice; it is omitted if there is no such
-  partition.
+- ``parent_slice`` holds the partition of the parent's slice; it is omitted if the parent has no
+  partitions.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ __all__ = [
 ]
 
 PARENT_SLICE: Final = "parent_slice"
-"""Key of a context under which it holds the context of its parent's slice."""
+"""Key of a context for the context of the parent stream's slice."""
 
 CHILD_RESPONSE: Final = "child_response"
-"""Extra field that holds the child records embedded in a parent record."""
+"""Extra field of a slice for the child records that a parent record contains."""
 
 
 class PartitionSlice(dict[str, Any]):
-    """Context of a slice, with extra fields that are not part of the partition.
+    """Context of a slice: the values of its partition, and extra fields beside them.
 
-    It compares equal to a plain dict of its items, and is stored as one.
+    It equals a plain dict of its items and is stored in the state as one, without extra fields.
     """
 
     def __init__(self, *args: Any, extra_fields: Mapping[str, Any] | None = None) -> None:
         super().__init__(*args)
         self.extra_fields: Mapping[str, Any] = extra_fields or {}
-        """Value of ``stream_slice.extra_fields`` in templates."""
+        """Values for templates, ``stream_slice.extra_fields``; not part of the state."""
 
     def __missing__(self, name: str) -> Any:
-        """Return an empty context for a missing ``parent_slice``, as templates expect.
+        """Return {} for a missing ``parent_slice``, as templates expect.
 
         Raises:
             KeyError: another key is missing.
@@ -71,23 +71,23 @@ class PartitionSlice(dict[str, Any]):
 
     @property
     def parent_slice(self) -> Any:
-        """Value of ``stream_slice.parent_slice`` in templates."""
+        """Context of the parent's slice; {} if the parent has no partitions."""
         return self[PARENT_SLICE]
 
     @property
     def _partition(self) -> PartitionSlice:
-        """The slice itself: older manifests use this name."""
+        """The slice itself, for templates of older manifests: ``stream_slice._partition``."""
         return self
 
-    def joined(self, other: Mapping[str, Any]) -> PartitionSlice:
-        """Return the merge of both slices; this slice's values win."""
+    def merge(self, other: Mapping[str, Any]) -> PartitionSlice:
+        """Return the union of two slices; where both have a key, this slice's value wins."""
         more: Mapping[str, Any] = getattr(other, "extra_fields", {})
         return PartitionSlice({**other, **self}, extra_fields={**more, **self.extra_fields})
 
 
 @dataclass(frozen=True)
 class ListPartitionRouter:
-    """Partition router with a slice per value of a list."""
+    """Partition router with one slice per value of a list."""
 
     cursor_field: str
     values: list[str] | InterpolatedValue
@@ -95,8 +95,8 @@ class ListPartitionRouter:
     config: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""
 
-    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:  # noqa: ARG002  the Protocol's
-        """Yield a context for each value.
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:  # noqa: ARG002  the Protocol's
+        """Yield the context ``{cursor_field: value}`` for each value.
 
         Raises:
             ManifestError: `values` is not a list.
@@ -112,13 +112,13 @@ class ListPartitionRouter:
             yield PartitionSlice({self.cursor_field: value})
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the value to a request if there is a `request_option`."""
+        """Add the slice's value to a request if there is a `request_option`."""
         _add_slice_value(self.request_option, self.cursor_field, request, scope)
 
 
 @dataclass(frozen=True)
 class ParentStreamConfig:
-    """Parent stream whose records become slices of the child stream."""
+    """Parent stream whose records each become a slice of the child stream."""
 
     stream: Annotated[Mapping[str, Any], "node"]
     parent_key: str
@@ -140,8 +140,8 @@ class ParentStreamConfig:
     def _records(self) -> Callable[[Any], Any]:
         return make_getter(self.lazy_read_pointer)
 
-    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield a context for each parent record that has the parent key."""
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
+        """Yield a context for each parent record; records without the parent key are skipped."""
         parent = stream.parent(self.stream)
         if not self.incremental_dependency:
             yield from self._of_slices(parent)
@@ -168,7 +168,7 @@ class ParentStreamConfig:
                 )
 
     def _more(self, record: Record) -> dict[str, Any]:
-        """Return the extra fields of a parent record."""
+        """Return the extra fields of a slice, from its parent record."""
         more: dict[str, Any] = {}
         if self.lazy_read_pointer:
             more[CHILD_RESPONSE] = _as_response(self._records(record))
@@ -184,48 +184,53 @@ class ParentStreamConfig:
 
 @dataclass(frozen=True)
 class SubstreamPartitionRouter:
-    """Partition router with a slice per record of one or more parent streams, in their order."""
+    """Partition router with one slice per record of its parent streams, parent by parent."""
 
     parent_stream_configs: list[ParentStreamConfig]
 
     def __post_init__(self) -> None:
-        """Reject a router without parent streams."""
+        """Raise ManifestError for a router without parent streams."""
         if not self.parent_stream_configs:
             raise ManifestError("parent_stream_configs is empty: name at least one parent stream.")
 
-    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield a context for each record of the parent streams."""
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
+        """Yield a context for each record of each parent stream."""
         for parent in self.parent_stream_configs:
-            yield from parent.contexts(stream)
+            yield from parent.generate_contexts(stream)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the parent keys to a request, according to their request options."""
+        """Add the parent key of the slice to a request if there is a request option for it."""
         for parent in self.parent_stream_configs:
             parent.put(request, scope)
 
 
 @dataclass(frozen=True)
 class GroupingPartitionRouter:
-    """Partition router that groups slices of another router; each field holds a list of values."""
+    """Partition router that groups slices of another router.
+
+    The partition field of a group holds the list of the slices' values.
+    """
 
     group_size: int
     underlying_partition_router: PartitionRouter
     deduplicate: bool = True
 
     def __post_init__(self) -> None:
-        """Reject a `group_size` below 1."""
+        """Raise ManifestError for a `group_size` below 1."""
         if self.group_size < 1:
             raise ManifestError(f"group_size is {self.group_size}, and must be at least 1.")
 
-    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
         """Yield a context per `group_size` slices, and one for the remaining slices.
 
+        With `deduplicate`, slices with an equal value count once.
+
         Raises:
-            ManifestError: a slice has more than one field.
+            ManifestError: a slice has more than one partition field.
         """
         batch: list[Context] = []
         seen: set[str] = set()
-        for context in self.underlying_partition_router.contexts(stream):
+        for context in self.underlying_partition_router.generate_contexts(stream):
             key = _only_value(context)
             if self.deduplicate:
                 if key in seen:
@@ -239,7 +244,7 @@ class GroupingPartitionRouter:
             yield _grouped(batch)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add nothing: the request's templates refer to the group, as in airbyte-cdk."""
+        """Leave the request unchanged: templates refer to the group, as in airbyte-cdk."""
 
 
 @dataclass(frozen=True)
@@ -248,10 +253,10 @@ class UnionPartitionRouter:
 
     partition_routers: list[PartitionRouter]
 
-    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield the contexts of each router."""
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
+        """Yield the contexts of each router, in order."""
         for router in self.partition_routers:
-            yield from router.contexts(stream)
+            yield from router.generate_contexts(stream)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
         """Add the request options of each router to a request."""
@@ -262,7 +267,10 @@ class UnionPartitionRouter:
 def _add_slice_value(
     option: RequestOption | None, name: str, request: Any, scope: TemplateScope
 ) -> None:
-    """Add a slice's value to a request; an empty value is omitted, as in airbyte-cdk."""
+    """Add the slice's value of a partition field to a request.
+
+    Nothing is added if the option is None or the value is empty, as in airbyte-cdk.
+    """
     if option is not None:
         value = scope.get("stream_partition", {}).get(name)
         if value:
@@ -293,7 +301,7 @@ def _names(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _as_response(records: Any) -> requests.Response:
-    """Return a response that contains the child records embedded in a parent record."""
+    """Return a JSON response whose body is the child records of a parent record."""
     made = requests.Response()
     made.status_code = 200
     made.headers["Content-Type"] = "application/json"

@@ -1,7 +1,8 @@
-"""Query properties: the record fields that requests ask for, split into chunks.
+"""Query properties: the record fields that a request asks the API for, in chunks.
 
-The list of properties is fixed or comes from an endpoint, which is queried once per run. The page
-loop merges the records of several chunks.
+The list of properties is fixed or comes from an endpoint, which is queried once per run. If one
+request cannot ask for all of them, each page takes several requests, and the page loop merges the
+records of the chunks.
 
 Source: Airbyte YAML reference, "QueryProperties".
 """
@@ -35,15 +36,15 @@ __all__ = [
 ]
 
 _NAME: Final = "query_properties"
-"""Extra field of a slice under which templates find the properties of a request."""
+"""Extra field of a slice in which templates find the properties of a request."""
 _BETWEEN: Final = 3
-"""Characters of the separator between two names in a URL."""
+"""Number of characters that separate two property names in a URL (``%2C``)."""
 _turn: Final = threading.RLock()
 
 
 @dataclass(frozen=True)
 class PropertiesFromEndpoint:
-    """Property names read from a field of the records of an endpoint."""
+    """Names of properties that an endpoint returns, at a path of each of its records."""
 
     property_field_path: list[str]
     retriever: Retriever
@@ -52,8 +53,11 @@ class PropertiesFromEndpoint:
     def _known(self) -> list[list[str]]:
         return []
 
-    def names(self, stream: DeclarativeStreamProtocol) -> list[str]:
-        """Return the property names; records without the field are skipped."""
+    def read_names(self, stream: DeclarativeStreamProtocol) -> list[str]:
+        """Request the endpoint and return the property names of its records.
+
+        Records without a name are skipped.
+        """
         with _turn:
             if not self._known:
                 found = map(
@@ -65,12 +69,12 @@ class PropertiesFromEndpoint:
 
 @dataclass(frozen=True)
 class GroupByKeyMergeStrategy:
-    """Merge strategy that joins the chunks of a record by the values of its keys."""
+    """Strategy that merges the chunks of a record by the values of its key fields."""
 
     key: str | list[str]
 
     def group(self, record: Record) -> tuple[str, ...] | None:
-        """Return the key values of a record as strings, or None if a value is empty."""
+        """Return the key values of a record as strings; None if any of them is empty."""
         names = [self.key] if isinstance(self.key, str) else self.key
         values = [record.get(name) for name in names]
         return tuple(map(str, values)) if all(values) else None
@@ -81,7 +85,7 @@ _BY_ID: Final = GroupByKeyMergeStrategy("id")
 
 @dataclass(frozen=True)
 class PropertyChunking:
-    """Limit of the properties per request, as a count or a number of characters."""
+    """Limit of the properties per request: a number of properties or of characters."""
 
     property_limit_type: Literal["characters", "property_count"]
     property_limit: int | None = None
@@ -89,15 +93,16 @@ class PropertyChunking:
 
     @property
     def merging(self) -> GroupByKeyMergeStrategy:
-        """Strategy to merge the records of several chunks; by the field ``id`` by default."""
+        """Strategy to merge the chunks of a record; by the field ``id`` unless declared."""
         return self.record_merge_strategy or _BY_ID
 
-    def chunks(
+    def make_chunks(
         self, names: Sequence[str], always: Sequence[str], chosen: Iterable[str] | None
     ) -> Iterator[list[str]]:
         """Yield the property names of each request.
 
-        Without `property_limit` there is one request with all properties, selected or not.
+        ``always`` are names that each request contains, ``chosen`` the selected names (None selects
+        all). Without `property_limit` there is one request with all names, selected or not.
         """
         if not self.property_limit:
             yield [*names, *always]
@@ -117,13 +122,13 @@ class PropertyChunking:
 class JsonSchemaPropertySelector:
     """Selector of the properties that the catalog selects.
 
-    Transformations convert the field names of the schema to the names that the API uses.
+    `transformations` rename the schema's fields to the names that the API uses.
     """
 
     transformations: list[Transformation] = field(default_factory=list)
 
-    def chosen(self, stream: DeclarativeStreamProtocol) -> frozenset[str]:
-        """Return the API names of the selected top-level properties of a stream."""
+    def select_names(self, stream: DeclarativeStreamProtocol) -> frozenset[str]:
+        """Return the API's names of the stream's selected top-level properties."""
         known: Mapping[str, Any] = stream.schema.get("properties") or {}
         mask = stream.mask
         selected: Record = {
@@ -136,7 +141,7 @@ class JsonSchemaPropertySelector:
 
 @dataclass(frozen=True)
 class QueryProperties:
-    """Properties to request: a fixed list, or the result of an endpoint."""
+    """Properties to request from the API: a fixed list, or names from an endpoint."""
 
     property_list: list[str] | PropertiesFromEndpoint
     always_include_properties: list[str] = field(default_factory=list)
@@ -145,22 +150,22 @@ class QueryProperties:
 
     @property
     def merging(self) -> GroupByKeyMergeStrategy | None:
-        """Strategy to merge the records of several chunks, or None without chunking."""
+        """Strategy to merge the chunks of a record; None without chunking."""
         return None if self.property_chunking is None else self.property_chunking.merging
 
-    def chunks(self, stream: DeclarativeStreamProtocol) -> list[list[str]]:
-        """Return the property names of each request that a page needs."""
+    def make_chunks(self, stream: DeclarativeStreamProtocol) -> list[list[str]]:
+        """Return the property names for each of the requests that one page takes."""
         given, always = self.property_list, self.always_include_properties
-        names = given.names(stream) if isinstance(given, PropertiesFromEndpoint) else given
+        names = given.read_names(stream) if isinstance(given, PropertiesFromEndpoint) else given
         select = self.property_selector
-        chosen = None if select is None else select.chosen(stream)
+        chosen = None if select is None else select.select_names(stream)
         if self.property_chunking is not None:
-            return list(self.property_chunking.chunks(names, always, chosen))
+            return list(self.property_chunking.make_chunks(names, always, chosen))
         return [[*always, *(one for one in names if chosen is None or one in chosen)]]
 
 
 def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateScope:
-    """Return the template scope of a request, with its property names as an extra field."""
+    """Return a scope whose slice has the property names of a request as an extra field."""
     known: Mapping[str, Any] = scope.get("stream_slice") or {}
     more: Mapping[str, Any] = getattr(known, "extra_fields", {})
     whole = PartitionSlice(known, extra_fields={**more, _NAME: list(names)})
@@ -171,6 +176,6 @@ def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateSco
 
 
 def get_properties(stream_slice: Any) -> list[str]:
-    """Return the property names to request for a slice."""
+    """Return the property names to request, from a slice's extra fields; [] without any."""
     more: Mapping[str, list[str]] = getattr(stream_slice, "extra_fields", None) or {}
     return more.get(_NAME, [])

@@ -1,4 +1,4 @@
-"""Authenticator that rotates several tokens.
+"""Authenticator that rotates several API tokens.
 
 `tap_core.manifest.components.token_quotas` declares the quotas, and
 `tap_core.manifest.token_rotation` selects the token of each request.
@@ -18,8 +18,8 @@ __all__ = ["RateLimitedMultipleTokenAuthenticator"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RateLimitedMultipleTokenAuthenticator(RotatedTokens):
-    """Authenticator that adds to each request a token with remaining quota."""
+    """Authenticator that signs each request with one of several tokens that has quota left."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return a callable that adds a token to requests."""
+        """Return the function that adds a token to a request; it waits until a token has quota."""
         return TokenRotator(self, stream)

@@ -1,8 +1,8 @@
-"""Record selector: extraction, filter, transformations and normalization of records.
+"""Record selector: extracts, filters, transforms and normalizes the records of a response.
 
-The steps are composed once (`RecordSelector.selection`), so that steps which a manifest does not
-declare have no cost per record. Records are changed in place, since no other code holds them. The
-stream passes its transformations.
+The steps are composed once per stream (`RecordSelector.make_selection`), so that steps which a
+manifest does not declare have no cost per record. Records are changed in place, since no other code
+holds them. The stream passes its transformations.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ParentFieldPath:
     record_path: list[str]
 
     def __post_init__(self) -> None:
-        """Reject paths that are empty or contain wildcards."""
+        """Raise ManifestError for a path that is empty or contains wildcards."""
         for name, path in (("parent_path", self.parent_path), ("record_path", self.record_path)):
             if not path or has_wildcard(path):
                 raise ManifestError(f"{name} is {path}: it must name exactly one field.")
@@ -101,14 +101,14 @@ class ParentFieldPath:
         return make_getter(self.parent_path)
 
     def copy(self, parent: Record, record: Record) -> None:
-        """Set the parent's value in a record, or None if the parent lacks the field."""
+        """Set the field in a record to the parent's value, or to None if the parent lacks it."""
         found = self._value(parent)
         set_at(record, self.record_path, None if found is MISSING else copy.deepcopy(found))
 
 
 @dataclass(frozen=True)
 class RecordExpander:
-    """Expander that makes a record of each element of a list within a record."""
+    """Expander that makes one record of each element of a list within a record."""
 
     expand_records_from_field: list[str]
     remain_original_record: bool = False
@@ -128,18 +128,21 @@ class RecordExpander:
         return make_remover(self.expand_records_from_field)
 
     def expand(self, parent: Any) -> Iterator[Any]:
-        """Yield the expanded records; a value that is not an object is yielded unchanged."""
+        """Yield a record for each element of the list; a value that is not an object as it is.
+
+        With ``on_no_records: emit_parent`` the parent is yielded if there are no elements.
+        """
         if not isinstance(parent, dict) or not self.expand_records_from_field:
             yield parent
             return
         parent = cast(Record, parent)
         items = [one for found in self._lists(parent) if isinstance(found, list) for one in found]
-        yield from (self._told(parent, item) for item in items)
+        yield from (self._add_parent_fields(parent, item) for item in items)
         if not items and self.on_no_records == "emit_parent":
             yield parent
 
-    def _told(self, parent: Record, item: Any) -> Any:
-        """Return a list element with the declared fields of its parent."""
+    def _add_parent_fields(self, parent: Record, item: Any) -> Any:
+        """Return a list element as a record, with the fields of its parent that are declared."""
         if not (self.merge_parent or self.parent_fields or self.remain_original_record):
             return item
         record: Record = dict(item) if isinstance(item, dict) else {"value": item}
@@ -170,7 +173,7 @@ class DpathExtractor:
         return find_all(path) if "*" in path else make_getter(path)
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  the Protocol's
-        """Return the records of a document, or no records if the path does not exist."""
+        """Return the records of a document; none if the path does not exist or leads to null."""
         found = self._found(document)
         if not isinstance(found, list):
             found = [found] if found is not MISSING and found else []
@@ -182,14 +185,14 @@ class DpathExtractor:
 
 @dataclass(frozen=True)
 class CombinedExtractor:
-    """Extractor that joins the records of several extractors, or uses the first with records."""
+    """Extractor that combines several: all their records, or those of the first with any."""
 
     extractors: list[Extractor]
     mode: Literal["union", "first_match"] = "union"
     skip_empty_records: bool = False
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
-        """Yield the records of a document."""
+        """Yield the records that the extractors find in a document."""
         for extractor in self.extractors:
             is_found = False
             for record in extractor.extract(document, scope):
@@ -215,15 +218,15 @@ class RecordFilter:
 
 @dataclass(frozen=True)
 class _Steps:
-    """Steps applied to each record, in the order of the fields."""
+    """Steps that are applied to each record, in the order of the fields."""
 
     before: _Changes = field(default_factory=list)
     keeps: Callable[[Record, TemplateScope], bool] | None = None
     after: _Changes = field(default_factory=list)
     normalized: Callable[[Record], None] | None = None
 
-    def applied(self, record: Record, scope: TemplateScope) -> bool:
-        """Change a record in place, and return True if the filter keeps it."""
+    def apply(self, record: Record, scope: TemplateScope) -> bool:
+        """Change a record in place; return True if the filter keeps it."""
         for change in self.before:
             change(record, scope)
         if self.keeps is not None and not self.keeps(record, scope):
@@ -246,7 +249,7 @@ class RecordSelector:
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
 
-    def selection(
+    def make_selection(
         self,
         transformations: Sequence[Transformation] = (),
         schema: Callable[[], JsonSchema] = dict,
@@ -268,11 +271,11 @@ class RecordSelector:
             before=changes if is_first else nothing,
             keeps=self.record_filter.keeps if self.record_filter else None,
             after=nothing if is_first else changes,
-            normalized=self._normalizing(schema),
+            normalized=self._make_normalization(schema),
         )
         extract = self.extractor.extract
         if steps == _Steps():
-            return _extraction(extract)
+            return _make_extraction(extract)
 
         def select(
             documents: Iterable[Any],
@@ -281,20 +284,22 @@ class RecordSelector:
             failed: OnFailure | None = None,
         ) -> Iterator[Record]:
             seen = dict(scope)
-            stays = steps.applied if failed is None else _noting(steps.applied, failed)
+            is_kept = steps.apply if failed is None else _skip_failures(steps.apply, failed)
             for document in documents:
                 for record in extract(document, scope):
                     if not isinstance(record, dict):
                         _check_object(record)
                     extracted()
                     seen["record"] = record
-                    if stays(record, seen):
+                    if is_kept(record, seen):
                         yield record
 
         return select
 
-    def _normalizing(self, schema: Callable[[], JsonSchema]) -> Callable[[Record], None] | None:
-        """Return the normalization function of a record, or None without normalization."""
+    def _make_normalization(
+        self, schema: Callable[[], JsonSchema]
+    ) -> Callable[[Record], None] | None:
+        """Return the function that normalizes a record in place; None without normalization."""
         asked = self.schema_normalization
         if asked == "None":
             return None
@@ -304,16 +309,19 @@ class RecordSelector:
         return lambda record: asked.transform(record, known)
 
 
-def _noting(
-    applied: Callable[[Record, TemplateScope], bool], failed: OnFailure
+def _skip_failures(
+    apply: Callable[[Record, TemplateScope], bool], failed: OnFailure
 ) -> Callable[[Record, TemplateScope], bool]:
-    """Return the steps as a function that skips a record on which a template fails."""
+    """Return the steps as a function that skips a record on which a template fails.
+
+    ``failed`` is called with the record, the error and the record's number in the response.
+    """
     numbers = itertools.count(1)
 
     def tried(record: Record, scope: TemplateScope) -> bool:
         number = next(numbers)
         try:
-            return applied(record, scope)
+            return apply(record, scope)
         except ManifestError as error:
             failed(record, error, number)
             return False
@@ -321,8 +329,8 @@ def _noting(
     return tried
 
 
-def _extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> RecordSelection:
-    """Return a selection that only extracts records."""
+def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> RecordSelection:
+    """Return a selection that only extracts: no step is applied to a record."""
 
     def select(
         documents: Iterable[Any],
@@ -341,7 +349,10 @@ def _extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> Recor
 
 
 def _check_object(record: Any) -> None:
-    """Raise an error if a record is not a mapping; custom extractors may return any mapping."""
+    """Raise FatalAPIError if a record is not a mapping.
+
+    Custom extractors may return mappings that are not dicts.
+    """
     if not isinstance(record, Mapping):
         raise FatalAPIError(
             f"The extractor found a record that is not an object (its Python type is"

@@ -50,46 +50,46 @@ __all__ = [
 ]
 
 ANSWER_LIMITS: Final = ("max_response_bytes", "max_download_bytes", "max_response_seconds")
-"""Options of a requester that limit its responses."""
+"""Options of a requester that limit the size and the duration of a response."""
 
 AnswerLimits: TypeAlias = tuple[int | None, int | None, float | None]
-"""Values of `ANSWER_LIMITS`, None for a default."""
+"""Values of `ANSWER_LIMITS` in this order: bytes, bytes, seconds; None for a default."""
 
 _PLAIN: Final = re.compile(r"[\w-]+(?:/[\w-]+)*/?", re.ASCII)
-"""Pattern of a path that consists of letters, digits, ``_``, ``-`` and ``/`` only."""
+"""Path that only consists of letters, digits, ``_``, ``-`` and ``/``."""
 
 _Body: TypeAlias = tuple[Any, bool | None]
-"""Body, and True if it is sent as JSON; both are None without a body."""
+"""Body, and True if it is sent as JSON; (None, None) without a body."""
 
 
 @dataclass(slots=True)
 class RequestSpec(HTTPRequest):
-    """Request of a manifest stream, with the base URL for its path."""
+    """Request of a manifest's stream, with the base URL that its path was joined to."""
 
     base: str = ""
-    """Base URL for the path: the requester's, or that of the response with the next page."""
+    """Base URL for paths: the requester's, or that of the response with the next page."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestPath:
-    """Page token option: the token replaces the path, or is a full URL."""
+    """Page token option: the token is the path or the full URL of the next page."""
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"field_name", "inject_into"})
 
     def put(self, request: HTTPRequest, token: Any) -> None:
-        """Replace the path and the query of a request."""
+        """Replace the URL of a request by the token's; a path is joined to the base URL."""
         base = request.base if isinstance(request, RequestSpec) else ""
         request.url = _joined(base or request.url, str(token))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyPlainText:
-    """Plain text body; a text that is a Python dict literal is sent as a form."""
+    """Plain text body; a text that is a Python dict literal is sent as form fields."""
 
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return the text as UTF-8, or the form fields."""
+        """Return the evaluated text as UTF-8, or the form fields."""
         text = resolve(self.value, scope)
         if not text:
             return None, None
@@ -106,7 +106,7 @@ class RequestBodyUrlEncodedForm:
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return the form fields that are not empty."""
+        """Return the evaluated form fields; None and empty strings are omitted."""
         fields = _fields(self.value, scope)
         return (fields, False) if fields else (None, None)
 
@@ -118,19 +118,19 @@ class RequestBodyJsonObject:
     value: InterpolatedValue
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return the JSON document without empty members."""
+        """Return the evaluated document; empty members are omitted at all levels."""
         document = _nested(self.value, scope)
         return (document, True) if document else (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyGraphQL(RequestBodyJsonObject):
-    """GraphQL body: ``query`` and its variables, as JSON."""
+    """GraphQL body: the ``query`` with its variables, sent as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequester:
-    """Requester that builds the HTTP requests of a stream.
+    """Requester that builds the HTTP requests of a stream from templates.
 
     Raises:
         ManifestError: the URL is missing, or there are several bodies or several property lists.
@@ -191,18 +191,21 @@ class HttpRequester:
 
     @property
     def timeout(self) -> tuple[float | None, float | None] | None:
-        """Connect and read timeout in seconds, or None for the defaults."""
+        """Connect and read timeout in seconds, each None for the default.
+
+        None if neither is set.
+        """
         limits = self.connect_timeout_in_seconds, self.read_timeout_in_seconds
         return None if limits == (None, None) else limits
 
     @property
     def limits(self) -> AnswerLimits:
-        """Response limits: bytes in memory, bytes in a file and seconds; None for a default."""
+        """Limits of a response: bytes in memory, bytes in a file, seconds; None for a default."""
         return self.max_response_bytes, self.max_download_bytes, self.max_response_seconds
 
     def request(self, scope: TemplateScope) -> RequestSpec:
-        """Return the request for a scope; paginator, slices and cursor add to it later."""
-        base = self.base(scope)
+        """Return the request for a scope; paginator, partition router and cursor add to it."""
+        base = self.get_base_url(scope)
         data, as_json = (None, None) if self._body is None else self._body.content(scope)
         return RequestSpec(
             url=_joined(base, str(resolve(self.path or "", scope)).lstrip("/")),
@@ -214,15 +217,15 @@ class HttpRequester:
             base=base,
         )
 
-    def home(self, scope: TemplateScope) -> str:
-        """Return the base URL, or an empty string if it depends on a response."""
+    def find_base_url(self, scope: TemplateScope) -> str:
+        """Return the base URL; an empty string if it cannot be evaluated without a response."""
         try:
-            return self.base(scope)
+            return self.get_base_url(scope)
         except Exception:  # noqa: BLE001  (a template may raise any error without a response)
             return ""
 
-    def base(self, scope: TemplateScope) -> str:
-        """Return the URL that paths are joined to: ``url_base``, else ``url``."""
+    def get_base_url(self, scope: TemplateScope) -> str:
+        """Return the evaluated URL that the path is joined to: ``url_base``, else ``url``."""
         base = str(resolve(self.url_base or "", scope))
         return base or str(resolve(self.url or "", scope))
 
@@ -245,7 +248,7 @@ class HttpRequester:
     def _body(
         self,
     ) -> RequestBodyPlainText | RequestBodyUrlEncodedForm | RequestBodyJsonObject | None:
-        """Body component, from the option that declares it, or None."""
+        """Component of the body, from the option that declares it; None without a body."""
         if self.request_body_json:
             return RequestBodyJsonObject(value=self.request_body_json)
         if isinstance(self.request_body_data, Mapping):
@@ -256,10 +259,10 @@ class HttpRequester:
 
 
 def finalize_request(request: HTTPRequest) -> HTTPRequest:
-    """Return the request in the form in which it is sent.
+    """Return a request in the form in which it is sent, changed in place.
 
-    A parameter that the URL contains with the same value is not sent twice, and an empty body is
-    omitted for every method.
+    A parameter that the URL already contains with the same value is removed, and an empty body
+    becomes None.
     """
     query = urlsplit(request.url).query if "?" in request.url else ""
     if query and request.params:
@@ -280,7 +283,7 @@ def find_property_parameters(params: Any) -> list[str]:
 
 
 def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
-    """Return the query properties of a requester, from the option that declares them, or None."""
+    """Return the query properties of a requester with these fields; None if it has none."""
     for name in find_property_parameters(fields.get("request_parameters")):
         found: QueryProperties = fields["request_parameters"][name]
         return found
@@ -289,7 +292,7 @@ def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
 
 
 def _joined(base: str, path: str) -> str:
-    """Return a path joined below a base URL; a full URL replaces the base."""
+    """Return a path joined to a base URL; a full URL as the path replaces the base."""
     if not path:
         return base
     folder = base if base.endswith("/") else f"{base}/"
@@ -300,12 +303,15 @@ def _joined(base: str, path: str) -> str:
 
 @lru_cache(maxsize=256)
 def _takes_plain(folder: str) -> bool:
-    """Return True if a plain path can be appended to the base URL without `urljoin`."""
+    """Return True if a plain path can be appended to a base URL without `urljoin`."""
     return urljoin(folder, "a/b") == f"{folder}a/b"
 
 
 def _fields(given: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Return flat fields without empty values; one template may produce all of them."""
+    """Return evaluated fields as a flat dict; None and empty strings are omitted.
+
+    ``given`` may be one template for all fields.
+    """
     if not isinstance(given, dict):
         whole = given(scope) if callable(given) else given
         if isinstance(whole, str):
@@ -320,7 +326,7 @@ def _fields(given: Any, scope: TemplateScope) -> dict[str, Any]:
 
 
 def _nested(given: Any, scope: TemplateScope) -> Any:
-    """Return a resolved document without the empty members of its mappings, at all levels."""
+    """Return an evaluated document; empty members of mappings are omitted at all levels."""
     if callable(given):
         found = given(scope)
         return None if found == "" else found

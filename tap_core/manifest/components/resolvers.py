@@ -1,8 +1,8 @@
-"""Component resolvers of dynamic streams: the values that fill a stream template.
+"""Components resolvers of dynamic streams: the values that fill a stream template.
 
-This module only declares; `tap_core.manifest.dynamic_streams` builds the streams. A resolver
-yields, for each stream, the scope of the templates in its component mappings. The stream template
-is not built into components before the mappings have filled it.
+`tap_core.manifest.dynamic_streams` builds the streams. For each stream a resolver yields the scope
+of the templates in its component mappings. The stream template is built into components only after
+the mappings have filled it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SEEN: Final = frozenset({"config", "parameters", "components_values", "stream_t
 _SLICE: Final = frozenset({"stream_slice", "stream_partition", "stream_interval"})
 
 ParsedValue: TypeAlias = Callable[[Mapping[str, Any]], Iterable[tuple[Mapping[str, Any], Any]]]
-"""Function that yields the records of a declared retriever, each with its slice."""
+"""Function that yields the records of a retriever's node, each with its slice."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentMappingDefinition:
-    """Value and the path in the stream template at which it is set."""
+    """Component mapping: a value, and the path in the stream template at which it is set."""
 
     field_path: list[InterpolatedValue]
     value: InterpolatedValue
@@ -49,7 +49,7 @@ class ComponentMappingDefinition:
     condition: Condition | None = None
 
     def __post_init__(self) -> None:
-        """Reject an empty path, and a component as the value."""
+        """Raise ManifestError for an empty path, or for a component as the value."""
         if not self.field_path:
             raise ManifestError("field_path is empty: say where in the template the value goes.")
         if _has_component(self.value):
@@ -59,38 +59,41 @@ class ComponentMappingDefinition:
             )
 
     @staticmethod
-    def shows(node: Mapping[str, Any]) -> Collection[str]:  # noqa: ARG004  the same for all
-        """Return the names that only this component's templates may use."""
+    def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:  # noqa: ARG004  the same for all
+        """Return the restricted names that templates of this component may use."""
         return ("components_values", "stream_template_config")
 
     @staticmethod
     def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the allowed types of a literal in ``value``; other literals stay strings."""
+        """Return the types of literals that ``value`` may become, by its ``value_type``.
+
+        Any other literal stays a string. The builder calls this with the options of the node.
+        """
         return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
 
     @property
     def names(self) -> frozenset[str]:
-        """Names that the mapping's templates use."""
+        """Names that the templates of the mapping use."""
         return find_template_names([self.field_path, self.value, self.condition])
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Resolver:
-    """Base of the component resolvers, with their mappings."""
+    """Base of the components resolvers: their component mappings and what these may use."""
 
     components_mapping: list[ComponentMappingDefinition]
 
     HAS_CONDITIONS: ClassVar[bool] = False
     CREATES: ClassVar[bool] = True
-    """True if ``create_or_update`` is supported."""
+    """True if ``create_or_update`` of a mapping is supported."""
     READS_YAML: ClassVar[bool] = True
-    """True if a string value is parsed as YAML."""
+    """True if a string value of a mapping is parsed as YAML."""
     BRINGS_DATA: ClassVar[bool] = True
-    """True if the values are external data, in which templates are not evaluated."""
+    """True if the values come from the API or the config, where braces are not templates."""
     SEES: ClassVar[frozenset[str]] = _SEEN
 
     def __post_init__(self) -> None:
-        """Reject mappings with a condition or template names that the resolver does not support."""
+        """Raise ManifestError for a condition or template names that the resolver does not have."""
         kind = type(self).__name__
         for place, one in enumerate(self.components_mapping):
             if one.condition is not None and not self.HAS_CONDITIONS:
@@ -105,13 +108,13 @@ class _Resolver:
                 )
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:  # noqa: ARG002
-        """Return True if a string from the mapping stays a string and is not parsed as YAML."""
+        """Return True if a string value of a mapping stays a string and is not parsed as YAML."""
         return not self.READS_YAML
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpComponentsResolver(_Resolver):
-    """Resolver that makes a stream of each record that an API returns."""
+    """Components resolver with one stream per record that an API returns."""
 
     retriever: Annotated[Mapping[str, Any], "node"]
 
@@ -120,20 +123,20 @@ class HttpComponentsResolver(_Resolver):
     SEES: ClassVar[frozenset[str]] = _SEEN | _SLICE
 
     def scopes(self, read: ParsedValue) -> Iterator[TemplateScope]:
-        """Yield the template scope of each stream."""
+        """Yield the scope of each stream; ``components_values`` is its record."""
         for one, record in read(self.retriever):
             yield {"components_values": record, "stream_slice": one}
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamConfig:
-    """Pointer to the list of stream values in the settings, with additional default values."""
+    """Path to a list in the config, with a stream per item; `default_values` add streams."""
 
     configs_pointer: list[InterpolatedValue]
     default_values: Annotated[Any, "draft"] = None
 
     def values(self, config: Mapping[str, Any]) -> list[Any]:
-        """Return the values, one per stream; a setting that is not a list is a single value."""
+        """Return the items of the list, one per stream; a value that is not a list is one item."""
         path: list[Any] = resolve(self.configs_pointer, {"config": config})
         found = make_getter(path)(dict(config))
         if found is MISSING or found is None:
@@ -144,9 +147,9 @@ class StreamConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigComponentsResolver(_Resolver):
-    """Resolver that makes a stream of each value in the settings.
+    """Components resolver with one stream per item of a list in the config.
 
-    With several lists there is a stream for each combination of their values.
+    With several lists there is a stream for each combination of their items.
 
     Source: airbyte-cdk component schema, ConfigComponentsResolver and StreamConfig.
     """
@@ -157,7 +160,7 @@ class ConfigComponentsResolver(_Resolver):
     HAS_CONDITIONS: ClassVar[bool] = True
 
     def scopes(self, read: ParsedValue) -> Iterator[TemplateScope]:  # noqa: ARG002  nothing is asked for
-        """Yield the template scope of each stream."""
+        """Yield the scope of each stream; ``components_values`` is its item of the config."""
         given = self.stream_config
         parts = given if isinstance(given, list) else [given]
         for combination in product(*(enumerate(one.values(self.config)) for one in parts)):
@@ -170,12 +173,12 @@ class ConfigComponentsResolver(_Resolver):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamParametersDefinition:
-    """Values of the streams, listed in the manifest."""
+    """List in the manifest with the values of each stream."""
 
     list_of_parameters_for_stream: Annotated[Any, "draft"]
 
     def __post_init__(self) -> None:
-        """Reject a value that is not a list of mappings."""
+        """Raise ManifestError for a value that is not a list of mappings."""
         given = self.list_of_parameters_for_stream
         if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
             raise ManifestError("list_of_parameters_for_stream must be a list of mappings.")
@@ -183,21 +186,21 @@ class StreamParametersDefinition:
 
 @dataclass(frozen=True, kw_only=True)
 class ParametrizedComponentsResolver(_Resolver):
-    """Resolver that makes a stream of each entry of a list in the manifest."""
+    """Components resolver with one stream per entry of a list in the manifest."""
 
     stream_parameters: StreamParametersDefinition
 
     BRINGS_DATA: ClassVar[bool] = False
 
     def scopes(self, read: ParsedValue | None = None) -> Iterator[TemplateScope]:  # noqa: ARG002  the same
-        """Yield the template scope of each stream."""
+        """Yield the scope of each stream; ``components_values`` is its entry."""
         for one in self.stream_parameters.list_of_parameters_for_stream:
             yield {"components_values": _expand_entry(one)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicDeclarativeStream:
-    """Stream template and the resolver that makes streams of it."""
+    """Dynamic stream: a stream template, and the resolver that makes streams from it."""
 
     stream_template: Annotated[Mapping[str, Any], "draft"]
     components_resolver: (
@@ -208,7 +211,7 @@ class DynamicDeclarativeStream:
 
 
 def find_template_names(given: Any) -> frozenset[str]:
-    """Return the names that the templates in a field use."""
+    """Return the names that the templates in a field use, at all levels."""
     if isinstance(given, dict):
         given = [*given, *given.values()]
     if isinstance(given, list):
@@ -218,7 +221,7 @@ def find_template_names(given: Any) -> frozenset[str]:
 
 
 def _expand_entry(one: Any) -> Any:
-    """Return a list entry of the manifest as plain values, with `$parameters` expanded."""
+    """Return a list entry of the manifest as plain values, with ``$parameters`` expanded."""
     return to_plain(expand_parameters(one))
 
 
@@ -231,10 +234,10 @@ def _has_component(given: Any) -> bool:
 
 
 def _joined(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:
-    """Return the merge of one value per list; each value is paired with its index in its list.
+    """Return the union of one item per config list; items are paired with their index.
 
-    A value that is not a mapping gets the key ``source_config_<number of the list>``, and stays
-    paired with its index.
+    An item that is not a mapping gets the key ``source_config_<number of its list>`` and stays
+    paired with its index in the list.
     """
     made: dict[str, Any] = {}
     for place, (number, value) in enumerate(combination):

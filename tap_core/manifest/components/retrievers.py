@@ -1,7 +1,7 @@
 """Retrievers: requester, paginator, record selector and partition routers of a stream.
 
-The stream runs a retriever. A custom retriever may read additional slices and change the records,
-but it never sends requests itself.
+The stream runs a retriever. A custom retriever may read additional slices and change records, but
+it never sends requests itself.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Final
 from tap_core.manifest.cdk_compat.adapters import to_stream_slice
 from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
-from tap_core.manifest.cdk_compat.models import Record as FaceRecord
-from tap_core.manifest.cdk_compat.retrievers import CdkSimpleRetriever as FaceRetriever
+from tap_core.manifest.cdk_compat.models import Record as CdkRecord
+from tap_core.manifest.cdk_compat.retrievers import CdkSimpleRetriever as CdkSimpleRetriever
 from tap_core.manifest.components.custom import Custom, CustomRequester, to_context
 from tap_core.manifest.components.page_size_reduction import PageSizeReduction, validate_reduction
 from tap_core.manifest.components.pagination_reset import PaginationReset
@@ -32,7 +32,7 @@ __all__ = ["CustomRetriever", "SimpleRetriever"]
 
 @dataclass(frozen=True, kw_only=True)
 class SimpleRetriever:
-    """Retriever that requests the pages of each slice in sequence."""
+    """Retriever that requests the pages of each slice one after the other."""
 
     requester: HttpRequester | CustomRequester
     record_selector: RecordSelector
@@ -45,7 +45,11 @@ class SimpleRetriever:
     ignore_stream_slicer_parameters_on_paginated_requests: bool = False
 
     def __post_init__(self) -> None:
-        """Reject unsupported page size reductions, and record limits with a record filter."""
+        """Raise ManifestError for combinations of options that cannot be run.
+
+        These are unsupported page size reductions, and record limits of a pagination reset with a
+        record filter.
+        """
         validate_reduction(self.page_size_reduction, self.requester, self.paginator)
         reset = self.pagination_reset
         if reset and reset.limit and self.record_selector.record_filter:
@@ -56,7 +60,7 @@ class SimpleRetriever:
 
     @property
     def routers(self) -> list[PartitionRouter]:
-        """Partition routers; a stream slice combines one slice of each router."""
+        """Partition routers of the stream; a slice combines one slice of each router."""
         found = self.partition_router
         if found is None:
             return []
@@ -65,7 +69,7 @@ class SimpleRetriever:
 
 @dataclass(frozen=True, kw_only=True)
 class CustomRetriever(Custom):
-    """Retriever implemented by ``read_records(records_schema, stream_slice)``.
+    """Retriever: a subclass of SimpleRetriever that overrides ``read_records``.
 
     Raises:
         ManifestError: the class sends requests or generates slices itself.
@@ -74,11 +78,13 @@ class CustomRetriever(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("read_records",)
 
     def __post_init__(self) -> None:
-        """Reject a class that is not a SimpleRetriever or reads pages or slices itself."""
+        """Raise ManifestError for a class that reads slices or pages itself."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
-        own = [one for one in _READS if getattr(cls, one, None) is not getattr(FaceRetriever, one)]
-        if not issubclass(cls, FaceRetriever) or own:
+        own = [
+            one for one in _READS if getattr(cls, one, None) is not getattr(CdkSimpleRetriever, one)
+        ]
+        if not issubclass(cls, CdkSimpleRetriever) or own:
             what = f"overrides {own[0]}" if own else "is not a SimpleRetriever"
             raise ManifestError(
                 f"{self.class_name} {what}: the stream reads slices and pages. A retriever"
@@ -88,7 +94,7 @@ class CustomRetriever(Custom):
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """Retriever with the components that the stream uses, such as requester and paginator.
+        """SimpleRetriever with the components in the fields, such as requester and paginator.
 
         Raises:
             ManifestError: `requester` or `record_selector` is missing.
@@ -104,12 +110,12 @@ class CustomRetriever(Custom):
 
     @cached_property
     def _kind(self) -> Any:
-        """Subclass for reading one slice; its instances share the attributes of `instance`."""
+        """Subclass whose instances each read one slice; they share `instance`'s ``__dict__``."""
         cls = load_class(self.class_name, self.folder)
         members = {"__slots__": ("reads",), "__module__": cls.__module__}
         return type(cls.__name__, (cls,), members)
 
-    def _more(self) -> Mapping[str, Any]:
+    def _get_extra_fields(self) -> Mapping[str, Any]:
         return {"name": self._name}
 
     def records(
@@ -118,13 +124,17 @@ class CustomRetriever(Custom):
         schema: JsonSchema,
         pages: Callable[[Context | None], Iterable[Record]],
     ) -> Iterator[Record]:
-        """Yield the records of a slice; ``pages`` returns the records of any slice's pages."""
-        self.told(scope)
+        """Yield the records of a slice that the class's ``read_records`` returns.
 
-        def read(stream_slice: CdkStreamSlice | None) -> Iterator[FaceRecord]:
+        ``pages`` requests the pages of any slice and returns their records; the class calls it
+        through ``super().read_records``.
+        """
+        self.remember_stream(scope)
+
+        def read(stream_slice: CdkStreamSlice | None) -> Iterator[CdkRecord]:
             asked = stream_slice or CdkStreamSlice(partition={}, cursor_slice={})
             for record in pages(to_context(asked.partition) or None):
-                yield FaceRecord(record, self.instance.name, asked)
+                yield CdkRecord(record, self.instance.name, asked)
 
         reading = object.__new__(self._kind)
         reading.__dict__ = self.instance.__dict__  # all slices share the attributes

@@ -1,7 +1,7 @@
-"""Schema loaders: the JSON schema of a stream from the manifest, a file or the API.
+"""Schema loaders: the JSON Schema of a stream from the manifest, a file or the API.
 
 References to other files are resolved. A stream without a schema has an empty schema, and its
-records are emitted unchanged. Files are searched in the manifest's folder, also when their path
+records are emitted unchanged. Files are searched in the manifest's folder, also if their path
 begins with the name of the connector's former package.
 """
 
@@ -64,7 +64,7 @@ _TYPES: Final[Mapping[str, JsonSchema]] = {
     "array": {"type": ["null", "array"]},
     "object": {"type": ["null", "object"]},
 }
-"""Airbyte type names as JSON Schema. Source: Airbyte documentation, "Data types"."""
+"""JSON Schema of each Airbyte type name. Source: Airbyte documentation, "Data types"."""
 
 
 def load_schema(
@@ -72,10 +72,10 @@ def load_schema(
     stream: DeclarativeStreamProtocol,
     folder: Path | None = None,
 ) -> JsonSchema:
-    """Return the schema of the loaders; if several define a property, the first one wins.
+    """Return the schema of a stream, merged from its schema loaders.
 
-    Without a loader, return the schema in the file ``<stream name>.json`` in ``folder``, or an
-    empty schema if there is no such file.
+    If several loaders define a property, the first one wins. Without a loader, return the schema in
+    the file ``<stream name>.json`` in ``folder``, or {} if there is no such file.
     """
     if loaders is None:
         found = _find_file(folder, f"./{stream.name}.json") if folder else None
@@ -94,12 +94,12 @@ def load_schema(
 
 @dataclass(frozen=True)
 class InlineSchemaLoader:
-    """Schema written in the manifest."""
+    """Schema loader for a schema written in the manifest."""
 
     schema: Any = None
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:  # noqa: ARG002  the Protocol's
-        """Return the schema.
+        """Return the schema of the manifest; {} if it is missing.
 
         Raises:
             ManifestError: the schema is not a mapping.
@@ -115,17 +115,17 @@ class InlineSchemaLoader:
 
 @dataclass(frozen=True)
 class JsonFileSchemaLoader:
-    """Schema in a JSON file."""
+    """Schema loader for a JSON file, by default ``<stream name>.json``."""
 
     file_path: str = ""
     folder: Path = field(default_factory=Path)
     place: str = ""
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Return the schema in the file, which is named after the stream by default.
+        """Read the file and return its schema, with references resolved.
 
         Raises:
-            ManifestError: the file does not exist, or is not a JSON schema.
+            ManifestError: the file does not exist, or is not a JSON Schema.
         """
         path = self.file_path or f"./{stream.name}.json"
         found = _find_file(self.folder, path)
@@ -140,13 +140,13 @@ class JsonFileSchemaLoader:
 
 @dataclass(frozen=True)
 class ComplexFieldType:
-    """Array type with the type of its items."""
+    """Airbyte type with the type of its items, for arrays."""
 
     field_type: str
     items: str | ComplexFieldType | None = None
 
     def __post_init__(self) -> None:
-        """Reject `items` for a type that is not an array."""
+        """Raise ManifestError for `items` of a type that is not ``array``."""
         if self.items and self.field_type != "array":
             raise ManifestError(
                 f"items belong to the field_type 'array', and this one is '{self.field_type}'."
@@ -154,7 +154,7 @@ class ComplexFieldType:
 
     @property
     def schema(self) -> JsonSchema:
-        """The type as JSON Schema."""
+        """JSON Schema of the type."""
         made = _parse_type(self.field_type)
         if self.items:
             inner = self.items
@@ -164,7 +164,7 @@ class ComplexFieldType:
 
 @dataclass(frozen=True)
 class TypesMap:
-    """Mapping from a type of the API to a type of Airbyte."""
+    """Mapping of a type of the API to an Airbyte type, if a condition is true."""
 
     target_type: str | list[str] | ComplexFieldType
     current_type: str | list[str]
@@ -173,7 +173,7 @@ class TypesMap:
 
 @dataclass(frozen=True)
 class SchemaTypeIdentifier:
-    """Paths to field names and types in a response that describes fields."""
+    """Paths to the names and types of fields in a response that describes a schema."""
 
     key_pointer: list[str]
     type_pointer: list[str] = field(default_factory=list)
@@ -189,7 +189,7 @@ class SchemaTypeIdentifier:
         return make_getter(self.type_pointer)
 
     def fields(self, described: Any, config: Mapping[str, Any]) -> Iterator[tuple[str, JsonSchema]]:
-        """Yield the name and the schema of each field in a description.
+        """Yield name and JSON Schema of each field that a response describes.
 
         Raises:
             ManifestError: a name is not a string, or a type is unknown.
@@ -225,7 +225,7 @@ _TWO: Final = 2
 
 @dataclass(frozen=True)
 class DynamicSchemaLoader:
-    """Schema built from the API's description of its fields."""
+    """Schema loader that builds the schema from the API's description of its fields."""
 
     retriever: Retriever
     schema_type_identifier: SchemaTypeIdentifier
@@ -234,7 +234,7 @@ class DynamicSchemaLoader:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Return the schema built from the retriever's first record."""
+        """Request the description of the fields and return the schema; the first record counts."""
         described = next(iter(stream.iterate_records(self.retriever)), None)
         fields = self.schema_type_identifier.fields(described, self.config) if described else ()
         properties: dict[str, Any] = {
@@ -257,7 +257,11 @@ class DynamicSchemaLoader:
 
 
 def _parse_type(name: Any) -> JsonSchema:
-    """Return the JSON Schema of an Airbyte type name."""
+    """Return the JSON Schema of an Airbyte type name.
+
+    Raises:
+        ManifestError: there is no such type.
+    """
     if not isinstance(name, str) or name not in _TYPES:
         raise ManifestError(
             f"{name!r} is not a type. The types are {', '.join(_TYPES)}; map the API's types to"
@@ -267,7 +271,10 @@ def _parse_type(name: Any) -> JsonSchema:
 
 
 def _find_file(folder: Path, path: str) -> Path | None:
-    """Return the file at a path, which may begin with the connector's package name, or None."""
+    """Return the file at a path; None if it does not exist.
+
+    The path may begin with the name of the connector's former package.
+    """
     steps = Path(path).parts
     tried = [
         folder / path,
@@ -279,7 +286,7 @@ def _find_file(folder: Path, path: str) -> Path | None:
 
 
 def _read_schema(file: Path) -> JsonSchema:
-    """Return the schema in a file, with references resolved."""
+    """Read a schema file and return the schema with references resolved."""
     found = _resolved(_load(file), file, _load(file), ())
     found.pop("definitions", None)
     return cast(JsonSchema, found)
@@ -294,7 +301,10 @@ def _load(file: Path) -> Any:
 
 
 def _resolved(node: Any, file: Path, root: Any, way: tuple[str, ...]) -> Any:
-    """Return a part of a schema in which each reference is replaced by its target."""
+    """Return a part of a schema in which each ``$ref`` is replaced by its target.
+
+    ``way`` holds the references that led here, to find circles.
+    """
     if isinstance(node, list):
         return [_resolved(one, file, root, way) for one in node]
     if not isinstance(node, dict):
@@ -317,7 +327,7 @@ def _resolved(node: Any, file: Path, root: Any, way: tuple[str, ...]) -> Any:
 
 
 def _shared(file: Path, name: str) -> Path:
-    """Return the file that a schema refers to, in the folder ``shared`` or next to the schema."""
+    """Return the file that a schema refers to, in ``shared/`` or next to the schema."""
     tried = [file.parent / "shared" / name, file.parent / name]
     found = next(filter(_is_file, tried), None)
     if found is None:

@@ -1,7 +1,6 @@
-"""Quotas of several tokens of one kind, each with a number of requests per period.
+"""Quotas of several API tokens of one kind: requests per period and token.
 
-This module only declares; `tap_core.manifest.token_rotation` selects the token of each request.
-No `repr` shows a token.
+`tap_core.manifest.token_rotation` selects the token of each request. No `repr` shows a token.
 
 Source: Airbyte YAML reference, "RateLimitedMultipleTokenAuthenticator".
 """
@@ -28,7 +27,7 @@ _SOME_DAY: Final = datetime(2001, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, kw_only=True)
 class QuotaStatusSource:
-    """Endpoint that returns the remaining requests of a token."""
+    """Endpoint that returns the remaining quota of a token."""
 
     url: str
     http_method: Literal["GET", "POST"] = "GET"
@@ -38,7 +37,7 @@ class QuotaStatusSource:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenQuota:
-    """Quota of the requests that match, or of all unmatched requests if there are no matchers."""
+    """Quota for the requests that its matchers select; without matchers, for all others."""
 
     name: str
     remaining_path: list[str]
@@ -51,12 +50,12 @@ class TokenQuota:
     exhaustion_status_codes: list[int] = field(default_factory=list)
 
     def matches(self, request: requests.PreparedRequest) -> bool:
-        """Return True if a matcher of the quota matches the request."""
+        """Return True if one of the quota's matchers matches the request."""
         return any(one.matches(request) for one in self.matchers)
 
     @cached_property
-    def found(self) -> dict[str, Callable[[Any], Any]]:
-        """Getters of the quota's numbers in the endpoint's document, by option name."""
+    def getters(self) -> dict[str, Callable[[Any], Any]]:
+        """Functions that get the quota's numbers from the endpoint's document, by option name."""
         paths = {"remaining_path": self.remaining_path, "reset_path": self.reset_path}
         if self.limit_path:
             paths["limit_path"] = self.limit_path
@@ -65,7 +64,7 @@ class TokenQuota:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RotatedTokens:
-    """Several tokens; each request gets one with remaining quota.
+    """Options of an authenticator with several tokens and their quotas.
 
     Raises:
         ManifestError: `quotas` is empty, or `max_wait_time` is not an ISO 8601 duration.
@@ -90,7 +89,7 @@ class RotatedTokens:
 
     @cached_property
     def longest_wait(self) -> timedelta:
-        """Maximum time to wait for a token with remaining quota."""
+        """Maximum time to wait until a token has quota left."""
         try:
             return parse_duration(self.max_wait_time).after(_SOME_DAY) - _SOME_DAY
         except ValueError as error:
@@ -98,7 +97,7 @@ class RotatedTokens:
 
     @property
     def known_tokens(self) -> list[str]:
-        """Tokens without surrounding whitespace and without empty ones."""
+        """Tokens as a list, stripped of whitespace; empty ones are dropped."""
         given = self.tokens
         found = given.split(self.token_delimiter or ",") if isinstance(given, str) else given
         return [token.strip() for token in found if token.strip()]

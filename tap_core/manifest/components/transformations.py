@@ -50,35 +50,38 @@ _Change: TypeAlias = Callable[[Record, TemplateScope], None]
 
 @dataclass(frozen=True)
 class AddedFieldDefinition:
-    """Path and value of a field to add."""
+    """Path and value template of a field to add."""
 
     path: list[str]
     value: InterpolatedValue
     value_type: Literal["string", "number", "integer", "boolean"] | None = None
 
     def __post_init__(self) -> None:
-        """Reject an empty path."""
+        """Raise ManifestError for an empty path."""
         if not self.path:
             raise ManifestError("path is empty: name the field that is added.")
 
     @staticmethod
     def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the allowed types of a literal in ``value``; other literals stay strings."""
+        """Return the types of literals that ``value`` may become, by its ``value_type``.
+
+        Any other literal stays a string. The builder calls this with the options of the node.
+        """
         return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
 
 
 @dataclass(frozen=True)
 class AddFields:
-    """Transformation that adds or replaces fields, and creates missing parent objects."""
+    """Transformation that adds fields or replaces their values; missing parents are created."""
 
     fields: list[AddedFieldDefinition]
     condition: Condition | None = None
 
     @cached_property
     def transform(self) -> _Change:
-        """Function that adds the fields to a record for which the condition is true.
+        """Function that adds the fields to a record, in place.
 
-        The condition is evaluated per field and sees ``value`` and ``path``.
+        The condition is evaluated for each field and sees ``value`` and ``path``.
         """
         added = [(one.path, one.value, _make_setter(one.path)) for one in self.fields]
         condition = self.condition
@@ -100,17 +103,17 @@ class AddFields:
 
 @dataclass(frozen=True)
 class RemoveFields:
-    """Transformation that removes fields by path; paths may contain wildcards."""
+    """Transformation that removes fields by path, which may contain wildcards."""
 
     field_pointers: list[list[str]]
     condition: Condition | None = None
 
     @cached_property
     def transform(self) -> _Change:
-        """Function that removes the fields from a record.
+        """Function that removes the fields from a record, in place.
 
         With a condition the paths are ignored, as in airbyte-cdk: every scalar value for which the
-        condition is true (``property``) is removed.
+        condition is true (it sees ``property``) is removed.
         """
         if self.condition is not None:
             return self._remove_by_value
@@ -146,7 +149,7 @@ class KeysToLower:
     """Transformation that converts the top-level field names to lower case."""
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
-        """Rename the fields of a record."""
+        """Rename the top-level fields of a record, in place."""
         _replace(record, {name.lower(): value for name, value in record.items()})
 
 
@@ -155,7 +158,7 @@ class KeysToSnakeCase:
     """Transformation that converts names to snake_case, also in nested objects but not in lists."""
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
-        """Rename the fields of a record."""
+        """Rename the fields of a record, in place."""
         _replace(record, _renamed(record, _snake_case))
 
 
@@ -167,20 +170,20 @@ class KeysReplace:
     new: InterpolatedText
 
     def transform(self, record: Record, scope: TemplateScope) -> None:
-        """Rename the fields of a record."""
+        """Rename the fields of a record, in place, with the evaluated texts."""
         old, new = str(resolve(self.old, scope)), str(resolve(self.new, scope))
         _replace(record, _renamed(record, lambda name: name.replace(old, new)))
 
 
 @dataclass(frozen=True)
 class KeyTransformation:
-    """Prefix and suffix of the names of flattened fields."""
+    """Prefix and suffix for the names of flattened fields."""
 
     prefix: str | None = None
     suffix: str | None = None
 
-    def renamed(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields with prefixed and suffixed names."""
+    def rename(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy of the fields whose names have the prefix and the suffix."""
         before, after = self.prefix or "", self.suffix or ""
         return {f"{before}{name}{after}": value for name, value in fields.items()}
 
@@ -210,12 +213,12 @@ class DpathFlattenFields:
         return make_remover(self.field_path)
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
-        """Flatten the nested object of a record."""
+        """Move the fields of the nested object at `field_path` to the top level, in place."""
         found = self._found(record)
         if not isinstance(found, dict):
             return
         fields = cast(dict[str, Any], found)
-        lifted = self.key_transformation.renamed(fields) if self.key_transformation else fields
+        lifted = self.key_transformation.rename(fields) if self.key_transformation else fields
         if self.replace_record and lifted:
             _replace(record, dict(lifted))
         elif not lifted.keys() & record.keys():
@@ -231,17 +234,20 @@ class FlattenFields:
     flatten_lists: bool = True
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
-        """Flatten a record."""
+        """Replace the fields of a record by its flattened values, in place."""
         _replace(record, _flat(record, into_lists=self.flatten_lists))
 
 
 def _with_field(name: str, error: ManifestError) -> ManifestError:
-    """Return the error with the name of the field before its message."""
+    """Return an error with the field's name before the message."""
     return ManifestError(f"field '{name}': {error}")
 
 
 def _make_setter(path: list[str]) -> Callable[[Record, Any], None]:
-    """Return a function that sets a value at a path of a record."""
+    """Return a function that sets a record's value at a path; missing parents are created.
+
+    The function raises ManifestError if a scalar value is in the way.
+    """
     if len(path) == 1:
         name = path[0]
         return lambda record, value: record.__setitem__(name, value)
@@ -272,12 +278,15 @@ def _renamed(record: Mapping[str, Any], rename: Callable[[str], str]) -> dict[st
 
 # A non-ASCII letter without an ASCII form is treated as lower case and kept.
 _WORDS: Final = re.compile(r"[A-Z]+[^\0-`{-\x7f]*|[^\0-`{-\x7f]+|[0-9]+|([^A-Za-z0-9]+)")
-"""Lower-case letters are matched by excluding the other ranges, which is faster."""
+"""Groups of upper-case letters, lower-case letters, digits and separators in a name.
+
+Lower-case letters are matched by excluding the other ranges, which is faster.
+"""
 
 
 @lru_cache(maxsize=8_192)
 def _snake_case(name: str) -> str:
-    """Return a name in snake_case; accents are removed from letters."""
+    """Return a name in snake_case, with accents removed."""
     parts = unicodedata.normalize("NFKD", name)
     plain = "".join(one for one in parts if not unicodedata.combining(one))
     words = ["" if found[1] else found[0] for found in _WORDS.finditer(plain)]
@@ -289,7 +298,7 @@ def _snake_case(name: str) -> str:
 
 
 def _flat(record: Record, *, into_lists: bool) -> dict[str, Any]:
-    """Return the scalar values of a record by name.
+    """Return the scalar values of a record by name, flattened as in airbyte-cdk.
 
     The last field is processed first. A name that is taken, and every name after a non-empty list
     was opened, is prefixed with the name of its parent.

@@ -1,4 +1,4 @@
-"""Splitting of time windows when the API cannot return a full window.
+"""Splitting of time windows when the API cannot return the records of a full window.
 
 A response filter with the action ``SPLIT_REQUEST_WINDOW`` selects the responses. The halves are
 windows as the cursor would create them: multiples of the cursor granularity, without overlap.
@@ -44,7 +44,7 @@ class RequestWindowSplitting:
 
     @cached_property
     def _smallest(self) -> timedelta:
-        """Length of a window that is not split further."""
+        """Length up to which a window is not split further; 0 if not declared."""
         if self.min_split_window is None:
             return timedelta()
         try:
@@ -52,10 +52,13 @@ class RequestWindowSplitting:
         except ValueError as error:
             raise ManifestError(str(error)) from None
 
-    def halves(
+    def split(
         self, cursor: DatetimeBasedCursor, window: TimeWindow, error: SyncError
     ) -> Sequence[TimeWindow]:
-        """Return the two windows, each with half of the granules, that replace a window.
+        """Split a window in two; return both halves, in order of time.
+
+        ``error`` is the API's error that the split answers. A half is a whole number of granules of
+        the cursor.
 
         Raises:
             SyncError: the window cannot be split further.
@@ -80,10 +83,11 @@ class RequestWindowSplitting:
 
 
 def validate_splitting(retriever: Any, cursor: Any) -> None:
-    """Reject a splitting that the cursor does not support, and an action without a splitting.
+    """Check that the retriever and its cursor support splitting of time windows.
 
     Raises:
-        ManifestError: one of the two was found.
+        ManifestError: the cursor cannot be combined with a splitting, or a response filter has the
+            action ``SPLIT_REQUEST_WINDOW`` but the retriever has no splitting.
     """
     splitting = getattr(retriever, "request_window_splitting", None)
     requester = getattr(retriever, "requester", None)

@@ -22,7 +22,7 @@ from tap_core.events import StreamId
 from tap_core.exceptions import CatalogFileError
 from tap_core.protocols.airbyte.json_input import JsonNode, as_bytes, parse
 from tap_core.protocols.airbyte.schemas import airbyte_schema
-from tap_core.protocols.interfaces import DiscoveredStream, apply_selection, get_catalog_entry
+from tap_core.protocols.catalog_entries import apply_selection, get_catalog_entry
 from tap_core.singerlib.catalog import (
     REPLICATION_FULL_TABLE,
     REPLICATION_INCREMENTAL,
@@ -35,6 +35,7 @@ from tap_core.singerlib.catalog import (
     Schema,
 )
 from tap_core.state.replication_key import get_definition, parse_path
+from tap_core.sync.interfaces import SyncStream
 from tap_core.types import JsonSchema
 
 __all__ = [
@@ -58,18 +59,18 @@ _Inclusion = Metadata.InclusionType
 # Discovery catalog
 
 
-def stream_id(stream: DiscoveredStream) -> StreamId:
+def stream_id(stream: SyncStream) -> StreamId:
     """Return Airbyte's name and namespace of a stream. No other function decides this."""
     return StreamId(stream.name_in_namespace, stream.namespace)
 
 
-def build_catalog(streams: Mapping[str, DiscoveredStream]) -> dict[str, Any]:
+def build_catalog(streams: Mapping[str, SyncStream]) -> dict[str, Any]:
     """Return the AirbyteCatalog of a tap's streams, in a stable order."""
     found = sorted(streams.values(), key=lambda one: (one.namespace or "", one.name))
     return {"streams": [_discovered(stream) for stream in found]}
 
 
-def _discovered(stream: DiscoveredStream) -> dict[str, Any]:
+def _discovered(stream: SyncStream) -> dict[str, Any]:
     known, replication = stream_id(stream), _Replication.of(stream)
     told: dict[str, Any] = {
         "name": known.name,
@@ -89,7 +90,7 @@ def _discovered(stream: DiscoveredStream) -> dict[str, Any]:
     return told
 
 
-def _build_airbyte_schema(stream: DiscoveredStream) -> JsonSchema:
+def _build_airbyte_schema(stream: SyncStream) -> JsonSchema:
     """Return a stream's schema in Airbyte's form, without properties that the tap cannot read."""
     schema = airbyte_schema(stream.schema)
     if properties := _properties(schema):
@@ -115,7 +116,7 @@ class _Replication(NamedTuple):
     is_free: bool
 
     @classmethod
-    def of(cls, stream: DiscoveredStream) -> _Replication:
+    def of(cls, stream: SyncStream) -> _Replication:
         entry = get_catalog_entry(stream)
         root = entry.metadata.root
         method = entry.replication_method or root.forced_replication_method or ""
@@ -253,7 +254,7 @@ def _sync_mode(node: JsonNode) -> str:
 
 
 def apply_configured_catalog(
-    configured: ConfiguredCatalog, streams: Mapping[str, DiscoveredStream]
+    configured: ConfiguredCatalog, streams: Mapping[str, SyncStream]
 ) -> tuple[Catalog, list[str]]:
     """Return the Singer catalog that selects what is configured, and a list of warnings.
 
@@ -288,7 +289,7 @@ def apply_configured_catalog(
     return catalog, words
 
 
-def _resolved(stream: DiscoveredStream, wanted: ConfiguredStream, source: str) -> _Replication:
+def _resolved(stream: SyncStream, wanted: ConfiguredStream, source: str) -> _Replication:
     """Return the replication method and key with which a stream is read."""
     own = _Replication.of(stream)
     if wanted.sync_mode == FULL_REFRESH or not own.is_possible:
@@ -299,7 +300,7 @@ def _resolved(stream: DiscoveredStream, wanted: ConfiguredStream, source: str) -
 
 
 def _chosen(
-    stream: DiscoveredStream, wanted: ConfiguredStream, own: _Replication, source: str
+    stream: SyncStream, wanted: ConfiguredStream, own: _Replication, source: str
 ) -> str | None:
     """Return the user's cursor for a stream that accepts any cursor field."""
     path = wanted.cursor_field or wanted.default_cursor_field
@@ -322,7 +323,7 @@ def _chosen(
 
 
 def _selected(
-    stream: DiscoveredStream, wanted: ConfiguredStream, replication: _Replication
+    stream: SyncStream, wanted: ConfiguredStream, replication: _Replication
 ) -> CatalogEntry:
     """Return a stream's catalog entry with the configured properties selected."""
     entry = deepcopy(get_catalog_entry(stream))

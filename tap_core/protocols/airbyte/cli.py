@@ -25,8 +25,8 @@ from tap_core.protocols.airbyte.error_trace import error_body
 from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
 from tap_core.protocols.airbyte.messages import control_line, line, trace_line
 from tap_core.protocols.error_classification import summarize_error
-from tap_core.protocols.interfaces import TapProtocol
 from tap_core.redaction import make_redactor, redact_line, write_to_stderr
+from tap_core.sync.interfaces import SyncTap
 
 __all__ = ["SourceCommand", "source_command"]
 
@@ -41,7 +41,7 @@ _FLAGS: Final[Mapping[str, CommandArgs]] = {
 class SourceCommand:
     """One command of a tap; run it with ``main(args=…)`` like a click command."""
 
-    def __init__(self, tap_class: type[TapProtocol], word: str) -> None:
+    def __init__(self, tap_class: type[SyncTap], word: str) -> None:
         self.name: str = tap_class.name
         self._tap_class = tap_class
         self._word = word
@@ -76,7 +76,7 @@ class SourceCommand:
                 return job.run(args)
 
 
-def source_command(tap_class: type[TapProtocol], word: str) -> SourceCommand:
+def source_command(tap_class: type[SyncTap], word: str) -> SourceCommand:
     """Return a command of a tap; ``word`` is "spec", "check", "discover" or "read"."""
     return SourceCommand(tap_class, word)
 
@@ -84,14 +84,14 @@ def source_command(tap_class: type[TapProtocol], word: str) -> SourceCommand:
 class _CommandRun:
     """One run of a command, with its arguments and output."""
 
-    def __init__(self, tap_class: type[TapProtocol], word: str, wire: StdoutWriter) -> None:
+    def __init__(self, tap_class: type[SyncTap], word: str, wire: StdoutWriter) -> None:
         self.tap_class = tap_class
         self.wire = wire
         self.files: Mapping[str, str] = {}
         self.settings: dict[str, Any] | None = None
         """The settings with the newest tokens; None until the file has been read."""
         self._word = word
-        self._tap: TapProtocol | None = None
+        self._tap: SyncTap | None = None
         self._hiders: list[Callable[[str], str]] = []
 
     def run(self, args: Sequence[str]) -> int:
@@ -115,7 +115,7 @@ class _CommandRun:
         """Write one message."""
         self.wire.write(line(kind, field, body))
 
-    def tap(self) -> TapProtocol:
+    def tap(self) -> SyncTap:
         """Create the tap with the settings of the configuration file, without catalog and state.
 
         Raises:

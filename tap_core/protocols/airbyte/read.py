@@ -27,7 +27,7 @@ from tap_core.protocols.airbyte.state import (
 )
 from tap_core.protocols.airbyte.state_splitting import PER_STREAM_KEYS
 from tap_core.protocols.airbyte.writer import AirbyteWriter
-from tap_core.protocols.interfaces import TapProtocol
+from tap_core.sync.interfaces import SyncTap
 
 __all__ = ["ReadRequest", "read"]
 
@@ -50,7 +50,7 @@ class ReadRequest:
         return cls(parse_configured_catalog(catalog, sources[0]), parse_states(state, sources[1]))
 
 
-def read(tap: TapProtocol, request: ReadRequest, write: Callable[[bytes], None]) -> None:
+def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> None:
     """Sync a tap according to a request; ``write`` accepts complete lines.
 
     Raises:
@@ -79,7 +79,7 @@ def read(tap: TapProtocol, request: ReadRequest, write: Callable[[bytes], None])
         raise
 
 
-def _refuse_renamed(tap: TapProtocol, names: Collection[str]) -> None:
+def _refuse_renamed(tap: SyncTap, names: Collection[str]) -> None:
     """Raise an error for stream maps that rename a stream to a name missing from the catalog."""
     if not tap.config.get("stream_maps"):
         return
@@ -93,7 +93,7 @@ def _refuse_renamed(tap: TapProtocol, names: Collection[str]) -> None:
             )
 
 
-def _resume(tap: TapProtocol, document: dict[str, Any]) -> None:
+def _resume(tap: SyncTap, document: dict[str, Any]) -> None:
     """Load a state document into the tap, including values that streams share."""
     tap.load_state(document)
     for name, value in document.items():

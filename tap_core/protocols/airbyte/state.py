@@ -24,10 +24,10 @@ from tap_core.events import StreamId
 from tap_core.exceptions import StateFileError
 from tap_core.protocols.airbyte.catalog import stream_id
 from tap_core.protocols.airbyte.json_input import JsonNode, as_bytes, describe_error
-from tap_core.protocols.interfaces import ResumableStream
 from tap_core.protocols.resume import find_previously_sent, retained_bookmarks
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.state.reader import parse_json
+from tap_core.sync.interfaces import SyncStream
 
 __all__ = ["InputState", "get_previous_states", "parse_states", "to_state_document"]
 
@@ -180,7 +180,7 @@ def _kind_by_content(members: Mapping[str, Any]) -> str | None:
 
 
 def to_state_document(
-    given: InputState, streams: Mapping[str, ResumableStream], full_refresh: Collection[str] = ()
+    given: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
 ) -> dict[str, Any]:
     """Return the state document from which a tap resumes, as a deep copy.
 
@@ -203,7 +203,7 @@ def to_state_document(
 
 
 def get_previous_states(
-    given: InputState, streams: Mapping[str, ResumableStream], full_refresh: Collection[str] = ()
+    given: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
     """Return the states of the parent streams that restart only because a child stream does.
 
@@ -212,7 +212,7 @@ def get_previous_states(
     return find_previously_sent(_bookmarks(given, streams), streams, _is_restarted, full_refresh)
 
 
-def _bookmarks(given: InputState, streams: Mapping[str, ResumableStream]) -> dict[str, Any]:
+def _bookmarks(given: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
     """Return the states by the tap's stream names."""
     known = {stream_id(stream): name for name, stream in streams.items()}
     bookmarks = _object(given.legacy.get("bookmarks"))
@@ -220,7 +220,7 @@ def _bookmarks(given: InputState, streams: Mapping[str, ResumableStream]) -> dic
     return {name: state for name, state in bookmarks.items() if state is not None}
 
 
-def _is_restarted(stream: ResumableStream, state: Any) -> bool:
+def _is_restarted(stream: SyncStream, state: Any) -> bool:
     """Return True if a stream starts without a state. An empty state counts as a state."""
     return state is None or stream.replication_method == REPLICATION_FULL_TABLE
 

@@ -18,13 +18,13 @@ from tap_core.http.https_policy import require_https
 from tap_core.protocols.fivetran.port_option import PortCommand
 
 if TYPE_CHECKING:
-    from tap_core.protocols.fivetran.connector_service import ConnectorTap
     from tap_core.protocols.fivetran.listen_address import ListenAddress
+    from tap_core.sync.interfaces import SyncTap
 
 __all__ = ["connector_command"]
 
 
-def connector_command(tap_class: type[ConnectorTap]) -> PortCommand:
+def connector_command(tap_class: type[SyncTap]) -> PortCommand:
     """Return the command that serves a tap on a port."""
 
     def run(place: ListenAddress) -> int:

@@ -11,7 +11,7 @@ from typing import Final
 
 from tap_core.http.fail_fast import fail_fast
 from tap_core.protocols.fivetran.error_messages import format_error
-from tap_core.protocols.interfaces import TapProtocol
+from tap_core.sync.interfaces import SyncTap
 
 __all__ = ["NAME_LIMIT", "run_test", "unknown_test"]
 
@@ -19,7 +19,7 @@ NAME_LIMIT: Final = 100
 """Maximum length of a test's name in messages, as clients may send any name."""
 
 
-def run_test(tap: TapProtocol, name: str, hide: Callable[[str], str] = str) -> str | None:
+def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str | None:
     """Run a connection test; return the reason for its failure, or None if it succeeded.
 
     ``hide`` redacts the secrets in a text.

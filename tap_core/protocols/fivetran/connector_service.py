@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from json import dumps
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.allowed_names import AllowedNames
@@ -26,11 +26,10 @@ from tap_core.protocols.fivetran.grpc_server import Handler, RpcCall, Service
 from tap_core.protocols.fivetran.logging import JsonLogHandler, format_count
 from tap_core.protocols.fivetran.schema_response import schema_response
 from tap_core.protocols.fivetran.update import UpdateLog, discover_tables, update
-from tap_core.protocols.interfaces import TapProtocol
 from tap_core.redaction import make_redactor
-from tap_core.types import JsonSchema
+from tap_core.sync.interfaces import SyncTap
 
-__all__ = ["ConnectorTap", "make_connector_service"]
+__all__ = ["make_connector_service"]
 
 _REMEMBERED: Final = 64
 """Maximum number of configurations with cached values."""
@@ -40,16 +39,8 @@ _Thing = TypeVar("_Thing")
 _logger = logging.getLogger("fivetran")
 
 
-class ConnectorTap(TapProtocol, Protocol):
-    """Interface of a tap class that can be served as a Fivetran connector."""
-
-    config_jsonschema: ClassVar[JsonSchema]
-    connection_tests: ClassVar[Mapping[str, str]]
-    selection_not_supported: ClassVar[bool]
-
-
 def make_connector_service(
-    tap_class: type[ConnectorTap], journal: JsonLogHandler, allowance: AllowedNames | None = None
+    tap_class: type[SyncTap], journal: JsonLogHandler, allowance: AllowedNames | None = None
 ) -> Service:
     """Return the gRPC service of a tap; ``allowance`` has settings that the operator allows."""
     made = _Connector(tap_class, journal, allowance or AllowedNames.of(tap_class.name, {}))
@@ -98,7 +89,7 @@ class _Connector:
     """Handlers of the gRPC calls of a Fivetran connector, for taps of one class."""
 
     def __init__(
-        self, tap_class: type[ConnectorTap], journal: JsonLogHandler, allowance: AllowedNames
+        self, tap_class: type[SyncTap], journal: JsonLogHandler, allowance: AllowedNames
     ) -> None:
         self._tap_class = tap_class
         self._allowance = allowance
@@ -150,7 +141,7 @@ class _Connector:
             return told_in_words(error, self._journal.clean)
         return run_test(tap, test, self._journal.clean)
 
-    def _tap(self, configuration: Mapping[str, str]) -> ConnectorTap:
+    def _tap(self, configuration: Mapping[str, str]) -> SyncTap:
         """Create a tap for a configuration, without catalog and state.
 
         Raises:

@@ -36,7 +36,7 @@ from tap_core.protocols.fivetran.value_conversion import (
 )
 from tap_core.protocols.fivetran.varint import encode_length_delimited, encode_varint
 from tap_core.records.conform import UnmappedCallback
-from tap_core.records.serializer import ENCODING_ERRORS
+from tap_core.records.serializer import TypedRecordSerializer
 from tap_core.types import JsonSchema, Record, RecordBodyEncoder
 from tap_core.typing.inspect import TypeConformanceLevel
 
@@ -168,7 +168,7 @@ class _Coded:
     """The names in ``quick``; ``#`` is replaced by the column's number."""
 
 
-class RecordEncoder:
+class RecordEncoder(TypedRecordSerializer):
     """Encoder from the records of one table to the bytes of Fivetran's Record message."""
 
     def __init__(self, table: TableId, columns: Sequence[SourceColumn], source: StreamSpec) -> None:
@@ -178,7 +178,7 @@ class RecordEncoder:
         self._frames = {kind: _Heads(self._framing(table, kind)) for kind in RecordType}
         self._deletes = DELETED_AT in source.properties
         self._identity = [each for each in self._coded if each.column.is_key] or self._coded
-        self.encode: RecordBodyEncoder = self._compiled()
+        super().__init__(self._compiled(), self.careful)
 
     def careful(self, record: Record) -> bytes:
         """Encode a record with any values, on the compatibility path.
@@ -203,13 +203,6 @@ class RecordEncoder:
             coded = []
         data = b"".join([each.convert(_value(each.column, record)) for each in coded])
         return self._frames[kind][len(data)] + data
-
-    def body(self, record: Record) -> bytes:
-        """Encode a record on the fast path, or on the compatibility path if that fails."""
-        try:
-            return self.encode(record)
-        except ENCODING_ERRORS:
-            return self.careful(record)
 
     def _framing(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
         """Return a function from the length of a record's data to the bytes before the data."""

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tap_core.protocols.catalog_entries import apply_selection
 from tap_core.protocols.fivetran.columns import DELETED_AT, SourceColumn, TableId
 from tap_core.protocols.fivetran.tables import SourceTable, add_catalog_entry, catalog_entry
-from tap_core.protocols.interfaces import DiscoveredStream, apply_selection
 from tap_core.singerlib.catalog import Catalog, CatalogEntry, Metadata
+from tap_core.sync.interfaces import SyncStream
 
 __all__ = ["Selection", "TableSelection", "build_catalog"]
 
@@ -93,7 +94,7 @@ def _tables(
 
 
 def build_catalog(
-    streams: Mapping[str, DiscoveredStream],
+    streams: Mapping[str, SyncStream],
     tables: Iterable[SourceTable],
     wanted: Callable[[TableId], TableSelection | None],
 ) -> Catalog:
@@ -110,9 +111,7 @@ def build_catalog(
     return catalog
 
 
-def _entry(
-    stream: DiscoveredStream, choices: list[tuple[SourceTable, TableSelection]]
-) -> CatalogEntry:
+def _entry(stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]) -> CatalogEntry:
     """Return the catalog entry of a stream with the selection of its tables applied."""
     entry = catalog_entry(stream, is_wanted=bool(choices))
     declared = entry.schema.properties or {}

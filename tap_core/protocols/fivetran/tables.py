@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tap_core.exceptions import DiscoveryError
+from tap_core.protocols.catalog_entries import apply_selection, get_catalog_entry
 from tap_core.protocols.fivetran.columns import SourceColumn, TableId, build_columns
-from tap_core.protocols.interfaces import DiscoveredStream, apply_selection, get_catalog_entry
 from tap_core.singerlib.catalog import Catalog, CatalogEntry, Metadata, Schema
+from tap_core.sync.interfaces import SyncStream
 from tap_core.sync.plan import get_schemas, is_mapped
 
 __all__ = [
@@ -56,7 +57,7 @@ class SourceTable:
         return replace(self, columns=tuple({**before, **own}.values()))
 
 
-def default_catalog(streams: Iterable[DiscoveredStream]) -> Catalog:
+def default_catalog(streams: Iterable[SyncStream]) -> Catalog:
     """Return the catalog with the tap's default selection of streams."""
     catalog = Catalog()
     for stream in streams:
@@ -67,7 +68,7 @@ def default_catalog(streams: Iterable[DiscoveredStream]) -> Catalog:
     return catalog
 
 
-def select_all(streams: Iterable[DiscoveredStream]) -> Catalog:
+def select_all(streams: Iterable[SyncStream]) -> Catalog:
     """Return the catalog that selects all streams and properties that can be selected."""
     catalog = Catalog()
     for stream in streams:
@@ -78,7 +79,7 @@ def select_all(streams: Iterable[DiscoveredStream]) -> Catalog:
     return catalog
 
 
-def catalog_entry(stream: DiscoveredStream, *, is_wanted: bool) -> CatalogEntry:
+def catalog_entry(stream: SyncStream, *, is_wanted: bool) -> CatalogEntry:
     """Return a copy of a stream's catalog entry with its complete schema, selected or not."""
     entry = deepcopy(get_catalog_entry(stream))
     root = entry.metadata.root
@@ -88,7 +89,7 @@ def catalog_entry(stream: DiscoveredStream, *, is_wanted: bool) -> CatalogEntry:
     return entry
 
 
-def add_catalog_entry(catalog: Catalog, stream: DiscoveredStream, entry: CatalogEntry) -> None:
+def add_catalog_entry(catalog: Catalog, stream: SyncStream, entry: CatalogEntry) -> None:
     """Add a stream's entry to a catalog under both names by which a tap looks it up."""
     for name in (stream.tap_stream_id, stream.name):
         catalog[name] = entry
@@ -106,7 +107,7 @@ def _whole(schema: Any) -> Schema:
     return made
 
 
-def build_tables(streams: Mapping[str, DiscoveredStream]) -> tuple[SourceTable, ...]:
+def build_tables(streams: Mapping[str, SyncStream]) -> tuple[SourceTable, ...]:
     """Return the tables of a tap's streams with their selected columns.
 
     The stream maps must have been created.

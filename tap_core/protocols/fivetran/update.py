@@ -31,10 +31,10 @@ from tap_core.protocols.fivetran.tables import (
     select_all,
 )
 from tap_core.protocols.fivetran.update_writer import UpdateWriter
-from tap_core.protocols.interfaces import TapProtocol
 from tap_core.protocols.resume import find_previously_sent, retained_bookmarks
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE, Catalog
 from tap_core.state.reader import parse_json
+from tap_core.sync.interfaces import SyncTap
 
 __all__ = ["UpdateLog", "discover_tables", "parse_state", "update"]
 
@@ -44,7 +44,7 @@ UpdateLog: TypeAlias = Mapping[TableId, SourceTable]
 """Tables that Fivetran already knows, by ID."""
 
 
-def discover_tables(tap: TapProtocol) -> tuple[SourceTable, ...]:
+def discover_tables(tap: SyncTap) -> tuple[SourceTable, ...]:
     """Return all tables of a tap with all selectable columns.
 
     As a side effect, everything in the tap's catalog is selected.
@@ -78,7 +78,7 @@ def parse_state(text: str) -> dict[str, Any]:
 
 
 def update(
-    make_tap: Callable[[], TapProtocol],
+    make_tap: Callable[[], SyncTap],
     request: Any,
     call: RpcCall,
     told: UpdateLog | None = None,
@@ -103,7 +103,7 @@ class _UpdateJob:
 
     def __init__(
         self,
-        make_tap: Callable[[], TapProtocol],
+        make_tap: Callable[[], SyncTap],
         request: Any,
         call: RpcCall,
         backlog: BoundedByteQueue,
@@ -149,7 +149,7 @@ class _UpdateJob:
 
 
 def _chosen(
-    tap: TapProtocol, selection: Selection | None
+    tap: SyncTap, selection: Selection | None
 ) -> tuple[Sequence[SourceTable], Callable[[TableId], TableSelection | None]]:
     """Apply the user's selection to a tap.
 
@@ -165,7 +165,7 @@ def _chosen(
     return tables, selection.of_table
 
 
-def _resume(tap: TapProtocol, state: dict[str, Any]) -> None:
+def _resume(tap: SyncTap, state: dict[str, Any]) -> None:
     """Load a state; parent streams of newly selected child streams restart."""
     found = state.get("bookmarks")
     bookmarks: dict[str, Any] = found if isinstance(found, dict) else {}

@@ -41,7 +41,6 @@ from tap_core.protocols.fivetran.selection import TableSelection
 from tap_core.protocols.fivetran.tables import SourceTable
 from tap_core.protocols.fivetran.varint import encode_length_delimited
 from tap_core.records.conform import UnmappedCallback
-from tap_core.sync.output import TypedEncoder
 from tap_core.types import Record
 from tap_core.typing.inspect import TypeConformanceLevel
 
@@ -118,8 +117,8 @@ class UpdateWriter:
 
     def make_encoder(
         self, described: SchemaEvent, level: TypeConformanceLevel, unmapped: UnmappedCallback
-    ) -> TypedEncoder:
-        """Return the record encoder of a stream under one of its names."""
+    ) -> RecordEncoder:
+        """Return the encoder for the records of a stream, under one of its output names."""
         name = described.stream.name
         table = self._narrowed(self._table(described))
         source = StreamSpec(name, get_properties(described.schema), level, unmapped)

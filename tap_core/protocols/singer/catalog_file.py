@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from tap_core.exceptions import CatalogFileError
 from tap_core.io.json_lines import repair_surrogates
-from tap_core.protocols.interfaces import DiscoveredStream
 from tap_core.singerlib.catalog import CatalogEntry
 from tap_core.singerlib.json import load_json
+from tap_core.sync.interfaces import SyncStream
 
 __all__ = ["find_unknown_streams", "parse_catalog"]
 
@@ -132,7 +132,7 @@ def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def find_unknown_streams(
-    catalog: Mapping[str, Any], streams: Mapping[str, DiscoveredStream]
+    catalog: Mapping[str, Any], streams: Mapping[str, SyncStream]
 ) -> Iterator[str]:
     """Yield a warning for each stream or property of a catalog that the tap does not have.
 
@@ -154,7 +154,7 @@ def find_unknown_streams(
         yield f"The catalog has streams that this tap does not: {', '.join(unknown)}"
 
 
-def _at_hand(stream: DiscoveredStream) -> Mapping[str, Any] | None:
+def _at_hand(stream: SyncStream) -> Mapping[str, Any] | None:
     """Return a stream's schema if no code of the author computes it, or None otherwise."""
     found = getattr_static(stream, "schema", None)
     if isinstance(found, Mapping):

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, BinaryIO, Final, Protocol
+from typing import Annotated, Any, BinaryIO, Final, TypeAlias, TypeVar
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperOption
@@ -35,91 +35,26 @@ from tap_core.exceptions import (
     StateFileError,
 )
 from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
-from tap_core.plugin_base import CliCommand
-from tap_core.protocols.interfaces import DiscoveredStream
+from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.singer.catalog_file import (
     find_unknown_streams,
     parse_catalog,
 )
 from tap_core.state.reader import read_state
+from tap_core.sync.interfaces import SyncTap
 
 __all__ = [
-    "Plugin",
     "SingerCommand",
-    "TapPlugin",
-    "TargetPlugin",
     "mapper_command",
     "tap_command",
     "target_command",
 ]
 
 
-# Plugin interfaces
+_Listener = TypeVar("_Listener", bound=PluginBase)
+"""A target or mapper."""
 
-
-class Plugin(Protocol):
-    """A tap or target with the methods that every command uses."""
-
-    name: str
-
-    @classmethod
-    def print_version(cls, print_fn: Callable[[Any], None] = ...) -> None:
-        """Print the versions of the plugin and the SDK."""
-
-    @classmethod
-    def print_about(cls, output_format: str | None = None) -> None:
-        """Print the plugin's description and settings."""
-
-
-class TapPlugin(Plugin, Protocol):
-    """A tap whose class accepts these keyword arguments."""
-
-    dynamic_catalog: bool
-    config_file: Path | None
-
-    def __init__(
-        self,
-        *,
-        config: dict[str, Any],
-        catalog: dict[str, Any] | None = None,
-        state: dict[str, Any] | None = None,
-        parse_env_config: bool = False,
-        validate_config: bool = True,
-        setup_mapper: bool = True,
-    ) -> None: ...
-
-    @property
-    def streams(self) -> Mapping[str, DiscoveredStream]:
-        """The tap's streams by name."""
-
-    def sync_all(self) -> None:
-        """Sync the selected streams."""
-
-    def run_discovery(self) -> str:
-        """Print the catalog."""
-
-    def run_connection_test(self) -> bool:
-        """Sync one record of each stream."""
-
-    def write_schemas(self) -> None:
-        """Write the schema of each stream."""
-
-
-class TargetPlugin(Plugin, Protocol):
-    """A target or mapper whose class accepts these keyword arguments."""
-
-    config_args: tuple[str, ...]
-
-    def __init__(
-        self,
-        *,
-        config: dict[str, Any],
-        parse_env_config: bool = False,
-        validate_config: bool = True,
-    ) -> None: ...
-
-    def listen(self, source: BinaryIO) -> int:
-        """Process the messages of the input and return the exit code."""
+_PluginClass: TypeAlias = type[SyncTap] | type[PluginBase]
 
 
 # Flags
@@ -242,7 +177,7 @@ def _check_choice(ctx: Any, name: str, flag: str, choices: Sequence[str]) -> Non
 
 
 def _command(
-    plugin: type[Plugin], description: str, callback: Callable[..., None], epilog: str = ""
+    plugin: _PluginClass, description: str, callback: Callable[..., None], epilog: str = ""
 ) -> CliCommand:
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command(plugin.name, cls=SingerCommand, help=description, epilog=epilog)(callback)
@@ -250,14 +185,14 @@ def _command(
     return command
 
 
-def _logger(plugin: type[Plugin]) -> logging.Logger:
+def _logger(plugin: _PluginClass) -> logging.Logger:
     return logging.getLogger(plugin.name)
 
 
 # The commands
 
 
-def tap_command(tap_class: type[TapPlugin]) -> CliCommand:
+def tap_command(tap_class: type[SyncTap]) -> CliCommand:
     """Return the Singer command of a tap; run it with ``main(args=…, prog_name=…)``."""
 
     def invoke(
@@ -284,21 +219,31 @@ def tap_command(tap_class: type[TapPlugin]) -> CliCommand:
     return _command(tap_class, "Execute the Singer tap.", invoke)
 
 
-def target_command(target_class: type[TargetPlugin], epilog: str = "") -> CliCommand:
+def target_command(
+    target_class: type[_Listener], listen: Callable[[_Listener, BinaryIO], int], epilog: str = ""
+) -> CliCommand:
     """Return the Singer command of a target; run it with ``main(args=…, prog_name=…)``.
 
-    ``epilog`` is printed at the end of the help text.
+    Args:
+        target_class: The target.
+        listen: Method of the target that processes an input and returns the exit code.
+        epilog: Text at the end of the help text.
     """
-    return _listening_command(target_class, "Execute the Singer target.", epilog)
+    return _listening_command(target_class, listen, "Execute the Singer target.", epilog)
 
 
-def mapper_command(mapper_class: type[TargetPlugin]) -> CliCommand:
-    """Return the Singer command of a mapper; run it with ``main(args=…, prog_name=…)``."""
-    return _listening_command(mapper_class, "Execute the Singer mapper.")
+def mapper_command(
+    mapper_class: type[_Listener], listen: Callable[[_Listener, BinaryIO], int]
+) -> CliCommand:
+    """Return the Singer command of a mapper; the arguments are those of `target_command`."""
+    return _listening_command(mapper_class, listen, "Execute the Singer mapper.")
 
 
 def _listening_command(
-    plugin: type[TargetPlugin], description: str, epilog: str = ""
+    plugin: type[_Listener],
+    listen: Callable[[_Listener, BinaryIO], int],
+    description: str,
+    epilog: str = "",
 ) -> CliCommand:
     """Return the command of a plugin that reads messages."""
 
@@ -314,7 +259,7 @@ def _listening_command(
             if version or about:
                 _introduce(plugin, version=version, about_format=about_format)
             else:
-                _listen(plugin, config, file_input)
+                _listen(plugin, listen, config, file_input)
 
     return _command(plugin, description, invoke, epilog)
 
@@ -322,14 +267,14 @@ def _listening_command(
 # Actions
 
 
-def _introduce(plugin: type[Plugin], *, version: bool, about_format: str) -> None:
+def _introduce(plugin: _PluginClass, *, version: bool, about_format: str) -> None:
     if version:
         plugin.print_version()
     else:
         plugin.print_about(about_format)
 
 
-def _discover(tap_class: type[TapPlugin], config: Sequence[str]) -> None:
+def _discover(tap_class: type[SyncTap], config: Sequence[str]) -> None:
     given = ConfigInput.from_cli_args(*config)
     tap = tap_class(
         config=given.config,
@@ -341,7 +286,7 @@ def _discover(tap_class: type[TapPlugin], config: Sequence[str]) -> None:
     tap.run_discovery()
 
 
-def _try_out(tap_class: type[TapPlugin], config: Sequence[str], test: str, catalog: str) -> None:
+def _try_out(tap_class: type[SyncTap], config: Sequence[str], test: str, catalog: str) -> None:
     given = ConfigInput.from_cli_args(*config)
     # singer_sdk passes no catalog here, but taps without discovery cannot be tested without one.
     tap = tap_class(
@@ -357,7 +302,7 @@ def _try_out(tap_class: type[TapPlugin], config: Sequence[str], test: str, catal
         tap.run_connection_test()
 
 
-def _sync(tap_class: type[TapPlugin], config: Sequence[str], catalog: str, state: str) -> None:
+def _sync(tap_class: type[SyncTap], config: Sequence[str], catalog: str, state: str) -> None:
     _log_version(tap_class)
     given = ConfigInput.from_cli_args(*config)
     described = parse_catalog(_text(catalog), catalog) if catalog else None
@@ -374,22 +319,25 @@ def _sync(tap_class: type[TapPlugin], config: Sequence[str], catalog: str, state
     tap.sync_all()
 
 
-def _log_version(plugin: type[Plugin]) -> None:
+def _log_version(plugin: _PluginClass) -> None:
     """Log the versions at DEBUG level only, because looking them up slows down the start."""
     logger = _logger(plugin)
     if logger.isEnabledFor(logging.DEBUG):
         plugin.print_version(print_fn=logger.debug)
 
 
-def _listen(target_class: type[TargetPlugin], config: Sequence[str], file_input: str) -> None:
-    _log_version(target_class)
+def _listen(
+    plugin: type[_Listener],
+    listen: Callable[[_Listener, BinaryIO], int],
+    config: Sequence[str],
+    file_input: str,
+) -> None:
+    _log_version(plugin)
     given = ConfigInput.from_cli_args(*config)
-    target = target_class(
-        config=given.config, parse_env_config=given.parse_env, validate_config=True
-    )
-    target.config_args = given.args
+    made = plugin(config=given.config, parse_env_config=given.parse_env, validate_config=True)
+    made.config_args = given.args
     with _opened_input(file_input) as source:
-        code = target.listen(source)
+        code = listen(made, source)
     if code:
         raise typer.Exit(code)
 
@@ -423,7 +371,7 @@ def _opened_input(path: str) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def _guarded(plugin: type[Plugin]) -> Iterator[None]:
+def _guarded(plugin: _PluginClass) -> Iterator[None]:
     """Turn warnings and exceptions of the block into log lines and an exit code."""
     logging.captureWarnings(capture=True)
     sys.excepthook = _excepthook(_logger(plugin))

@@ -1,8 +1,8 @@
 """Delta tables by path or catalog name: find, create with their database, and drop.
 
 A table has a name in a catalog. If it has a path too, its files are there and the catalog refers to
-them; a Delta table that already exists at the path is registered in the catalog. If the catalog
-has another location for the name, the catalog's location is used.
+them; a Delta table that already exists at the path is registered in the catalog. If the catalog has
+another location for the name, the catalog's location is used.
 """
 
 from __future__ import annotations
@@ -52,21 +52,22 @@ _NO_CATALOG = {"REQUIRES_SINGLE_PART_NAMESPACE", "CATALOG_NOT_FOUND"}
 
 
 def get_types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-    """Return the type of each column of a Delta table as DDL, or None if there is no table.
+    """Return the type (DDL) of each column of a Delta table, in table order.
 
-    The order is that of the columns in the table.
+    A table that exists at its path but not in its catalog is registered. None means that there is
+    no table.
 
     Raises:
-        TableError: there are files or a catalog entry, but no Delta table.
+        TableError: There are files or a catalog entry, but no Delta table.
         UnsupportedError: Spark does not know the catalog.
     """
     by_path = Table(table.path, table.name)
     if not table.identifier:
         return _types(spark, by_path) if _may_be_delta_table(by_path) else None
-    found = _types(spark, table)
-    if found is not None:
+    types = _types(spark, table)
+    if types is not None:
         _check_format(spark, table)
-        return found
+        return types
     if not table.path or not _may_be_delta_table(by_path) or _types(spark, by_path) is None:
         return None
     _create(spark, table, f"{delta_ref(table)} USING delta{_location(table)}")
@@ -81,15 +82,20 @@ def create_catalog_table(
     *,
     through_spark: bool,
 ) -> None:
-    """Create an empty table, and its database if the catalog does not have it.
+    """Create an empty Delta table, and its database if the catalog does not have it.
 
-    A table in a local folder without partitions or clusters is created without Spark, unless
-    ``through_spark`` is set.
+    Args:
+        spark: The session of the calling thread.
+        table: The table to create.
+        layout: The columns.
+        design: Partitioning, clustering and properties.
+        through_spark: False to let the library deltalake create a local table without partitions
+            or clusters, which is faster.
     """
-    words, properties = build_layout_ddl(layout, design)
+    clauses, properties = build_layout_ddl(layout, design)
     properties |= _PROPERTIES | build_properties(layout)
     folder = None if table.identifier else to_local_folder(table.path)
-    is_plain = not words and not design.properties
+    is_plain = not clauses and not design.properties
     if is_plain and folder is not None and not through_spark:
         schema = T.StructType.fromDDL(get_columns(layout))
         create_table(folder, schema.json(), properties)
@@ -101,15 +107,15 @@ def create_catalog_table(
     _create(
         spark,
         table,
-        f"{delta_ref(table)} ({columns}) USING delta{words}{location} TBLPROPERTIES ({listed})",
+        f"{delta_ref(table)} ({columns}) USING delta{clauses}{location} TBLPROPERTIES ({listed})",
     )
 
 
 def get_schema(spark: SparkSession, table: Table) -> T.StructType:
-    """Return the current schema of a table.
+    """Return the current Spark schema of a Delta table.
 
     Raises:
-        AnalysisException: there is no table.
+        AnalysisException: There is no table.
     """
     snapshot = _read_snapshot(table)
     if snapshot is None:
@@ -126,7 +132,7 @@ def get_properties(spark: SparkSession, table: Table) -> Mapping[str, str]:
 
 
 def get_table_id(spark: SparkSession, table: Table) -> str | None:
-    """Return the Delta id of a table, or None if there is no table."""
+    """Return the id that Delta gave a table, or None if there is no table."""
     snapshot = _read_snapshot(table)
     if snapshot is not None:
         return snapshot.id
@@ -142,15 +148,15 @@ def get_table_id(spark: SparkSession, table: Table) -> str | None:
 
 
 def has_files(spark: SparkSession, table: Table) -> bool:
-    """Return True if a table has data files."""
+    """Return True if a Delta table has data files in its newest version."""
     snapshot = _read_snapshot(table)
     return bool(_detail(spark, table)["numFiles"]) if snapshot is None else snapshot.has_files()
 
 
 def _read_snapshot(table: Table) -> DeltaSnapshot | None:
-    """Return the newest version of a Delta table in a local folder.
+    """Return the newest version of a Delta table in a local folder, read without Spark.
 
-    Return None if the table is elsewhere or deltalake cannot read it.
+    None means that the table is elsewhere or that the library deltalake cannot read it.
     """
     folder = None if table.identifier else to_local_folder(table.path)
     return None if folder is None else read_snapshot(folder)
@@ -169,24 +175,28 @@ def drop_table(spark: SparkSession, table: Table) -> None:
 def describe_layout_mismatch(
     spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
 ) -> str | None:
-    """Return a description of the table's layout if it differs from ``design``, else None."""
+    """Describe a Delta table's partitioning and clustering if it differs from the settings.
+
+    Returns:
+        A phrase such as "partitioned by day", or None if there is no difference.
+    """
     if not design.partition_by and not design.cluster_by:
         return None
     parts, clusters = get_layout(spark, table)
-    wanted = tuple(part.name for part in build_partition_specs(layout, design))
-    if (parts, clusters) == (wanted, get_clustering(layout, design)):
+    expected = tuple(part.name for part in build_partition_specs(layout, design))
+    if (parts, clusters) == (expected, get_clustering(layout, design)):
         return None
     if not parts and not clusters:
         return "neither partitioned nor clustered"
     return "; ".join(
-        f"{how} by {', '.join(names)}"
-        for how, names in (("partitioned", parts), ("clustered", clusters))
+        f"{kind} by {', '.join(names)}"
+        for kind, names in (("partitioned", parts), ("clustered", clusters))
         if names
     )
 
 
 def get_layout(spark: SparkSession, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the partition columns and the clustering columns of a table."""
+    """Return the partition columns and the clustering columns of a Delta table."""
     detail = _detail(spark, table)
     return tuple(detail["partitionColumns"]), _unquoted(detail["clusteringColumns"])
 
@@ -197,7 +207,11 @@ def _unquoted(names: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _may_be_delta_table(table: Table) -> bool:
-    """Return False if a local folder cannot be a Delta table; starts no Spark job."""
+    """Return False if a local folder is certainly not a Delta table; starts no Spark job.
+
+    Raises:
+        TableError: The folder has other files.
+    """
     folder = to_local_folder(table.path)
     if folder is None or (folder / "_delta_log").is_dir():
         return True
@@ -223,29 +237,29 @@ def _types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
 
 def _check_format(spark: SparkSession, table: Table) -> None:
     try:
-        found = _detail(spark, table)["format"]
+        format_name = _detail(spark, table)["format"]
     except AnalysisException as error:
         if "VIEW" not in (error.getCondition() or ""):
             raise
-        found = "a view"
-    if found != "delta":
+        format_name = "a view"
+    if format_name != "delta":
         raise TableError(
-            f"{table.key} is not a Delta table but {found}. Set table, table_prefix or database"
-            " to another name, or move it away."
+            f"{table.key} is not a Delta table but {format_name}. Set table, table_prefix or"
+            " database to another name, or move it away."
         )
 
 
 def _detail(spark: SparkSession, table: Table) -> Mapping[str, Any]:
-    (found,) = spark.sql(f"DESCRIBE DETAIL {delta_ref(table)}").collect()
-    return found.asDict()
+    (row,) = spark.sql(f"DESCRIBE DETAIL {delta_ref(table)}").collect()
+    return row.asDict()
 
 
 def _location(table: Table) -> str:
     return f" LOCATION {sql_literal(to_spark_uri(table.path))}" if table.path else ""
 
 
-def _create(spark: SparkSession, table: Table, words: str) -> None:
-    statement = f"CREATE TABLE IF NOT EXISTS {words}"
+def _create(spark: SparkSession, table: Table, definition: str) -> None:
+    statement = f"CREATE TABLE IF NOT EXISTS {definition}"
     try:
         spark.sql(statement)
     except AnalysisException as error:

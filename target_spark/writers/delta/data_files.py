@@ -44,10 +44,14 @@ _WITH_BOUNDS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICRO
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """Parquet file of a Delta table that is not committed yet.
+    """A Parquet file of a Delta table that is not committed yet.
 
-    It has the row count, the size in bytes, the modification time (ms since 1970) and the column
-    statistics, which the commit copies into Delta's log.
+    Attributes:
+        path: The local path.
+        rows: The number of rows.
+        size: The size in bytes.
+        modified: The modification time, in milliseconds since 1970.
+        statistics: The column statistics as JSON, for Delta's log.
     """
 
     path: Path
@@ -60,20 +64,25 @@ class DataFile:
 def write_files(
     df: DataFrame, table: Table, folder: Path, job: str, count: Count
 ) -> list[DataFile]:
-    """Write a DataFrame with Spark as Parquet files in a table's folder, before their commit.
+    """Write a DataFrame as Parquet files into a table's folder, before their commit.
 
-    ``count`` returns the number of rows that the files must have.
+    Args:
+        df: The rows.
+        table: The table, for error messages.
+        folder: The table's folder.
+        job: The job, which names the hidden staging folder.
+        count: Function from the number of rows in the files to the number that they must have.
 
     Raises:
-        RowCountError: the files have more or fewer rows; all of them are removed.
+        RowCountError: The files have more or fewer rows; all of them are removed.
     """
     staging = folder / f"{_staging_prefix(job)}{uuid.uuid4().hex}"
     try:
         writer = df.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         with spark_conf(df.sparkSession, _WITH_BOUNDS):
             writer.parquet(to_spark_uri(str(staging)))
-        found = sorted(staging.glob("*.parquet"))
-        files = [_data_file(path) for path in found]
+        paths = sorted(staging.glob("*.parquet"))
+        files = [_data_file(path) for path in paths]
         written = sum(file.rows for file in files)
         check_count(table, count(written), written)
         return [_move_file(file, folder) for file in files if file.rows]
@@ -82,16 +91,24 @@ def write_files(
 
 
 def remove_stale_staging(folder: Path, job: str) -> None:
-    """Remove the staging folders of killed runs of a job; the caller holds the job's lock."""
+    """Remove the staging folders that killed runs of a job left.
+
+    The caller holds the job's lock.
+    """
     for left in folder.glob(f"{_staging_prefix(job)}*"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 def check_commit(table: Table, folder: Path, version: int) -> int:
-    """Check the files that a commit adds, sync them and the log, and return their row count.
+    """Check the files that a commit adds, sync them and the log to disk, and count their rows.
+
+    Args:
+        table: The table, for error messages.
+        folder: The table's folder.
+        version: The Delta version that the commit created.
 
     Raises:
-        CommitLostError: a file is missing or differs from the one that the commit names.
+        CommitLostError: A file is missing or differs from the one that the commit names.
     """
     log = folder / "_delta_log" / f"{version:020}.json"
     rows, files = 0, [log]
@@ -99,22 +116,22 @@ def check_commit(table: Table, folder: Path, version: int) -> int:
         path = _local_path(folder, add["path"])
         if path is None:
             continue
-        said = json.loads(add["stats"])["numRecords"] if add.get("stats") else None
-        fault = describe_file_fault(path, add["size"], said)
+        declared_rows = json.loads(add["stats"])["numRecords"] if add.get("stats") else None
+        fault = describe_file_fault(path, add["size"], declared_rows)
         if fault:
             raise CommitLostError(
                 f"Commit {version} of table {table.name} names the file {path.name}, which"
                 f" {fault}. No state that covers its rows is emitted; restore the file, or start"
                 " again from a state before this commit."
             )
-        rows += said or 0
+        rows += declared_rows or 0
         files.append(path)
     sync_table(folder, files)
     return rows
 
 
 def remove_files(files: Iterable[DataFile]) -> None:
-    """Remove data files that no commit names and that no commit in progress can name."""
+    """Delete data files that neither a commit nor a commit in progress can name."""
     for file in files:
         file.path.unlink(missing_ok=True)
 

@@ -53,10 +53,13 @@ _COMPARED: Final = (Integer, Decimal, Double, Text, Timestamp, Date)
 
 
 class PartitionSpec(NamedTuple):
-    """Partition column of a Delta table.
+    """A partition column of a Delta table.
 
-    ``made_by`` is the SQL expression of a generated column, such as the year of a date; None if
-    the stream writes the column.
+    Attributes:
+        name: The name of the column.
+        ddl: Its type.
+        made_by: The SQL expression of a generated column, such as the year of a date; None if the
+            stream writes the column.
     """
 
     name: str
@@ -65,7 +68,7 @@ class PartitionSpec(NamedTuple):
 
 
 def build_partition_specs(layout: TableSchema, design: TableLayout) -> tuple[PartitionSpec, ...]:
-    """Return the partition columns of a stream's table."""
+    """Return the partition columns that a table gets from its configured layout."""
     return tuple(_parts(layout, design))
 
 
@@ -79,29 +82,29 @@ def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
 
 
 def build_layout_ddl(layout: TableSchema, design: TableLayout) -> tuple[str, dict[str, str]]:
-    """Return the clauses after ``USING delta`` in CREATE TABLE, and the properties they need."""
+    """Return the SQL after ``USING delta`` in CREATE TABLE, and the properties that it needs."""
     parts = ", ".join(quote(part.name) for part in build_partition_specs(layout, design))
     clustered = get_clustering(layout, design)
     if parts or not clustered:
         return (f" PARTITIONED BY ({parts})" if parts else ""), {}
-    words = f" CLUSTER BY ({', '.join(map(quote, clustered))})"
-    return words, _statistics(layout, clustered)
+    clause = f" CLUSTER BY ({', '.join(map(quote, clustered))})"
+    return clause, _statistics(layout, clustered)
 
 
 def get_clustering(layout: TableSchema, design: TableLayout) -> tuple[str, ...]:
-    """Return the clustering columns of a stream's table."""
-    fed = (layout.column_fed_by(source) for source in design.cluster_by)
-    return tuple(column.name for column in fed if column is not None)
+    """Return the names of the clustering columns that a table gets from its layout."""
+    columns = (layout.column_fed_by(source) for source in design.cluster_by)
+    return tuple(column.name for column in columns if column is not None)
 
 
 def generated_columns(types: Mapping[str, str]) -> dict[str, str]:
-    """Return the columns of a table without the generated ones of `build_partition_specs`."""
+    """Return a table's columns and types without the generated partition columns."""
     return {name: ddl for name, ddl in types.items() if not _is_part(name, ddl, types)}
 
 
 def _is_part(name: str, ddl: str, types: Mapping[str, str]) -> bool:
-    found = _OURS.fullmatch(name)
-    return found is not None and found[2] in types and ddl == _TYPES[found[1]]
+    match = _OURS.fullmatch(name)
+    return match is not None and match[2] in types and ddl == _TYPES[match[1]]
 
 
 def _parts(layout: TableSchema, design: TableLayout) -> Iterator[PartitionSpec]:
@@ -144,7 +147,7 @@ def _hour(name: str) -> str:
 def _statistics(layout: TableSchema, clustered: tuple[str, ...]) -> dict[str, str]:
     """Return the table property that makes Delta collect statistics of the clustering columns.
 
-    Return an empty dict if Delta collects them by default.
+    The dictionary is empty if Delta collects them by default.
     """
     if len(layout.columns) <= _COUNTED and all(
         isinstance(column.type, _COMPARED) for column in layout.columns

@@ -1,4 +1,4 @@
-"""The commits of a Delta table, newest first: versions, commit metadata and metrics.
+"""Reader of a Delta table's commits, newest first: versions, commit metadata and metrics.
 
 This module only reads. The log of a table in a local folder is read as files (the Delta protocol:
 one `<20 digits>.json` per version, with one `commitInfo`), without a Spark job; any other log
@@ -47,16 +47,19 @@ _OF_HISTORY = ("version", "userMetadata", "operationMetrics")
 
 
 def delta_ref(table: Table) -> str:
-    """Return the SQL name of a table: its catalog name, or ``delta.`` and its path."""
+    """Return the quoted SQL name of a Delta table: its catalog name, or ``delta.`` and its path."""
     if table.identifier:
         return quote(*table.identifier)
     return f"delta.{quote(to_spark_uri(table.path))}"
 
 
 class Commit(NamedTuple):
-    """Commit of a Delta table, read from its log.
+    """One commit of a Delta table, read from its log.
 
-    ``metrics`` are Delta's operation metrics, such as ``{"numOutputRows": "10"}``.
+    Attributes:
+        version: The table version that the commit created.
+        marker: The commit metadata of target-spark, or None for another program's commit.
+        metrics: Delta's operation metrics, such as ``{"numOutputRows": "10"}``.
     """
 
     version: int
@@ -65,7 +68,7 @@ class Commit(NamedTuple):
 
     @property
     def effect(self) -> CommitStats:
-        """Numbers of rows and bytes that the commit added, changed and removed."""
+        """Numbers of rows, files and bytes that the commit added, changed and removed."""
         return CommitStats(
             inserted=self._count("numTargetRowsInserted", "numOutputRows"),
             updated=self._count("numTargetRowsUpdated", "numUpdatedRows"),
@@ -79,7 +82,7 @@ class Commit(NamedTuple):
 
 
 def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
-    """Yield the commits in a Delta table's log, newest first."""
+    """Yield the commits in a Delta table's log, newest first; nothing if there is no table."""
     folder = None if table.identifier else to_local_folder(table.path)
     if folder is None:
         yield from _by_history(spark, table)
@@ -88,17 +91,20 @@ def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
 
 
 def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
-    """Return target-spark's metadata from the newest commit that has it, or None."""
+    """Return the newest commit metadata of target-spark in a Delta table, or None."""
     return _newest(commits(spark, table))
 
 
 def latest_commit(folder: Path) -> CommitMetadata | None:
-    """Return target-spark's newest commit metadata in a local Delta table, read without Spark."""
+    """Return the newest commit metadata in a local Delta table, read without Spark, or None."""
     return _newest(_by_files(folder))
 
 
 def has_had_rows(folder: Path) -> bool:
-    """Return True if any commit in a local Delta table's log added a data file."""
+    """Return True if any commit in a local Delta table's log added a data file.
+
+    A log with a checkpoint counts as one that did.
+    """
     log = folder / "_delta_log"
     if any(log.glob("*.checkpoint*.parquet")):
         return True
@@ -109,8 +115,8 @@ def has_had_rows(folder: Path) -> bool:
     return False
 
 
-def _newest(found: Iterator[Commit]) -> CommitMetadata | None:
-    return next((commit.marker for commit in found if commit.marker is not None), None)
+def _newest(commits: Iterator[Commit]) -> CommitMetadata | None:
+    return next((commit.marker for commit in commits if commit.marker is not None), None)
 
 
 def _by_files(folder: Path) -> Iterator[Commit]:
@@ -148,9 +154,9 @@ def _in_file(folder: Path, version: int) -> Mapping[str, Any]:
 def _by_history(spark: SparkSession, table: Table) -> Iterator[Commit]:
     seen = 0
     for limit in (*_FIRST_LOOKS, None):
-        words = f"DESCRIBE HISTORY {delta_ref(table)}" + (f" LIMIT {limit}" if limit else "")
+        statement = f"DESCRIBE HISTORY {delta_ref(table)}" + (f" LIMIT {limit}" if limit else "")
         try:
-            rows = spark.sql(words).select(*_OF_HISTORY).collect()
+            rows = spark.sql(statement).select(*_OF_HISTORY).collect()
         except AnalysisException as error:
             if error.getCondition() not in NO_TABLE:
                 raise

@@ -29,7 +29,14 @@ _RETENTION: Final = "delta.deletedFileRetentionDuration"
 def optimize_and_vacuum(
     spark: SparkSession, ref: str, options: MaintenanceOptions, settings: Mapping[str, str]
 ) -> None:
-    """Run OPTIMIZE and VACUUM on the Delta table with the SQL name ``ref``."""
+    """Run OPTIMIZE and VACUUM on a Delta table, as far as the options ask for them.
+
+    Args:
+        spark: The session of the calling thread.
+        ref: The quoted SQL name of the table.
+        options: The maintenance to run.
+        settings: Spark settings that put the commit metadata into the commits.
+    """
     sizes = {} if options.file_bytes is None else dict.fromkeys(_SIZES, str(options.file_bytes))
     with spark_conf(spark, {**settings, **sizes, **_LISTING}):
         if options.compact:
@@ -39,9 +46,12 @@ def optimize_and_vacuum(
             spark.sql(f"VACUUM {ref}")
 
 
-def _set_retention(spark: SparkSession, ref: str, how_long: str) -> None:
-    """Set ``delta.deletedFileRetentionDuration`` of a table, which VACUUM reads."""
+def _set_retention(spark: SparkSession, ref: str, interval: str) -> None:
+    """Set how long a table keeps deleted files (``delta.deletedFileRetentionDuration``).
+
+    VACUUM reads this property. ``how_long`` is an SQL interval; an equal value is not set again.
+    """
     properties = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
-    if (_RETENTION, how_long) not in {(row.key, row.value) for row in properties}:
-        kept = format_properties({_RETENTION: how_long})
-        spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ({kept})")
+    if (_RETENTION, interval) not in {(row.key, row.value) for row in properties}:
+        assignment = format_properties({_RETENTION: interval})
+        spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ({assignment})")

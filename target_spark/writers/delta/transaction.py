@@ -5,6 +5,7 @@ and committing the same append in Spark's Delta takes longer than writing the ba
 needs more than files (partitions, clusters, constraints, column mapping, generated columns) is
 written by Spark. Invariant: a commit is made exactly after the version that was read, or not at
 all.
+
 Source: the Delta protocol, "Actions" and "Requirements for Writers".
 """
 
@@ -67,9 +68,16 @@ _LEFT_TO_SPARK_FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class DeltaSnapshot:
-    """One version of a Delta table, with its id, columns and properties.
+    """One version of a Delta table in a local folder, read without Spark.
 
-    ``takes_files`` is True if deltalake may add rows by a commit of plain Parquet files.
+    Attributes:
+        folder: The table's folder.
+        table: The table object of the library deltalake.
+        id: The id that Delta gave the table.
+        version: The version number.
+        fields: The columns as Spark types.
+        properties: The table properties.
+        takes_files: True if rows may be added by a commit of plain Parquet files.
     """
 
     folder: Path
@@ -85,14 +93,14 @@ class DeltaSnapshot:
         return bool(self.table.file_uris())
 
     def has_batch(self, app_id: str, batch: int) -> bool:
-        """Return True if the table has this transaction."""
+        """Return True if the table's newest transaction of ``app_id`` has the version ``batch``."""
         return self.table.transaction_version(app_id) == batch
 
 
 def read_snapshot(folder: Path) -> DeltaSnapshot | None:
-    """Return the newest version of a Delta table in a local folder.
+    """Return the newest version of a Delta table in a local folder, read without Spark.
 
-    Return None if there is no table or deltalake does not support it.
+    None means that there is no table or that the library deltalake does not support it.
     """
     if not (folder / "_delta_log").is_dir():
         return None
@@ -114,16 +122,21 @@ def read_snapshot(folder: Path) -> DeltaSnapshot | None:
         not metadata.partition_columns
         and _has_plain_protocol(table)
         and not any(name.startswith(_LEFT_TO_SPARK) for name in properties)
-        and not any(words in schema for words in _LEFT_TO_SPARK_FIELDS)
+        and not any(text in schema for text in _LEFT_TO_SPARK_FIELDS)
     )
     version = table.version()
     return DeltaSnapshot(folder, table, str(metadata.id), version, fields, properties, takes_files)
 
 
 def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> None:
-    """Create an empty table with a schema in Delta's JSON format.
+    """Create an empty Delta table in a local folder, without Spark.
 
-    A table that another writer has created meanwhile is not changed.
+    A table that another writer has created meanwhile is left unchanged.
+
+    Args:
+        folder: The table's folder.
+        schema: The schema in Delta's JSON format.
+        properties: The table properties.
     """
     from deltalake import DeltaTable, Schema
     from deltalake.exceptions import DeltaError
@@ -147,9 +160,15 @@ def commit_files(
 ) -> bool:
     """Commit data files (possibly none) as the version that follows ``snapshot``.
 
-    ``marker`` is the commit metadata; ``app_id`` is the id of the Delta transaction. Return False
-    if
-    another writer has committed that version. After an error the commit may have been made.
+    Args:
+        snapshot: The version that was read.
+        files: The data files to add.
+        marker: The commit metadata.
+        app_id: The application id of the Delta transaction.
+
+    Returns:
+        False if another writer has committed that version. After an error the commit may have been
+        made.
     """
     from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import CommitFailedError

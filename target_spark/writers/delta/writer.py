@@ -101,11 +101,19 @@ _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
 @dataclass
 class _TableState:
-    """Facts about one Delta table that the writer remembers during a run.
+    """State that the writer keeps about one Delta table during a run.
 
-    ``id`` is the Delta table id that the run saw first. ``newest`` is the newest commit metadata,
-    once it was ``looked_for``. ``version``, ``batch`` and ``effect`` (statistics) are those of the
-    run's last commit. ``is_empty`` is None while it is unknown.
+    Attributes:
+        id: The Delta table id that the run saw first, or None.
+        newest: The newest commit metadata in the table, valid if ``looked_for``.
+        looked_for: True if ``newest`` was read; set to False after a failed commit.
+        acknowledged: The metadata of the run's last successful commit.
+        version: The table version of that commit.
+        batch: The number of that commit.
+        effect: The statistics of that commit.
+        is_empty: True if the table has no rows; None if unknown.
+        adopted: True once rows without SCD2 columns were converted.
+        is_staging_clean: True once the staging folders of killed runs were removed.
     """
 
     id: str | None = None
@@ -121,7 +129,7 @@ class _TableState:
 
 
 class DeltaWriter:
-    """Writer of Delta tables; it remembers facts about each table during a run."""
+    """Writer of Delta tables; an instance serves one run and keeps state about each table."""
 
     keeps_batch = True
 
@@ -130,14 +138,14 @@ class DeltaWriter:
         self._has_own_settings: bool | None = None
 
     def can_widen(self, old: str, new: str) -> bool:
-        """Return True if Delta can change a column's type (as DDL) in place."""
+        """Return True if Delta can change a column's type ``old`` to ``new`` (DDL) in place."""
         return delta_widens(old, new)
 
     def get_column_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return each column's type as DDL, in column order, or None if there is no table.
+        """Return the type (DDL) of each column, in table order, or None if there is no table.
 
         Raises:
-            TableError: there are files but no Delta table, or the table was replaced.
+            TableError: There are files but no Delta table, or the table was replaced.
         """
         self._check_same(spark, table)
         return get_types(spark, table)
@@ -151,38 +159,41 @@ class DeltaWriter:
         *,
         has_rows: bool = False,  # noqa: ARG002  (an empty table is made in any case)
     ) -> None:
-        """Create an empty table."""
+        """Create an empty Delta table with the columns of a table schema and the given layout."""
         create_catalog_table(
             spark, table, layout, design, through_spark=self._uses_spark_alone(spark)
         )
-        known = self._tables[table.key]
-        known.is_empty, known.newest, known.looked_for = True, None, True
+        state = self._tables[table.key]
+        state.is_empty, state.newest, state.looked_for = True, None, True
         self._check_same(spark, table)
 
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[SchemaChange]) -> None:
-        """Add columns and fields, and widen types; repeat the newest commit metadata."""
+        """Add columns and nested fields, and widen types.
+
+        Each commit repeats the newest metadata.
+        """
         self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stored `TableSchema.sources`; None for a table of another writer."""
+        """Return the stream property that feeds each column; None for another program's table."""
         return read_sources(get_properties(spark, table))
 
     def annotate(self, spark: SparkSession, table: Table, layout: TableSchema) -> None:
-        """Store the schema's sources in the table, and set its column comments."""
+        """Store the source property of each column in the table, and set the column comments."""
         properties, schema = get_properties(spark, table), get_schema(spark, table)
         self._alter(spark, table, build_annotations(properties, schema, layout))
 
     def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
-        """Drop NOT NULL from all columns of the table except those in ``keep``."""
+        """Drop NOT NULL from all columns of a table except those in ``keep``."""
         self._alter(spark, table, nullable_columns(get_schema(spark, table), keep))
 
-    def _alter(self, spark: SparkSession, table: Table, alterations: Iterable[str]) -> None:
-        """Run ALTER TABLE clauses, each a commit that repeats the newest metadata."""
-        for words in alterations:
+    def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
+        """Run ALTER TABLE once per clause; each commit repeats the newest commit metadata."""
+        for clause in clauses:
             self._check_same(spark, table)
             before = self._before(spark, table)
             with spark_conf(spark, {} if before is None else {_METADATA: before.to_json()}):
-                spark.sql(f"ALTER TABLE {delta_ref(table)} {words}")
+                spark.sql(f"ALTER TABLE {delta_ref(table)} {clause}")
 
     def append(
         self,
@@ -192,7 +203,7 @@ class DeltaWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Add the rows of a batch."""
+        """Add the rows of a batch to a table, in one commit."""
         return self._save(spark, table, df, commit, "append", rows)
 
     def replace(
@@ -203,11 +214,11 @@ class DeltaWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows by these rows; readers see the old rows until the commit."""
+        """Replace all rows of a table in one commit; until then readers see the old rows."""
         return self._save(spark, table, df, commit, "overwrite", rows)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Commit metadata without rows."""
+        """Make a commit that has metadata and no rows."""
         with self._committing(spark, table, commit, _no_rows) as marker:
             if marker is not None and not self._append_files(spark, table, None, marker, _no_rows):
                 nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
@@ -221,14 +232,17 @@ class DeltaWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Replace the rows that have the batch's keys, and add the rows with new keys."""
+        """Replace the rows that have the batch's keys, and add the rows with new keys, by MERGE.
+
+        A table without rows is appended to, which takes a quarter of the time.
+        """
         newest = latest_by_key(df, keys)
         if self.is_empty(spark, table):  # no rows to match: an append takes a quarter of the time
             return self._append_first_rows(spark, table, as_initial_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
-        how = build_upsert(delta_ref(table), columns, keys)
+        merge = build_upsert(delta_ref(table), columns, keys)
         with spark_conf(spark, MATERIALIZE_SOURCE_CONF):
-            return self._merge(spark, table, newest, how, commit)
+            return self._merge(spark, table, newest, merge, commit)
 
     def history(
         self,
@@ -243,74 +257,77 @@ class DeltaWriter:
             return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
         columns = [name for name in df.columns if name != keys.order]
-        how = build_merge_sql(delta_ref(table), columns, keys)
-        found = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
-        return self._merge(spark, table, found, how, commit)
+        merge = build_merge_sql(delta_ref(table), columns, keys)
+        changes = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
+        return self._merge(spark, table, changes, merge, commit)
 
     def delete_versions(
-        self, spark: SparkSession, table: Table, retirement: VersionDelete, commit: CommitMetadata
+        self, spark: SparkSession, table: Table, deletion: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
         """Delete the rows of other table versions, in one commit; see `VersionDelete`."""
-        if retirement.history:
-            self._convert_to_versions(spark, table, retirement.deleted, commit)
-        if self.rows(spark, table).where(version_delete_condition(retirement)).isEmpty():
+        if deletion.history:
+            self._convert_to_versions(spark, table, deletion.deleted, commit)
+        if self.rows(spark, table).where(version_delete_condition(deletion)).isEmpty():
             self.commit_empty(spark, table, commit)  # Delta makes no commit for an empty DELETE
             return CommitStats()
-        words = build_version_delete(delta_ref(table), retirement)
+        statement = build_version_delete(delta_ref(table), deletion)
         with self._committing(spark, table, commit, None) as marker:
             if marker is not None:
                 with spark_conf(spark, _build_settings(marker, table)):
-                    spark.sql(words)
+                    spark.sql(statement)
         return self._tables[table.key].effect
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata in the table, or None if it has none."""
-        known = self._tables[table.key]
-        known.newest, known.looked_for = find_latest_metadata(spark, table), True
-        return known.newest
+        """Read the newest commit metadata of target-spark in a table; None if it has none."""
+        state = self._tables[table.key]
+        state.newest, state.looked_for = find_latest_metadata(spark, table), True
+        return state.newest
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
-        """Return the current rows of the table."""
+        """Return the current rows of a Delta table as a DataFrame."""
         return spark.table(delta_ref(table))
 
     def drop(self, spark: SparkSession, table: Table) -> None:
-        """Remove the table and its files."""
+        """Drop a Delta table from its catalog and delete its files."""
         drop_table(spark, table)
 
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
     ) -> str | None:
-        """Return a description of the table's layout if it differs from ``design``, else None."""
+        """Describe a Delta table's partitioning and clustering if it differs from the settings."""
         return describe_layout_mismatch(spark, table, layout, design)
 
-    def maintain(self, spark: SparkSession, table: Table, care: MaintenanceOptions) -> None:
-        """Optimize and vacuum the table; each commit repeats the newest metadata."""
+    def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
+        """Run OPTIMIZE and VACUUM as configured; each commit repeats the newest commit metadata."""
         self._check_same(spark, table)
         before = self._before(spark, table)
         metadata = {} if before is None else {_METADATA: before.to_json()}
-        optimize_and_vacuum(spark, delta_ref(table), care, metadata)
+        optimize_and_vacuum(spark, delta_ref(table), options, metadata)
 
     def is_empty(self, spark: SparkSession, table: Table) -> bool:
-        """Return True if the table had no data files at this run's last look."""
-        known = self._tables[table.key]
-        if known.is_empty is None:
-            known.is_empty = not has_files(spark, table)
-        return known.is_empty
+        """Return True if a Delta table had no data files when this run last looked."""
+        state = self._tables[table.key]
+        if state.is_empty is None:
+            state.is_empty = not has_files(spark, table)
+        return state.is_empty
 
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Turn rows that have no SCD2 columns into versions that begin with this run."""
-        known = self._tables[table.key]
-        if known.adopted:
+        """Fill the SCD2 columns of rows that have none, so that they are versions from this run on.
+
+        It is done once per table and run.
+        """
+        state = self._tables[table.key]
+        if state.adopted:
             return
         self._check_same(spark, table)
-        strange = F.col(quote(IS_CURRENT)).isNull()
-        if not self.rows(spark, table).where(strange).isEmpty():
+        is_unconverted = F.col(quote(IS_CURRENT)).isNull()
+        if not self.rows(spark, table).where(is_unconverted).isEmpty():
             before = self._before(spark, table)
             with spark_conf(spark, {} if before is None else {_METADATA: before.to_json()}):
                 spark.sql(build_adoption_sql(delta_ref(table), commit.run_started * 1000, deleted))
-        known.adopted = True
+        state.adopted = True
 
     # Commits
 
@@ -337,18 +354,18 @@ class DeltaWriter:
         """Append the first rows of a Delta table.
 
         Raises:
-            ConflictError: another writer has added rows first, and nothing was written. The next
+            ConflictError: Another writer has added rows first, and nothing was written. The next
                 attempt reads the table and its commit metadata again.
         """
         df, count = counted(df, None)
-        known = self._tables[table.key]
+        state = self._tables[table.key]
         with self._committing(spark, table, commit, count) as marker:
             if marker is not None and not self._append_files(
                 spark, table, df, marker, count, first=True
             ):
                 with spark_conf(spark, _build_settings(marker, table)):
                     insert_first(spark, table, df)
-        return known.effect
+        return state.effect
 
     def _append_files(
         self,
@@ -360,9 +377,18 @@ class DeltaWriter:
         *,
         first: bool = False,
     ) -> bool:
-        """Commit rows (or none) through deltalake; return False if Spark's Delta must do it.
+        """Commit rows through the library deltalake, if the table allows it.
 
-        With ``first``, the commit is made only after a version without data files.
+        Args:
+            spark: The session of the calling thread.
+            table: The table to append to.
+            df: The rows; None for a commit without rows.
+            marker: The commit metadata.
+            count: Function that returns the number of rows that the files must have.
+            first: True to commit only after a version without data files.
+
+        Returns:
+            False if nothing was done and Spark's Delta must make the commit.
         """
         folder = _folder(table)
         snapshot = None if folder is None else read_snapshot(folder)
@@ -389,10 +415,17 @@ class DeltaWriter:
         *,
         first: bool,
     ) -> bool:
-        """Commit files after a table's newest version; False if another commit was faster."""
-        folder, known = _folder(table), self._tables[table.key]
+        """Commit data files after a table's newest version; return False if that became outdated.
+
+        The caller repeats the call then. An earlier attempt that succeeded counts as success.
+
+        Raises:
+            ConflictError: The table was changed in a way that the files may not fit.
+            TableError: The table was removed or replaced.
+        """
+        folder, state = _folder(table), self._tables[table.key]
         snapshot = None if folder is None else read_snapshot(folder)
-        same_table(table, known.id, None if snapshot is None else snapshot.id)
+        same_table(table, state.id, None if snapshot is None else snapshot.id)
         if snapshot is None:
             raise table_removed_error(table)
         app_id = txn_app_id(marker.job, table.name, marker.run)
@@ -401,7 +434,7 @@ class DeltaWriter:
             return True
         if first and snapshot.has_files():
             raise _filled_meanwhile(table)
-        is_known = find_latest_metadata(spark, table) == known.newest
+        is_known = find_latest_metadata(spark, table) == state.newest
         if not is_known or not self._allows_plain_files(spark, snapshot, df):
             raise ConflictError(f"Table {table.name} was changed while rows were written to it.")
         return commit_files(snapshot, files, marker, app_id)
@@ -411,15 +444,15 @@ class DeltaWriter:
         spark: SparkSession,
         table: Table,
         batch: DataFrame,
-        how: Merge,
+        merge: Merge,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Commit a batch by the MERGE statement ``how``."""
+        """Commit a batch by a MERGE statement."""
         batch, count = counted(batch, None)
         with self._committing(spark, table, commit, None, source=count) as marker:
             if marker is not None:
                 with spark_conf(spark, _build_settings(marker, table)):
-                    how.run(batch)
+                    merge.run(batch)
         return self._tables[table.key].effect
 
     @contextmanager
@@ -432,49 +465,58 @@ class DeltaWriter:
         *,
         source: Count | None = None,
     ) -> Iterator[CommitMetadata | None]:
-        """Yield the commit metadata to write, and verify the commit that the ``with`` block makes.
+        """Context manager: prepare the commit that the block makes, and verify it at the end.
 
-        Yield None if the table has the batch already, because the response to its commit was lost.
-        ``rows`` is the number of rows that the commit adds, ``source`` the number that its MERGE
-        reads,
-        if they are known.
+        Args:
+            spark: The session of the calling thread.
+            table: The table to commit to.
+            commit: The commit metadata of the batch.
+            rows: Returns the number of rows that the commit adds; None if unknown.
+            source: Returns the number of rows that its MERGE reads; None if unknown.
+
+        Yields:
+            The commit metadata to write, or None if the table has the batch already because the
+            response to an earlier commit was lost.
         """
         self._check_same(spark, table)
-        known = self._tables[table.key]
-        acknowledged = commit.same_batch(known.acknowledged)
+        state = self._tables[table.key]
+        acknowledged = commit.same_batch(state.acknowledged)
         try:
             before = self._before(spark, table)
             marker = next_metadata(before, commit, table, acknowledged=acknowledged)
             self._clean_staging(table, commit.job)
             is_made = commit.same_batch(before)
             yield None if is_made else marker
-            found = self._verify(spark, table, commit)
+            made = self._verify(spark, table, commit)
             if not is_made:
-                _check_counts(table, found, rows, source)
+                _check_counts(table, made, rows, source)
         except BaseException as error:  # the commit may be in the table in spite of the error
-            known.looked_for, known.is_empty = False, None
+            state.looked_for, state.is_empty = False, None
             if isinstance(error, Exception) and not isinstance(error, TargetSparkError):
                 self._check_same(spark, table)  # the table may have been replaced
             raise
-        known.newest = known.acknowledged = marker
-        known.effect, known.is_empty = found.effect, False
+        state.newest = state.acknowledged = marker
+        state.effect, state.is_empty = made.effect, False
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
-        """Check that the table is the one that this run saw first.
+        """Check that a table is still the one that this run saw first.
 
         Raises:
-            TableError: the table was removed or replaced.
+            TableError: The table was removed or replaced.
         """
-        known = self._tables[table.key]
-        known.id = same_table(table, known.id, get_table_id(spark, table))
+        state = self._tables[table.key]
+        state.id = same_table(table, state.id, get_table_id(spark, table))
 
     def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> Commit:
-        """Return this run's newest commit of the Delta table, which must be that of the batch.
+        """Return this run's newest commit of a table, after checking that it is that of the batch.
 
         Raises:
-            CommitLostError: it has another batch, or there is no commit of this run.
+            CommitLostError: It has another batch, or there is no commit of this run.
+            TableError: An earlier commit of this run is missing.
         """
-        of_run = (found for found in commits(spark, table) if commit.is_same_run(found.marker))
+        of_run = (
+            candidate for candidate in commits(spark, table) if commit.is_same_run(candidate.marker)
+        )
         newest = next(of_run, Commit(0))
         if not commit.same_batch(newest.marker):
             raise CommitLostError(
@@ -483,35 +525,37 @@ class DeltaWriter:
                 " transaction that it had already, or another writer replaced it. No state that"
                 " covers its rows is emitted."
             )
-        known = self._tables[table.key]
-        if known.version is not None and commit.batch != known.batch:
-            before = next((found for found in of_run if found.version <= known.version), None)
-            if before is None or before.version != known.version:
+        state = self._tables[table.key]
+        if state.version is not None and commit.batch != state.batch:
+            before = next(
+                (candidate for candidate in of_run if candidate.version <= state.version), None
+            )
+            if before is None or before.version != state.version:
                 raise table_removed_error(table)
         folder = _folder(table)
         if folder is not None:
             check_commit(table, folder, newest.version)
-        known.version, known.batch = newest.version, commit.batch
+        state.version, state.batch = newest.version, commit.batch
         return newest
 
     def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        known = self._tables[table.key]
-        if not known.looked_for:
-            known.newest, known.looked_for = find_latest_metadata(spark, table), True
-        return known.newest
+        state = self._tables[table.key]
+        if not state.looked_for:
+            state.newest, state.looked_for = find_latest_metadata(spark, table), True
+        return state.newest
 
     def _clean_staging(self, table: Table, job: str) -> None:
-        known, folder = self._tables[table.key], _folder(table)
-        if folder is not None and not known.is_staging_clean:
+        state, folder = self._tables[table.key], _folder(table)
+        if folder is not None and not state.is_staging_clean:
             remove_stale_staging(folder, job)
-            known.is_staging_clean = True
+            state.is_staging_clean = True
 
     def _allows_plain_files(
         self, spark: SparkSession, snapshot: DeltaSnapshot, df: DataFrame | None
     ) -> bool:
         """Return True if rows may be committed as plain Parquet files, without Spark's Delta.
 
-        The table's features and the user's Spark settings decide.
+        The table's features, its column types and the user's Spark settings decide.
         """
         if not snapshot.takes_files or self._uses_spark_alone(spark):
             return False
@@ -520,7 +564,10 @@ class DeltaWriter:
         return all(types.get(field.name) == column_ddl(field) for field in fields)
 
     def _uses_spark_alone(self, spark: SparkSession) -> bool:
-        """Return True if the user's Spark settings configure how Delta creates or writes tables."""
+        """Return True if the user's Spark settings configure how Delta creates or writes tables.
+
+        The library deltalake does not know these settings, so Spark must make every commit.
+        """
         if self._has_own_settings is None:  # read once: Spark returns hundreds of settings
             self._has_own_settings = any(
                 key.startswith(_DELTA_SETTINGS) and key not in _OUR_SETTINGS
@@ -530,21 +577,21 @@ class DeltaWriter:
 
 
 def insert_first(spark: SparkSession, table: Table, rows: DataFrame) -> None:
-    """Append the first rows of a table with Spark, in a transaction that fails if it has rows.
+    """Append the first rows of a table by an SQL statement that fails if the table has rows.
 
     Delta reports a conflict if another writer adds rows meanwhile.
 
     Raises:
-        ConflictError: another writer has added the first rows, and nothing was written.
+        ConflictError: Another writer has added the first rows, and nothing was written.
     """
     ref, names = delta_ref(table), ", ".join(map(quote, rows.columns))
-    words = (
+    statement = (
         f"INSERT INTO {ref} ({names}) SELECT {names} FROM {BATCH_VIEW} WHERE CASE WHEN EXISTS"  # noqa: S608
         f" (SELECT 1 FROM {ref}) THEN raise_error('{_HAS_ROWS}') ELSE true END"
     )
     rows.createOrReplaceTempView(BATCH_VIEW)
     try:
-        spark.sql(words)
+        spark.sql(statement)
     except Exception as error:
         if _HAS_ROWS not in str(error):
             raise
@@ -557,28 +604,34 @@ def _filled_meanwhile(table: Table) -> ConflictError:
     return ConflictError(f"Another writer has added the first rows to table {table.name}.")
 
 
-def _no_rows(_found: int) -> int:
+def _no_rows(_written: int) -> int:
     return 0
 
 
 def _folder(table: Table) -> Path | None:
-    """Return the local folder of a table, or None if it is elsewhere."""
+    """Return the local folder of a table, or None if it is in a catalog or remote."""
     return None if table.identifier else to_local_folder(table.path)
 
 
-def _check_counts(table: Table, found: Commit, rows: Count | None, source: Count | None) -> None:
-    """Check a commit's row counts against the rows that were written.
+def _check_counts(table: Table, made: Commit, rows: Count | None, source: Count | None) -> None:
+    """Check the row counts that Delta reports for a commit against the rows of the batch.
+
+    Args:
+        table: The table, for the error message.
+        made: The commit.
+        rows: Returns the number of rows to be added; None if unknown.
+        source: Returns the number of rows that the MERGE had to read; None if unknown.
 
     Raises:
-        RowCountError: the counts differ.
+        RowCountError: The counts differ.
     """
-    inserted, read = found.effect.inserted, int(found.metrics.get("numSourceRows", 0))
-    for count, there, words in ((rows, inserted, "has"), (source, read, "was made from")):
-        if count is not None and found.metrics and count(there) != there:
+    inserted, read = made.effect.inserted, int(made.metrics.get("numSourceRows", 0))
+    for count, actual, verb in ((rows, inserted, "has"), (source, read, "was made from")):
+        if count is not None and made.metrics and count(actual) != actual:
             raise RowCountError(
-                f"Table {table.name}: {count(there)} rows were to be written, but commit"
-                f" {found.version} {words} {there}. No state that covers these rows is emitted;"
-                f" restore the table to version {found.version - 1} and start again."
+                f"Table {table.name}: {count(actual)} rows were to be written, but commit"
+                f" {made.version} {verb} {actual}. No state that covers these rows is emitted;"
+                f" restore the table to version {made.version - 1} and start again."
             )
 
 

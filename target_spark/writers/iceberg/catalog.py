@@ -39,7 +39,7 @@ _CLASS = "org.apache.iceberg.spark.SparkCatalog"
 
 
 class IcebergTableRef(NamedTuple):
-    """Catalog, database names and name of an Iceberg table."""
+    """Name of an Iceberg table: catalog, database (a tuple of namespaces) and table name."""
 
     catalog: str
     database: tuple[str, ...]
@@ -47,7 +47,7 @@ class IcebergTableRef(NamedTuple):
 
     @property
     def ref(self) -> str:
-        """The quoted SQL name of the table."""
+        """The quoted SQL name of the table, with its catalog and database."""
         return quote(self.catalog, *self.database, self.name)
 
     @property
@@ -57,7 +57,7 @@ class IcebergTableRef(NamedTuple):
 
 
 def resolve_table(spark: SparkSession, table: Table) -> IcebergTableRef:
-    """Return the catalog reference of an Iceberg table; configure its catalog in this session.
+    """Return the name of an Iceberg table, and configure its catalog in this session.
 
     Raises:
         UnsupportedError: Spark has no configuration for the user's catalog.
@@ -78,31 +78,31 @@ def resolve_table(spark: SparkSession, table: Table) -> IcebergTableRef:
     return IcebergTableRef(catalog, tuple(database), name)
 
 
-def catalog_table_exists(spark: SparkSession, place: IcebergTableRef) -> bool:
-    """Return True if a catalog has a table."""
+def catalog_table_exists(spark: SparkSession, table: IcebergTableRef) -> bool:
+    """Return True if the catalog contains the table."""
     try:
-        return spark.catalog.tableExists(place.ref)
+        return spark.catalog.tableExists(table.ref)
     except UnsupportedOperationException:
         # A JDBC catalog without views raises this if it finds no table either.
         return False
 
 
-def load(spark: SparkSession, place: IcebergTableRef) -> Any:
+def load(spark: SparkSession, table: IcebergTableRef) -> Any:
     """Return Iceberg's Java ``Table`` object, loaded from the table's catalog."""
-    catalog, named = find_in_catalog(spark, place)
-    return catalog.loadTable(named).table()
+    catalog, identifier = find_in_catalog(spark, table)
+    return catalog.loadTable(identifier).table()
 
 
-def find_in_catalog(spark: SparkSession, place: IcebergTableRef) -> tuple[Any, Any]:
-    """Return Iceberg's Java catalog object, and the Java identifier of the table in it."""
-    known: Any = spark
-    jvm = known._jvm  # noqa: SLF001
-    catalogs = known._jsparkSession.sessionState().catalogManager()  # noqa: SLF001
-    database = known.sparkContext._gateway.new_array(jvm.String, len(place.database))  # noqa: SLF001
-    for number, name in enumerate(place.database):
+def find_in_catalog(spark: SparkSession, table: IcebergTableRef) -> tuple[Any, Any]:
+    """Return Iceberg's Java catalog object, and the Java identifier of a table in it."""
+    session: Any = spark
+    jvm = session._jvm  # noqa: SLF001
+    catalogs = session._jsparkSession.sessionState().catalogManager()  # noqa: SLF001
+    database = session.sparkContext._gateway.new_array(jvm.String, len(table.database))  # noqa: SLF001
+    for number, name in enumerate(table.database):
         database[number] = name
-    named = jvm.org.apache.spark.sql.connector.catalog.Identifier.of(database, place.name)
-    return catalogs.catalog(place.catalog), named
+    identifier = jvm.org.apache.spark.sql.connector.catalog.Identifier.of(database, table.name)
+    return catalogs.catalog(table.catalog), identifier
 
 
 def _of_folder(spark: SparkSession, path: str) -> IcebergTableRef:
@@ -120,16 +120,21 @@ def _of_folder(spark: SparkSession, path: str) -> IcebergTableRef:
 def _configure_catalog(spark: SparkSession, catalog: str, warehouse: str) -> None:
     """Configure an Iceberg catalog in the Spark session, unless the user has configured it.
 
-    The user's options of `DEFAULT_CATALOG` take precedence over these settings.
+    Options that the user sets for `DEFAULT_CATALOG` override the built-in ones.
+
+    Args:
+        spark: The session to configure.
+        catalog: The name of the catalog.
+        warehouse: The root URI of its tables.
     """
     key = f"{_CATALOGS}{catalog}"
     if spark.conf.get(key, None) is not None:
         return
     options = {"type": "hadoop", "warehouse": warehouse, "cache-enabled": "false"}
-    ours = f"{_CATALOGS}{DEFAULT_CATALOG}."
+    prefix = f"{_CATALOGS}{DEFAULT_CATALOG}."
     for name, value in spark.conf.getAll.items():
-        if name.startswith(ours):
-            options.setdefault(name.removeprefix(ours), value)
+        if name.startswith(prefix):
+            options.setdefault(name.removeprefix(prefix), value)
     for name, value in options.items():
         spark.conf.set(f"{key}.{name}", value)
     spark.conf.set(key, _CLASS)

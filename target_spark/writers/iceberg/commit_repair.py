@@ -26,45 +26,48 @@ _MAIN = "main"
 def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> str | None:
     """Return the path of a file that a snapshot added but that does not exist, or None.
 
-    Through Spark Connect, missing metadata files of the snapshot raise an error instead.
+    A Spark Connect session reports missing metadata files by an error instead.
     """
-    place = resolve_table(spark, table)
+    table_ref = resolve_table(spark, table)
     if is_remote_session(spark):
-        spark.sql(f"SELECT * FROM {place.ref}.files").count()  # noqa: S608  (it is quoted)
+        spark.sql(f"SELECT * FROM {table_ref.ref}.files").count()  # noqa: S608  (it is quoted)
         return None
-    made = load(spark, place)
-    found, io = made.snapshot(snapshot.id), made.io()
-    listed = found.manifestListLocation()
-    if not _is_there(io, listed):
-        return str(listed)
-    own = [file.path() for file in found.allManifests(io) if file.snapshotId() == snapshot.id]
-    manifest = next((path for path in own if not _is_there(io, path)), None)
+    java_table = load(spark, table_ref)
+    java_snapshot, io = java_table.snapshot(snapshot.id), java_table.io()
+    manifest_list = java_snapshot.manifestListLocation()
+    if not _is_there(io, manifest_list):
+        return str(manifest_list)
+    manifests = [
+        file.path() for file in java_snapshot.allManifests(io) if file.snapshotId() == snapshot.id
+    ]
+    manifest = next((path for path in manifests if not _is_there(io, path)), None)
     if manifest is not None:
         return str(manifest)
-    files = itertools.chain(found.addedDataFiles(io), found.addedDeleteFiles(io))
+    files = itertools.chain(java_snapshot.addedDataFiles(io), java_snapshot.addedDeleteFiles(io))
     paths = (file.location() for file in files)
     return next((str(path) for path in paths if not _is_there(io, path)), None)
 
 
 def roll_back_snapshot(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> bool:
-    """Roll the table back to the parent of its newest snapshot.
+    """Roll a table back to the parent of its newest snapshot.
 
-    Return False, with nothing changed, if another commit has followed the snapshot.
+    Returns:
+        False, with nothing changed, if another commit has followed ``snapshot``.
     """
-    known: Any = spark
-    jvm = known._jvm  # noqa: SLF001
+    session: Any = spark
+    jvm = session._jvm  # noqa: SLF001
     operations = load(spark, resolve_table(spark, table)).operations()
     base = operations.current()
     if base.currentSnapshot().snapshotId() != snapshot.id:
         return False
-    changed = jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
     if snapshot.parent is None:
-        changed.removeRef(_MAIN)
+        builder.removeRef(_MAIN)
     else:
-        changed.setBranchSnapshot(snapshot.parent, _MAIN)
-    gone = jvm.java.util.HashSet()
-    gone.add(snapshot.id)
-    operations.commit(base, changed.removeSnapshots(gone).build())
+        builder.setBranchSnapshot(snapshot.parent, _MAIN)
+    removed_ids = jvm.java.util.HashSet()
+    removed_ids.add(snapshot.id)
+    operations.commit(base, builder.removeSnapshots(removed_ids).build())
     return True
 
 

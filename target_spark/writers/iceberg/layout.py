@@ -29,14 +29,14 @@ _FUNCTIONS: Final[Mapping[Transform, str]] = {
 
 
 def build_layout_ddl(layout: TableSchema, design: TableLayout) -> str:
-    """Return the PARTITIONED BY and TBLPROPERTIES clauses of CREATE TABLE for an Iceberg table."""
+    """Return the PARTITIONED BY and TBLPROPERTIES clauses of an Iceberg table's CREATE TABLE."""
     parts = ", ".join(_parts(layout, design.partition_by))
-    words = f" PARTITIONED BY ({parts})" if parts else ""
+    clause = f" PARTITIONED BY ({parts})" if parts else ""
     properties = build_properties(layout) | dict(design.properties)
     if design.file_bytes is not None:
         properties["write.target-file-size-bytes"] = str(design.file_bytes)
     listed = format_properties(properties)
-    return f"{words} TBLPROPERTIES ({listed})"
+    return f"{clause} TBLPROPERTIES ({listed})"
 
 
 def build_sort_order(layout: TableSchema, design: TableLayout) -> str:
@@ -55,7 +55,10 @@ def build_sort_order(layout: TableSchema, design: TableLayout) -> str:
 def describe_partition_mismatch(
     statement: str, layout: TableSchema, design: TableLayout
 ) -> str | None:
-    """Return a table's partitioning, from its CREATE TABLE, if it differs from ``design``."""
+    """Describe an Iceberg table's partitioning if it differs from the configured one, else None.
+
+    ``statement`` is the CREATE TABLE statement that Spark shows for the table.
+    """
     parts = _get_partitions(statement).replace("`", "")
     if parts == ", ".join(_parts(layout, design.partition_by)).replace("`", ""):
         return None
@@ -63,9 +66,9 @@ def describe_partition_mismatch(
 
 
 def _get_partitions(statement: str) -> str:
-    """Return the partition list of a CREATE TABLE statement, or "" without partitions."""
-    found = _PARTED.search(statement)
-    return found[1] if found else ""
+    """Return the partition expressions in a CREATE TABLE statement, or "" if there are none."""
+    match = _PARTED.search(statement)
+    return match[1] if match else ""
 
 
 def _parts(layout: TableSchema, partitions: Iterable[PartitionField]) -> Iterator[str]:

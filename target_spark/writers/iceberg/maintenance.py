@@ -20,34 +20,37 @@ from target_spark.writers.iceberg.catalog import IcebergTableRef
 __all__ = ["compact", "expire_snapshots", "remove_orphan_files"]
 
 
-def compact(spark: SparkSession, place: IcebergTableRef) -> None:
-    """Merge small files into large ones, sorted if the table has a sort order."""
-    properties = spark.sql(f"SHOW TBLPROPERTIES {place.ref}").collect()
+def compact(spark: SparkSession, table_ref: IcebergTableRef) -> None:
+    """Merge an Iceberg table's small files into large ones, sorted if it has a sort order."""
+    properties = spark.sql(f"SHOW TBLPROPERTIES {table_ref.ref}").collect()
     is_sorted = any(row[0] == "sort-order" for row in properties)
     strategy = "sort" if is_sorted else "binpack"
     spark.sql(
-        f"CALL {place.procedures}.rewrite_data_files(table => {sql_literal(place.ref)},"
+        f"CALL {table_ref.procedures}.rewrite_data_files(table => {sql_literal(table_ref.ref)},"
         f" strategy => '{strategy}')"
     )
 
 
-def expire_snapshots(spark: SparkSession, place: IcebergTableRef, days: float) -> None:
-    """Remove snapshots older than ``days`` and their files, but keep the newest snapshot."""
+def expire_snapshots(spark: SparkSession, table_ref: IcebergTableRef, days: float) -> None:
+    """Remove an Iceberg table's snapshots older than ``days``; keep at least the newest."""
     spark.sql(
-        f"CALL {place.procedures}.expire_snapshots(table => {sql_literal(place.ref)},"
+        f"CALL {table_ref.procedures}.expire_snapshots(table => {sql_literal(table_ref.ref)},"
         f" {_older(days)}, retain_last => 1)"
     )
 
 
 def remove_orphan_files(
-    spark: SparkSession, table: Table, place: IcebergTableRef, days: float
+    spark: SparkSession, table: Table, table_ref: IcebergTableRef, days: float
 ) -> None:
-    """Remove data files older than ``days`` that no snapshot names, where that is safe."""
+    """Remove data files older than ``days`` that no snapshot of an Iceberg table names.
+
+    Nothing is removed from a table in a catalog, or from a folder that contains another table.
+    """
     data = f"{table.path.rstrip('/')}/data"
     if table.identifier or "metadata" in list_folders(spark, data):
         return
     spark.sql(
-        f"CALL {place.procedures}.remove_orphan_files(table => {sql_literal(place.ref)},"
+        f"CALL {table_ref.procedures}.remove_orphan_files(table => {sql_literal(table_ref.ref)},"
         f" {_older(days)}, location => {sql_literal(to_spark_uri(data))})"
     )
 

@@ -22,10 +22,10 @@ __all__ = ["TableReplacement"]
 
 
 class TableReplacement:
-    """A version of a table, and the commit that replaces it."""
+    """Replacement of all rows and columns of an Iceberg table that has not changed meanwhile."""
 
     def __init__(self, spark: SparkSession, table: Table) -> None:
-        """Remember the current version; rows for `commit` must be read after this."""
+        """Remember the table's current version; read the rows for `commit` only afterwards."""
         self._spark: Any = spark
         self._name = table.name
         self._catalog, self._identifier = find_in_catalog(spark, resolve_table(spark, table))
@@ -34,21 +34,29 @@ class TableReplacement:
         self._base = self._operations.current()
 
     def commit(self, rows: DataFrame, properties: Mapping[str, str]) -> None:
-        """Replace all rows and columns by these; partitioning and other properties are kept.
+        """Replace all rows and columns of the table by those of a DataFrame.
 
-        The sort order of the table is lost. If the table has changed since the version that was
-        read, nothing is changed: a ConflictError or Iceberg's CommitFailedException is raised.
+        Partitioning and other properties are kept; the sort order is lost.
+
+        Args:
+            rows: The new rows.
+            properties: Table properties to set.
+
+        Raises:
+            ConflictError: The table has changed since the version that was read; nothing is
+                changed.
+                Iceberg may raise CommitFailedException for the same reason.
         """
         frame: Any = rows
         jvm, session = self._spark._jvm, self._spark._jsparkSession  # noqa: SLF001
-        added = jvm.java.util.HashMap()
+        java_properties = jvm.java.util.HashMap()
         for name, value in properties.items():
-            added.put(name, value)
+            java_properties.put(name, value)
         staged = self._catalog.stageReplace(
             self._identifier,
             frame._jdf.schema().asNullable(),  # noqa: SLF001
             self._table.partitioning(),
-            added,
+            java_properties,
         )
         relation = jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation.create(
             staged, jvm.scala.Option.apply(self._catalog), jvm.scala.Option.apply(self._identifier)

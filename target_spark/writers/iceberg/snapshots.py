@@ -1,4 +1,4 @@
-"""The snapshots of an Iceberg table, newest first, and the commit metadata in their summaries.
+"""Reader of an Iceberg table's snapshots, newest first, and of the commit metadata in them.
 
 The table is not changed; files of a snapshot are read and synced. Only the current snapshot and its
 ancestors count, not one that was rolled back. Older ones may be expired, and snapshots of other
@@ -64,7 +64,7 @@ _MERGED = "spark.merge-into.num-target-rows-"
 
 @dataclass(frozen=True, slots=True)
 class IcebergSnapshot:
-    """A commit of a table: its id, its parent's id and its summary."""
+    """A snapshot (commit) of an Iceberg table: its id, its parent's id and its summary."""
 
     id: int
     parent: int | None
@@ -72,22 +72,22 @@ class IcebergSnapshot:
 
     @property
     def marker(self) -> CommitMetadata | None:
-        """The commit metadata that target-spark wrote, or None for other writers' commits."""
-        said = self.summary.get(PROPERTY)
-        if said is None or not said.startswith(_PACKED):
-            return CommitMetadata.from_json(said)
+        """The commit metadata of target-spark, or None for another program's commit."""
+        text = self.summary.get(PROPERTY)
+        if text is None or not text.startswith(_PACKED):
+            return CommitMetadata.from_json(text)
         try:
-            packed = base64.b64decode(said.removeprefix(_PACKED), validate=True)
+            packed = base64.b64decode(text.removeprefix(_PACKED), validate=True)
             return CommitMetadata.from_json(zlib.decompress(packed).decode())
         except (ValueError, zlib.error):
             return None
 
     @property
     def changes_rows(self) -> bool:
-        """True if the commit added or removed rows; a compaction does not."""
-        changed = ("added-data-files", "deleted-data-files", "added-delete-files")
-        of_rows = any(int(self.summary.get(name, "0")) for name in changed)
-        return of_rows and self.summary.get("operation") != "replace"
+        """True if the commit added or removed rows, as a compaction does not."""
+        names = ("added-data-files", "deleted-data-files", "added-delete-files")
+        has_changes = any(int(self.summary.get(name, "0")) for name in names)
+        return has_changes and self.summary.get("operation") != "replace"
 
     @property
     def counts_merged(self) -> bool:
@@ -98,16 +98,16 @@ class IcebergSnapshot:
 def snapshot_properties(marker: CommitMetadata) -> str:
     """Return commit metadata as the text to store in a snapshot's summary.
 
-    Long text is compressed, because every commit writes the summaries of all snapshots again.
+    Text over 4 KiB is compressed, since every commit writes the summaries of all snapshots again.
     """
-    said = marker.to_json()
-    if len(said) < _LONG:
-        return said
-    return _PACKED + base64.b64encode(zlib.compress(said.encode())).decode()
+    text = marker.to_json()
+    if len(text) < _LONG:
+        return text
+    return _PACKED + base64.b64encode(zlib.compress(text.encode())).decode()
 
 
 class _MetadataSnapshot(msgspec.Struct, rename="kebab"):
-    """Snapshot as it is written in an Iceberg table's metadata file."""
+    """A snapshot as stored in an Iceberg table's metadata file."""
 
     snapshot_id: int
     parent_snapshot_id: int | None = None
@@ -115,7 +115,7 @@ class _MetadataSnapshot(msgspec.Struct, rename="kebab"):
 
 
 class _TableMetadata(msgspec.Struct, rename="kebab"):
-    """Fields of an Iceberg metadata file that are read here.
+    """The fields of an Iceberg table's metadata file that this module reads.
 
     ``current-snapshot-id`` is -1 in files of old versions if there is no snapshot.
     """
@@ -126,22 +126,22 @@ class _TableMetadata(msgspec.Struct, rename="kebab"):
 
 
 def table_folder(table: Table) -> Path | None:
-    """Return the local folder of a table, or None if it cannot be read as local files."""
+    """Return the local folder of a table, or None if it is in a catalog or remote."""
     return None if table.identifier else to_local_folder(table.path)
 
 
 def table_exists(folder: Path) -> bool:
-    """Return True if a local folder is an Iceberg table."""
+    """Return True if a local folder contains the metadata of an Iceberg table."""
     return _newest_metadata(folder) is not None
 
 
 def check_is_iceberg(folder: Path) -> None:
-    """Check that a folder without a table can become one.
+    """Check that an Iceberg table can be created in a local folder.
 
-    A run that was killed while it created the table may have made folders without a metadata file.
+    A run that was killed while it created the table may have left folders without a metadata file.
 
     Raises:
-        TableError: the folder has files, or a table of another catalog.
+        TableError: The folder has other files, or a table of another catalog.
     """
     metadata = folder / "metadata"
     if metadata.is_dir() and any(_OF_CATALOGS.match(file.name) for file in metadata.iterdir()):
@@ -165,10 +165,10 @@ def read_local_snapshots(folder: Path) -> Iterator[IcebergSnapshot]:
     yield from _line(*_in_files(folder))
 
 
-def _line(current: int | None, known: Mapping[int, IcebergSnapshot]) -> Iterator[IcebergSnapshot]:
-    while current is not None and (found := known.get(current)) is not None:
-        yield found
-        current = found.parent
+def _line(current: int | None, by_id: Mapping[int, IcebergSnapshot]) -> Iterator[IcebergSnapshot]:
+    while current is not None and (snapshot := by_id.get(current)) is not None:
+        yield snapshot
+        current = snapshot.parent
 
 
 def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
@@ -180,26 +180,32 @@ def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
     if folder is not None:
         metadata = _read_metadata(folder)
         return None if metadata is None else metadata.table_uuid or ""
-    place = resolve_table(spark, table)
-    if not catalog_table_exists(spark, place):
+    table_ref = resolve_table(spark, table)
+    if not catalog_table_exists(spark, table_ref):
         return None
-    return "" if is_remote_session(spark) else str(load(spark, place).uuid())
+    return "" if is_remote_session(spark) else str(load(spark, table_ref).uuid())
 
 
 def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> None:
-    """Check and sync the files that a snapshot adds to a table in a local folder.
+    """Check the files that a snapshot adds to a table in a local folder, and sync them to disk.
+
+    A remote table is not checked.
 
     Raises:
-        CommitLostError: a file is missing or differs from the one that the snapshot names.
+        CommitLostError: A file is missing or differs from the one that the snapshot names.
     """
     folder = table_folder(table)
     if folder is None or is_remote_session(spark):
         return
-    made = load(spark, resolve_table(spark, table))
-    found, io = made.snapshot(snapshot.id), made.io()
-    paths = [found.manifestListLocation()]
-    paths += [file.path() for file in found.allManifests(io) if file.snapshotId() == snapshot.id]
-    for file in itertools.chain(found.addedDataFiles(io), found.addedDeleteFiles(io)):
+    java_table = load(spark, resolve_table(spark, table))
+    java_snapshot, io = java_table.snapshot(snapshot.id), java_table.io()
+    paths = [java_snapshot.manifestListLocation()]
+    paths += [
+        file.path() for file in java_snapshot.allManifests(io) if file.snapshotId() == snapshot.id
+    ]
+    for file in itertools.chain(
+        java_snapshot.addedDataFiles(io), java_snapshot.addedDeleteFiles(io)
+    ):
         path, size, rows = (
             to_local_folder(file.location()),
             file.fileSizeInBytes(),
@@ -219,10 +225,10 @@ def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) ->
 
 
 def check_isolation(spark: SparkSession, ref: str) -> None:
-    """Check that a MERGE into the table fails if another writer adds rows meanwhile.
+    """Check that a MERGE into a table conflicts with rows that other writers add meanwhile.
 
     Raises:
-        TableError: the table's isolation level allows such rows, so a key could occur twice.
+        TableError: The table's isolation level allows such rows, so a key could occur twice.
     """
     level = get_table_properties(spark, ref).get(_ISOLATION, _SERIALIZABLE)
     if level.lower() != _SERIALIZABLE:
@@ -234,16 +240,16 @@ def check_isolation(spark: SparkSession, ref: str) -> None:
 
 
 def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
-    """Return target-spark's metadata from the newest snapshot that has it, or None."""
+    """Return the newest commit metadata of target-spark in an Iceberg table, or None."""
     markers = (snapshot.marker for snapshot in snapshots(spark, table))
     return next((marker for marker in markers if marker is not None), None)
 
 
 def parse_summary(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
-    """Return the statistics of a commit from its summary.
+    """Return the row, file and byte counts of a commit, from the summary of its snapshot.
 
-    A MERGE rewrites the unchanged rows of the files that it changes. Spark 4.1 counts them
-    separately; before Spark 4.1 only the growth of the table is known.
+    ``merged`` is True for a MERGE, which rewrites the unchanged rows of the files that it changes.
+    Spark 4.1 counts them separately; before, only the growth of the table is known.
     """
     added, removed = _number(snapshot, "added-records"), _number(snapshot, "deleted-records")
     updated = 0
@@ -267,12 +273,15 @@ def _number(snapshot: IcebergSnapshot, name: str) -> int:
 
 
 def _newest_metadata(folder: Path) -> Path | None:
-    """Return the metadata file with the highest version; `version-hint.text` may be outdated."""
+    """Return the metadata file with the highest version, or None if there is no table.
+
+    `version-hint.text` may be outdated, so it is not used.
+    """
     versions: dict[int, Path] = {}
     try:
         for file in (folder / "metadata").iterdir():
-            if found := _METADATA.fullmatch(file.name):
-                versions[int(found[1])] = file
+            if match := _METADATA.fullmatch(file.name):
+                versions[int(match[1])] = file
     except (FileNotFoundError, NotADirectoryError):
         return None
     return versions[max(versions)] if versions else None
@@ -283,10 +292,10 @@ def _in_files(folder: Path) -> tuple[int | None, dict[int, IcebergSnapshot]]:
     if metadata is None:
         return None, {}
     return metadata.current_snapshot_id, {
-        written.snapshot_id: IcebergSnapshot(
-            written.snapshot_id, written.parent_snapshot_id, written.summary
+        stored.snapshot_id: IcebergSnapshot(
+            stored.snapshot_id, stored.parent_snapshot_id, stored.summary
         )
-        for written in metadata.snapshots
+        for stored in metadata.snapshots
     }
 
 
@@ -301,10 +310,10 @@ def _read_metadata(folder: Path) -> _TableMetadata | None:
 
 
 def _by_query(spark: SparkSession, table: Table) -> tuple[int | None, dict[int, IcebergSnapshot]]:
-    place = resolve_table(spark, table)
-    if not catalog_table_exists(spark, place):
+    table_ref = resolve_table(spark, table)
+    if not catalog_table_exists(spark, table_ref):
         return None, {}
-    ref = place.ref
+    ref = table_ref.ref
     rows = spark.sql(  # every name in it is quoted
         f"SELECT snapshot_id, parent_id, summary FROM {ref}.snapshots"  # noqa: S608
         f" UNION ALL SELECT snapshot_id, NULL, NULL FROM {ref}.refs WHERE name = 'main'"

@@ -113,14 +113,18 @@ _REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException
 
 @dataclass
 class _TableState:
-    """Facts about one Iceberg table that the writer remembers during a run.
+    """State that the writer keeps about one Iceberg table during a run.
 
-    ``uuid`` is the table uuid that the run saw first. ``newest`` is the newest commit metadata,
-    once
-    it was ``looked_for``. ``snapshot`` is the id of the run's last commit. ``is_empty`` is None
-    while
-    it is unknown. ``empty_at`` is the id of the snapshot without rows, or None if the table has no
-    snapshot. ``is_unsure`` is True if a commit that failed may still arrive.
+    Attributes:
+        uuid: The table uuid that the run saw first, or None.
+        newest: The newest commit metadata in the table, valid if ``looked_for``.
+        looked_for: True if ``newest`` was read; set to False after a failed commit.
+        acknowledged: The metadata of the run's last successful commit.
+        snapshot: The snapshot id of that commit.
+        is_empty: True if the table has no rows; None if unknown.
+        empty_at: The id of the snapshot without rows; None if the table has no snapshot.
+        is_unsure: True if a commit that failed may still arrive in the catalog.
+        adopted: True once rows without SCD2 columns were converted.
     """
 
     uuid: str | None = None
@@ -135,7 +139,7 @@ class _TableState:
 
 
 class IcebergWriter:
-    """Writer of Iceberg tables; it remembers facts about each table during a run."""
+    """Writer of Iceberg tables; an instance serves one run and keeps state about each table."""
 
     keeps_batch = False
 
@@ -143,24 +147,24 @@ class IcebergWriter:
         self._tables: defaultdict[str, _TableState] = defaultdict(_TableState)
 
     def can_widen(self, old: str, new: str) -> bool:
-        """Return True if Iceberg can change a column's type (as DDL) in place."""
+        """Return True if Iceberg can change a column's type ``old`` to ``new`` (DDL) in place."""
         return iceberg_widens(old, new)
 
     def get_column_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return each column's type as DDL, in column order, or None if there is no table.
+        """Return the type (DDL) of each column, in table order, or None if there is no table.
 
         Raises:
-            TableError: there are files but no Iceberg table, or the table was replaced.
+            TableError: There are files but no Iceberg table, or the table was replaced.
         """
         self._check_same(spark, table)
         folder = table_folder(table)
         if folder is not None and not table_exists(folder):
             check_is_iceberg(folder)
             return None
-        place = resolve_table(spark, table)
-        if folder is None and not catalog_table_exists(spark, place):
+        table_ref = resolve_table(spark, table)
+        if folder is None and not catalog_table_exists(spark, table_ref):
             return None
-        schema = spark.table(place.ref).schema
+        schema = spark.table(table_ref.ref).schema
         return {field.name: column_ddl(field) for field in schema.fields}
 
     def create(
@@ -172,45 +176,47 @@ class IcebergWriter:
         *,
         has_rows: bool = False,  # noqa: ARG002  (a snapshot needs an existing table)
     ) -> None:
-        """Create an empty table, and its database if the catalog does not have it.
+        """Create an empty Iceberg table, and its database if the catalog does not have it.
 
         Raises:
-            TableError: Iceberg refuses the columns or the layout.
+            TableError: Iceberg rejects the columns or the layout.
         """
         with _translate_errors(table):
             _make(spark, table, layout, design)
-        known = self._tables[table.key]
-        known.is_empty, known.empty_at = True, None
+        state = self._tables[table.key]
+        state.is_empty, state.empty_at = True, None
         self._check_same(spark, table)
 
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[SchemaChange]) -> None:
-        """Add columns and fields, and widen types.
+        """Add columns and nested fields to a table, and widen column types.
 
         Raises:
-            TableError: Iceberg refuses a change.
+            TableError: Iceberg rejects a change.
         """
         with _translate_errors(table):
             self._alter(spark, table, build_alter_statements(changes))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stored `TableSchema.sources`; None for a table of another writer."""
+        """Return the stream property that feeds each column; None for another program's table."""
         return read_sources(get_table_properties(spark, resolve_table(spark, table).ref))
 
     def annotate(self, spark: SparkSession, table: Table, layout: TableSchema) -> None:
-        """Store the schema's sources in the table, and set its column comments."""
+        """Store the source property of each column in the table, and set the column comments."""
         ref = resolve_table(spark, table).ref
-        found = build_annotations(get_table_properties(spark, ref), spark.table(ref).schema, layout)
-        self._alter(spark, table, found)
+        clauses = build_annotations(
+            get_table_properties(spark, ref), spark.table(ref).schema, layout
+        )
+        self._alter(spark, table, clauses)
 
     def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
-        """Drop NOT NULL from all columns of the table except those in ``keep``."""
+        """Drop NOT NULL from all columns of a table except those in ``keep``."""
         schema = spark.table(resolve_table(spark, table).ref).schema
         self._alter(spark, table, nullable_columns(schema, keep))
 
-    def _alter(self, spark: SparkSession, table: Table, alterations: Iterable[str]) -> None:
-        for words in alterations:
+    def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
+        for clause in clauses:
             self._check_same(spark, table)
-            spark.sql(f"ALTER TABLE {resolve_table(spark, table).ref} {words}")
+            spark.sql(f"ALTER TABLE {resolve_table(spark, table).ref} {clause}")
 
     def append(
         self,
@@ -220,7 +226,7 @@ class IcebergWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Add the rows of a batch."""
+        """Add the rows of a batch to a table, in one commit."""
         df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
@@ -236,7 +242,7 @@ class IcebergWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows by these rows; readers see the old rows until the commit."""
+        """Replace all rows of a table in one commit; until then readers see the old rows."""
         df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
@@ -246,7 +252,7 @@ class IcebergWriter:
         return self._commit(spark, table, commit, write, rows=count)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Commit metadata without rows."""
+        """Make a commit that has metadata and no rows."""
 
         def write(ref: str, marker: str) -> None:
             _append_nothing(spark, ref, marker)
@@ -261,14 +267,17 @@ class IcebergWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Replace the rows that have the batch's keys, and add the rows with new keys."""
+        """Replace the rows that have the batch's keys, and add the rows with new keys, by MERGE.
+
+        A table without rows is appended to, which costs less.
+        """
         newest = latest_by_key(df, keys)
         if self.is_empty(spark, table):  # nothing to meet: an append costs less
             return self._append_first_rows(spark, table, as_initial_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
         skips_rows = keys.hard_delete or keys.by_cursor or keys.removed is not None
-        how = build_upsert(resolve_table(spark, table).ref, columns, keys)
-        return self._merge(spark, table, newest, how, commit, counts=not skips_rows)
+        merge = build_upsert(resolve_table(spark, table).ref, columns, keys)
+        return self._merge(spark, table, newest, merge, commit, counts=not skips_rows)
 
     def history(
         self,
@@ -283,62 +292,65 @@ class IcebergWriter:
             return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
         columns = [name for name in df.columns if name != keys.order]
-        how = build_merge_sql(resolve_table(spark, table).ref, columns, keys)
-        seen = next(snapshots(spark, table), None)
-        found = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
-        return self._merge(spark, table, found, how, commit, read_at=seen)
+        merge = build_merge_sql(resolve_table(spark, table).ref, columns, keys)
+        read_at = next(snapshots(spark, table), None)
+        changes = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
+        return self._merge(spark, table, changes, merge, commit, read_at=read_at)
 
     def delete_versions(
-        self, spark: SparkSession, table: Table, retirement: VersionDelete, commit: CommitMetadata
+        self, spark: SparkSession, table: Table, deletion: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
         """Delete the rows of other table versions, in one commit; see `VersionDelete`."""
-        if retirement.history:
-            self._convert_to_versions(spark, table, retirement.deleted, commit)
+        if deletion.history:
+            self._convert_to_versions(spark, table, deletion.deleted, commit)
 
         def write(ref: str, marker: str) -> None:
-            how = Merge(
+            merge = Merge(
                 ref,
-                version_delete_condition(retirement),
-                [Matched(build_end_values(retirement) or None)],
+                version_delete_condition(deletion),
+                [Matched(build_end_values(deletion) or None)],
             )
             with spark_conf(spark, {_SETTING: marker}):
-                how.run(spark.sql("SELECT 1"))
+                merge.run(spark.sql("SELECT 1"))
 
         return self._commit(spark, table, commit, write, merged=True)
 
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
     ) -> str | None:
-        """Return a description of the table's layout if it differs from ``design``, else None."""
+        """Describe an Iceberg table's partitioning if it differs from the settings, else None."""
         if not design.partition_by:
             return None
-        (told,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
-        return describe_partition_mismatch(told[0], layout, design)
+        (row,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
+        return describe_partition_mismatch(row[0], layout, design)
 
-    def maintain(self, spark: SparkSession, table: Table, care: MaintenanceOptions) -> None:
-        """Compact the table and expire snapshots; the newest one keeps the commit metadata."""
+    def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
+        """Compact a table, expire old snapshots and remove orphan files, as configured.
+
+        A snapshot with the commit metadata is always kept.
+        """
         self._check_same(spark, table)
-        place = resolve_table(spark, table)
-        if care.compact:
-            compact(spark, place)
+        table_ref = resolve_table(spark, table)
+        if options.compact:
+            compact(spark, table_ref)
         marker = find_latest_metadata(spark, table)
         newest = next(snapshots(spark, table), None)
         if newest is not None and marker is not None and newest.marker is None:
-            _append_nothing(spark, place.ref, snapshot_properties(marker))
-        if care.retain_days is not None:
-            expire_snapshots(spark, place, care.retain_days)
-            remove_orphan_files(spark, table, place, care.retain_days)
+            _append_nothing(spark, table_ref.ref, snapshot_properties(marker))
+        if options.retain_days is not None:
+            expire_snapshots(spark, table_ref, options.retain_days)
+            remove_orphan_files(spark, table, table_ref, options.retain_days)
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata in the table, or None if it has none."""
+        """Return the newest commit metadata of target-spark in a table; None if it has none."""
         return find_latest_metadata(spark, table)
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
-        """Return the current rows of the table."""
+        """Return the current rows of an Iceberg table as a DataFrame."""
         return spark.table(resolve_table(spark, table).ref)
 
     def drop(self, spark: SparkSession, table: Table) -> None:
-        """Remove the table and its files."""
+        """Drop an Iceberg table from its catalog and delete its files."""
         if table.identifier:
             spark.sql(f"DROP TABLE IF EXISTS {resolve_table(spark, table).ref} PURGE")
         else:
@@ -346,25 +358,28 @@ class IcebergWriter:
         self._tables.pop(table.key, None)
 
     def is_empty(self, spark: SparkSession, table: Table) -> bool:
-        """Return True if the table had no rows at this run's last look."""
-        known = self._tables[table.key]
-        if known.is_empty is None:
-            known.is_empty, known.empty_at = find_empty_snapshot(spark, table)
-        return known.is_empty
+        """Return True if an Iceberg table had no rows when this run last looked."""
+        state = self._tables[table.key]
+        if state.is_empty is None:
+            state.is_empty, state.empty_at = find_empty_snapshot(spark, table)
+        return state.is_empty
 
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Turn rows that have no SCD2 columns into versions that begin with this run."""
-        known = self._tables[table.key]
-        if known.adopted:
+        """Fill the SCD2 columns of rows that have none, so that they are versions from this run on.
+
+        It is done once per table and run.
+        """
+        state = self._tables[table.key]
+        if state.adopted:
             return
-        strange = F.col(quote(IS_CURRENT)).isNull()
-        if not self.rows(spark, table).where(strange).isEmpty():
+        is_unconverted = F.col(quote(IS_CURRENT)).isNull()
+        if not self.rows(spark, table).where(is_unconverted).isEmpty():
             self._check_same(spark, table)
             ref = resolve_table(spark, table).ref
             spark.sql(build_adoption_sql(ref, commit.run_started * 1000, deleted))
-        known.adopted = True
+        state.adopted = True
 
     # Commits
 
@@ -385,22 +400,29 @@ class IcebergWriter:
         spark: SparkSession,
         table: Table,
         batch: DataFrame,
-        how: Merge,
+        merge: Merge,
         commit: CommitMetadata,
         *,
         counts: bool = True,
         read_at: IcebergSnapshot | None = None,
     ) -> CommitStats:
-        """Commit a batch by MERGE; with ``counts`` each row inserts or updates one row.
+        """Commit a batch by a MERGE statement.
 
-        ``read_at`` is the snapshot from which the batch was computed, if it was computed from the
-        table.
+        Args:
+            spark: The session of the calling thread.
+            table: The table to merge into.
+            batch: The rows.
+            merge: The MERGE statement.
+            commit: The commit metadata of the batch.
+            counts: True if each row inserts or updates one row, so that the counts can be checked.
+            read_at: The snapshot from which the batch was computed; None if it does not depend on
+                the table.
         """
         batch, count = counted(batch, None)
 
         def write(_ref: str, marker: str) -> None:
             with spark_conf(spark, {_SETTING: marker}):
-                how.run(batch)
+                merge.run(batch)
             if read_at is not None and spark.version.startswith("4.0."):
                 _check_unchanged(spark, table, read_at, commit)
 
@@ -418,14 +440,25 @@ class IcebergWriter:
         source: Count | None = None,
         merged: bool = False,
     ) -> CommitStats:
-        """Write a batch unless the table has it already, and check the resulting snapshot.
+        """Write a batch unless the table has it already, and verify the resulting snapshot.
 
-        ``rows`` is the number of rows that the commit adds, ``source`` the number of rows of which
-        its MERGE inserts or updates one each, if they are known.
+        Args:
+            spark: The session of the calling thread.
+            table: The table to commit to.
+            commit: The commit metadata of the batch.
+            write: Makes the commit; it gets the table's SQL name and the encoded metadata.
+            rows: Returns the number of rows that the commit adds; None if unknown.
+            source: Returns the number of rows of which the MERGE inserts or updates one each; None
+                if
+                unknown.
+            merged: True if the commit is a MERGE.
+
+        Returns:
+            The statistics of the snapshot.
         """
         self._check_same(spark, table)
-        known = self._tables[table.key]
-        acknowledged = commit.same_batch(known.acknowledged)
+        state = self._tables[table.key]
+        acknowledged = commit.same_batch(state.acknowledged)
         try:
             _check_ancestry(spark, table, self._tables[table.key].snapshot)
             self._roll_back_batch(spark, table, commit)
@@ -443,36 +476,36 @@ class IcebergWriter:
                 _check_counts(table, snapshot, effect, rows, source)
             check_files(spark, table, snapshot)
         except BaseException as error:  # the commit may be in the table, or may still be made
-            known.looked_for, known.is_empty = False, None
+            state.looked_for, state.is_empty = False, None
             fault = classify_failure(error)
-            known.is_unsure |= fault in _UNSURE
+            state.is_unsure |= fault in _UNSURE
             is_ours = not isinstance(error, Exception) or isinstance(error, TargetSparkError)
             if fault in _TABLE_MAY_BE_WHY and not is_ours:
                 self._check_same(spark, table)
             raise
-        known.newest = known.acknowledged = marker
-        known.snapshot, known.is_empty = snapshot.id, False
+        state.newest = state.acknowledged = marker
+        state.snapshot, state.is_empty = snapshot.id, False
         return effect
 
     def _roll_back_batch(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Roll back this batch's commit if Iceberg took it for failed and removed its files.
+        """Roll back this batch's snapshot if Iceberg removed its files after a reported failure.
 
         Raises:
-            ConflictError: the commit was rolled back, and the batch must be written again.
-            CommitLostError: another writer's commit followed it.
+            ConflictError: The snapshot was rolled back, and the batch must be written again.
+            CommitLostError: Another writer's commit followed it.
         """
         if self._tables[table.key].looked_for:
             return
-        found = next((each for each in snapshots(spark, table) if each.marker is not None), None)
-        if found is None or not commit.same_batch(found.marker):
+        newest = next((each for each in snapshots(spark, table) if each.marker is not None), None)
+        if newest is None or not commit.same_batch(newest.marker):
             return
-        missing = find_missing_file(spark, table, found)
+        missing = find_missing_file(spark, table, newest)
         if missing is None:
             return
-        if not roll_back_snapshot(spark, table, found):
-            raise _files_lost(table, found, missing)
+        if not roll_back_snapshot(spark, table, newest):
+            raise _files_lost(table, newest, missing)
         raise ConflictError(
-            f"Snapshot {found.id} of table {table.name} was made, but Iceberg took its commit for"
+            f"Snapshot {newest.id} of table {table.name} was made, but Iceberg took its commit for"
             f" failed and removed {missing}; the snapshot was rolled back"
         )
 
@@ -481,79 +514,87 @@ class IcebergWriter:
 
         The late commit then conflicts, because its parent is no longer the current snapshot.
         """
-        known = self._tables[table.key]
-        if known.is_unsure:
+        state = self._tables[table.key]
+        if state.is_unsure:
             _nothing(spark, resolve_table(spark, table).ref).append()
-            known.is_unsure = False
+            state.is_unsure = False
             self._check_same(spark, table)  # directly before the write
 
     def _find_committed_batch(
         self, spark: SparkSession, table: Table, commit: CommitMetadata
     ) -> tuple[CommitMetadata | None, bool]:
-        """Return the newest commit metadata, and True if an earlier attempt committed this batch.
+        """Return the newest commit metadata, and True if the batch is already committed.
 
-        Commits of other writers may follow that commit.
+        An earlier attempt may have succeeded without a response; commits of other writers may
+        follow it.
         """
-        known = self._tables[table.key]
-        if known.looked_for:
-            return known.newest, False
-        found = list(snapshots(spark, table))
-        known.newest = next(filter(None, (snapshot.marker for snapshot in found)), None)
-        known.looked_for = True
-        return known.newest, _newest_of_run(found, commit) is not None
+        state = self._tables[table.key]
+        if state.looked_for:
+            return state.newest, False
+        all_snapshots = list(snapshots(spark, table))
+        state.newest = next(filter(None, (snapshot.marker for snapshot in all_snapshots)), None)
+        state.looked_for = True
+        return state.newest, _newest_of_run(all_snapshots, commit) is not None
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
-        """Check that the table is the one that this run saw first.
+        """Check that a table is still the one that this run saw first.
 
         Raises:
-            TableError: the table was removed or replaced.
+            TableError: The table was removed or replaced.
         """
-        known = self._tables[table.key]
-        known.uuid = same_table(table, known.uuid, get_table_uuid(spark, table))
+        state = self._tables[table.key]
+        state.uuid = same_table(table, state.uuid, get_table_uuid(spark, table))
 
     def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> IcebergSnapshot:
-        """Return the newest snapshot of this run, and check that it has the batch just written.
+        """Return this run's newest snapshot, after checking that it has the batch just written.
 
         Raises:
-            CommitLostError: it has another batch, or there is no snapshot of this run.
+            CommitLostError: It has another batch, or there is no snapshot of this run.
         """
         _check_ancestry(spark, table, self._tables[table.key].snapshot)
-        found = _newest_of_run(snapshots(spark, table), commit)
-        if found is None:
+        newest = _newest_of_run(snapshots(spark, table), commit)
+        if newest is None:
             raise _lost(table, commit)
-        return found
+        return newest
 
 
 def _newest_of_run(
-    found: Iterable[IcebergSnapshot], commit: CommitMetadata
+    candidates: Iterable[IcebergSnapshot], commit: CommitMetadata
 ) -> IcebergSnapshot | None:
-    """Return the newest snapshot of the commit's run if it has this commit's batch, else None."""
-    for snapshot in found:
+    """Return the newest snapshot of a run if it has the commit's batch, else None."""
+    for snapshot in candidates:
         if commit.is_same_run(snapshot.marker):
             return snapshot if commit.same_batch(snapshot.marker) else None
     return None
 
 
 def _make(spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout) -> None:
-    place = resolve_table(spark, table)
-    if table.identifier and not spark.catalog.databaseExists(quote(place.catalog, *place.database)):
-        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(place.catalog, *place.database)}")
+    table_ref = resolve_table(spark, table)
+    if table.identifier and not spark.catalog.databaseExists(
+        quote(table_ref.catalog, *table_ref.database)
+    ):
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(table_ref.catalog, *table_ref.database)}")
     spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {place.ref} ({get_columns(layout)}) USING iceberg"
+        f"CREATE TABLE IF NOT EXISTS {table_ref.ref} ({get_columns(layout)}) USING iceberg"
         f"{build_layout_ddl(layout, design)}"
     )
     order = build_sort_order(layout, design)
     if order:
-        spark.sql(f"ALTER TABLE {place.ref} {order}")
+        spark.sql(f"ALTER TABLE {table_ref.ref} {order}")
 
 
 def _check_ancestry(spark: SparkSession, table: Table, last: int | None) -> None:
-    """Check that a table's snapshots still include the run's last commit ``last``.
+    """Check that a table's snapshots still include the run's last commit.
 
-    Expired snapshots are not checked.
+    Args:
+        spark: The session of the calling thread.
+        table: The table.
+        last: The snapshot id of that commit; None if there was none.
+
+    An expired snapshot is not missed.
 
     Raises:
-        TableError: the commit is missing: the table was created again or rolled back.
+        TableError: The table was created again or rolled back.
     """
     oldest = None
     if last is None:
@@ -574,11 +615,11 @@ def _check_unchanged(
     From Spark 4.1 on, the query that computes the batch reads the same snapshot as its MERGE.
 
     Raises:
-        TableError: another writer changed rows that the commit did not see.
+        TableError: Another writer changed rows that the commit did not see.
     """
     between = list(itertools.takewhile(lambda s: s.id != read_at.id, snapshots(spark, table)))
-    others = [found for found in between if not commit.same_batch(found.marker)]
-    if any(found.changes_rows for found in others):
+    others = [other for other in between if not commit.same_batch(other.marker)]
+    if any(other.changes_rows for other in others):
         raise TableError(
             f"Another writer changed table {table.name} ({table.key}) while the versions of"
             f" batch {commit.batch} were written: keys may have two current versions. No state"
@@ -611,32 +652,41 @@ def _check_counts(
     rows: Count | None,
     source: Count | None,
 ) -> None:
-    """Check a snapshot's row counts against the rows that were written.
+    """Check the row counts in a snapshot's summary against the rows of the batch.
 
     A row of a MERGE can update several rows if the table has its key more than once.
 
+    Args:
+        table: The table, for the error message.
+        snapshot: The snapshot.
+        effect: The counts in its summary.
+        rows: Returns the number of rows to be added; None if unknown.
+        source: Returns the number of rows of the MERGE's source; None if unknown.
+
     Raises:
-        RowCountError: the counts differ.
+        RowCountError: The counts differ.
     """
-    added, met = effect.inserted, effect.inserted + effect.updated
-    if rows is not None and (given := rows(added)) != added:
-        raise _miscounted(table, snapshot, given, f"has {added}")
-    if source is not None and snapshot.counts_merged and (given := source(met)) > met:
-        raise _miscounted(table, snapshot, given, f"inserted or updated {met}")
+    added, merged = effect.inserted, effect.inserted + effect.updated
+    if rows is not None and (expected := rows(added)) != added:
+        raise _miscounted(table, snapshot, expected, f"has {added}")
+    if source is not None and snapshot.counts_merged and (expected := source(merged)) > merged:
+        raise _miscounted(table, snapshot, expected, f"inserted or updated {merged}")
 
 
-def _miscounted(table: Table, snapshot: IcebergSnapshot, given: int, found: str) -> RowCountError:
+def _miscounted(
+    table: Table, snapshot: IcebergSnapshot, expected: int, actual: str
+) -> RowCountError:
     back = "" if snapshot.parent is None else f"; roll the table back to snapshot {snapshot.parent}"
     return RowCountError(
-        f"Table {table.name}: {given} rows were to be written, but snapshot {snapshot.id} {found}."
-        f" No state that covers these rows is emitted{back} and start again."
+        f"Table {table.name}: {expected} rows were to be written, but snapshot {snapshot.id}"
+        f" {actual}. No state that covers these rows is emitted{back} and start again."
     )
 
 
 def find_empty_snapshot(spark: SparkSession, table: Table) -> tuple[bool, int | None]:
-    """Return True and the id of the newest snapshot (None without one) if a table has no rows.
+    """Return True if an Iceberg table has no rows, and the id of its newest snapshot.
 
-    The first value is False if the table has rows.
+    The id is None if the table has no snapshot.
     """
     newest = next(snapshots(spark, table), None)
     is_empty = newest is None or newest.summary.get("total-records") == "0"
@@ -644,10 +694,10 @@ def find_empty_snapshot(spark: SparkSession, table: Table) -> tuple[bool, int | 
 
 
 def insert_first(rows: DataFrameWriterV2, empty_at: int | None) -> None:
-    """Append the first rows of a table that was empty in the snapshot ``empty_at``, if any.
+    """Append the first rows of a table, or fail if another writer has added rows.
 
     An overwrite of no rows is an append that Iceberg validates: it conflicts with files that were
-    added after that snapshot, or with any file if there is no such snapshot.
+    added after the snapshot ``empty_at``, or with any file if that is None.
     """
     options = {"isolation-level": "serializable", **FANOUT_OPTIONS}
     if empty_at is not None:
@@ -665,7 +715,7 @@ def _nothing(spark: SparkSession, ref: str) -> DataFrameWriterV2:
 
 @contextmanager
 def _translate_errors(table: Table) -> Iterator[None]:
-    """Raise Iceberg's refusals as TableError, without the stack trace of the JVM."""
+    """Context manager: raise Iceberg's rejections as TableError, without the JVM's stack trace."""
     try:
         yield
     except Exception as error:

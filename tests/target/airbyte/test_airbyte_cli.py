@@ -1,4 +1,4 @@
-"""The Airbyte commands of target-spark as programs: what they answer, and how they end."""
+"""The Airbyte commands `spec`, `check` and `write` of target-spark as processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.airbyte.running import Run, airbyte, environment
-from tests.target.airbyte.test_airbyte_fold import ERROR, record, state, status, stream
+from tests.target.airbyte.test_airbyte_sync_modes import ERROR, record, state, status, stream
 from tests.target.loader.crash_run import left_behind
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ PATIENCE = 120
 
 
 def lines(*messages: Any) -> bytes:
-    """Return messages as lines; bytes among them go in as they are."""
+    """Encode messages as lines; bytes among them are included unchanged."""
     return b"".join(
         each if isinstance(each, bytes) else json.dumps(each).encode() + b"\n" for each in messages
     )
@@ -53,8 +53,8 @@ def failure(run: Run) -> dict[str, Any]:
 # spec
 
 
-def test_spec_says_settings_and_modes(tmp_path: Path) -> None:
-    """Rules SP1 to SP6, SP11: one SPEC, the modes of a destination, secrets marked."""
+def test_spec_lists_settings_and_destination_sync_modes(tmp_path: Path) -> None:
+    """Rules SP1 to SP6, SP11: one SPEC message with the supported modes; secrets are marked."""
     run = airbyte(TARGET, "spec", tmp_path)
     assert run.code == 0
     (spec,) = run.of_type("SPEC")
@@ -64,8 +64,8 @@ def test_spec_says_settings_and_modes(tmp_path: Path) -> None:
     assert "protocol_version" in spec
 
 
-def test_spec_and_refusals_never_load_spark(tmp_path: Path) -> None:
-    """What costs half a second to import is not there before there is a row."""
+def test_spec_and_usage_errors_do_not_import_pyspark(tmp_path: Path) -> None:
+    """The import of pyspark takes half a second."""
     program = (
         "import sys; from target_spark.target import TargetSpark as T\n"
         "for args in (['spec'], ['write', '--config', 'x'], ['write', '--config', 'x',"
@@ -77,7 +77,7 @@ def test_spec_and_refusals_never_load_spark(tmp_path: Path) -> None:
     assert (run.code, len(run.traces("ERROR"))) == (0, 2)
 
 
-# What is wrong with what is given
+# Invalid arguments and settings
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_spec_and_refusals_never_load_spark(tmp_path: Path) -> None:
         (["--config", "c.json", "--catalog", "c.json", "--what"], "--what"),
     ],
 )
-def test_what_is_given_wrong_is_a_config_error(
+def test_invalid_arguments_and_settings_are_a_config_error(
     tmp_path: Path, arguments: list[str], words: str
 ) -> None:
-    """Rules E10, RD9 and D16: refused with a trace that says what, and an exit that is not 0."""
+    """Rules E10, RD9 and D16: an ERROR trace names the problem and the exit code is not 0."""
     (tmp_path / "c.json").write_text(json.dumps({"path": str(tmp_path / "t")}))
     (tmp_path / "bad.json").write_text(json.dumps({"path": "x", "format": "csv"}))
     done = subprocess.run(
@@ -113,19 +113,19 @@ def test_what_is_given_wrong_is_a_config_error(
     assert not (tmp_path / "t").exists()
 
 
-def test_a_secret_never_leaves(tmp_path: Path) -> None:
-    """Not even where it is what is wrong."""
+def test_error_about_an_invalid_setting_shows_no_secret(tmp_path: Path) -> None:
+    """The secret is absent from the output and the log, also if it is the invalid value."""
     secret = "s3cr3t-value"
     run = write(tmp_path, b"", format=secret, spark={"spark.hadoop.fs.s3a.secret.key": secret})
     assert "format" in failure(run)["message"]
     assert secret not in run.log + run.output.decode()
 
 
-# write, where no row makes Spark start
+# write without rows, which starts no Spark
 
 
-def test_states_without_rows_come_back_and_all_else_is_left_alone(tmp_path: Path) -> None:
-    """Rules D4, D7, E6: states out as they came in; the rest ignored, junk dropped and counted."""
+def test_states_without_rows_are_emitted_and_other_messages_ignored(tmp_path: Path) -> None:
+    """Rules D4, D7, E6: states are emitted unchanged; invalid lines are dropped and counted."""
     dumped = (
         b'{"type":"STATE","log":null,"record":null,"state":{"type":"GLOBAL","stream":null,'
         b'"global":{"shared_state":{"x":1.10},"stream_states":[]},"global_":null,"data":null,'
@@ -150,27 +150,27 @@ def test_states_without_rows_come_back_and_all_else_is_left_alone(tmp_path: Path
     assert "Skipped records of stream nobody, which is not in the catalog: 1" in said
 
 
-def test_what_is_outside_the_catalog_fails_where_that_is_asked_for(tmp_path: Path) -> None:
-    """As the older document says; what came before is safe and its state is out."""
+def test_record_outside_the_catalog_is_an_error_if_configured(tmp_path: Path) -> None:
+    """The setting `outside_catalog` is "fail"; the state before the record is emitted."""
     feed = lines(state("s", 1), record("nobody"), state("s", 2))
     run = write(tmp_path, feed, outside_catalog="fail")
     assert "record of stream nobody" in failure(run)["message"]
     assert values(run) == [1]
 
 
-def test_a_source_that_dies_in_a_line_is_an_error(tmp_path: Path) -> None:
+def test_truncated_input_line_is_an_error(tmp_path: Path) -> None:
     run = write(tmp_path, lines(state("s", 1), b'{"type":"STATE","sta'))
     assert "The input ended within a message" in failure(run)["message"]
     assert values(run) == [1]
 
 
-def test_a_source_that_failed_is_no_failure_of_the_destination(tmp_path: Path) -> None:
-    """Rule E9: all that came is safe."""
+def test_error_trace_of_the_source_does_not_fail_the_destination(tmp_path: Path) -> None:
+    """Rule E9: everything received before it is committed."""
     run = write(tmp_path, lines(state("s", 1), ERROR))
     assert (run.code, values(run), run.traces("ERROR")) == (0, [1], [])
 
 
-def test_a_reader_that_is_gone_is_an_error(tmp_path: Path) -> None:
+def test_closed_standard_output_is_an_error(tmp_path: Path) -> None:
     config, catalog = tmp_path / "config.json", tmp_path / "catalog.json"
     config.write_text(json.dumps({"path": str(tmp_path / "t")}))
     catalog.write_text(json.dumps({"streams": [stream("s")]}))
@@ -194,7 +194,7 @@ def test_a_reader_that_is_gone_is_an_error(tmp_path: Path) -> None:
 
 @contextmanager
 def running(folder: Path, *streams: Any, **config: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """Give a run of `write` that waits for messages."""
+    """Run `write` in a process whose standard input stays open."""
     files = {"config": {"path": str(folder / "tables"), **config}}
     files["catalog"] = {"streams": list(streams or [stream("s", "append")])}
     arguments = []
@@ -214,8 +214,8 @@ def running(folder: Path, *streams: Any, **config: Any) -> Iterator[subprocess.P
             process.kill()
 
 
-def told(process: subprocess.Popen[bytes], kind: str = "STATE") -> dict[str, Any]:
-    """Wait for the next message of a type."""
+def read_message(process: subprocess.Popen[bytes], kind: str = "STATE") -> dict[str, Any]:
+    """Wait for the next message of a type, and return it."""
     assert process.stdout is not None
     for line in process.stdout:
         message = json.loads(line)
@@ -230,11 +230,11 @@ def feed(process: subprocess.Popen[bytes], *messages: Any) -> None:
     process.stdin.flush()
 
 
-def test_a_signal_ends_it_in_order(tmp_path: Path) -> None:
-    """A state that is out covers what came; nothing is swapped in that may be incomplete."""
+def test_sigterm_ends_write_without_replacing_incomplete_overwrites(tmp_path: Path) -> None:
+    """An emitted state covers committed rows only."""
     with running(tmp_path, stream("s", "append"), stream("o", "overwrite")) as process:
         feed(process, state("s", 1))
-        assert told(process)["state"]["stream"]["stream_state"] == 1
+        assert read_message(process)["state"]["stream"]["stream_state"] == 1
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
     assert not (tmp_path / "tables" / "o").exists()
@@ -245,8 +245,8 @@ def test_a_signal_ends_it_in_order(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.thorough
-def test_check_really_tries_and_leaves_nothing(tmp_path: Path) -> None:
-    """Rules CK1 to CK5: a table is made, written, read and removed."""
+def test_check_writes_and_reads_a_table_and_removes_it(tmp_path: Path) -> None:
+    """Rules CK1 to CK5: a table is created, written, read and removed."""
     run = airbyte(TARGET, "check", tmp_path, config={"path": str(tmp_path / "tables")})
     assert (run.code, run.of_type("CONNECTION_STATUS")) == (0, [{"status": "SUCCEEDED"}])
     assert not (tmp_path / "tables").exists() or not list((tmp_path / "tables").glob("[!_]*"))
@@ -261,10 +261,10 @@ def test_check_really_tries_and_leaves_nothing(tmp_path: Path) -> None:
         ({"path": "x", "jars": ["/nowhere.jar"]}, "/nowhere.jar"),
     ],
 )
-def test_a_check_that_fails_is_an_answer_that_says_what_to_do(
+def test_failed_check_is_a_status_with_a_remedy(
     tmp_path: Path, config: dict[str, Any], words: str
 ) -> None:
-    """Rules CK4 to CK6: FAILED, words that help, and the exit code 0."""
+    """Rules CK4 to CK6: FAILED, a message with a remedy, and the exit code 0."""
     file = tmp_path / "file"
     file.touch()
     given = {key: str(file) if each == "{file}" else each for key, each in config.items()}
@@ -279,15 +279,15 @@ def test_a_check_that_fails_is_an_answer_that_says_what_to_do(
 
 @pytest.mark.spark
 @pytest.mark.thorough
-def test_killed_in_the_middle_no_state_is_ahead_and_the_next_run_goes_on(
+def test_kill_9_emits_no_uncovered_state_and_the_next_run_completes(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    """Rule D5, also under kill -9: rows of two streams, and it is killed while it commits."""
+    """Rule D5, also under kill -9: the process is killed while it commits rows of two streams."""
     streams = [stream("a", "append"), stream("b", "append_dedup", primary_key=[["id"]])]
     sent = [part for at in range(0, 400, 10) for part in ten_rows(at)]
     with running(tmp_path, *streams, flush_rows=50) as process:
         feed(process, *sent)
-        seen = [told(process)["state"]["stream"] for _ in range(2)]
+        seen = [read_message(process)["state"]["stream"] for _ in range(2)]
         process.send_signal(signal.SIGKILL)
         process.wait(PATIENCE)
     end = time.monotonic() + PATIENCE
@@ -304,7 +304,7 @@ def test_killed_in_the_middle_no_state_is_ahead_and_the_next_run_goes_on(
 
 
 def ten_rows(at: int) -> Iterator[Any]:
-    """Yield rows of two streams, and the state of each."""
+    """Yield ten rows of each of two streams, and then a state of each."""
     yield from (record(name, number) for number in range(at, at + 10) for name in "ab")
     yield from (state(name, at + 10) for name in "ab")
 
@@ -315,7 +315,7 @@ def ids(spark: SparkSession, folder: Path, name: str) -> list[int]:
 
 
 def last_state(folder: Path) -> dict[str, int]:
-    """Return what `last-state` prints, by stream."""
+    """Return what `last-state` prints, keyed by stream."""
     config = str(folder / "config.json")
     done = subprocess.run(
         [*TARGET, "last-state", "--config", config],

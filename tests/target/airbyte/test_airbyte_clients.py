@@ -1,4 +1,4 @@
-"""Airbyte's clients and sources before target-spark: what is loaded, and what is kept of states."""
+"""Loads into target-spark from airbyte-cdk sources, shell pipes and PyAirbyte."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TARGET = (sys.executable, "-m", "target_spark")
 CDK = peer_python("airbyte_cdk") or peer_python("pyairbyte")  # which brings airbyte-cdk
 STREAMS = {"colours": 3, "orders": 7, "readings": 21, "shops": 2, "visits": 14}
-"""How many rows of each are there after seven days."""
+"""The number of rows of each stream after seven days."""
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.thorough]
 
@@ -33,7 +33,7 @@ def rows(spark: SparkSession, folder: Path, table: str) -> list[dict[str, Any]]:
 
 
 def write(folder: Path, catalog: Any, feed: bytes) -> Run:
-    """Let target-spark write to Delta Lake, and judge what it answers."""
+    """Let target-spark write to Delta Lake, and check its output."""
     config = {"path": str(folder / "warehouse")}
     run = airbyte(TARGET, "write", folder, feed=feed, config=config, catalog=catalog)
     assert run.code == 0, run.output.decode()[-3000:] + run.log
@@ -44,8 +44,10 @@ def write(folder: Path, catalog: Any, feed: bytes) -> Run:
 @pytest.mark.skipif(CDK is None, reason=missing_reason("airbyte_cdk"))
 @pytest.mark.peer
 @needs_models
-def test_a_source_on_airbyte_cdk_is_loaded_and_goes_on(tmp_path: Path, spark: SparkSession) -> None:
-    """D1, D3, D4, D6, D7: its logs and statuses are ignored, its states come back as they were."""
+def test_airbyte_cdk_source_is_loaded_and_resumes_from_its_states(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """D1, D3, D4, D6, D7: logs and statuses are ignored; states are emitted unchanged."""
     source = (str(CDK), str(PROGRAMS / "cdk_source.py"))
     discovered = airbyte(source, "discover", tmp_path, config={"count": 3})
     catalog = configured(discovered.of_type("CATALOG")[0])
@@ -73,10 +75,10 @@ def test_a_source_on_airbyte_cdk_is_loaded_and_goes_on(tmp_path: Path, spark: Sp
     assert players[4]["_airbyte_extracted_at"] is not None
 
 
-def test_one_pipe_in_a_shell_goes_on_from_the_lines_that_it_printed(
+def test_shell_pipe_resumes_from_the_states_that_it_printed(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    """D4, D5, ST12: `read | write >> state.jsonl`, and `read --state state.jsonl` as it is."""
+    """D4, D5, ST12: `read | write >> state.jsonl`, then `read --state state.jsonl`."""
     [catalog] = airbyte(TAP_SHOP, "discover", tmp_path, config={"token": TOKEN}).of_type("CATALOG")
     chosen = configured(catalog, mode="incremental")
     (tmp_path / "catalog.json").write_text(json.dumps(chosen))
@@ -101,13 +103,13 @@ def test_one_pipe_in_a_shell_goes_on_from_the_lines_that_it_printed(
 
 @needs_pyairbyte
 @pytest.mark.peer
-def test_pyairbyte_writes_a_tap_into_target_spark_with_states_kept(
+def test_pyairbyte_writes_twice_and_resumes_from_stored_states(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    """D3, ST9, ST12: checked, written twice, the second time from the states that came out.
+    """D3, ST9, ST12: the second write continues from the states of the first.
 
-    A third time everything comes out of PyAirbyte's cache, with times in seconds and columns of its
-    own: no row comes twice.
+    The third write sends everything from PyAirbyte's cache, with times in seconds and
+    PyAirbyte's own columns; no row is duplicated.
     """
     names = ["colours", "orders", "readings"]
     told = ask_pyairbyte(

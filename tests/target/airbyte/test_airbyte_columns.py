@@ -1,4 +1,4 @@
-"""Airbyte's columns, and keys and cursors inside a property: as layouts, lines and SQL."""
+"""Airbyte's metadata columns, nested keys and cursors, in table schemas, spool lines and SQL."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def by_name(found: TableSchema) -> dict[str, Column]:
     return {column.name: column for column in found.columns}
 
 
-def test_airbytes_columns_come_after_those_of_the_record():
-    """Airbyte's documents on metadata fields: id, time, meta and generation of each row."""
+def test_airbyte_columns_follow_the_record_columns():
+    """The columns of Airbyte's documentation: id, time, meta and generation of each row."""
     found = layout({"id": INT})
     assert found.types == {
         "id": "bigint",
@@ -74,13 +74,13 @@ def test_airbytes_columns_come_after_those_of_the_record():
     assert found.has_meta
 
 
-def test_rows_may_be_set_aside_all_the_same():
+def test_misfits_can_be_quarantined_by_option():
     found = layout({"id": INT}, options=ColumnOptions(airbyte=True, misfits_aside=True))
     assert found.has_meta
     assert not found.keeps_misfits
 
 
-def test_the_generation_is_the_version():
+def test_generation_id_replaces_the_table_version_column():
     told = ColumnOptions(airbyte=True, table_version=True, metadata=True)
     assert (told.version_column, ColumnOptions().version_column) == (
         "_airbyte_generation_id",
@@ -91,8 +91,8 @@ def test_the_generation_is_the_version():
     assert "_sdc_received_at" in names
 
 
-def test_what_a_record_says_under_these_names_is_left_out():
-    """PyAirbyte sends what its cache holds, and these columns with it."""
+def test_record_properties_named_like_airbyte_columns_are_ignored():
+    """PyAirbyte sends the columns of its cache, with these among them."""
     sent = dict.fromkeys(AIRBYTE_COLUMNS, TEXT)
     found = layout({"id": INT, **sent})
     assert [c.name for c in found.columns if c.feed is ColumnSource.PROPERTY] == ["id"]
@@ -101,8 +101,8 @@ def test_what_a_record_says_under_these_names_is_left_out():
     assert by_name(plain)[META].feed is ColumnSource.PROPERTY
 
 
-def test_a_singer_run_leaves_none_of_them_as_it_was():
-    """They would tell of a row that is another one by now."""
+def test_singer_run_empties_the_airbyte_columns_of_rows_it_updates():
+    """The old values would describe the row before the update."""
     table = {"id": "bigint", **{name: type_.ddl for name, type_ in AIRBYTE_COLUMNS.items()}}
     fitted, changes = diff_with_table(layout({"id": INT}, options=ColumnOptions()), table)
     assert changes == ()
@@ -112,14 +112,14 @@ def test_a_singer_run_leaves_none_of_them_as_it_was():
     assert {column.feed for column in again.columns[1:]} == {ColumnSource.METADATA}
 
 
-def test_what_must_fit_is_what_a_row_is_known_and_ended_by():
+def test_keys_and_deletion_marks_must_fit_their_columns():
     assert layout({"id": INT}, "id").must_fit == {"id", DELETED_AT, CDC_DELETED_AT}
 
 
 # ----------------------------------------------------------------- inside a property
 
 
-def test_a_nested_key_is_a_column_of_its_own_and_the_object_stays():
+def test_nested_key_gets_a_column_and_its_object_keeps_it():
     meta = struct(id=INT, at=TIME)
     found = layout({"meta": meta}, "meta.id", meta__id=("meta", "id"), meta__at=("meta", "at"))
     columns = by_name(found)
@@ -130,7 +130,7 @@ def test_a_nested_key_is_a_column_of_its_own_and_the_object_stays():
     assert "meta.id" not in to_json_schema(found)["properties"]
 
 
-def test_a_name_that_a_property_has_gets_a_number():
+def test_nested_key_column_gets_a_number_if_its_name_is_taken():
     meta = struct(id=INT)
     found = layout({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
     assert found.keys == ("meta_id_2",)
@@ -145,26 +145,26 @@ def test_a_name_that_a_property_has_gets_a_number():
     assert {"a_b_c", "a_b_c_2"} <= by_name(both).keys()
 
 
-def test_a_table_knows_the_column_again():
+def test_nested_key_column_is_recognized_in_an_existing_table():
     meta = struct(id=INT)
     wanted = layout({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
     fitted, changes = diff_with_table(wanted, wanted.types, sources=wanted.sources)
     assert (fitted.columns, changes) == (wanted.columns, ())
 
 
-def test_an_object_that_may_have_more_is_kept_as_text_and_still_has_the_key():
+def test_open_object_is_text_and_its_nested_key_has_a_column():
     meta = {**struct(id=INT), "additionalProperties": True}
     found = layout({"meta": meta}, "meta.id", meta__id=("meta", "id"))
     assert by_name(found)["meta"].type == Text()
     assert by_name(found)["meta_id"].type == Integer()
 
 
-def test_a_path_of_one_part_is_the_property():
+def test_path_of_one_part_refers_to_the_property():
     found = layout({"id": INT}, "id", id=("id",))
     assert (found.keys, by_name(found)["id"].path) == (("id",), ())
 
 
-def test_a_nested_flag_is_text():
+def test_nested_boolean_key_is_text():
     found = layout({"meta": struct(ok={"type": "boolean"})}, "meta.ok", meta__ok=("meta", "ok"))
     assert by_name(found)["meta_ok"].type == Text()
     assert Boolean() in {c.type for c in by_name(found)["meta"].type.fields}  # type: ignore[union-attr]
@@ -183,7 +183,7 @@ def test_a_nested_flag_is_text():
         (struct(id=INT), ("mata", "id"), "declares no mata"),
     ],
 )
-def test_a_path_to_no_single_declared_value_is_refused(
+def test_path_to_an_undeclared_or_composite_value_is_rejected(
     schema: dict[str, Any], path: tuple[str, ...], why: str
 ):
     """Configured catalogs name keys and cursors as paths of any depth."""
@@ -191,7 +191,7 @@ def test_a_path_to_no_single_declared_value_is_refused(
         layout({"meta": schema}, "k", k=path)
 
 
-def test_another_path_is_another_description():
+def test_schema_digest_depends_on_the_nested_path():
     one, other = (SchemaEvent(StreamId("a"), {}, ("k",), nested={"k": ("m", p)}) for p in "xy")
     assert schema_digest(one) != schema_digest(other)
 
@@ -199,7 +199,7 @@ def test_another_path_is_another_description():
 # --------------------------------------------------------------------- lines and SQL
 
 
-def test_a_line_holds_what_the_source_says_of_its_row(tmp_path: Path):
+def test_spool_line_contains_the_meta_of_its_row(tmp_path: Path):
     folder = SpoolFolder(tmp_path)
     try:
         spool = Spool(folder, StreamId("a"))
@@ -217,12 +217,12 @@ def test_a_line_holds_what_the_source_says_of_its_row(tmp_path: Path):
     assert [line["n"] for line in told] == [6, 7, 8]
 
 
-def test_the_meta_of_every_row_begins_alike():
+def test_meta_prefix_contains_the_sync_id_if_known():
     assert (meta_prefix(None), meta_prefix(7)) == ('{"changes":', '{"sync_id":7,"changes":')
 
 
-def test_only_a_row_that_is_no_older_replaces_another():
-    """Append and dedup: the newest row is that of the greatest cursor."""
+def test_merge_replaces_a_row_only_if_its_cursor_is_not_older():
+    """Append and dedup: the row with the greatest cursor is kept."""
     keys = MergeKeys(("id",), "n", cursor="at", by_cursor=True, removed="gone")
     newer = f"(x.`at` IS NULL OR x.`at` <= {source_column('at')})"
     columns = ["id", "at", "gone"]

@@ -1,4 +1,4 @@
-"""Lines of an Airbyte stream: a value that does not fit costs that value, and no row."""
+"""Rows of an Airbyte stream in a DataFrame: an invalid value becomes null and its row is kept."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def changes(row: Row) -> list[tuple[str, str]]:
 
 
 def values(row: Row) -> dict[str, Any]:
-    """What the record says of a row."""
+    """Return the record's values of a row, without Airbyte's columns."""
     return {name: value for name, value in row.asDict(recursive=True).items() if name not in OURS}
 
 
@@ -67,7 +67,7 @@ def values(row: Row) -> dict[str, Any]:
 
 
 @pytest.mark.thorough
-def test_a_bad_value_in_each_place_in_turn_costs_that_value_alone(spooled: Spooled):
+def test_invalid_value_becomes_null_at_any_depth_and_others_are_kept(spooled: Spooled):
     """D6: the row is kept, the field is null, and the row's meta names it."""
     others = {name: GOOD[name] for name in GOOD}
     cases: list[tuple[str, str]] = []
@@ -94,7 +94,7 @@ def test_a_bad_value_in_each_place_in_turn_costs_that_value_alone(spooled: Spool
 
 
 def _is_null_at(found: Any, path: str) -> bool:
-    """Say whether a value is null, or what it stands in."""
+    """Return True if the value at a path, or one that contains it, is null."""
     for part in path.replace("[]", ".[]").split("."):
         if found is None:
             return True
@@ -102,7 +102,7 @@ def _is_null_at(found: Any, path: str) -> bool:
     return found is None or found in ({"x": None}, [None])
 
 
-def test_several_bad_values_are_each_told(spooled: Spooled):
+def test_meta_lists_every_invalid_value_of_a_row(spooled: Spooled):
     schema = {**{name: TYPES[name][0] for name in ("i", "at", "flag", "obj")}, "s": {}}
     found = layout(schema, "k")
     raw = '{"k":"a","i":"x","at":"noon","flag":"yes","obj":{"x":"y"},"s":[1, 2.50]}'
@@ -117,7 +117,7 @@ def test_several_bad_values_are_each_told(spooled: Spooled):
     assert row.obj.x is None
 
 
-def test_a_clean_row_has_no_changes_in_either_way(spooled: Spooled):
+def test_valid_row_has_no_changes_in_strict_and_checked_reads(spooled: Spooled):
     found = layout({name: schema for name, (schema, _, _) in TYPES.items()})
     frame = spooled.frame(found, [record(**GOOD), "{}"])
     strict = good_rows(frame, strict=True)
@@ -133,15 +133,15 @@ def test_a_clean_row_has_no_changes_in_either_way(spooled: Spooled):
     }
 
 
-def test_a_row_with_a_bad_value_may_be_set_aside_by_setting(spooled: Spooled):
+def test_row_with_an_invalid_value_is_quarantined_by_option(spooled: Spooled):
     found = layout({"i": INT}, misfits_aside=True)
     frame = spooled.frame(found, ['{"i":1}', '{"i":"x"}'])
     assert [row.i for row in good_rows(frame)] == [1]
     assert bad_rows(frame)[1].reasons == ["i: not an integer of 64 bits"]
 
 
-def test_what_is_no_record_or_has_no_key_is_set_aside(spooled: Spooled):
-    """A row that cannot be told apart, or whose deletion would not be seen, is no row."""
+def test_row_without_an_object_valid_key_or_deletion_time_is_quarantined(spooled: Spooled):
+    """Such a row cannot be merged, or its deletion would be missed."""
     mark = {"type": "string", "format": "date-time"}
     schema = {"k": INT, "n": INT, "flag": {"type": "boolean"}, "_ab_cdc_deleted_at": mark}
     unfit = [
@@ -157,7 +157,7 @@ def test_what_is_no_record_or_has_no_key_is_set_aside(spooled: Spooled):
     ]
 
 
-def test_without_keys_nothing_but_a_record_is_asked_for(spooled: Spooled):
+def test_without_keys_any_object_is_loaded(spooled: Spooled):
     frame = spooled.frame(layout({"k": INT}), ['{"k":"x"}', "{}", "[]"])
     assert [row.k for row in good_rows(frame)] == [None, None]
     assert set(bad_rows(frame)) == {2}
@@ -166,21 +166,21 @@ def test_without_keys_nothing_but_a_record_is_asked_for(spooled: Spooled):
 # ---------------------------------------------------------------------------- the meta
 
 
-def told(n: int, body: str, meta: str, at: str | None = None) -> str:
+def spool_line(n: int, body: str, meta: str, at: str | None = None) -> str:
     return f'{{"n":{n},"t":{json.dumps(at)},"v":4,"m":{meta},"r":{body}}}\n'
 
 
-def test_what_the_source_has_said_of_a_row_comes_first(
+def test_changes_of_the_source_precede_those_of_the_loader(
     spooled: Spooled, spark: SparkSession, tmp_path: Path
 ):
-    """What came in a record's meta stays, and what is changed here stands behind it."""
+    """The changes in a record's meta are kept; those of the loader are appended."""
     cut = '{"field":"a","change":"TRUNCATED","reason":"SOURCE_FIELD_SIZE_LIMITATION"}'
     lines = [
-        told(0, '{"i":1}', f'{{"changes":[{cut}]}}', "2024-01-01T00:00:00.5Z"),
-        told(1, '{"i":"x"}', f'{{"changes": [ {cut} ]}}'),
-        told(2, '{"i":"x"}', '{"changes":null}'),
-        told(3, '{"i":1}', "{}"),
-        told(4, '{"i":1}', "null"),
+        spool_line(0, '{"i":1}', f'{{"changes":[{cut}]}}', "2024-01-01T00:00:00.5Z"),
+        spool_line(1, '{"i":"x"}', f'{{"changes": [ {cut} ]}}'),
+        spool_line(2, '{"i":"x"}', '{"changes":null}'),
+        spool_line(3, '{"i":1}', "{}"),
+        spool_line(4, '{"i":1}', "null"),
     ]
     path = tmp_path / "told"
     path.write_text("".join(lines))
@@ -218,7 +218,7 @@ def _changes(row: Row) -> list[tuple[str, ...]]:
 # ----------------------------------------------------------------- inside a property
 
 
-def test_what_stands_inside_a_property_has_its_own_column(spooled: Spooled):
+def test_nested_values_are_read_into_their_columns(spooled: Spooled):
     time = {"type": "string", "format": "date-time"}
     inner = {"id": INT, "at": time, "f": {"type": "number"}, "ok": {"type": "boolean"}, "t": {}}
     deep = {"type": "object", "properties": {"id": INT}}
@@ -242,7 +242,7 @@ def test_what_stands_inside_a_property_has_its_own_column(spooled: Spooled):
     assert changes(row) == [("m.at", "DESTINATION_TYPECAST_ERROR")]
 
 
-def test_a_nested_key_that_is_missing_or_does_not_fit_is_set_aside(spooled: Spooled):
+def test_row_with_a_missing_or_invalid_nested_key_is_quarantined(spooled: Spooled):
     schema = {"m": {"type": "object", "properties": {"id": INT}}, "n": INT}
     frame = spooled.frame(
         layout(schema, "m.id", nested={"m.id": ("m", "id")}),
@@ -265,8 +265,8 @@ def test_a_nested_key_that_is_missing_or_does_not_fit_is_set_aside(spooled: Spoo
 
 
 @pytest.mark.thorough
-def test_a_record_that_is_mended_keeps_every_other_value_to_the_letter(spooled: Spooled):
-    """What the reader refuses is one value; the others are what they would have been."""
+def test_record_with_an_invalid_value_keeps_all_others_exactly(spooled: Spooled):
+    """JSON's reader rejects one value; the others are as in a valid record."""
     deep = {
         "type": "object",
         "properties": {"n": {"type": "number"}, "free": {}, "flag": {"type": "boolean"}},
@@ -319,8 +319,8 @@ def test_a_record_that_is_mended_keeps_every_other_value_to_the_letter(spooled: 
         )
 
 
-def test_the_good_way_is_one_pass_over_the_lines(spooled: Spooled):
-    """Rows without faults pay for no look at faults."""
+def test_strict_read_has_no_error_columns_in_its_plan(spooled: Spooled):
+    """Valid rows are read in one pass."""
     frame = spooled.frame(layout({"i": INT, "flag": {"type": "boolean"}}), ['{"i":1}'])
     plan = frame.good(strict=True)._jdf.queryExecution().optimizedPlan().toString()
     assert "_nulled" not in plan

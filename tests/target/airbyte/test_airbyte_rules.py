@@ -1,7 +1,7 @@
 """The numbered rules of docs/airbyte.md that a destination keeps, in two syncs of many streams.
 
-The program itself, twice, for all tests together: the first sync fills tables,
-the second comes with another catalog. A test's docstring begins with the numbers of its rules.
+The program runs twice for all tests together: the first sync fills tables, the second has another
+catalog. A test's docstring begins with the numbers of its rules.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROW = {"id": INTEGER, "name": TEXT}
 
 
 class Syncs(NamedTuple):
-    """Two syncs: what each was fed and answered, and where the tables are."""
+    """Two syncs: their input, their results, and the folder of the tables."""
 
     folder: Path
     fed: tuple[bytes, bytes]
@@ -176,15 +176,15 @@ def values(frame: DataFrame, *columns: str) -> list[Any]:
 
 
 @needs_models
-def test_what_it_answers_are_messages_by_the_published_models(syncs: Syncs) -> None:
-    """E2, E3, E4, D4: and of states none that did not come in, or not in this turn."""
+def test_output_conforms_to_the_published_message_models(syncs: Syncs) -> None:
+    """E2, E3, E4, D4: each emitted state was received, and received in the same sync."""
     for fed, run in zip(syncs.fed, syncs.runs, strict=True):
         assert [one for one in model_faults(run.output) if "newer: no such" not in one] == []
         assert write_faults(fed, run.output, run.code) == []
 
 
-def test_states_come_out_as_they_came_in(syncs: Syncs) -> None:
-    """ST9, D4, D5: unknown properties and numbers as they were, the last of each stream."""
+def test_states_are_emitted_unchanged(syncs: Syncs) -> None:
+    """ST9, D4, D5: unknown properties and numbers are kept; the last of each stream is emitted."""
     for run, at in zip(syncs.runs, (2, 3), strict=True):
         last = {json.dumps(one["stream"]["stream_descriptor"]): one for one in run.states}
         assert len(last) == len(STREAMS)
@@ -193,8 +193,8 @@ def test_states_come_out_as_they_came_in(syncs: Syncs) -> None:
         assert run.output.count(b"1.0") >= len(STREAMS)
 
 
-def test_append_adds_what_comes_twice_too(spark: SparkSession, syncs: Syncs) -> None:
-    """D1, D6: a missing field is null, one that no catalog has is nowhere; a misfit stays."""
+def test_append_keeps_duplicate_rows(spark: SparkSession, syncs: Syncs) -> None:
+    """D1, D6: missing fields are null, undeclared ones are dropped; a row with a misfit is kept."""
     frame = table(spark, syncs, "added")
     assert values(frame, "id", "name") == [
         (1, "a"),
@@ -209,40 +209,42 @@ def test_append_adds_what_comes_twice_too(spark: SparkSession, syncs: Syncs) -> 
     assert (change["field"], change["change"]) == ("id", "NULLED")
 
 
-def test_fields_come_and_go_between_syncs(spark: SparkSession, syncs: Syncs) -> None:
-    """D13: a new field is a new column; one that is gone is null in new rows."""
+def test_fields_can_be_added_and_removed_between_syncs(spark: SparkSession, syncs: Syncs) -> None:
+    """D13: a new field is a new column; a removed one is null in new rows."""
     frame = table(spark, syncs, "added")
     assert values(frame.filter("id = 3"), "id", "name", "more") == [(3, None, "new field")]
 
 
-def test_overwrite_replaces_also_with_nothing(spark: SparkSession, syncs: Syncs) -> None:
-    """D2: the rows of the sync, and no others."""
+def test_overwrite_leaves_only_the_rows_of_the_sync(spark: SparkSession, syncs: Syncs) -> None:
+    """D2: a stream without rows empties its table."""
     assert values(table(spark, syncs, "replaced"), "id") == [(2,)]
     assert values(table(spark, syncs, "emptied"), "id") == []
 
 
-def test_the_newest_row_of_each_key_stays(spark: SparkSession, syncs: Syncs) -> None:
-    """D3: newest by cursor, in one sync and over two; a key has parts, or is nested."""
+def test_append_dedup_keeps_the_newest_row_of_each_key(spark: SparkSession, syncs: Syncs) -> None:
+    """D3: newest by cursor, in one sync and over two; keys are composite or nested."""
     assert values(table(spark, syncs, "merged"), "id", "name", "at") == [(1, "a", 5), (1, "b", 6)]
     assert values(table(spark, syncs, "deep"), "id", "name") == [(2, "new")]
 
 
-def test_what_is_none_of_its_business_is_left_alone(syncs: Syncs) -> None:
-    """E6, D6, D7: junk, logs, unknown types and streams end nothing and are not handed on."""
+def test_unknown_lines_messages_and_streams_are_ignored(syncs: Syncs) -> None:
+    """E6, D6, D7: invalid lines, logs, unknown types and streams are dropped without an error."""
     for run in syncs.runs:
         assert b"not a message" not in run.output.split(b'"type":"STATE"')[-1]
         assert {message["type"] for message in run.messages} <= {"STATE", "LOG", "TRACE"}
     assert not (syncs.folder / "warehouse" / "stranger").exists()
 
 
-def test_namespaces_keep_streams_of_one_name_apart(spark: SparkSession, syncs: Syncs) -> None:
-    """D8, ST13: two tables, and states of their own."""
+def test_streams_of_one_name_in_two_namespaces_have_two_tables(
+    spark: SparkSession, syncs: Syncs
+) -> None:
+    """D8, ST13: each has its own table and its own states."""
     assert values(table(spark, syncs, "one__twin"), "id") == [(1,)]
     assert values(table(spark, syncs, "two__twin"), "id") == [(2,)]
 
 
-def test_any_text_is_a_name(spark: SparkSession, syncs: Syncs) -> None:
-    """E13, D9: of a stream and of a field, the empty one too."""
+def test_any_text_is_a_valid_stream_or_field_name(spark: SparkSession, syncs: Syncs) -> None:
+    """E13, D9: the empty text too."""
     known = {"added", "replaced", "emptied", "merged", "deep", "one__twin", "two__twin"}
     logs = (syncs.folder / "warehouse").glob("*/_delta_log")
     others = sorted({log.parent.name for log in logs} - known)
@@ -258,8 +260,10 @@ def test_any_text_is_a_name(spark: SparkSession, syncs: Syncs) -> None:
         {"destination_sync_mode": "sideways"},
     ],
 )
-def test_a_mode_that_cannot_be_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    """D14, D16: deduplication without a key, and modes that are none; no state comes out."""
+def test_unsupported_destination_sync_mode_is_rejected(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    """D14, D16: dedup without a key, and unknown modes; no state is emitted."""
     catalog = {"streams": [{**stream("t", "append"), **wrong}]}
     config = {"path": str(tmp_path / "warehouse")}
     feed = lines([record("t", {"id": 1}), state("t", 1), *complete("t")])
@@ -270,10 +274,10 @@ def test_a_mode_that_cannot_be_is_refused(tmp_path: Path, wrong: dict[str, Any])
     assert write_faults(feed, run.output, run.code) == []
 
 
-def test_a_source_that_died_leaves_an_overwritten_table_as_it_was(
+def test_overwrite_of_an_incomplete_stream_leaves_the_old_table(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    """D2, D16: the stream is not complete; the old table stays, the exit is not 0."""
+    """D2, D16: the source ended without COMPLETE; the exit code is not 0."""
     config = {"path": str(tmp_path / "warehouse")}
     catalog = {"streams": [stream("t", "overwrite")]}
     whole = lines([record("t", {"id": 1}), state("t", 1), *complete("t")])

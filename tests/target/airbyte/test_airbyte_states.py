@@ -1,4 +1,4 @@
-"""States of single streams: which may leave, as what, and what commits keep of them."""
+"""States per stream: which may be emitted, in which form, and which are stored in commits."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def whole(value: Any) -> dict[str, Any]:
 
 @dataclass
 class Model:
-    """What is true: where each batch begins and whether it is safe, every state, what left."""
+    """The expected ledger: the first row of each batch, all states, and the emitted ones."""
 
     firsts: list[tuple[str, int, bool]] = field(default_factory=list)
     states: list[tuple[int, str | None]] = field(default_factory=list)
     left: list[int] = field(default_factory=list)
 
     def covered(self) -> list[int]:
-        """All states that may be out."""
+        """Return all states that may be emitted."""
         waiting = [first for _, first, safe in self.firsts if not safe]
         frontier = min(waiting, default=10_000)
         return [at for at, _ in self.states if at < frontier]
@@ -64,12 +64,12 @@ class Model:
     ),
     order=st.randoms(use_true_random=False),
 )
-def test_of_each_stream_the_newest_covered_state_leaves_and_none_that_is_not(
+def test_newest_covered_state_of_each_stream_is_emitted_and_no_uncovered_one(
     steps: list[tuple[str, str | None]], order: random.Random
 ) -> None:
-    """Rules D4 and D5: a state that is out covers all rows before it, of every stream.
+    """Rules D4 and D5: an emitted state covers all rows before it, of every stream.
 
-    Of each stream they leave in their order, and the last one does.
+    The states of a stream are emitted in their order, and the last one always.
     """
     ledger, model = OpenLedger(), Model()
     ends = [("commit", stream_name) for stream_name in STREAM_NAMES] * 2
@@ -123,7 +123,7 @@ def commit(ledger: OpenLedger, model: Model, stream_name: str, at: int) -> None:
     ledger.mark_committed(stream_name, at)
 
 
-def test_between_two_batches_one_state_of_each_stream_is_kept() -> None:
+def test_ledger_keeps_one_state_per_stream_between_two_batches() -> None:
     ledger = OpenLedger()
     ledger.record_rows("slow", 0)
     for ordinal in range(1, 10_000):
@@ -137,7 +137,7 @@ def test_between_two_batches_one_state_of_each_stream_is_kept() -> None:
     assert ledger.held() == 50
 
 
-# How they leave
+# Emitted form
 
 
 def left(form: PerStreamStateFormat, text: bytes, scope: Any, rows: int) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def left(form: PerStreamStateFormat, text: bytes, scope: Any, rows: int) -> dict
         {"destinationStats": None},
     ],
 )
-def test_a_state_leaves_as_it_came_but_for_our_statistics(body: dict[str, Any]) -> None:
+def test_state_is_emitted_unchanged_except_for_destination_stats(body: dict[str, Any]) -> None:
     """Rules D4 and ST9."""
     for text in (
         json.dumps(body),
@@ -172,7 +172,7 @@ def test_a_state_leaves_as_it_came_but_for_our_statistics(body: dict[str, Any]) 
         assert found == {**body, "destinationStats": {"recordCount": 4}}
 
 
-def test_the_bytes_inside_a_state_are_left_alone() -> None:
+def test_bytes_of_a_state_are_not_reformatted() -> None:
     text = b'{ "type":"STREAM", "x": 1.10, "x": 1e400, "y": "\\ud83d" }'
     line = PerStreamStateFormat().format_output(CoveredState(1, text, None, 0))
     assert line.startswith(b'{"type":"STATE","state":' + text[:-2])
@@ -183,7 +183,7 @@ def test_the_bytes_inside_a_state_are_left_alone() -> None:
     assert again.count(b"destinationStats") == 1
 
 
-def test_rows_are_counted_since_the_last_state_of_the_stream() -> None:
+def test_record_count_starts_at_the_last_state_of_the_stream() -> None:
     form, a, b = PerStreamStateFormat(), StreamId("a"), StreamId("b")
     counts = [
         left(form, b"{}", scope, rows)["destinationStats"]
@@ -193,7 +193,7 @@ def test_rows_are_counted_since_the_last_state_of_the_stream() -> None:
     assert not any("rejectedRecordCount" in each for each in counts)
 
 
-def test_rows_that_were_set_aside_count_as_rejected() -> None:
+def test_quarantined_rows_count_as_rejected() -> None:
     form, a = PerStreamStateFormat(), StreamId("a")
     form.count_rejected(a, 4)
     stats = [
@@ -208,21 +208,21 @@ def test_rows_that_were_set_aside_count_as_rejected() -> None:
     ]
 
 
-# What commits keep
+# Stored form
 
 
 def as_list(states: Iterable[Any]) -> str:
     return json.dumps(list(states))
 
 
-def test_a_commit_keeps_a_list_of_the_newest_states() -> None:
+def test_commit_stores_a_list_of_the_newest_states() -> None:
     kept = PerStreamStateFormat().format_stored(
         [CoveredState(1, b'{"a":1}', "a"), CoveredState(2, b'{"b":2}', "b")]
     )
     assert kept == b'[{"a":1},{"b":2}]'
 
 
-def test_streams_of_which_a_run_says_nothing_stay_where_they_were() -> None:
+def test_merge_keeps_the_states_of_streams_absent_from_the_run() -> None:
     before = as_list([state("a", 1), state("b", 1), state("b", 2, namespace="x")])
     after = as_list([state("b", 3)])
     assert json.loads(merge_states(before, after)) == [
@@ -232,8 +232,8 @@ def test_streams_of_which_a_run_says_nothing_stay_where_they_were() -> None:
     ]
 
 
-def test_a_state_of_all_streams_takes_the_place_of_all_before_it() -> None:
-    """Rule ST4: GLOBAL and LEGACY hold everything."""
+def test_global_state_replaces_all_earlier_states() -> None:
+    """Rule ST4: GLOBAL and LEGACY contain the states of all streams."""
     before = as_list([state("a"), whole(1), state("b")])
     assert json.loads(merge_states(before, as_list([state("a", 2)]))) == [
         whole(1),
@@ -243,7 +243,7 @@ def test_a_state_of_all_streams_takes_the_place_of_all_before_it() -> None:
     assert json.loads(merge_states(before, as_list([whole(2)]))) == [whole(2)]
 
 
-def test_what_another_protocol_kept_is_replaced() -> None:
+def test_stored_state_of_another_protocol_is_replaced() -> None:
     lists, whole_ones = as_list([state("a")]), '{"bookmarks":{}}'
     markers = [
         CommitMetadata("j", "r", run, 1, 1, text) for run, text in enumerate([whole_ones, lists])
@@ -253,8 +253,8 @@ def test_what_another_protocol_kept_is_replaced() -> None:
     assert merge_states("[broken", lists) == lists
 
 
-def test_recovery_takes_the_newest_state_of_each_stream_from_all_tables() -> None:
-    """A run that loads one of two streams leaves the other's state in the other table."""
+def test_recovery_combines_the_newest_state_of_each_stream_from_all_tables() -> None:
+    """After a run of one of two streams, the other's state is in the other's table."""
     old = CommitMetadata("j", "r1", 1, 1, 5, as_list([state("a", 1), state("b", 1)]))
     new = CommitMetadata("j", "r2", 2, 1, 3, as_list([state("a", 2)]))
     found = find_latest_metadata([new, None, old])

@@ -1,4 +1,4 @@
-"""Airbyte's streams in tables: which row stays, what is known of it, and which are gone."""
+"""Airbyte's streams in tables: newest row by cursor, deletions, nested keys and generations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FORMATS = ["delta", "iceberg"]
 def described(
     keys: tuple[str, ...] = ("id",), cursor: str | None = "at", **more: Any
 ) -> SchemaEvent:
-    """Return a stream with a key, a cursor and a value; ``nested`` and further properties."""
+    """Return the schema event of a stream with a key, a cursor and a value."""
     nested = more.pop("nested", {})
     properties = {"id": ID, "at": TIME, "x": TEXT, **more}
     return SchemaEvent(S, {"type": "object", "properties": properties}, keys, cursor, nested)
@@ -57,8 +57,8 @@ def day(number: int) -> str:
 
 
 @dataclass
-class House:
-    """A warehouse that events are loaded into, as an Airbyte destination loads them."""
+class AirbyteWarehouse:
+    """A warehouse that is loaded with the options of an Airbyte destination."""
 
     tables: Warehouse
 
@@ -81,7 +81,7 @@ class House:
         batch: int = 1000,
         **asked: Any,
     ) -> Report:
-        """Load events to their end, as batches of so many rows."""
+        """Load events to their end, in batches of ``batch`` rows."""
         self.tables.runs += 1
         engine, report = SharedEngine(self.tables.session), Report()
         options = self.options(columns or {}, batch, **asked)
@@ -98,25 +98,25 @@ class House:
         return report
 
     def x(self) -> dict[Any, Any]:
-        """Return the value of each key's row."""
+        """Return the value of column x by key."""
         return dict(self.tables.rows("s", "id", "x"))
 
 
 @pytest.fixture(params=FORMATS)
 def warehouse(
     request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
-) -> House:
-    return House(Warehouse(spark_session, spark, tmp_path / "tables", request.param))
+) -> AirbyteWarehouse:
+    return AirbyteWarehouse(Warehouse(spark_session, spark, tmp_path / "tables", request.param))
 
 
-# ------------------------------------------------------------- the newest by its cursor
+# ------------------------------------------------------------- the newest by cursor
 
 
-def test_the_greatest_cursor_stays_whenever_it_comes(warehouse: House):
+def test_row_with_the_greatest_cursor_is_kept_in_any_order(warehouse: AirbyteWarehouse):
     """D3: the newest row of a key is that of the greatest cursor.
 
-    That holds in a batch, in a later batch and in a later sync; of equal ones, and of rows
-    without a cursor, the last is the newest.
+    That holds in a batch, in a later batch and in a later sync; of equal cursors, and of rows
+    without a cursor, the last row is the newest.
     """
     warehouse.load(
         described(),
@@ -139,7 +139,7 @@ def test_the_greatest_cursor_stays_whenever_it_comes(warehouse: House):
 
 
 @pytest.mark.thorough
-def test_a_later_batch_of_one_sync_is_no_other_case(warehouse: House):
+def test_cursors_are_compared_across_batches_of_one_sync(warehouse: AirbyteWarehouse):
     warehouse.load(
         described(),
         rows(row(1, day(2), "new"), row(2, day(1), "old")),
@@ -161,7 +161,9 @@ def test_a_later_batch_of_one_sync_is_no_other_case(warehouse: House):
     ],
 )
 @pytest.mark.thorough
-def test_a_cursor_is_compared_by_its_type(warehouse: House, schema: Any, low: Any, high: Any):
+def test_cursors_are_compared_by_their_type(
+    warehouse: AirbyteWarehouse, schema: Any, low: Any, high: Any
+):
     stream = described(at=schema)
     warehouse.load(stream, rows(row(1, high, "high"), row(1, low, "low"), row(2, low, "low")))
     warehouse.load(stream, rows(row(1, low, "low"), row(2, high, "high")))
@@ -169,7 +171,7 @@ def test_a_cursor_is_compared_by_its_type(warehouse: House, schema: Any, low: An
 
 
 @pytest.mark.thorough
-def test_a_cursor_without_a_column_leaves_the_order_of_arrival(warehouse: House):
+def test_cursor_without_a_column_falls_back_to_arrival_order(warehouse: AirbyteWarehouse):
     report = warehouse.load(
         described(cursor="gone"), rows(row(1, day(2), "a"), row(1, day(1), "b"))
     )
@@ -179,11 +181,8 @@ def test_a_cursor_without_a_column_leaves_the_order_of_arrival(warehouse: House)
 
 
 @pytest.mark.thorough
-def test_a_row_whose_source_deleted_it_is_gone(warehouse: House):
-    """Change data capture: a row with a time of deletion takes its key's row away.
-
-    A row that is newer stays.
-    """
+def test_row_with_a_cdc_deletion_time_deletes_its_key(warehouse: AirbyteWarehouse):
+    """Change data capture: the table's row with the same key is deleted, unless it is newer."""
     stream = described(_ab_cdc_deleted_at=TEXT)
     gone = {"_ab_cdc_deleted_at": day(3)}
     alive = {"_ab_cdc_deleted_at": None}
@@ -212,7 +211,7 @@ def test_a_row_whose_source_deleted_it_is_gone(warehouse: House):
 
 
 @pytest.mark.thorough
-def test_a_delete_record_is_older_than_what_is_newer(warehouse: House):
+def test_delete_record_does_not_delete_a_newer_row(warehouse: AirbyteWarehouse):
     stream = described(_sdc_deleted_at=TIME)
     mark = {"_sdc_deleted_at": day(9)}
     warehouse.load(
@@ -233,7 +232,7 @@ def test_a_delete_record_is_older_than_what_is_newer(warehouse: House):
 
 
 @pytest.mark.thorough
-def test_nested_keys_and_cursors(warehouse: House):
+def test_nested_keys_and_cursors_decide_the_newest_row(warehouse: AirbyteWarehouse):
     """Configured catalogs name keys and cursors by paths of any depth."""
     inner = {"type": "object", "properties": {"id": ID, "at": TIME}}
     paths = {"m.id": ("m", "id"), "m.at": ("m", "at")}
@@ -249,7 +248,7 @@ def test_nested_keys_and_cursors(warehouse: House):
     assert warehouse.tables.counts("s")["quarantined"] == 1
 
 
-def test_a_path_through_a_list_is_refused_by_the_streams_name(warehouse: House):
+def test_nested_key_inside_a_list_is_rejected_naming_the_stream(warehouse: AirbyteWarehouse):
     inner = {"type": "array", "items": {"type": "object", "properties": {"id": ID}}}
     with pytest.raises(UnsupportedError, match=r"Stream s: m\.id cannot be a key.*not an object"):
         warehouse.load(described(("m.id",), m=inner, nested={"m.id": ("m", "id")}))
@@ -258,7 +257,7 @@ def test_a_path_through_a_list_is_refused_by_the_streams_name(warehouse: House):
 # -------------------------------------------------------------------------- the columns
 
 
-def test_a_row_keeps_what_fits_and_says_what_does_not(warehouse: House):
+def test_invalid_value_is_null_and_recorded_in_the_meta_column(warehouse: AirbyteWarehouse):
     """D6: a type mismatch costs the value, not the row; the report counts such rows."""
     meta = [b'{"changes":[]}', None, None]
     report = warehouse.load(
@@ -283,7 +282,7 @@ def test_a_row_keeps_what_fits_and_says_what_does_not(warehouse: House):
 
 
 @pytest.mark.thorough
-def test_appended_rows_need_no_key(warehouse: House):
+def test_append_accepts_rows_without_keys(warehouse: AirbyteWarehouse):
     """D1: append adds every row, duplicates and those without a key."""
     warehouse.load(
         described(),
@@ -294,11 +293,8 @@ def test_appended_rows_need_no_key(warehouse: House):
 
 
 @pytest.mark.thorough
-def test_rows_of_older_generations_end_and_do_not_stand_in_the_way(warehouse: House):
-    """A refresh sends all rows anew: those of the generation before go.
-
-    No cursor of theirs keeps a new row out.
-    """
+def test_refresh_deletes_older_generations_and_ignores_their_cursors(warehouse: AirbyteWarehouse):
+    """A refresh sends all rows again; rows of the generation before are deleted."""
     old, new = partial(rows, version=1), partial(rows, version=2)
     warehouse.load(
         described(), old(row(1, day(9), "old"), row(2, day(9), "old"), row(3, day(1), "old"))
@@ -319,7 +315,7 @@ def test_rows_of_older_generations_end_and_do_not_stand_in_the_way(warehouse: Ho
 
 
 @pytest.mark.thorough
-def test_an_overwrite_takes_the_newest_of_each_key(warehouse: House):
+def test_overwrite_keeps_the_newest_row_of_each_key(warehouse: AirbyteWarehouse):
     stream = described(_ab_cdc_deleted_at=TEXT)
     warehouse.load(stream, rows(row(9, day(1), "before")))
     gone = {"_ab_cdc_deleted_at": day(3)}

@@ -1,4 +1,4 @@
-"""What the doctor sees: each thing a run needs, tried, and what to do where it is not well."""
+"""The command `target-spark doctor`: it tries each thing that a load needs and prints remedies."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 
 
-def written(folder: Path, **config: Any) -> str:
+def write_config(folder: Path, **config: Any) -> str:
     path = folder / "config.json"
     given = {"path": str(folder / "tables"), "format": "parquet", "job": "job", **config}
     path.write_text(json.dumps({name: value for name, value in given.items() if value is not None}))
     return str(path)
 
 
-def examined(
+def run_doctor(
     capsys: pytest.CaptureFixture[str], config: str, *words: str
 ) -> tuple[int, dict[str, str], str]:
-    """Return the exit code, the worst verdict of each check, and all that was said."""
+    """Return the exit code, the worst verdict of each check, and the output."""
     code = TargetSpark.cli.main(["doctor", "--config", config, *words], standalone_mode=False)
     said = capsys.readouterr().out
     verdicts: dict[str, str] = {}
@@ -45,8 +45,8 @@ def examined(
 
 
 @pytest.fixture
-def shared(spark_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the doctor have the tests' Spark: a process has one."""
+def shared_session(spark_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the doctor the tests' Spark session, since a process can have only one."""
     monkeypatch.setattr(Session, "start", classmethod(lambda *_args, **_more: spark_session))
     monkeypatch.setattr(Session, "stop", lambda _self: None)
 
@@ -54,11 +54,13 @@ def shared(spark_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
 # Without Spark
 
 
-def test_every_fault_of_the_settings_is_told_and_the_rest_needs_them(
+def test_all_invalid_settings_are_listed_and_dependent_checks_skipped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = written(tmp_path, flush_rows=0, write_mode="upsert", report=str(tmp_path / "r.json"))
-    code, verdicts, said = examined(capsys, config)
+    config = write_config(
+        tmp_path, flush_rows=0, write_mode="upsert", report=str(tmp_path / "r.json")
+    )
+    code, verdicts, said = run_doctor(capsys, config)
     assert code == 1
     assert verdicts["configuration"] == "failed"
     assert "flush_rows" in said
@@ -68,17 +70,17 @@ def test_every_fault_of_the_settings_is_told_and_the_rest_needs_them(
     assert not (tmp_path / "r.json").exists()
 
 
-def test_a_configuration_that_is_none_is_reported(
+def test_missing_configuration_file_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, verdicts, said = examined(capsys, str(tmp_path / "none.json"))
+    code, verdicts, said = run_doctor(capsys, str(tmp_path / "none.json"))
     assert (code, verdicts["configuration"]) == (1, "failed")
     assert "does not exist" in said
 
 
-def test_a_machine_without_java_folders_and_jars_is_told_what_it_needs(tmp_path: Path) -> None:
+def test_missing_java_folders_and_jars_are_reported_with_remedies(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    config = written(
+    config = write_config(
         tmp_path,
         format="delta",
         path=str(tmp_path / "file" / "tables"),
@@ -112,7 +114,7 @@ def test_a_machine_without_java_folders_and_jars_is_told_what_it_needs(tmp_path:
     assert "Set staging to a folder" in told["staging"]["text"]
 
 
-def test_little_disk_space_and_an_active_run_are_warnings(
+def test_low_disk_space_and_an_active_run_are_warnings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_args: Any, **_more: Any) -> str:
@@ -120,11 +122,11 @@ def test_little_disk_space_and_an_active_run_are_warnings(
 
     monkeypatch.setattr(doctor, "check_java", refused)
     monkeypatch.setattr(doctor, "_ROOM", 1 << 60)
-    config = written(tmp_path, max_spool_bytes=1 << 60)
+    config = write_config(tmp_path, max_spool_bytes=1 << 60)
     assert get_lock_holder(str(tmp_path / "tables"), "job") is None
     lease = JobLock.acquire(str(tmp_path / "tables"), "job")
     try:
-        _, verdicts, said = examined(capsys, config)
+        _, verdicts, said = run_doctor(capsys, config)
         assert f"process {os.getpid()}" in said
     finally:
         lease.release()
@@ -132,12 +134,12 @@ def test_little_disk_space_and_an_active_run_are_warnings(
     assert [verdicts[name] for name in ("staging", "path", "lease")] == ["warning"] * 3
     assert verdicts["spark"] == "skipped"
     monkeypatch.setattr(doctor.os, "access", lambda *_args: False)
-    _, verdicts, said = examined(capsys, config)
+    _, verdicts, said = run_doctor(capsys, config)
     assert [verdicts[name] for name in ("staging", "path")] == ["failed"] * 2
     assert "cannot be written by this user" in said
 
 
-def test_jars_are_given_or_kept_or_fetched(tmp_path: Path) -> None:
+def test_jars_check_names_the_source_of_the_jars(tmp_path: Path) -> None:
     jar = tmp_path / "delta-spark_4.1_2.13-4.4.0.jar"
     jar.write_bytes(b"")
     given = {"path": "x", "jars": [str(jar)]}
@@ -147,7 +149,9 @@ def test_jars_are_given_or_kept_or_fetched(tmp_path: Path) -> None:
     assert doctor._jars({"path": "x", "format": "parquet"}) == "parquet needs none"
 
 
-def test_without_pyspark_it_is_told_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyspark_is_reported_with_the_install_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def missing(name: str) -> str:
         raise doctor.metadata.PackageNotFoundError(name)
 
@@ -162,10 +166,10 @@ def test_without_pyspark_it_is_told_how_to_install_it(monkeypatch: pytest.Monkey
 @pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("form", ["delta", "iceberg", "parquet"])
-def test_a_machine_that_is_well_is_left_as_it_was(
-    shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+def test_successful_checks_leave_no_files(
+    shared_session: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
-    code, verdicts, said = examined(capsys, written(tmp_path, format=form))
+    code, verdicts, said = run_doctor(capsys, write_config(tmp_path, format=form))
     assert (code, set(verdicts.values())) == (0, {"ok"})
     assert list(verdicts) == [
         *("configuration", "java", "pyspark", "jars", "staging", "path", "lease"),
@@ -177,8 +181,8 @@ def test_a_machine_that_is_well_is_left_as_it_was(
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_tables_are_told_by_whose_they_are(
-    shared: None,
+def test_tables_check_distinguishes_own_foreign_and_other_jobs_tables(
+    shared_session: None,
     spark_session: Session,
     spark: SparkSession,
     tmp_path: Path,
@@ -186,15 +190,15 @@ def test_tables_are_told_by_whose_they_are(
 ) -> None:
     warehouse = Warehouse(spark_session, spark, tmp_path / "tables")
     warehouse.load(schema("a", ID), record("a", id=1), state(1))
-    code, verdicts, said = examined(capsys, written(tmp_path, format="delta"))
+    code, verdicts, said = run_doctor(capsys, write_config(tmp_path, format="delta"))
     assert (code, verdicts["tables"]) == (0, "ok")
     assert "1 of this job; the last state is of run run1" in said
     place = str(tmp_path / "tables" / "foreign")
     spark.range(1).write.format("delta").save(place)
-    _, verdicts, said = examined(capsys, written(tmp_path, format="delta"))
+    _, verdicts, said = run_doctor(capsys, write_config(tmp_path, format="delta"))
     assert verdicts["tables"] == "warning"
     assert "foreign: rows that target-spark did not write" in said
-    code, verdicts, said = examined(capsys, written(tmp_path, format="delta", job="other"))
+    code, verdicts, said = run_doctor(capsys, write_config(tmp_path, format="delta", job="other"))
     assert (code, verdicts["tables"]) == (0, "warning")
     assert "a is loaded by another job" in said
     assert "tables" in verdicts
@@ -203,14 +207,14 @@ def test_tables_are_told_by_whose_they_are(
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_a_place_that_cannot_be_written_is_told_with_the_step(
-    shared: None, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_storage_check_names_the_location_and_failed_step(
+    shared_session: None, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nowhere = {"catalog": "nowhere", "database": "there"}
     streams = {"a": {"database": "made_and_gone"}, "b": nowhere, "c": nowhere}
     catalogs = {"spark.sql.catalog.nowhere": "no.such.Catalog"}
-    config = written(tmp_path, format="delta", streams=streams, spark=catalogs)
-    code, verdicts, said = examined(capsys, config)
+    config = write_config(tmp_path, format="delta", streams=streams, spark=catalogs)
+    code, verdicts, said = run_doctor(capsys, config)
     assert (code, verdicts["storage"]) == (1, "failed")
     assert "in nowhere.there could not be made" in said
     assert "in made_and_gone was made, written, read, removed" in said
@@ -221,8 +225,8 @@ def test_a_place_that_cannot_be_written_is_told_with_the_step(
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_a_row_that_does_not_come_back_is_a_failure(
-    shared: None,
+def test_storage_check_fails_if_the_written_row_is_not_read_back(
+    shared_session: None,
     spark: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -231,17 +235,17 @@ def test_a_row_that_does_not_come_back_is_a_failure(
     from target_spark.writers.delta.writer import DeltaWriter
 
     monkeypatch.setattr(DeltaWriter, "rows", lambda _self, spark, _table: spark.range(2))
-    _, verdicts, said = examined(capsys, written(tmp_path, format="delta"))
+    _, verdicts, said = run_doctor(capsys, write_config(tmp_path, format="delta"))
     assert verdicts["storage"] == "failed"
     assert "could not be read (done before: made, written)" in said
     assert not (tmp_path / "tables").exists()
 
 
-def test_a_spark_that_does_not_start_is_reported(
+def test_spark_that_does_not_start_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, verdicts, said = examined(
-        capsys, written(tmp_path, remote="sc://127.0.0.1:1", staging="/tmp")
+    code, verdicts, said = run_doctor(
+        capsys, write_config(tmp_path, remote="sc://127.0.0.1:1", staging="/tmp")
     )
     assert (code, verdicts["spark"], verdicts["storage"]) == (1, "failed", "skipped")
     assert "the setting remote" in said

@@ -1,4 +1,4 @@
-"""What the tables hold as the last state, and what a resume from it brings."""
+"""The command `target-spark last-state`, and loads that are resumed from its output."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def no_spark() -> Any:
     raise AssertionError("these tables can be read without Spark")
 
 
-def asked(folder: Path, *words: str, **config: Any) -> subprocess.CompletedProcess[str]:
-    """Run ``target-spark last-state`` as a process that can have no Spark."""
+def run_last_state(folder: Path, *words: str, **config: Any) -> subprocess.CompletedProcess[str]:
+    """Run ``target-spark last-state`` in a process that has no Java on its PATH."""
     given = {"path": str(folder / "tables"), "format": "parquet", "job": "job", **config}
     (folder / "config.json").write_text(json.dumps(given))
     program = "from target_spark.target import TargetSpark; TargetSpark.cli()"
@@ -46,8 +46,8 @@ def asked(folder: Path, *words: str, **config: Any) -> subprocess.CompletedProce
     )
 
 
-def called(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Run a command in this process; return its exit code and what it said."""
+def run_command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Run a command in this process; return exit code, standard output and standard error."""
     try:
         code = TargetSpark.cli.main(list(words), standalone_mode=False)
     except SystemExit as end:
@@ -56,7 +56,7 @@ def called(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, s
     return code, told.out, told.err
 
 
-def test_help_costs_nothing_and_knows_the_commands() -> None:
+def test_help_lists_the_commands_without_importing_pyspark() -> None:
     script = (
         "import sys; from target_spark.target import TargetSpark\n"
         "for words in (['--help'], ['last-state', '--help'], ['doctor', '-h'], ['replay', '-h']):\n"
@@ -74,22 +74,22 @@ def test_help_costs_nothing_and_knows_the_commands() -> None:
     assert all(word in help_of_all for word in ("doctor", "last-state", "replay"))
 
 
-def test_no_table_is_no_state(tmp_path: Path) -> None:
-    done = asked(tmp_path)
+def test_without_tables_last_state_fails_with_a_message(tmp_path: Path) -> None:
+    done = run_last_state(tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "No table holds a state of job job (there are no tables)" in done.stderr
 
 
-def test_faults_of_the_settings_are_said(tmp_path: Path) -> None:
-    done = asked(tmp_path, flush_rows=0, report="report.json")
+def test_invalid_settings_are_reported_without_a_traceback(tmp_path: Path) -> None:
+    done = run_last_state(tmp_path, flush_rows=0, report="report.json")
     assert (done.returncode, done.stdout) == (1, "")
     assert "flush_rows" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "report.json").exists()  # that of the last run would be lost
 
 
-def test_wrong_words_are_a_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = called(capsys, "last-state", "--wrong")
+def test_unknown_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run_command(capsys, "last-state", "--wrong")
     assert (code, out) == (2, "")
     assert "usage: target-spark last-state" in err
 
@@ -103,7 +103,7 @@ def warehouse(
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_the_last_state_is_that_of_the_newest_run_and_place(
+def test_last_state_is_that_of_the_newest_run_at_the_path(
     warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
 ) -> None:
     warehouse.load(schema("a", ID), record("a", id=1), state("first run"))
@@ -123,11 +123,11 @@ def test_the_last_state_is_that_of_the_newest_run_and_place(
     path = warehouse.folder.parent / "config.json"
     given = {"path": str(warehouse.folder), "format": warehouse.format, "job": "job"}
     path.write_text(json.dumps(given))
-    code, out, err = called(capsys, "last-state", "--config", str(path))
+    code, out, err = run_command(capsys, "last-state", "--config", str(path))
     assert (code, out) == (0, '{"at": "second run"}\n')
     assert "of run run2" in err
     assert ("Unknown: foreign have rows" in err) == foreign.exists()
-    code, out, err = called(capsys, "last-state", "--config", str(path), "--job", "other")
+    code, out, err = run_command(capsys, "last-state", "--config", str(path), "--job", "other")
     assert (code, out) == (1, "")
     assert "to the jobs job: name one with --job" in err
     by_files = find_recoverable_tables(
@@ -150,7 +150,7 @@ def by_spark(warehouse: Warehouse, path: str) -> Any:
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_without_a_marker_old_enough_to_be_read_rows_are_unknown(warehouse: Warehouse) -> None:
+def test_table_that_never_had_rows_is_not_unknown(warehouse: Warehouse) -> None:
     if warehouse.format == "delta":
         warehouse.spark.sql(f"CREATE TABLE delta.`{warehouse.folder}/made` (id BIGINT) USING delta")
     else:
@@ -165,7 +165,7 @@ def test_without_a_marker_old_enough_to_be_read_rows_are_unknown(warehouse: Ware
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_tables_of_a_catalog_are_asked_by_their_names(delta: Warehouse) -> None:
+def test_tables_of_a_database_are_found_by_name(delta: Warehouse) -> None:
     spark = delta.session.spark()
     spark.sql("CREATE DATABASE last_state")
     try:
@@ -193,7 +193,7 @@ def test_tables_of_a_catalog_are_asked_by_their_names(delta: Warehouse) -> None:
         find_recoverable_tables(settings.load_options(named), lambda: spark)
 
 
-def test_an_unexpected_error_shows_no_secret(
+def test_unexpected_error_shows_no_secret(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_args: Any) -> None:
@@ -202,17 +202,17 @@ def test_an_unexpected_error_shows_no_secret(
     monkeypatch.setattr("target_spark.cli.last_state.find_recoverable_tables", broken)
     given = {"path": "x", "format": "parquet", "spark": {"spark.x.secret": "s3cr3t"}}
     (tmp_path / "config.json").write_text(json.dumps(given))
-    code, out, err = called(capsys, "last-state", "--config", str(tmp_path / "config.json"))
+    code, out, err = run_command(capsys, "last-state", "--config", str(tmp_path / "config.json"))
     assert (code, out) == (1, "")
     assert "the server said ***" in err
     assert "s3cr3t" not in err
 
 
-# Resumed from it
+# Resumed loads
 
 
-def tapped(folder: Path, *words: str) -> list[bytes]:
-    """Run the sample tap; return its lines, without the stream that is slow to load."""
+def run_tap(folder: Path, *words: str) -> list[bytes]:
+    """Run the sample tap; return its lines of stream weather, and its states."""
     (folder / "tap.json").write_text(json.dumps({"until": "2013-01-03T00:00:00Z"}))
     program = "from tap_flights.tap import TapFlights; TapFlights.cli()"
     done = subprocess.run(
@@ -240,10 +240,10 @@ def records(lines: Iterable[bytes]) -> Iterator[str]:
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_a_run_that_died_and_lost_its_state_file_is_resumed_from_its_table(
+def test_load_without_a_state_file_resumes_from_its_table(
     warehouse: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    everything = tapped(tmp_path)
+    everything = run_tap(tmp_path)
     states = [n for n, line in enumerate(everything) if json.loads(line)["type"] == "STATE"]
     until = states[len(states) // 2]
     config: dict[str, Any] = {"write_mode": "append", "flush_rows": 20, "emit": lambda _state: None}
@@ -260,10 +260,10 @@ def test_a_run_that_died_and_lost_its_state_file_is_resumed_from_its_table(
 
     given = {"path": str(warehouse.folder), "format": warehouse.format, "job": "job"}
     (tmp_path / "config.json").write_text(json.dumps(given))
-    code, out, _ = called(capsys, "last-state", "--config", str(tmp_path / "config.json"))
+    code, out, _ = run_command(capsys, "last-state", "--config", str(tmp_path / "config.json"))
     assert code == 0
     (tmp_path / "state.json").write_text(out)
-    resumed = tapped(tmp_path, "--state", "state.json")
+    resumed = run_tap(tmp_path, "--state", "state.json")
     warehouse.load(*map(json.loads, resumed), **config)
     rows = Counter(f"{origin} {at}" for origin, at in weather(warehouse))
     sent_again = Counter(records(resumed))
@@ -277,7 +277,7 @@ def weather(warehouse: Warehouse) -> list[tuple[str, str]]:
 
 
 class Counting:
-    """A tap that sends nothing twice: each row once, a state after every tenth."""
+    """A tap that sends each row once, and a state after every tenth row."""
 
     def __init__(self, first: int) -> None:
         self._first = first
@@ -292,7 +292,7 @@ class Counting:
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_one_stream_that_only_grows_has_no_row_twice_after_a_resume(
+def test_appended_stream_has_no_duplicates_after_a_resume(
     spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> None:
     warehouse = Warehouse(spark_session, spark, tmp_path / "tables", "parquet")

@@ -1,4 +1,4 @@
-"""Signals and readers at inconvenient moments: what is committed counts, nothing stays behind."""
+"""Signals and slow or closed readers: rows are committed with their states, no process is left."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 GONE_SECONDS = 60
 
 
-def nothing_stays(folder: Path) -> None:
-    """Hold that no process of a run is left; a JVM that was killed may take a moment."""
+def wait_for_no_processes(folder: Path) -> None:
+    """Wait until no process of a run is left; the end of a killed JVM may take a moment."""
     end = time.monotonic() + GONE_SECONDS
     while left := left_behind(folder):
         assert time.monotonic() < end, left
         time.sleep(0.05)
 
 
-def jvm_of(folder: Path) -> int | None:
-    """Return the JVM that the lease names."""
+def get_jvm(folder: Path) -> int | None:
+    """Return the process id of the JVM that the job's lock file names."""
     for lease in (folder / "tables" / "_target_spark").glob("*.lease"):
         with suppress(ValueError):
             found = json.loads(lease.read_bytes())
@@ -55,8 +55,8 @@ def jvm_of(folder: Path) -> int | None:
     return None
 
 
-def send_for_ever(target: Running) -> threading.Thread:
-    """Send rows and states until the reader has gone."""
+def start_sender(target: Running) -> threading.Thread:
+    """Start a thread that sends rows and states until the pipe is closed."""
 
     def send() -> None:
         with suppress(BrokenPipeError, ValueError):
@@ -69,26 +69,26 @@ def send_for_ever(target: Running) -> threading.Thread:
     return thread
 
 
-def last(target: Running) -> int:
+def last_state(target: Running) -> int:
     return int(target.lines[-1]) if target.lines else 0
 
 
-def test_a_signal_while_spark_starts_waits_for_no_more_than_that(
+def test_signal_during_spark_startup_ends_the_run_after_startup(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with running(tmp_path, flush_rows=1) as target:
         target.send(schema(), record(1), state(1), record(2), state(2))
-        target.until(lambda: jvm_of(tmp_path) is not None)
+        target.until(lambda: get_jvm(tmp_path) is not None)
         target.process.send_signal(signal.SIGTERM)
         assert target.end() == 0, target.errors.decode()
         assert report_of(target.errors)["outcome"] == "stopped by a signal"
-        assert last(target) <= 2
+        assert last_state(target) <= 2
         written = ids(spark, tmp_path) if (tmp_path / "tables" / "a").exists() else []
-        assert written == [*range(1, last(target) + 1)]
-    nothing_stays(tmp_path)
+        assert written == [*range(1, last_state(target) + 1)]
+    wait_for_no_processes(tmp_path)
 
 
-def test_a_signal_while_a_commit_is_made_lets_it_end(spark: SparkSession, tmp_path: Path) -> None:
+def test_signal_during_a_commit_lets_the_commit_finish(spark: SparkSession, tmp_path: Path) -> None:
     rows = [record(n) for n in range(1, 40_001)]
     with running(tmp_path, flush_rows=40_000) as target:
         target.send(schema(), *rows, state(40_000), record(40_001), state(40_001))
@@ -97,28 +97,26 @@ def test_a_signal_while_a_commit_is_made_lets_it_end(spark: SparkSession, tmp_pa
         assert target.end() == 0, target.errors.decode()
         assert target.lines == [b"40000\n"]
     assert len(ids(spark, tmp_path)) == 40_000
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
-def test_a_signal_while_the_bound_is_reached_ends_the_waiting(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_signal_ends_the_wait_for_spool_space(spark: SparkSession, tmp_path: Path) -> None:
     with running(tmp_path, flush_rows=1000, max_spool_bytes=20_000) as target:
         target.send(schema())
-        sender = send_for_ever(target)
-        target.until(lambda: last(target) > 0)
+        sender = start_sender(target)
+        target.until(lambda: last_state(target) > 0)
         target.process.send_signal(signal.SIGTERM)
         assert target.end() == 0, target.errors.decode()
         written = ids(spark, tmp_path)
-        assert last(target) <= len(written)
+        assert last_state(target) <= len(written)
         assert written == [*range(1, len(written) + 1)]
         with suppress(BrokenPipeError):
             target.stdin.close()
         sender.join(PATIENCE)
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
-def test_two_signals_end_the_jvm_too(tmp_path: Path) -> None:
+def test_second_signal_ends_the_jvm(tmp_path: Path) -> None:
     with running(tmp_path, flush_rows=100_000) as target:
         target.send(schema(), *(record(n) for n in range(1, 100_001)), state(1))
         target.until((tmp_path / "tables" / "a" / "_staging").is_dir)
@@ -127,12 +125,10 @@ def test_two_signals_end_the_jvm_too(tmp_path: Path) -> None:
         code = target.end()
         assert code in {0, 128 + signal.SIGTERM, 128 + signal.SIGINT}
         assert code != 0 or target.lines == [b"1\n"]
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
-def test_an_overwrite_that_is_half_read_leaves_the_old_table(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_interrupted_overwrite_leaves_the_old_table(spark: SparkSession, tmp_path: Path) -> None:
     whole = b"".join([schema(), record(1), record(2), state({"x": 1})])
     (tmp_path / "whole").write_bytes(whole)
     given = ["--config", str(config(tmp_path, write_mode="overwrite"))]
@@ -144,7 +140,7 @@ def test_an_overwrite_that_is_half_read_leaves_the_old_table(
     for end in ("signal", "death"):
         with running(tmp_path, write_mode="overwrite") as target:
             target.send(schema(), record(7), state({"currently_syncing": "a"}), record(8))
-            target.until(lambda: jvm_of(tmp_path) is not None)
+            target.until(lambda: get_jvm(tmp_path) is not None)
             if end == "signal":
                 target.process.send_signal(signal.SIGTERM)
                 assert target.end() == 0
@@ -155,7 +151,7 @@ def test_an_overwrite_that_is_half_read_leaves_the_old_table(
             assert target.lines == []
             assert report_of(target.errors)["complete"] is False
         assert ids(spark, tmp_path) == [1, 2]
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
 TAP = """
@@ -171,10 +167,10 @@ while True:
 """
 
 
-def test_control_c_in_a_pipe_ends_the_tap_and_commits_what_is_in_flight(
+def test_control_c_in_a_pipe_ends_the_tap_and_commits_received_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The terminal sends SIGINT to everybody in the pipe at once."""
+    """The terminal sends SIGINT to all processes of the pipe."""
     (tmp_path / "tap.py").write_text(TAP)
     path = config(tmp_path, flush_rows=100)
     words = " ".join(f"'{word}'" for word in [*COMMAND, "--config", str(path)])
@@ -197,10 +193,10 @@ def test_control_c_in_a_pipe_ends_the_tap_and_commits_what_is_in_flight(
     covered = int(states.read_bytes().split()[-1])
     assert covered
     assert ids(spark, tmp_path) == [*range(1, covered + 1)]
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
-def test_a_reader_that_takes_one_state_and_goes_is_an_error(
+def test_reader_that_closes_the_pipe_after_one_state_is_an_error(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = config(tmp_path, flush_rows=1)
@@ -225,13 +221,13 @@ def test_a_reader_that_takes_one_state_and_goes_is_an_error(
         assert process.wait(PATIENCE) == 1
         assert b"reader of the states is gone" in errors
     assert ids(spark, tmp_path) == [1, 2]
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
-def test_a_reader_that_is_slow_gets_every_state_and_nothing_is_lost(
+def test_slow_reader_receives_every_state_and_no_row_is_lost(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A full pipe blocks the states, not the truth: no row counts twice, none is missing."""
+    """A full pipe delays the states; no row is missing or duplicated."""
     filler = "x" * 100_000  # more than a pipe takes, so that the first state blocks
     path = config(tmp_path, flush_rows=10)
     with subprocess.Popen(
@@ -256,4 +252,4 @@ def test_a_reader_that_is_slow_gets_every_state_and_nothing_is_lost(
     assert states == sorted(set(states))
     assert states[-1] == 50
     assert ids(spark, tmp_path) == [*range(1, 51)]
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)

@@ -1,4 +1,4 @@
-"""target-spark as a process: what it prints, how it ends, and what it never does."""
+"""target-spark as a process: output, exit codes, signals and memory."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def config(tmp_path: Path, **more: Any) -> Path:
 def run(
     tmp_path: Path, data: bytes, *args: str, env: Mapping[str, str] | None = None, **more: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run to the end on this input; the counts of a complete load must agree."""
+    """Run the target to its end; check its report against the tables if the load is complete."""
     flags = args or ("--config", str(config(tmp_path, **more)))
     with checked_counts(Path(more.get("path", tmp_path / "tables"))) as ended:
         done = subprocess.run(
@@ -78,7 +78,7 @@ def run(
 
 
 class Running:
-    """A target that runs, with its input held open."""
+    """A running target whose standard input stays open."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
@@ -105,7 +105,7 @@ class Running:
         self.stdin.flush()
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what must come; give up when the process has ended or patience has."""
+        """Wait for a condition; fail if the process ends or PATIENCE is over."""
         end = time.monotonic() + PATIENCE
         while not condition():
             assert self.process.poll() is None, self.errors.decode()
@@ -121,7 +121,7 @@ class Running:
 
 @contextmanager
 def running(tmp_path: Path, *, heard: bool = True, **more: Any) -> Iterator[Running]:
-    """Return a running target; ``heard`` is False if its output is not read."""
+    """Yield a running target; with ``heard=False`` the reader of its output is closed."""
     reader, nobody = os.pipe()
     os.close(reader)
     with subprocess.Popen(
@@ -174,12 +174,12 @@ def test_about_lists_every_setting_without_loading_spark() -> None:
     assert all(setting["description"] for setting in settings.values())
 
 
-def test_help_and_version_say_what_they_must(tmp_path: Path) -> None:
+def test_help_and_version_are_printed(tmp_path: Path) -> None:
     assert b"--input" in run(tmp_path, b"", "--help").stdout
     assert run(tmp_path, b"", "--version").stdout.startswith(b"target-spark v")
 
 
-def test_every_fault_of_the_configuration_is_said_at_once(tmp_path: Path) -> None:
+def test_all_invalid_settings_are_reported_at_once(tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_text(
         json.dumps(
@@ -208,7 +208,7 @@ def test_every_fault_of_the_configuration_is_said_at_once(tmp_path: Path) -> Non
         assert word in said
 
 
-def test_settings_come_from_the_environment_and_input_from_a_file(tmp_path: Path) -> None:
+def test_settings_are_read_from_the_environment_and_input_from_a_file(tmp_path: Path) -> None:
     messages = tmp_path / "messages.jsonl"
     messages.write_bytes(schema() + state({"x": 1}))
     env = environment(TARGET_SPARK_PATH=str(tmp_path / "tables"), TARGET_SPARK_FORMAT="parquet")
@@ -222,14 +222,14 @@ def without_java() -> dict[str, str]:
     return env
 
 
-def test_nothing_to_load_needs_no_java(tmp_path: Path) -> None:
+def test_input_without_rows_needs_no_java(tmp_path: Path) -> None:
     done = run(tmp_path, schema() + state(1) + schema() + state([2.50]), env=without_java())
     assert (done.returncode, done.stdout) == (0, b"[2.5]\n")
     assert report_of(done.stderr)["complete"] is True
     assert not (tmp_path / "tables").exists()
 
 
-def test_a_missing_java_is_said_while_the_tap_still_talks(tmp_path: Path) -> None:
+def test_missing_java_is_an_error_before_the_input_ends(tmp_path: Path) -> None:
     path = config(tmp_path)
     with subprocess.Popen(
         [*COMMAND, "--config", str(path)],
@@ -248,7 +248,7 @@ def test_a_missing_java_is_said_while_the_tap_still_talks(tmp_path: Path) -> Non
         assert b"No Java was found" in process.stderr.read()
 
 
-def test_a_folder_that_cannot_be_written_is_said_on_the_first_row(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run(tmp_path, schema() + record(1), path=str(tmp_path / "file" / "tables"))
     assert done.returncode == 1
@@ -260,9 +260,7 @@ def test_a_folder_that_cannot_be_written_is_said_on_the_first_row(tmp_path: Path
 
 
 @pytest.mark.parametrize("torn", [b'{"type":"STATE","val', b"not json\n" + state(2)])
-def test_what_came_before_a_broken_line_counts_and_the_end_is_an_error(
-    tmp_path: Path, torn: bytes
-) -> None:
+def test_invalid_line_is_an_error_after_the_states_before_it(tmp_path: Path, torn: bytes) -> None:
     done = run(tmp_path, schema() + state(1) + torn)
     assert (done.returncode, done.stdout) == (1, b"1\n")
     assert b"Line 3 is not a Singer message" in done.stderr
@@ -270,7 +268,7 @@ def test_what_came_before_a_broken_line_counts_and_the_end_is_an_error(
     assert "Line 3" in report_of(done.stderr)["outcome"]
 
 
-def test_a_closed_output_is_an_error(tmp_path: Path) -> None:
+def test_closed_standard_output_is_an_error(tmp_path: Path) -> None:
     with running(tmp_path, heard=False) as target:
         target.send(schema(), state(1))
         target.stdin.close()
@@ -278,7 +276,7 @@ def test_a_closed_output_is_an_error(tmp_path: Path) -> None:
         assert b"reader of the states is gone" in target.errors
 
 
-def test_a_signal_while_nothing_is_there_ends_well(tmp_path: Path) -> None:
+def test_signal_without_pending_rows_exits_with_0(tmp_path: Path) -> None:
     with running(tmp_path) as target:
         target.send(schema(), state(1))
         target.until(lambda: target.lines == [b"1\n"])
@@ -287,7 +285,7 @@ def test_a_signal_while_nothing_is_there_ends_well(tmp_path: Path) -> None:
         assert report_of(target.errors)["outcome"] == "stopped by a signal"
 
 
-def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
+def test_second_signal_ends_a_blocked_process(tmp_path: Path) -> None:
     with subprocess.Popen(
         [*COMMAND, "--config", str(config(tmp_path))],
         stdin=subprocess.PIPE,
@@ -307,14 +305,14 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
         assert process.wait(PATIENCE) == 128 + signal.SIGTERM
 
 
-def test_a_tap_that_dies_before_an_overwrite_is_complete_is_an_error(tmp_path: Path) -> None:
+def test_incomplete_overwrite_without_rows_is_an_error(tmp_path: Path) -> None:
     done = run(tmp_path, schema(), env=without_java(), write_mode="overwrite")
     assert done.returncode == 1
     assert b"tables of a were not overwritten" in done.stderr
     assert report_of(done.stderr)["complete"] is False
 
 
-def test_states_of_many_partitions_cost_little(tmp_path: Path) -> None:
+def test_large_states_that_repeat_cost_little_cpu(tmp_path: Path) -> None:
     partitions = [{"context": {"id": n}, "replication_key_value": n} for n in range(5000)]
     document = {"bookmarks": {"a": {"partitions": partitions}}}
     text = state(document)
@@ -339,7 +337,7 @@ pytest_spark = pytest.mark.spark
 
 
 @pytest_spark
-def test_a_run_releases_states_as_it_goes_and_stops_on_a_signal(
+def test_states_are_emitted_during_the_run_until_a_signal_stops_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     report = tmp_path / "report.json"
@@ -364,7 +362,7 @@ def test_a_run_releases_states_as_it_goes_and_stops_on_a_signal(
 
 
 @pytest_spark
-def test_rows_before_a_torn_line_are_committed_with_their_state(
+def test_rows_before_a_truncated_line_are_committed_with_their_state(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     data = schema() + record(1) + state(1) + record(2) + record(3)
@@ -375,7 +373,7 @@ def test_rows_before_a_torn_line_are_committed_with_their_state(
 
 
 @pytest_spark
-def test_a_reader_that_goes_away_is_an_error_after_the_commit(
+def test_closed_standard_output_is_an_error_after_the_commit(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with running(tmp_path, heard=False, flush_rows=1) as target:
@@ -388,7 +386,7 @@ def test_a_reader_that_goes_away_is_an_error_after_the_commit(
 @pytest_spark
 @pytest.mark.thorough
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
-def test_rows_that_do_not_fit_are_told_of_without_a_stack_of_java(
+def test_quarantined_rows_are_reported_without_a_java_stack_trace(
     tmp_path: Path, table_format: str
 ) -> None:
     odd = line({"type": "RECORD", "stream": "a", "record": {"id": 2, "name": 1e300, "n": "x"}})
@@ -403,7 +401,7 @@ def test_rows_that_do_not_fit_are_told_of_without_a_stack_of_java(
 
 
 @pytest_spark
-def test_memory_stays_small_whatever_comes(tmp_path: Path) -> None:
+def test_target_process_uses_at_most_150_megabytes(tmp_path: Path) -> None:
     if not Path("/proc/self/status").exists():
         pytest.skip("the peak of a process's memory is read from /proc")
     described = {"properties": {"id": {"type": "integer"}, "x": {"type": "string"}}}
@@ -415,7 +413,7 @@ def test_memory_stays_small_whatever_comes(tmp_path: Path) -> None:
         for _ in range(40):
             target.send(wide * 2000)
         target.send(long, state(1))
-        # The spool holds it all; what is left to do needs no memory of this process.
+        # All rows are in the spool; the commit needs no memory of this process.
         target.until(lambda: b"written" in target.errors or peak(target.process.pid) > 0)
         target.stdin.close()
         highest = 0
@@ -453,7 +451,7 @@ def test_large_rows_take_no_more_than_600_megabytes(
 
 
 def peak(pid: int) -> int:
-    """Return the most memory that a process has had, in kB; 0 when it is gone."""
+    """Return the peak memory of a process in kB; 0 if the process has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""JSON Schema to columns: every type, and text for whatever a schema leaves open."""
+"""The mapping of JSON Schema to column types; what a schema leaves open becomes text."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def type_of(schema: Any, options: ColumnOptions = PLAIN) -> ColumnType:
         ({"type": "array", "items": {"type": "array"}}, Array(Text())),
     ],
 )
-def test_a_schema_gives_its_type(schema: Any, expected: ColumnType):
+def test_json_type_and_format_select_the_column_type(schema: Any, expected: ColumnType):
     assert type_of(schema) == expected
 
 
@@ -100,7 +100,7 @@ def test_a_schema_gives_its_type(schema: Any, expected: ColumnType):
         ({"maximum": 10**40}, Decimal(38, 0)),
     ],
 )
-def test_bounds_of_an_integer_decide_its_width(schema: dict[str, Any], expected: ColumnType):
+def test_integer_beyond_64_bits_is_a_decimal(schema: dict[str, Any], expected: ColumnType):
     assert type_of({"type": "integer", **schema}) == expected
 
 
@@ -120,12 +120,12 @@ def test_bounds_of_an_integer_decide_its_width(schema: dict[str, Any], expected:
         ({"format": "x-singer.decimal", "precision": 12, "scale": 4}, Decimal(12, 4)),
     ],
 )
-def test_the_step_of_a_number_decides_its_places(schema: dict[str, Any], expected: ColumnType):
+def test_multiple_of_selects_the_decimal_scale(schema: dict[str, Any], expected: ColumnType):
     assert type_of({"type": "number", **schema}) == expected
 
 
 @pytest.mark.parametrize("word", ["x-singer.decimal", "singer.decimal"])
-def test_decimals_travel_as_strings(word: str):
+def test_string_with_decimal_format_is_a_decimal(word: str):
     decimal = {"type": ["string", "null"], "format": word}
     assert type_of(decimal) == Decimal(38, 18)
     assert type_of({**decimal, "precision": 10, "scale": 2}) == Decimal(10, 2)
@@ -133,7 +133,7 @@ def test_decimals_travel_as_strings(word: str):
     assert type_of({**decimal, "precision": 60, "scale": 30}) == Decimal(38, 18)
 
 
-def test_settings_choose_among_types():
+def test_options_select_the_types_of_numbers():
     exact = ColumnOptions(plain_numbers=Decimal(38, 9), oversized_as_text=True)
     assert type_of({"type": "number"}, exact) == Decimal(38, 9)
     assert type_of({"type": "integer", "maximum": 10**40}, exact) == Text()
@@ -141,7 +141,7 @@ def test_settings_choose_among_types():
     assert type_of({"type": "integer", "maximum": 10**30}, exact) == Decimal(38, 0)
 
 
-def test_declared_objects_are_structs_at_every_depth():
+def test_declared_objects_are_structs_at_any_depth():
     point = {"type": "object", "properties": {"x": {"type": "integer"}, "X": {"type": "number"}}}
     struct = type_of(
         {"type": ["object", "null"], "properties": {"p": {"type": "array", "items": point}}}
@@ -152,7 +152,7 @@ def test_declared_objects_are_structs_at_every_depth():
 @pytest.mark.parametrize(
     "more", [{"additionalProperties": True}, {"patternProperties": {"^x": {}}}]
 )
-def test_an_object_that_says_it_has_more_is_text(more: dict[str, Any]):
+def test_object_with_additional_properties_is_text(more: dict[str, Any]):
     closed = {"type": "object", "properties": {"x": {"type": "integer"}}}
     assert isinstance(type_of(closed), Struct)
     assert isinstance(type_of({**closed, "additionalProperties": False}), Struct)
@@ -188,23 +188,23 @@ OBJECT_XY = {"type": "object", "properties": {"x": {"type": "number"}, "y": INT}
         ([{"type": "null"}], "string"),
     ],
 )
-def test_alternatives_have_a_common_type_or_are_text(word: str, alternatives: list[Any], ddl: str):
+def test_alternatives_get_a_common_type_or_text(word: str, alternatives: list[Any], ddl: str):
     assert type_of({word: alternatives}).ddl == ddl
 
 
-def test_what_stands_beside_alternatives_holds_for_each():
+def test_keywords_next_to_any_of_apply_to_each_alternative():
     schema = {"type": ["string", "null"], "anyOf": [{"format": "date-time"}, {"type": "null"}]}
     assert type_of(schema) == Timestamp()
 
 
-def test_all_of_is_one_schema():
+def test_all_of_is_merged_into_one_schema():
     assert type_of({"allOf": [{"type": "number"}, {"multipleOf": 0.1}]}) == Decimal(38, 1)
     assert type_of({"allOf": [{"type": ["integer", "null"]}, {"type": "number"}]}) == Integer()
     merged = type_of({"allOf": [OBJECT_X, {"properties": {"y": {"type": "boolean"}}}]})
     assert merged.ddl == "struct<`x`: bigint, `y`: boolean>"
 
 
-def test_all_of_does_not_hide_alternatives():
+def test_any_of_next_to_all_of_is_respected():
     schema = {"anyOf": [{"type": "integer"}, {"type": "null"}], "allOf": [{"anyOf": [{}, {}]}]}
     assert type_of(schema) == Integer()
 
@@ -212,17 +212,17 @@ def test_all_of_does_not_hide_alternatives():
 @pytest.mark.parametrize(
     "schema", [{}, {"type": "object"}, {"properties": {}}, {"type": "object", "properties": None}]
 )
-def test_a_stream_without_properties_keeps_the_whole_record(schema: dict[str, Any]):
+def test_schema_without_properties_has_one_column_for_whole_records(schema: dict[str, Any]):
     (column,) = schema_from_json_schema(schema, (), PLAIN).columns
     assert (column.name, column.type, column.feed) == ("record", Text(), ColumnSource.WHOLE)
 
 
-def test_alternatives_of_a_whole_record_are_one_table():
+def test_one_of_at_the_root_merges_its_properties():
     schema = {"oneOf": [OBJECT_X, OBJECT_XY]}
     assert schema_from_json_schema(schema, (), PLAIN).types == {"x": "double", "y": "bigint"}
 
 
-def test_keys_are_named_as_their_columns():
+def test_keys_have_the_sanitized_names_of_their_columns():
     layout = schema_from_json_schema(
         {"properties": {"user id": INT, "b": INT}}, ("user id", "lost"), PLAIN
     )
@@ -231,7 +231,7 @@ def test_keys_are_named_as_their_columns():
     assert layout.types == {"user_id": "bigint", "lost": "string", "b": "bigint"}
 
 
-def test_descriptions_become_comments_and_change_nothing():
+def test_descriptions_become_comments_and_do_not_affect_equality():
     one = schema_from_json_schema(
         {"properties": {"a": {**INT, "description": "how many"}}}, (), PLAIN
     )
@@ -250,7 +250,7 @@ def test_metadata_columns_come_last_and_keep_their_names():
     assert versioned.types == {"a": "bigint", "_sdc_table_version": "bigint"}
 
 
-def test_a_layout_finds_what_a_property_feeds():
+def test_column_fed_by_finds_the_column_of_a_property():
     layout = schema_from_json_schema({"properties": {"a b": INT}}, (), PLAIN)
     assert isinstance(layout, TableSchema)
     assert layout.column_fed_by("a b").name == "a_b"
@@ -293,11 +293,13 @@ def test_a_layout_finds_what_a_property_feeds():
         ({"type": "integer", "minimum": "0", "maximum": "10"}, Integer()),
     ],
 )
-def test_what_real_schemas_say(schema: dict[str, Any], expected: ColumnType):
+def test_common_keywords_of_real_schemas_select_the_type(
+    schema: dict[str, Any], expected: ColumnType
+):
     assert type_of(schema) == expected
 
 
-def test_references_are_followed_and_circles_are_text():
+def test_references_are_resolved_and_circular_ones_are_text():
     schema = {
         "properties": {
             "at": {"$ref": "#/$defs/when"},
@@ -321,7 +323,7 @@ def test_references_are_followed_and_circles_are_text():
     }
 
 
-# ------------------------------------------------------------------------ and back again
+# ------------------------------------------------------------------------ to_json_schema
 
 SCALARS = st.sampled_from([Boolean(), Integer(), Double(), Text(), Timestamp(), Date(), Binary()])
 DECIMALS = st.integers(1, 38).flatmap(
@@ -346,7 +348,7 @@ TYPES = st.recursive(SCALARS | DECIMALS, lambda inner: inner.map(Array) | struct
 
 
 @given(structs(TYPES))
-def test_a_schema_that_came_back_gives_the_same_columns(found: Struct):
+def test_to_json_schema_round_trips_columns(found: Struct):
     there = TableSchema(found.fields)
     schema = to_json_schema(there)
     assert (
@@ -367,12 +369,12 @@ def test_a_schema_that_came_back_gives_the_same_columns(found: Struct):
         ("variant", "string"),
     ],
 )
-def test_types_that_are_not_ours_come_back_as_what_takes_their_values(ddl: str, back: str):
+def test_foreign_column_types_become_a_type_that_holds_their_values(ddl: str, back: str):
     schema = to_json_schema(from_table({"a": ddl}))
     assert schema_from_json_schema(schema, (), PLAIN).types == {"a": back}
 
 
-def test_what_comes_back_has_descriptions_and_no_columns_of_ours():
+def test_to_json_schema_keeps_descriptions_and_omits_metadata_columns():
     options = ColumnOptions(metadata=True)
     described = {"a": {"type": ["null", "integer"], "description": "how many"}}
     there = schema_from_json_schema({"type": "object", "properties": described}, (), options)

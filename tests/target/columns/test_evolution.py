@@ -1,4 +1,4 @@
-"""Columns only grow, and what a table has wins."""
+"""Schema evolution: columns are added or widened, and an existing table's columns are kept."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def never(_old: str, _new: str) -> bool:
     return False
 
 
-def test_a_new_column_comes_last():
+def test_new_column_is_added_last():
     merged, changes = merge_layouts(layout(a=INT), layout(b=TEXT, a=INT))
     assert list(merged.types) == ["a", "b"]
     assert changes == (SchemaChange("add", ("b",), "string"),)
 
 
-def test_a_column_that_is_gone_stays_and_is_still_fed():
+def test_column_absent_from_the_new_schema_is_kept():
     merged, changes = merge_layouts(layout(a=INT, b=TEXT), layout(a=INT))
     assert list(merged.types) == ["a", "b"]
     assert merged.column_fed_by("b") is not None
@@ -74,7 +74,7 @@ def test_a_column_that_is_gone_stays_and_is_still_fed():
         (DECIMAL, {**DECIMAL, "scale": 4}, "decimal(12,4)"),
     ],
 )
-def test_a_number_grows(old: Any, new: Any, ddl: str):
+def test_numbers_are_widened(old: Any, new: Any, ddl: str):
     merged, changes = merge_layouts(layout(a=old), layout(a=new))
     assert merged.types == {"a": ddl}
     assert changes == (SchemaChange("widen", ("a",), ddl),)
@@ -85,7 +85,7 @@ def test_a_number_grows(old: Any, new: Any, ddl: str):
     "old,new",
     [(TEXT, INT), (TEXT, TIME), (TEXT, struct(x=INT)), (BIG, INT), (FLOAT, INT), (FLAG, FLAG)],
 )
-def test_a_wider_column_takes_the_values_of_a_narrower_type(old: Any, new: Any):
+def test_wider_column_accepts_a_narrower_type(old: Any, new: Any):
     merged, changes = merge_layouts(layout(a=old), layout(a=new))
     assert merged.types == layout(a=old).types
     assert not changes
@@ -110,7 +110,7 @@ def test_a_wider_column_takes_the_values_of_a_narrower_type(old: Any, new: Any):
         (INT, {"type": "string", "contentEncoding": "base64"}, "a__binary"),
     ],
 )
-def test_what_does_not_go_into_a_column_gets_its_own(old: Any, new: Any, name: str):
+def test_incompatible_type_gets_a_new_column(old: Any, new: Any, name: str):
     before = layout(a=old)
     merged, changes = merge_layouts(before, layout(a=new))
     assert merged.column_fed_by("a").name == name
@@ -121,13 +121,13 @@ def test_what_does_not_go_into_a_column_gets_its_own(old: Any, new: Any, name: s
     assert (again, more) == (merged, ())
 
 
-def test_what_a_format_cannot_widen_gets_its_own_column():
+def test_type_that_the_format_cannot_widen_gets_a_new_column():
     merged, changes = merge_layouts(layout(a=INT), layout(a=BIG), never)
     assert changes == (SchemaChange("add", ("a__decimal_38_0",), "decimal(38,0)", instead_of="a"),)
     assert list(merged.types) == ["a", "a__decimal_38_0"]
 
 
-def test_the_format_is_asked_with_both_types():
+def test_can_widen_receives_old_and_new_type():
     asked = []
 
     def can_widen(old: str, new: str) -> bool:
@@ -138,14 +138,14 @@ def test_the_format_is_asked_with_both_types():
     assert asked == [("bigint", "decimal(38,0)")] * 2
 
 
-def test_own_columns_have_free_names():
+def test_new_columns_get_unused_names():
     old = layout(a=array(INT), a__array=TEXT, a__array_2=array(TEXT))
     merged, _ = merge_layouts(old, layout(a=array(FLAG)))
     assert merged.column_fed_by("a").name == "a__array_3"
     assert merged.column_fed_by("a__array").name == "a__array"
 
 
-def test_structs_and_lists_of_them_grow_inside():
+def test_structs_and_structs_in_lists_are_evolved_field_by_field():
     old = layout(s=struct(x=INT, t=array(struct(y=INT))))
     new = layout(s=struct(x=TEXT, t=array(struct(y=BIG, z=FLAG))))
     merged, changes = merge_layouts(old, new)
@@ -161,7 +161,7 @@ def test_structs_and_lists_of_them_grow_inside():
     assert not can_share_batch(old, merged)
 
 
-def test_a_batch_is_shared_while_values_stay_where_they_were():
+def test_batch_is_shared_unless_a_column_or_key_changes():
     old = layout(("a",), a=INT, s=struct(x=INT))
     merged, _ = merge_layouts(old, layout(("a",), a=INT, b=TEXT, s=struct(x=BIG, y=INT)))
     assert can_share_batch(old, merged)
@@ -169,13 +169,13 @@ def test_a_batch_is_shared_while_values_stay_where_they_were():
     assert not can_share_batch(old, other_keys)
 
 
-def test_a_key_that_moves_is_named_anew():
+def test_key_with_a_new_type_refers_to_its_new_column():
     merged, _ = merge_layouts(layout(("id",), id=INT), layout(("id",), id=TEXT))
     assert merged.keys == ("id__string",)
     assert merged.key_sources == ("id",)
 
 
-def test_names_that_differ_only_in_case_keep_what_they_had():
+def test_names_that_differ_only_in_case_keep_their_columns():
     old = layout(a=INT)
     merged, _ = merge_layouts(old, layout(a=INT, A=INT))
     assert merged.column_fed_by("a").name == "a"
@@ -184,7 +184,7 @@ def test_names_that_differ_only_in_case_keep_what_they_had():
     assert table.column_fed_by("a").name == "a"
 
 
-def test_a_whole_record_gives_way_to_properties():
+def test_record_column_is_no_longer_filled_once_properties_are_declared():
     old = layout()
     merged, changes = merge_layouts(old, layout(a=INT))
     assert [column.feed for column in merged.columns] == [
@@ -195,7 +195,7 @@ def test_a_whole_record_gives_way_to_properties():
     assert not can_share_batch(old, merged)
 
 
-def test_metadata_is_kept_apart_from_properties():
+def test_metadata_columns_are_kept_when_schemas_are_merged():
     options = ColumnOptions(metadata=True)
     old = schema_from_json_schema({"properties": {"a": INT}}, (), options)
     merged, changes = merge_layouts(
@@ -208,7 +208,7 @@ def test_metadata_is_kept_apart_from_properties():
 # ------------------------------------------------------------------ against a table
 
 
-def test_the_order_and_the_other_columns_of_the_table_stay():
+def test_order_and_other_columns_of_the_table_are_kept():
     table = {"z": "map<string,int>", "b": "string", "a": "bigint"}
     fitted, changes = diff_with_table(layout(a=INT, b=INT, c=FLAG), table)
     assert fitted.types == {**table, "c": "boolean"}
@@ -240,13 +240,15 @@ def test_the_order_and_the_other_columns_of_the_table_stay():
         ("decimal(38,10)", INT, "a", None),
     ],
 )
-def test_a_table_made_by_others_is_fitted(ddl: str, schema: Any, name: str, changed: str | None):
+def test_foreign_column_is_used_widened_or_replaced_by_a_new_column(
+    ddl: str, schema: Any, name: str, changed: str | None
+):
     fitted, changes = diff_with_table(layout(a=schema), {"a": ddl})
     assert fitted.column_fed_by("a").name == name
     assert [change.ddl for change in changes] == ([changed] if changed else [])
 
 
-def test_a_second_run_needs_nothing():
+def test_own_table_needs_no_changes():
     options = ColumnOptions(metadata=True)
     first = schema_from_json_schema(
         {"properties": {"a": INT, "A": TEXT, "s": struct(x=TIME)}}, ("a",), options
@@ -256,7 +258,7 @@ def test_a_second_run_needs_nothing():
     assert fitted == first
 
 
-def test_columns_of_others_are_none_of_ours():
+def test_foreign_columns_are_not_written():
     fitted, _ = diff_with_table(layout(a=INT), {"a": "bigint", "theirs": "string"})
     assert [column.feed for column in fitted.columns] == [
         ColumnSource.PROPERTY,
@@ -264,7 +266,7 @@ def test_columns_of_others_are_none_of_ours():
     ]
 
 
-def test_what_a_property_left_is_emptied_but_no_type_that_is_not_ours():
+def test_replaced_columns_are_emptied_unless_of_a_foreign_type():
     table = {"a": "date", "b": "map<string,int>", "_sdc_sequence": "bigint"}
     fitted, _ = diff_with_table(layout(a=TEXT, b=TEXT), table)
     assert {column.name: column.feed for column in fitted.columns} == {
@@ -276,12 +278,12 @@ def test_what_a_property_left_is_emptied_but_no_type_that_is_not_ours():
     }
 
 
-def test_a_new_column_has_the_description_as_its_comment():
+def test_new_column_gets_the_description_as_its_comment():
     _, changes = merge_layouts(layout(a=INT), layout(a=INT, b={**INT, "description": "how many"}))
     assert [change.comment for change in changes] == ["how many"]
 
 
-def test_changes_are_told_in_words():
+def test_schema_changes_are_described_in_sentences():
     _, changes = merge_layouts(layout(s=struct(a=INT)), layout(s=struct(a=TEXT, b=INT)))
     assert [change.describe() for change in changes] == [
         "column s.a__string is now string, beside a, which cannot take it",
@@ -289,11 +291,11 @@ def test_changes_are_told_in_words():
     ]
 
 
-# ------------------------------------------------------------------ what a table remembers
+# --------------------------------------------------- property names stored in a table
 
 
 def runs(*layouts: TableSchema) -> list[TableSchema]:
-    """Fit each layout to the table that the ones before it have made, as runs do."""
+    """Fit each layout to the table that the layouts before it have made, as runs do."""
     fitted = [layouts[0]]
     remembered = layouts[0].sources
     for wanted in layouts[1:]:
@@ -303,13 +305,13 @@ def runs(*layouts: TableSchema) -> list[TableSchema]:
     return fitted
 
 
-def test_only_what_has_another_name_is_remembered():
+def test_sources_contain_renamed_properties_only():
     found = layout(a=INT, A=INT, s=array(struct(x=INT, X=INT)), **{"b c": INT})
     assert found.sources == {"`a_2`": "a", "`s`.`element`.`x_2`": "x", "`b_c`": "b c"}
     assert layout(a=INT, s=struct(b=INT)).sources == {}
 
 
-def test_a_property_that_changes_its_case_keeps_its_column_where_it_is_alone():
+def test_property_that_changes_case_keeps_its_column_if_unambiguous():
     assert runs(layout(a=INT), layout(A=INT))[-1].column_fed_by("A").name == "a"
     last = runs(layout(a=INT), layout(a=INT, A=INT), layout(A=INT))[-1]
     assert last.column_fed_by("A").name == "A_2"
@@ -336,7 +338,7 @@ def test_a_property_that_changes_its_case_keeps_its_column_where_it_is_alone():
         ("map<string,struct<a:int>>", "map<string,struct<a:int>>"),
     ],
 )
-def test_ddl_is_read_back(written: str, ddl: str):
+def test_ddl_of_spark_is_parsed(written: str, ddl: str):
     assert parse_ddl(written).ddl == ddl
 
 
@@ -361,7 +363,7 @@ FREE_OF_CONFLICTS = st.dictionaries(st.sampled_from("abcd"), st.just(INT), min_s
 )
 
 
-def apart(found: TableSchema) -> bool:
+def has_unique_columns(found: TableSchema) -> bool:
     names = [fold_case(column.name) for column in found.columns]
     fed = [
         (column.feed, column.source)
@@ -372,10 +374,10 @@ def apart(found: TableSchema) -> bool:
 
 
 @given(LAYOUTS, LAYOUTS)
-def test_evolving_only_adds_and_feeds_everything(old: TableSchema, new: TableSchema):
+def test_merge_only_adds_columns_and_covers_every_property(old: TableSchema, new: TableSchema):
     merged, changes = merge_layouts(old, new)
     assert [column.name for column in merged.columns[: len(old.columns)]] == list(old.types)
-    assert apart(merged)
+    assert has_unique_columns(merged)
     for column in new.columns:
         if column.feed is ColumnSource.PROPERTY:
             assert merged.column_fed_by(column.source) is not None
@@ -384,12 +386,12 @@ def test_evolving_only_adds_and_feeds_everything(old: TableSchema, new: TableSch
 
 
 @given(LAYOUTS)
-def test_evolving_to_oneself_changes_nothing(found: TableSchema):
+def test_merge_with_the_same_schema_changes_nothing(found: TableSchema):
     assert merge_layouts(found, found) == (found, ())
 
 
 @given(LAYOUTS, LAYOUTS)
-def test_a_schema_that_comes_again_changes_nothing(old: TableSchema, new: TableSchema):
+def test_repeated_schema_changes_nothing(old: TableSchema, new: TableSchema):
     merged, _ = merge_layouts(old, new)
     again, changes = merge_layouts(merged, new)
     assert not changes
@@ -398,7 +400,7 @@ def test_a_schema_that_comes_again_changes_nothing(old: TableSchema, new: TableS
 
 
 @given(LAYOUTS, LAYOUTS)
-def test_a_table_that_was_made_so_needs_no_change(old: TableSchema, new: TableSchema):
+def test_table_of_a_merged_schema_needs_no_changes(old: TableSchema, new: TableSchema):
     merged, _ = merge_layouts(old, new)
     fitted, changes = diff_with_table(merged, merged.types)
     assert not changes
@@ -406,16 +408,14 @@ def test_a_table_that_was_made_so_needs_no_change(old: TableSchema, new: TableSc
 
 
 @given(FREE_OF_CONFLICTS, FREE_OF_CONFLICTS)
-def test_without_conflicts_the_order_of_schemas_does_not_matter(
-    one: TableSchema, other: TableSchema
-):
+def test_merge_is_commutative_without_conflicts(one: TableSchema, other: TableSchema):
     there, _ = merge_layouts(one, other)
     back, _ = merge_layouts(other, one)
     assert there.types == dict(back.types)
     assert set(there.columns) == set(back.columns)
 
 
-def homes(found: TableSchema, path: tuple[str, ...] = ()) -> dict[str, str]:
+def map_sources_to_columns(found: TableSchema, path: tuple[str, ...] = ()) -> dict[str, str]:
     return {c.source: c.name for c in found.columns if c.feed is ColumnSource.PROPERTY}
 
 
@@ -423,12 +423,12 @@ SETS = st.lists(st.sampled_from(["a", "A", "a b", "a_b", "A_b", "a_2"]), min_siz
 
 
 @given(st.lists(SETS, min_size=2, max_size=4))
-def test_no_property_gets_into_the_column_of_another(sets: list[list[str]]):
+def test_property_is_never_written_to_the_column_of_another(sets: list[list[str]]):
     owners: dict[str, str] = {}
     fitted = runs(*(layout(**dict.fromkeys(names, INT)) for names in sets))
     known: dict[str, str] = {}
     for found in fitted:
-        for source, name in homes(found).items():
+        for source, name in map_sources_to_columns(found).items():
             renamed = fold_case(owners.get(name, source)) == fold_case(source)
             assert renamed, (sets, owners, source, name)
             if name == source or fold_case(name) != fold_case(source):  # else it is borrowed
@@ -437,14 +437,14 @@ def test_no_property_gets_into_the_column_of_another(sets: list[list[str]]):
 
 
 @given(st.permutations(["a", "A", "a b", "a_b", "A_b"]))
-def test_names_do_not_depend_on_the_order_of_properties(names: list[str]):
-    assert homes(layout(**dict.fromkeys(names, INT))) == homes(
+def test_column_names_do_not_depend_on_the_order_of_properties(names: list[str]):
+    assert map_sources_to_columns(layout(**dict.fromkeys(names, INT))) == map_sources_to_columns(
         layout(**dict.fromkeys(sorted(names), INT))
     )
 
 
 @given(st.lists(st.sampled_from([INT, TEXT, DATE, TIME, FLOAT, BIG, DECIMAL]), min_size=2))
-def test_a_type_that_goes_back_and_forth_makes_no_column_twice(kinds: list[Any]):
+def test_alternating_types_add_each_column_once(kinds: list[Any]):
     found = runs(*(layout(a=kind) for kind in [*kinds, *kinds]))
     assert found[-1].types == found[len(kinds) - 1].types
     assert len(found[-1].columns) <= len({str(kind) for kind in kinds})
@@ -455,7 +455,7 @@ def test_a_type_that_goes_back_and_forth_makes_no_column_twice(kinds: list[Any])
 
 
 @given(LAYOUTS, st.lists(LAYOUTS, min_size=1, max_size=3), st.lists(st.booleans(), min_size=3))
-def test_the_table_is_the_same_wherever_batches_end(
+def test_batch_boundaries_do_not_affect_the_table(
     first: TableSchema, more: list[TableSchema], written: list[bool]
 ):
     def load(at_each: list[bool]) -> dict[str, str]:
@@ -473,7 +473,7 @@ def test_the_table_is_the_same_wherever_batches_end(
 
 
 @given(st.permutations([INT, BIG, DECIMAL]))
-def test_numbers_that_fit_one_decimal_meet_in_it_in_any_order(order: list[Any]):
+def test_numbers_that_fit_one_decimal_share_it_in_any_order(order: list[Any]):
     small = {"type": "string", "format": "singer.decimal", "precision": 5, "scale": 1}
     found = layout(a=small)
     for schema in (*[s for s in order if s is not BIG], small):
@@ -482,11 +482,11 @@ def test_numbers_that_fit_one_decimal_meet_in_it_in_any_order(order: list[Any]):
 
 
 @given(LAYOUTS)
-def test_types_survive_their_ddl(found: TableSchema):
+def test_column_types_round_trip_through_ddl(found: TableSchema):
     assert {name: parse_ddl(ddl).ddl for name, ddl in found.types.items()} == found.types
 
 
-def test_a_deleted_at_that_the_loader_adds_is_metadata():
+def test_deleted_at_column_added_by_the_loader_is_metadata():
     added = Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp(), feed=ColumnSource.METADATA)
     wanted = TableSchema((*layout(a=INT).columns, added))
     fitted, changes = diff_with_table(wanted, {"a": "bigint"})

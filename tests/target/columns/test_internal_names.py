@@ -1,4 +1,4 @@
-"""Properties that are named as internal columns keep their values, in all formats and modes."""
+"""Properties named like internal columns keep their values, in all formats and modes."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ FOUND = sorted(
         for name in re.findall(r'"(__(?:target_spark|fivetran)_\w+)', path.read_text("utf-8"))
     }
 )
-"""The internal columns, as they stand in the code."""
+"""The names of internal columns in the source code."""
 
 NAMES = [*FOUND, "__fivetran_kept_n", "__TARGET_SPARK_Rank", "__target_spark_", "___fivetran_op"]
 PROPERTIES = {name: {"type": "string"} for name in NAMES}
 
 
-def test_the_internal_columns_are_known() -> None:
+def test_names_of_internal_columns_are_recognized() -> None:
     assert "__target_spark_rank" in FOUND
     assert "__fivetran_op" in FOUND
     assert len(FOUND) > 25
@@ -59,10 +59,10 @@ def values(version: int) -> dict[str, str]:
     ("table_format", "mode"),
     [("delta", "upsert"), ("delta", "scd2"), ("iceberg", "upsert"), ("parquet", "append")],
 )
-def test_all_values_are_kept(
+def test_properties_named_like_internal_columns_keep_their_values(
     spark_session: Session, spark: SparkSession, tmp_path: Path, table_format: str, mode: str
 ) -> None:
-    """In the first rows of a table, and in those that meet them; deletions and cursors beside."""
+    """Values are kept in the first rows of a table and in rows that are merged."""
     warehouse = Warehouse(spark_session, spark, tmp_path / "tables", table_format)
     described = schema("a", {"id": {"type": "integer"}, **PROPERTIES}, "id")
     config: dict[str, Any] = {"write_mode": mode, "add_record_metadata": True}
@@ -77,10 +77,10 @@ def test_all_values_are_kept(
 
 @pytest.mark.spark
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
-def test_columns_of_fivetran_keep_theirs(
+def test_fivetran_batches_keep_values_of_such_columns(
     spark: SparkSession, tmp_path: Path, table_format: str
 ) -> None:
-    """Replaced and updated in one batch."""
+    """Rows are replaced and then updated."""
     (tmp_path / "files").mkdir()
     tables = TableService(spark, LoadOptions(str(tmp_path / "lake"), format=table_format))
     destination = DestinationTables(tables, tmp_path / "files")
@@ -96,8 +96,8 @@ def test_columns_of_fivetran_keep_theirs(
     assert destination.rows("a", *names) == [(1, 2, *new.values())]
 
 
-def test_a_table_that_has_such_a_column_gets_another_one() -> None:
-    """It was never filled; the next run finds the same one again."""
+def test_existing_column_with_an_internal_name_is_not_used() -> None:
+    """The property gets another column, which the next run finds again."""
     name, table = "__target_spark_rank", {"id": "bigint", "__target_spark_rank": "string"}
     wanted = schema_from_json_schema(
         {"properties": {"id": {"type": "integer"}, name: {}}}, ["id"], ColumnOptions()

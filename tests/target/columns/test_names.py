@@ -1,4 +1,4 @@
-"""Column and table names: all different, whatever came first, and never out of quotes."""
+"""Column and table names: unique, independent of order, and safe to quote."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES = st.one_of(
 @given(st.lists(NAMES, max_size=12))
 @example(["a", "A", "a_2", "A_2"])
 @example(["a b", "a_b", "a,b"])
-def test_clean_names_are_different_whatever_their_case(names: list[str]):
+def test_sanitized_names_are_unique_ignoring_case(names: list[str]):
     cleaned = sanitize_names(names)
     assert list(cleaned) == list(dict.fromkeys(names))
     assert len({fold_case(name) for name in cleaned.values()}) == len(cleaned)
@@ -38,36 +38,36 @@ def test_clean_names_are_different_whatever_their_case(names: list[str]):
 
 
 @given(st.lists(NAMES, max_size=12), st.randoms(use_true_random=False))
-def test_what_a_name_becomes_does_not_depend_on_the_order(names: list[str], random):
+def test_sanitized_names_do_not_depend_on_order(names: list[str], random):
     shuffled = names.copy()
     random.shuffle(shuffled)
     assert sanitize_names(shuffled) == sanitize_names(names)
 
 
 @given(st.lists(NAMES, max_size=12))
-def test_clean_names_stay_as_they_are(names: list[str]):
+def test_sanitizing_twice_changes_nothing(names: list[str]):
     cleaned = list(sanitize_names(names).values())
     assert sanitize_names(cleaned) == {name: name for name in cleaned}
 
 
 @given(st.lists(NAMES, max_size=8), st.lists(NAMES, max_size=4))
-def test_reserved_names_are_given_to_no_column(names: list[str], reserved: list[str]):
+def test_reserved_names_are_never_assigned(names: list[str], reserved: list[str]):
     taken = {fold_case(name) for name in reserved}
     assert not any(fold_case(name) in taken for name in sanitize_names(names, reserved).values())
 
 
 @pytest.mark.parametrize("name", ["a.b", "😀", "select", "Größe", "n", "r", "_corrupt", "x-1", "'"])
-def test_good_names_stay(name: str):
+def test_valid_names_are_unchanged(name: str):
     assert sanitize_names([name]) == {name: name}
 
 
-def test_a_name_that_needs_no_change_goes_first():
+def test_valid_name_takes_precedence_over_a_sanitized_one():
     assert sanitize_names(["a b", "a_b"]) == {"a b": "a_b_2", "a_b": "a_b"}
     assert sanitize_names(["a", "A"]) == {"A": "A", "a": "a_2"}
 
 
-def test_names_of_one_column_are_numbered_at_a_cost_that_grows_with_them():
-    """SEC13: names that differ in case alone are as cheap as others."""
+def test_numbering_colliding_names_takes_linear_time():
+    """SEC13: names that differ in case alone cost no more than others."""
 
     def cost(count: int) -> float:
         letters = "abcdefghijklmn"
@@ -85,8 +85,8 @@ def test_names_of_one_column_are_numbered_at_a_cost_that_grows_with_them():
     assert many < 30 * max(0.001, *(cost(2_000) for _ in range(3)))
 
 
-def test_quoted_parts_cannot_be_left():
-    """SEC22: a name in SQL ends where it ends."""
+def test_quote_escapes_backticks():
+    """SEC22: no name can end its quotation in SQL."""
     assert quote("a.b", "c`d", "select") == "`a.b`.`c``d`.`select`"
 
 
@@ -101,21 +101,21 @@ IDS = st.builds(
 @example(StreamId("b", "a_"), StreamId("_b", "a"))
 @example(StreamId("c", "a__b"), StreamId("b__c", "a"))
 @example(StreamId("a/b"), StreamId("a_b"))
-def test_two_streams_of_one_source_never_share_a_table(one: StreamId, other: StreamId):
+def test_two_streams_never_have_the_same_table_name(one: StreamId, other: StreamId):
     if (one.namespace is None) == (other.namespace is None) and one != other:
         assert table_name(one) != table_name(other)
 
 
 @given(st.builds(StreamId, st.text(max_size=200), st.none() | st.text(max_size=100)))
-def test_a_table_name_is_a_plain_and_visible_folder(stream: StreamId):
-    """SEC22: no stream is called so that its table is outside of the path."""
+def test_table_name_is_a_safe_and_visible_folder_name(stream: StreamId):
+    """SEC22: no stream's name puts its table outside of the path."""
     name = table_name(stream)
     assert not re.search(r"[\\/:\s`\x00]", name)
     assert name[:1] not in {"", ".", "_"}
     assert len(name.encode()) <= 140
 
 
-def test_usual_streams_keep_their_names():
+def test_usual_stream_names_are_unchanged():
     assert table_name(StreamId("public-users")) == "public-users"
     assert table_name(StreamId("users", "public")) == "public__users"
     assert table_name(StreamId("public.users")) == "public.users"

@@ -1,4 +1,4 @@
-"""A ``.env`` file in the working directory sets no more than the target's own settings."""
+"""A ``.env`` file in the working directory can set the target's settings and nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_JAVA = "No Java was found"
 
 @pytest.fixture
 def planted(tmp_path: Path) -> Path:
-    """Plant a ``.env`` file that names a program as Java; return what that program makes."""
+    """Write a ``.env`` file whose JAVA_HOME is a script; return the file that it creates."""
     java = tmp_path / "planted" / "bin" / "java"
     java.parent.mkdir(parents=True)
     trace = tmp_path / "java-ran"
@@ -30,7 +30,7 @@ def planted(tmp_path: Path) -> Path:
     return trace
 
 
-def test_a_run_with_settings_of_the_environment_starts_no_java_of_a_dotenv_file(
+def test_run_with_config_env_does_not_start_java_of_a_dotenv_file(
     tmp_path: Path, planted: Path
 ) -> None:
     """SEC4: JAVA_HOME and PATH in a .env file do not choose the Java that is started."""
@@ -42,10 +42,10 @@ def test_a_run_with_settings_of_the_environment_starts_no_java_of_a_dotenv_file(
     assert not planted.exists()
 
 
-def test_a_call_to_the_destination_starts_no_java_of_a_dotenv_file(
+def test_fivetran_call_does_not_start_java_of_a_dotenv_file(
     tmp_path: Path, planted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A destination reads the environment with each call."""
+    """A Fivetran destination reads the environment at each call."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("JAVA_HOME", raising=False)

@@ -1,4 +1,4 @@
-"""Settings that cannot be together: each is refused at start, with the setting and the way out."""
+"""Conflicting and unsupported settings: each is rejected at start, with a remedy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def on(stream: str, **asked: Any) -> dict[str, Any]:
         ({**IN_HIVE, "table_prefix": "Raw-"}, ["table_prefix: in a catalog"]),
         ({**IN_HIVE, "streams": {"s": {"table": "a-b"}}}, ["streams.s.table: 'a-b'"]),
         ({"database": "a.b", "spark": HIVE}, ["database: 'a.b'"]),
-        # one table for two
+        # one table for two streams
         (
             {"path": "/t", "streams": {"a": {"table": "t"}, "b": {"table": "t"}}},
             ["streams.b.table: 't' is also the table of stream a"],
@@ -71,7 +71,7 @@ def on(stream: str, **asked: Any) -> dict[str, Any]:
         # a full refresh of history
         ({"path": "/t", "write_mode": "scd2", "full_refresh": ["s"]}, ["full_refresh: stream s"]),
         ({**on("s", write_mode="scd2"), "full_refresh": ["s"]}, ["full_refresh: stream s"]),
-        # all at once
+        # several errors together
         (
             {
                 "path": "/t",
@@ -84,7 +84,7 @@ def on(stream: str, **asked: Any) -> dict[str, Any]:
         ({"format": "delta"}, ["'path' is a required property"]),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_way_out(
+def test_unsupported_combinations_of_settings_are_rejected(
     config: dict[str, Any], words: list[str]
 ) -> None:
     faults = settings.find_faults(config)
@@ -114,16 +114,16 @@ def test_what_cannot_be_is_refused_with_the_way_out(
         {"path": "/t", "format": "parquet", "partition_by": [], "compact": False},
     ],
 )
-def test_what_can_be_is_not_refused(config: dict[str, Any]) -> None:
+def test_supported_combinations_of_settings_are_accepted(config: dict[str, Any]) -> None:
     assert settings.find_faults(config) == []
 
 
-def test_a_catalog_may_be_known_from_sparks_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_catalog_may_be_configured_in_spark_conf_dir(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")
     assert settings.find_faults({"path": "/t", "catalog": "lost"}) == []
 
 
-def test_the_place_of_a_catalog_is_no_folder_and_makes_jobs_of_its_own() -> None:
+def test_location_and_default_job_include_catalog_and_database() -> None:
     assert settings.get_location(IN_HIVE) == "catalog:lake"
     assert settings.get_location({"catalog": "c"}) == "catalog:c.default"
     assert settings.get_location({"path": "/t", "database": "lake"}) == "/t"

@@ -1,4 +1,4 @@
-"""What settings mean, and which of them cannot be together."""
+"""The effect of settings on load options, Spark settings and job names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from target_spark.target import TargetSpark
 A = StreamId("a")
 
 
-def test_nothing_but_a_path_is_needed() -> None:
+def test_only_the_path_is_required() -> None:
     options = settings.load_options({"path": "/t"})
     assert options == LoadOptions("/t")
     assert settings.find_faults({"warehouse": "/t"}) == []
@@ -40,12 +40,14 @@ def test_nothing_but_a_path_is_needed() -> None:
         ({"path": "/a", "remote": "sc://host"}, "staging"),
     ],
 )
-def test_what_cannot_be_is_said_with_the_setting(config: dict[str, Any], word: str) -> None:
+def test_invalid_setting_is_named_in_its_error(config: dict[str, Any], word: str) -> None:
     (fault,) = settings.find_faults(config)
     assert word in fault
 
 
-def test_a_job_is_its_name_or_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_job_name_depends_on_location_and_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert settings.get_job_name({"path": "/a", "job": "nightly"}) == "nightly"
     monkeypatch.chdir(tmp_path)
     same = [{"path": "x"}, {"path": f"{tmp_path}/x/"}, {"warehouse": f"file://{tmp_path}/x"}]
@@ -54,8 +56,8 @@ def test_a_job_is_its_name_or_its_place(tmp_path: Path, monkeypatch: pytest.Monk
     assert len({settings.get_job_name(config) for config in others}) == 3
 
 
-def test_a_default_job_is_of_the_resolved_location(tmp_path: Path) -> None:
-    """However the path is spelled; the name that an earlier release made of it is known."""
+def test_default_job_name_is_the_same_for_all_spellings_of_a_path(tmp_path: Path) -> None:
+    """The job name that an earlier release derived from the spelling is known too."""
     real, link = tmp_path / "real", tmp_path / "link"
     link.symlink_to(real)
     paths = [real, link, f"{real}/../real", f"{link}/", f"file:{link}"]
@@ -67,7 +69,7 @@ def test_a_default_job_is_of_the_resolved_location(tmp_path: Path) -> None:
     assert settings.former_jobs({"path": str(link), "job": "nightly"}) == ()
 
 
-def test_settings_reach_spark_and_the_columns() -> None:
+def test_settings_set_spark_and_column_options() -> None:
     config = {
         "path": "/a",
         "spark": {"spark.x": True, "spark.y": 2, "spark.z": "w"},
@@ -105,20 +107,22 @@ def test_settings_reach_spark_and_the_columns() -> None:
         ),
     ],
 )
-def test_how_a_stream_is_written(options: LoadOptions, keyed: bool, mode: WriteMode) -> None:
+def test_write_mode_depends_on_keys_format_and_settings(
+    options: LoadOptions, keyed: bool, mode: WriteMode
+) -> None:
     assert options.mode(A, keyed=keyed) is mode
 
 
-def test_a_stream_that_cannot_be_upserted_by_name_is_refused() -> None:
+def test_upsert_set_for_a_stream_without_keys_is_rejected() -> None:
     options = LoadOptions("/t", streams={"a": StreamOptions(WriteMode.UPSERT)})
     with pytest.raises(UnsupportedError, match="no key properties"):
         options.mode(A, keyed=False)
 
 
-def test_settings_of_other_targets_are_named_with_what_serves_here(
+def test_settings_of_other_targets_are_logged_with_their_equivalents(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They are no error, since orchestrators hand them to every target; a known one is quiet."""
+    """They are not an error: orchestrators pass them to every target."""
     wanted = {"load_method": "write_mode", "batch_size_rows": "flush_rows"}
     given = {"path": str(tmp_path), "hard_delete": True, **dict.fromkeys(wanted, "upsert")}
     given["validate_records"] = None  # as an orchestrator says that it is not set

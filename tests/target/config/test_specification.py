@@ -1,4 +1,4 @@
-"""What target-spark says of its settings, and what its check makes of them, are the same."""
+"""The connection specification of `spec` accepts the same configurations as the settings check."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPARK = {
     "spark.sql.warehouse.dir": "/warehouse",
     "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
 }
-"""Settings of Spark with which each catalog below is one that it knows."""
+"""Settings of Spark that define each catalog below."""
 
 TOGETHER = {
     "path": st.sampled_from([None, "", "/tables", "s3a://bucket/tables", 7]),
@@ -39,7 +39,7 @@ TOGETHER = {
     "misfits": st.sampled_from([None, "keep", "quarantine"]),
     "max_quarantined": st.sampled_from([None, 0, 1, -1]),
 }
-"""Settings of which some need others, or cannot be beside others."""
+"""Settings that require or exclude others."""
 
 OTHERS = {
     "format": st.sampled_from([None, "delta", "iceberg", "parquet"]),
@@ -60,7 +60,7 @@ OTHERS = {
 
 
 def specification() -> dict[str, Any]:
-    """Return the connectionSpecification, as the program writes it."""
+    """Return the connectionSpecification that `spec` writes."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8")
     with redirect_stdout(out):
         TargetSpark.get_command(["spec"]).main(["spec"], standalone_mode=False)
@@ -90,19 +90,19 @@ def is_accepted(config: dict[str, Any]) -> bool:
 @example({"path": "/a", "warehouse": "/b"})
 @example({"path": "/a", "master": "yarn"})
 @example({"path": "/a", "remote": "sc://h", "staging": "/s", "master": "local[2]"})
-def test_what_is_required_is_what_check_requires(config: dict[str, Any]) -> None:
+def test_specification_and_settings_check_require_the_same(config: dict[str, Any]) -> None:
     assert is_valid(config) == is_accepted(config)
 
 
 @settings(deadline=None)
 @given(st.fixed_dictionaries({}, optional={**TOGETHER, **OTHERS}))
 @example({"database": 1})
-def test_what_check_accepts_is_valid(config: dict[str, Any]) -> None:
+def test_accepted_configurations_are_valid_by_the_specification(config: dict[str, Any]) -> None:
     assert is_valid(config) or not is_accepted(config)
 
 
 @pytest.mark.parametrize("name", ["path", "warehouse", "catalog", "database"])
-def test_each_place_of_tables_is_enough(name: str) -> None:
+def test_each_location_setting_alone_is_valid(name: str) -> None:
     assert is_valid({name: "x"})
     assert not is_valid({name: ""})
     assert not is_valid({name: None})
@@ -112,7 +112,7 @@ def test_every_setting_is_in_the_specification() -> None:
     assert SCHEMA["properties"].keys() <= SPECIFICATION["properties"].keys()
 
 
-def test_the_form_marks_what_must_be_given() -> None:
+def test_configuration_form_marks_required_fields() -> None:
     fields = build_form(FORM, TESTS, selects_tables=False).fields
     assert {field.name: field.required for field in fields} == {
         "path": True,

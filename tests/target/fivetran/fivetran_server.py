@@ -1,4 +1,4 @@
-"""A destination as a program of its own, and the calls of a client to it."""
+"""A Fivetran destination in its own process, and the gRPC calls of a client to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HOST = ("--host", "127.0.0.1")
 
 
 def column(name: str, kind: DataType, *, key: bool = False, digits: Any = None) -> Any:
-    """A column of a request."""
+    """Return a column for a request."""
     made = proto_messages.Column(name=name, type=int(kind), primary_key=key)
     if digits:
         made.params.decimal.precision, made.params.decimal.scale = digits
@@ -31,12 +31,12 @@ def column(name: str, kind: DataType, *, key: bool = False, digits: Any = None) 
 
 
 def table(name: str, *columns: Any) -> Any:
-    """A table of a request."""
+    """Return a table for a request."""
     return proto_messages.Table(name=name, columns=columns)
 
 
 class Destination:
-    """A running `target-spark --port`; ``said`` is its log, ``complained`` its standard error."""
+    """A running `target-spark --port`; ``said`` are its log lines, ``complained`` its stderr."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Destination:
         operator: Mapping[str, str] | None = None,
         words: Sequence[str] = (),
     ) -> None:
-        """Start it; ``operator`` has variables of its environment, ``words`` more arguments."""
+        """Start the program; ``operator`` has environment variables, ``words`` more arguments."""
         self.home = home
         self.operator = {"TARGET_SPARK_MASTER": "local[2]", **(operator or {})}
         self.words = words
@@ -79,13 +79,13 @@ class Destination:
         self.said.extend(self.process.stdout)
 
     def restart(self) -> None:
-        """Begin again, after an end of whatever kind."""
+        """Start the program again, after the process ended for any reason."""
         self.process.wait()
         self._closed()
         self._start()
 
     def end(self) -> int:
-        """End it in order; return its exit code."""
+        """Terminate the process with SIGTERM; return its exit code."""
         self.process.terminate()
         code = self.process.wait(90)
         self._closed()
@@ -101,12 +101,12 @@ class Destination:
         return self.errors.read_text(errors="replace")
 
     def call(self, rpc: str, **fields: Any) -> Any:
-        """Make a call with the settings; return the answer."""
+        """Make a call with the settings; return the response."""
         kind = getattr(proto_messages, f"{rpc}Request")
         return self.client.call(rpc, kind(configuration=self.configuration, **fields))
 
     def call_plain(self, rpc: str) -> Any:
-        """Make a call that takes no settings; return the answer."""
+        """Make a call that takes no settings; return the response."""
         return self.client.call(rpc, getattr(proto_messages, f"{rpc}Request")())
 
     def task(self, rpc: str, **fields: Any) -> str:
@@ -148,7 +148,7 @@ class Destination:
         update: Mapping[str, bytes] | None = None,
         delete: Mapping[str, bytes] | None = None,
     ) -> dict[str, Any]:
-        """Return the fields of a WriteBatch."""
+        """Return the fields of a WriteBatch request."""
         kinds = [replace or {}, update or {}, delete or {}]
         return {
             "schema_name": schema,

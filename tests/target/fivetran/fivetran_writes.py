@@ -1,4 +1,4 @@
-"""Tables that batches of files are written to, and what then stands in them."""
+"""Tables of a Fivetran destination and the batch files that tests write into them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Rows = Iterable[Sequence[Cell]]
 
 
 def shape(**columns: Any) -> FivetranSchema:
-    """A shape of name=type; an asterisk before the type's name makes a key of it."""
+    """Return the schema of columns name=type; an asterisk before the type marks a key."""
     made = []
     for name, told in columns.items():
         type_, *digits = told if isinstance(told, tuple) else (told,)
@@ -46,7 +46,7 @@ class DestinationTables:
         self._files = 0
 
     def file(self, kind: FileKind, columns: Sequence[str], rows: Rows) -> RequestFile:
-        """Write a batch file with a key of its own."""
+        """Write a batch file with a new key."""
         self._files += 1
         path, key = self.home / f"{self._files}.csv.zst.aes", batch_files.new_key()
         batch_files.write(path, columns, rows, key=key)
@@ -72,13 +72,13 @@ class DestinationTables:
         return found.ref
 
     def rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
-        """What stands in a table, in the order of its first columns."""
+        """Return the rows of a table, ordered by its columns."""
         table = self.tables.spark.table(self.ref(name))
         wanted = table.select(*map(quote, columns)) if columns else table
         return [tuple(row) for row in wanted.orderBy(*wanted.columns).collect()]
 
     def commits(self, name: str) -> int:
-        """How many commits a table has."""
+        """Return the number of commits of a table."""
         ref = self.ref(name)
         if self.tables.format == "delta":
             return self.tables.spark.sql(f"DESCRIBE HISTORY {ref}").count()

@@ -1,4 +1,4 @@
-"""How tables change as Fivetran asks, and that no value is lost by it, in Delta and Iceberg."""
+"""AlterTable in Delta Lake and Iceberg: columns, types and keys change without loss of values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from target_spark.fivetran.table_metadata import TABLE_PROPERTY, dump_metadata
 from target_spark.fivetran.table_schema import FivetranSchema
 from target_spark.fivetran.tables import TableService
 from target_spark.tables.model import PartitionField
-from tests.target.fivetran.test_fivetran_tables import content, fill, shape, there
+from tests.target.fivetran.test_fivetran_tables import content, fill, get_existing, shape
 from tests.target.fivetran.test_fivetran_tables import tables as tables
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def make(tables: TableService, made: FivetranSchema, *rows: str) -> None:
 
 
 def commits(tables: TableService) -> int:
-    """Count what was done to the table, changes of its metadata too."""
-    ref = there(tables).ref
+    """Return the number of changes to the table, including those of its metadata."""
+    ref = get_existing(tables).ref
     words = f"DESCRIBE HISTORY {ref}"
     if tables.format == "iceberg":
         words = f"SELECT * FROM {ref}.metadata_log_entries"  # noqa: S608
@@ -52,14 +52,14 @@ def commits(tables: TableService) -> int:
 
 
 def names(tables: TableService) -> list[str]:
-    return [column.name for column in there(tables).shape.columns]
+    return [column.name for column in get_existing(tables).shape.columns]
 
 
 # In place
 
 
-def test_columns_are_added_and_types_grow_in_place(tables: TableService) -> None:
-    """F33: AlterTable adds columns, also of types that a table's readers must be told of."""
+def test_columns_are_added_and_types_widened_in_place(tables: TableService) -> None:
+    """F33: AlterTable adds columns, also of types that need a table feature."""
     make(tables, PEOPLE, "(1, 'a', date'1582-10-10')")
     asked: list[tuple[Any, ...]] = [
         ("id", DataType.LONG, True),
@@ -71,7 +71,7 @@ def test_columns_are_added_and_types_grow_in_place(tables: TableService) -> None
         ("price", DataType.DECIMAL, False, (5, 2)),
     ]
     assert len(alter(tables, *asked)) == 7
-    assert there(tables).shape == shape(*asked)
+    assert get_existing(tables).shape == shape(*asked)
     assert content(tables) == [(1, "a", datetime(1582, 10, 10), None, None, None, None)]  # noqa: DTZ001
     before = commits(tables)
     assert alter(tables, *asked) == []
@@ -83,11 +83,11 @@ def test_columns_are_added_and_types_grow_in_place(tables: TableService) -> None
     asked = [("id", DataType.LONG, True), ("price", DataType.DECIMAL, False, (12, 4))]
     asked += [("small", DataType.DOUBLE), ("time", DataType.STRING), ("name", DataType.STRING)]
     alter(tables, *asked)
-    assert there(tables).shape.by_name["price"].decimal == (12, 4)
+    assert get_existing(tables).shape.by_name["price"].decimal == (12, 4)
     assert content(tables)[1][3:] == (None, "10:15", 5.0, Decimal("999.9900"))
 
 
-def test_a_table_that_is_not_there_is_not_altered(tables: TableService) -> None:
+def test_alter_of_a_missing_table_is_an_error(tables: TableService) -> None:
     with pytest.raises(TableError, match="does not exist"):
         alter(tables, ("id", DataType.INT))
     make(tables, PEOPLE)
@@ -95,7 +95,7 @@ def test_a_table_that_is_not_there_is_not_altered(tables: TableService) -> None:
         alter(tables)
 
 
-# By writing the rows anew
+# By a rewrite of the rows
 
 TYPES = shape(
     ("key", DataType.BINARY, True),
@@ -134,10 +134,10 @@ TEXTS = (
 
 
 @pytest.mark.thorough
-def test_all_types_become_text_and_text_all_types(tables: TableService) -> None:
+def test_every_type_converts_to_text_and_back(tables: TableService) -> None:
     """F33: AlterTable changes the type of any column, also of keys, and loses no value.
 
-    Text is what Fivetran would write into a file.
+    The text is the one that Fivetran would write into a file.
     """
     make(tables, TYPES, FULL, EMPTY)
     before = content(tables)
@@ -145,15 +145,15 @@ def test_all_types_become_text_and_text_all_types(tables: TableService) -> None:
         tuple(replace(column, type=DataType.STRING, decimal=None) for column in TYPES.columns)
     )
     assert len(tables.alter("s", "t", texts, drops=False)) == len(TYPES.columns)
-    assert there(tables).shape == texts
+    assert get_existing(tables).shape == texts
     assert content(tables) == [("AP8=", *TEXTS[1:]), ("AQ==", *[None] * 11)]
     assert len(tables.alter("s", "t", TYPES, drops=False)) == len(TYPES.columns)
-    assert there(tables).shape == TYPES
+    assert get_existing(tables).shape == TYPES
     assert content(tables) == before
     assert tables.alter("s", "t", TYPES, drops=False) == []
 
 
-def test_a_value_that_would_be_lost_leaves_the_table_as_it_is(tables: TableService) -> None:
+def test_lossy_type_change_is_an_error_and_changes_nothing(tables: TableService) -> None:
     """F33: a type that does not take every value is a Task that names the column, not the value."""
     made = shape(("id", DataType.LONG, True), ("code", DataType.STRING), ("n", DataType.DOUBLE))
     make(tables, made, "(9007199254740993L, '4711x', 0.5D)", "(2L, NULL, 2D)")
@@ -162,33 +162,33 @@ def test_a_value_that_would_be_lost_leaves_the_table_as_it_is(tables: TableServi
     with pytest.raises(TableError, match=r"id to DOUBLE .1 of.*code to INT.*n to SHORT") as caught:
         alter(tables, *columns)
     assert "4711" not in str(caught.value)
-    assert (content(tables), commits(tables), there(tables).shape) == (*before, made)
+    assert (content(tables), commits(tables), get_existing(tables).shape) == (*before, made)
 
 
-def test_bounds_of_a_type_that_the_format_lacks_hold(tables: TableService) -> None:
+def test_short_bounds_are_enforced_in_formats_without_short(tables: TableService) -> None:
     make(tables, PEOPLE, "(32768, 'a', NULL)")
     with pytest.raises(TableError, match="id to SHORT"):
         alter(tables, ("id", DataType.SHORT, True))
-    tables.spark.sql(f"UPDATE {there(tables).ref} SET id = 32767")  # noqa: S608
+    tables.spark.sql(f"UPDATE {get_existing(tables).ref} SET id = 32767")  # noqa: S608
     assert alter(tables, ("id", DataType.SHORT, True)) == ["column id is SHORT, it was INT"]
     assert content(tables) == [(32767, "a", None)]
 
 
-def test_a_change_that_died_on_its_way_has_changed_nothing(tables: TableService) -> None:
-    """After kill -9 the table is unchanged or complete, and the retry is right."""
+def test_interrupted_alter_has_no_effect_and_can_be_retried(tables: TableService) -> None:
+    """After kill -9 the table is unchanged or complete."""
     make(tables, PEOPLE, "(1, '2', NULL)")
     after = shape(("id", DataType.INT), ("name", DataType.LONG, True), ("at", DataType.NAIVE_DATE))
     told = dump_metadata(after, PEOPLE)
-    ref = there(tables).ref
+    ref = get_existing(tables).ref
     tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('{TABLE_PROPERTY}' = '{told}')")
-    assert there(tables).shape == PEOPLE
+    assert get_existing(tables).shape == PEOPLE
     columns = [("id", DataType.INT), ("name", DataType.LONG, True), ("at", DataType.NAIVE_DATE)]
     assert len(alter(tables, *columns)) == 2
-    assert (there(tables).shape, content(tables)) == (after, [(1, 2, None)])
+    assert (get_existing(tables).shape, content(tables)) == (after, [(1, 2, None)])
 
 
 @pytest.mark.thorough
-def test_columns_go_only_where_that_is_said(tables: TableService) -> None:
+def test_columns_are_dropped_only_if_requested(tables: TableService) -> None:
     make(tables, PEOPLE, "(1, 'a', date'2024-01-01')")
     assert alter(tables, ("id", DataType.INT, True)) == []
     assert names(tables) == ["id", "name", "at"]
@@ -205,17 +205,17 @@ def test_columns_go_only_where_that_is_said(tables: TableService) -> None:
 # Keys
 
 
-def test_keys_change_both_ways(tables: TableService) -> None:
+def test_keys_are_added_and_removed(tables: TableService) -> None:
     """F33: AlterTable changes the key; a key column that is absent leaves it and stays a column."""
     make(tables, PEOPLE, "(1, 'a', NULL)", "(2, 'a', NULL)")
     before = commits(tables)
     assert alter(tables, ("id", DataType.INT, True), ("name", DataType.STRING, True)) == [
         "the key is id, name, it was id"
     ]
-    assert [key.name for key in there(tables).shape.keys] == ["id", "name"]
+    assert [key.name for key in get_existing(tables).shape.keys] == ["id", "name"]
     assert alter(tables, ("id", DataType.INT, True)) == ["the key is id, it was id, name"]
     assert names(tables) == ["id", "name", "at"]
-    assert [key.name for key in there(tables).shape.keys] == ["id"]
+    assert [key.name for key in get_existing(tables).shape.keys] == ["id"]
     assert commits(tables) == before + 2
     assert len(content(tables)) == 2
 
@@ -236,14 +236,14 @@ def test_keys_change_both_ways(tables: TableService) -> None:
         ),
     ],
 )
-def test_a_key_that_does_not_tell_the_rows_apart_is_refused(
+def test_key_that_is_not_unique_is_rejected(
     tables: TableService, columns: list[tuple[Any, ...]], words: str
 ) -> None:
-    """F33: several rows with one key, or none, are a Task, and the table stays as it is."""
+    """F33: several rows with one key, or with none, are a Task, and the table is unchanged."""
     make(tables, PEOPLE, "(1, 'a', NULL)", "(2, 'a', NULL)")
     with pytest.raises(TableError, match=words):
         alter(tables, *columns)
-    assert there(tables).shape == PEOPLE
+    assert get_existing(tables).shape == PEOPLE
 
 
 # The layout
@@ -262,14 +262,14 @@ def test_a_key_that_does_not_tell_the_rows_apart_is_refused(
         ),
     ],
 )
-def test_a_table_that_is_written_anew_stays_laid_out_as_it_was(
+def test_rewritten_table_keeps_its_layout(
     spark: SparkSession, tmp_path: Path, table_format: str, asked: StreamOptions
 ) -> None:
     tables = TableService(spark, LoadOptions(str(tmp_path), format=table_format, every=asked))
     make(tables, PEOPLE, "(1, '1', date'2024-01-01')")
 
     def layout() -> str:
-        ref = there(tables).ref
+        ref = get_existing(tables).ref
         if table_format == "iceberg":
             words = str(spark.sql(f"SHOW CREATE TABLE {ref}").first()).partition("PARTITIONED")[2]
             return words.partition("LOCATION")[0] + str("sort-order" in words)
@@ -285,7 +285,7 @@ def test_a_table_that_is_written_anew_stays_laid_out_as_it_was(
 
 
 @pytest.mark.thorough
-def test_a_thousand_columns_change_at_once(tables: TableService) -> None:
+def test_types_of_a_thousand_columns_change_at_once(tables: TableService) -> None:
     columns = [(f"c{number}", DataType.DOUBLE) for number in range(1000)]
     make(tables, shape(*columns), f"({', '.join(['0.5D'] * 1000)})")
     assert len(alter(tables, *((name, DataType.STRING) for name, _ in columns))) == 1000
@@ -293,7 +293,7 @@ def test_a_thousand_columns_change_at_once(tables: TableService) -> None:
 
 
 @pytest.mark.thorough
-def test_a_table_with_types_that_grew_can_still_be_written_anew(tables: TableService) -> None:
+def test_table_with_widened_types_can_be_rewritten(tables: TableService) -> None:
     make(tables, PEOPLE, "(1, 'a', NULL)")
     alter(tables, ("id", DataType.LONG, True))
     alter(tables, ("id", DataType.LONG, True), ("at", DataType.STRING))
@@ -305,7 +305,7 @@ def test_a_table_with_types_that_grew_can_still_be_written_anew(tables: TableSer
 
 
 @pytest.mark.thorough
-def test_a_column_by_a_part_of_which_files_are_divided_keeps_its_type(
+def test_type_of_a_partition_source_column_cannot_change(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     asked = StreamOptions(partition_by=(PartitionField("at", "month"),))
@@ -313,4 +313,4 @@ def test_a_column_by_a_part_of_which_files_are_divided_keeps_its_type(
     make(tables, PEOPLE, "(1, '1', date'2024-01-01')")
     with pytest.raises(UnsupportedError, match="partitioned by _part_month_at"):
         alter(tables, ("id", DataType.INT, True), ("at", DataType.STRING))
-    assert there(tables).shape == PEOPLE
+    assert get_existing(tables).shape == PEOPLE

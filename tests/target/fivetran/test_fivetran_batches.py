@@ -1,4 +1,4 @@
-"""Batches of files that replace, change and take away rows, in Delta Lake and Iceberg."""
+"""Batches of files that replace, update and delete rows, in Delta Lake and Iceberg."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def destination(
 
 @pytest.fixture
 def people(destination: DestinationTables) -> DestinationTables:
-    """A lake with a table of three people."""
+    """Return a destination with a table of three people."""
     destination.make("people", PEOPLE)
     rows = [("1", "one", "10", SYNCED), ("2", "two", "20", SYNCED), ("3", "three", NULL, SYNCED)]
     assert destination.write(
@@ -62,10 +62,10 @@ def names(destination: DestinationTables) -> list[tuple[Any, ...]]:
 THREE = [(1, "one", 10), (2, "two", 20), (3, "three", None)]
 
 
-def test_replace_update_and_delete_in_one_batch_are_one_commit(people: DestinationTables) -> None:
-    """F35 to F37, F43: one commit for all files; rows that are not there are not changed.
+def test_replace_update_and_delete_files_are_one_commit(people: DestinationTables) -> None:
+    """F35 to F37, F43: one commit for all files; updates of missing rows have no effect.
 
-    A value that an update leaves stays, also where it is null.
+    A value that an update leaves unmodified is kept, also if it is null.
     """
     before = people.commits("people")
     files = (
@@ -95,10 +95,10 @@ def test_replace_update_and_delete_in_one_batch_are_one_commit(people: Destinati
     assert people.write("people", PEOPLE, people.file(UPDATE, COLUMNS, [])) == BatchResult(0, 1)
 
 
-def test_a_first_batch_is_merged_with_rows_that_others_put_in_meanwhile(
+def test_first_batch_is_merged_with_concurrently_inserted_rows(
     destination: DestinationTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """They come when the table was looked at, found empty, and the rows are being written."""
+    """The other writer inserts after the table was found empty, while the rows are written."""
     began, go_on = tmp_path / "began", tmp_path / "go on"
     real = write_batch.read_files
 
@@ -132,10 +132,10 @@ def test_a_first_batch_is_merged_with_rows_that_others_put_in_meanwhile(
     assert names(destination) == [(1, "ours", 10), (2, "ours", 20), (3, "theirs", 0)]
 
 
-def test_a_key_that_comes_more_than_once_ends_as_its_last_word(
+def test_rows_of_one_key_are_applied_in_order(
     destination: DestinationTables,
 ) -> None:
-    """F35: all rows of a key count one after the other, files in the order of their kinds."""
+    """F35: all rows of a key count, in the order of the files' kinds."""
     destination.make("people", PEOPLE)
     first = destination.file(
         REPLACE,
@@ -223,12 +223,12 @@ VALUES = (
 )
 
 
-def test_a_value_of_every_type_comes_stays_goes_and_comes_again(
+def test_values_of_every_type_are_exact_after_each_operation(
     destination: DestinationTables,
 ) -> None:
     """F36, F40, F43: each type is exact when it is replaced, kept, nulled and updated.
 
-    A first batch that is sent again is not there twice.
+    A first batch that is sent twice is stored once.
     """
     destination.make("every", EVERY)
     columns = [column.name for column in EVERY.columns]
@@ -261,8 +261,8 @@ def test_a_value_of_every_type_comes_stays_goes_and_comes_again(
 
 
 @pytest.mark.thorough
-def test_keys_of_many_types(destination: DestinationTables) -> None:
-    """F37: rows are met by keys of several columns, whatever their types."""
+def test_rows_match_by_composite_keys_of_any_type(destination: DestinationTables) -> None:
+    """F37: rows match by keys of several columns, of any type."""
     keys = {name: f"*{type_}" for name, type_ in zip("abcdefg", KEY_TYPES, strict=True)}
     made = shape(**keys, **{"odd name; `'": "STRING"})
     columns = [column.name for column in made.columns]
@@ -286,10 +286,10 @@ KEY_CELLS = ("0.0", "AAE=", SYNCED, "1582-10-10", "false", "1.50", "10:15:30")
 
 
 @pytest.mark.thorough
-def test_a_table_is_met_by_the_key_that_it_remembers_or_by_fivetrans_own(
+def test_rows_match_by_the_stored_key_or_fivetran_id(
     destination: DestinationTables,
 ) -> None:
-    """F37: rows of tables without keys are known by _fivetran_id, flagged or not."""
+    """F37: rows of tables without keys match by _fivetran_id, flagged as key or not."""
     made = shape(_fivetran_id="STRING", n="INT")
     destination.make("flagless", made)
     columns = ["_fivetran_id", "n"]
@@ -319,10 +319,10 @@ def test_a_table_is_met_by_the_key_that_it_remembers_or_by_fivetrans_own(
         destination.write("bare", bare, destination.file(DELETE, ["n"], [("1",)]))
 
 
-def test_a_faulty_file_leaves_the_table_as_it_was(people: DestinationTables) -> None:
-    """F42: whatever is wrong, with whichever file: no row of the batch is in the table.
+def test_invalid_file_leaves_the_table_unchanged(people: DestinationTables) -> None:
+    """F42: with any invalid file, no row of the batch is in the table.
 
-    What is said names the file and no value.
+    The error names the file and no value.
     """
     good = people.file(REPLACE, COLUMNS, [("1", "changed", "1", SYNCED)])
     faulty = [
@@ -345,10 +345,10 @@ def test_a_faulty_file_leaves_the_table_as_it_was(people: DestinationTables) -> 
 
 
 @pytest.mark.thorough
-def test_a_table_that_is_not_as_the_call_says(people: DestinationTables) -> None:
-    """A missing table, a missing column and a type that cannot take a value are told in words.
+def test_mismatch_of_request_and_table_is_an_error(people: DestinationTables) -> None:
+    """A missing table, a missing column and a type that cannot hold a value are reported.
 
-    Values that the table's type takes are written without loss.
+    Values that the table's type can hold are written without loss.
     """
     row = people.file(REPLACE, COLUMNS, [("1", "one", "1", SYNCED)])
     with pytest.raises(TableError, match=r"s\.nowhere does not exist"):
@@ -369,7 +369,7 @@ def test_a_table_that_is_not_as_the_call_says(people: DestinationTables) -> None
 
 
 @pytest.mark.thorough
-def test_a_table_of_a_thousand_columns(destination: DestinationTables) -> None:
+def test_batch_for_a_thousand_columns_is_applied(destination: DestinationTables) -> None:
     """F45: rows of a wide table are replaced, updated and deleted in one batch."""
     kinds = ["STRING", "LONG", "UTC_DATETIME", "DOUBLE"]
     wide = shape(id="*LONG", **{f"column {n}": kinds[n % 4] for n in range(1000)})

@@ -1,4 +1,4 @@
-"""Each change of a column's type against plain Python: the same values kept, the same lost."""
+"""Conversions between column types against plain Python: which values are kept, which are lost."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CASES: list[tuple[str, str, str, object]] = [
     ("binary", "cast(repeat('a', 99) AS binary)", "string", "YWFh" * 33),
     ("struct<a: int, b: string>", "struct(1 AS a, null AS b)", "string", '{"a":1,"b":null}'),
     ("array<int>", "array(1, 2)", "string", "[1,2]"),
-    # And back.
+    # Parsed text.
     ("string", "'TRUE'", "boolean", "true"),
     ("string", "'yes'", "boolean", LOST),
     ("string", "'-32768'", "smallint", "-32768"),
@@ -100,14 +100,14 @@ CASES: list[tuple[str, str, str, object]] = [
     ("timestamp", "timestamp'2024-03-10 00:00:00Z'", "date", "2024-03-10"),
     ("timestamp_ntz", "timestamp_ntz'2024-03-10 00:00:01'", "date", LOST),
     ("timestamp_ntz", "timestamp_ntz'2024-03-10 02:30:00'", "timestamp", "2024-03-10 02:30:00"),
-    # What has no meaning in the other type.
+    # Types without a conversion.
     ("date", "date'2024-03-10'", "int", LOST),
     ("binary", "X'01'", "int", LOST),
 ]
 
 
-def test_single_values(spark: SparkSession) -> None:
-    """AlterTable loses no value: one that the new type does not have is found before."""
+def test_converted_value_is_exact_or_counted_as_lost(spark: SparkSession) -> None:
+    """AlterTable loses no value: a value that the new type cannot hold is found beforehand."""
     columns = []
     for old, value, new, _ in CASES:
         made = get_conversion(f"CAST({value} AS {old})", old, new)
@@ -121,7 +121,7 @@ def test_single_values(spark: SparkSession) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_null_stays_null_in_every_type(spark: SparkSession) -> None:
+def test_null_converts_to_null_in_every_type(spark: SparkSession) -> None:
     pairs = {(old, new) for old, _, new, _ in CASES}
     parts = [get_conversion(f"CAST(NULL AS {old})", old, new) for old, new in pairs]
     columns = (f"NOT {made.lost} AND ({made.value}) IS NULL" for made in parts)
@@ -134,7 +134,7 @@ def as_decimal(text: str, digits: int, scale: int) -> bool:
     return abs(value) < 10 ** (digits - scale) and value == round(value, scale)
 
 
-def test_many_numbers_by_a_reference(spark: SparkSession) -> None:
+def test_random_numbers_convert_as_in_plain_python(spark: SparkSession) -> None:
     chance = random.Random(7)
     longs = [
         (1 if chance.random() < 0.5 else -1) * chance.getrandbits(chance.randint(1, 63))
@@ -174,7 +174,7 @@ def test_many_numbers_by_a_reference(spark: SparkSession) -> None:
         assert tuple(not each for each in row) == kept, (i, d, m)
 
 
-def test_text_of_every_instant_reads_back(spark: SparkSession) -> None:
+def test_timestamps_round_trip_through_text(spark: SparkSession) -> None:
     text = get_conversion("at", "timestamp", "string").value
     back = get_conversion(f"({text})", "string", "timestamp").value
     rows = spark.range(-7, 30).selectExpr(

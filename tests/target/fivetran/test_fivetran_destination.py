@@ -1,4 +1,4 @@
-"""A whole destination of Fivetran: a program, a client of gRPC, real tables."""
+"""A Fivetran destination as a whole: a process, a gRPC client, real tables."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def server(format_: str, tmp_path_factory) -> Iterator[Destination]:
 
 
 def rows(spark: SparkSession, server: Destination, schema: str, name: str) -> list[tuple]:
-    """What stands in a table, without the time of the sync."""
+    """Return the rows of a table, without the time of the sync."""
     options = LoadOptions(str(server.home / "tables"), format=server.configuration["format"])
     found = get_writer(options.format).rows(spark, options.table(StreamId(name, schema)))
     return sorted(tuple(row) for row in found.drop("_fivetran_synced").collect())
@@ -78,7 +78,7 @@ def order(number: int, name=NULL, amount=NULL, deleted="false") -> tuple:
     return (str(number), name, amount, NOW, deleted)
 
 
-def test_the_form_and_the_capabilities_are_told_without_a_java(format_, tmp_path) -> None:
+def test_configuration_form_and_capabilities_start_no_java(format_, tmp_path) -> None:
     quiet = Destination(tmp_path, {"path": str(tmp_path), "format": format_})
     form = quiet.call_plain("ConfigurationForm")
     assert [field.name for field in form.fields][:2] == ["path", "format"]
@@ -90,8 +90,8 @@ def test_the_form_and_the_capabilities_are_told_without_a_java(format_, tmp_path
     assert quiet.end() == 0
 
 
-def test_names_with_variables_in_them_stay_names(server) -> None:
-    """Spark's SQL puts variables of its environment in their place, where it is let."""
+def test_variables_in_names_are_not_substituted(server) -> None:
+    """Spark SQL substitutes variables of the environment unless that is disabled."""
     told = table(
         "variables",
         column("id", DataType.LONG, key=True),
@@ -103,8 +103,8 @@ def test_names_with_variables_in_them_stay_names(server) -> None:
     assert server.describe("${env:HOME}", "variables").table == more
 
 
-def test_sql_does_not_call_methods_of_java(spark) -> None:
-    """A table of the caller's can have SQL in its constraints and defaults."""
+def test_sql_cannot_call_java_methods(spark) -> None:
+    """A caller's table can contain SQL in its constraints and defaults."""
     guarded = SharedSpark()._disable_reflection(spark.newSession())
     for name in ("reflect", "java_method", "try_reflect"):
         call = f"{name}('java.lang.String', 'valueOf', 'MARKED')"
@@ -113,7 +113,7 @@ def test_sql_does_not_call_methods_of_java(spark) -> None:
             guarded.sql(f"select {call}").collect()
 
 
-def test_a_sync_of_a_table_from_its_making_to_its_end(server, spark) -> None:
+def test_complete_sync_of_a_table_succeeds(server, spark) -> None:
     for name in ("settings", "storage"):
         assert server.call("Test", name=name).success
     assert "settings, storage" in server.call("Test", name="nothing").failure
@@ -171,8 +171,8 @@ def test_a_sync_of_a_table_from_its_making_to_its_end(server, spark) -> None:
     assert server.call("WriteBatch", **server.batch("shop", more)).success
 
 
-def test_a_faulty_file_changes_nothing_and_shows_nothing(server, spark) -> None:
-    """F3, F42: neither the table nor the log nor the task has anything of the file."""
+def test_content_of_an_invalid_file_is_neither_stored_nor_shown(server, spark) -> None:
+    """F3, F42: the table, the log and the task contain nothing of the file."""
     told = table("faulty", *ORDERS.columns)
     server.create("shop", told)
     server.write("shop", told, replace=server.files(COLUMNS, [order(1, "stays", "1.00")]))
@@ -195,8 +195,8 @@ def test_a_faulty_file_changes_nothing_and_shows_nothing(server, spark) -> None:
     assert server.call("Migrate", details={"schema": "shop", "table": "faulty"}).unsupported
 
 
-def test_calls_side_by_side(server, spark) -> None:
-    """Tables of one new schema are made at once, and one table is written by two calls."""
+def test_concurrent_calls_succeed(server, spark) -> None:
+    """Tables of one new schema are created concurrently, and three calls write one table."""
     tables = [table(f"side_{n}", *ORDERS.columns) for n in range(4)]
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda each: server.create("beside", each), tables))
@@ -211,8 +211,8 @@ def test_calls_side_by_side(server, spark) -> None:
     assert [row[0] for row in found] == list(range(200))
 
 
-def test_nothing_decrypted_stands_on_a_disk(server) -> None:
-    """F41: not in temporary folders, not where Spark puts down what it sorts and joins."""
+def test_decrypted_rows_are_never_on_disk(server) -> None:
+    """F41: neither in temporary folders nor in Spark's shuffle and spill files."""
     told = table("hidden", *ORDERS.columns)
     server.create("shop", told)
     mark = "MARK-of-a-row-that-nobody-may-find"
@@ -241,12 +241,12 @@ def test_nothing_decrypted_stands_on_a_disk(server) -> None:
         done.set()
         watcher.join()
     assert not seen
-    assert looked[0] > 100_000  # Spark has put down what it joined
+    assert looked[0] > 100_000  # Spark has written shuffle files
 
 
 @pytest.mark.thorough
-def test_a_server_that_is_killed_leaves_the_table_as_it_was_or_complete(server, spark) -> None:
-    """F43: and the same call once more makes it complete."""
+def test_killed_server_leaves_the_table_unchanged_or_complete(server, spark) -> None:
+    """F43: the same call once more makes the table complete."""
     told = table("killed", *ORDERS.columns)
     server.create("shop", told)
     server.write(
@@ -276,8 +276,8 @@ def test_a_server_that_is_killed_leaves_the_table_as_it_was_or_complete(server, 
         assert {row[1] for row in found[400:]} == {name}
 
 
-def java_of(process: int) -> int:
-    """The process of the JVM below another."""
+def find_jvm(process: int) -> int:
+    """Return the process id of the JVM that a process started."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             words = stat.read_text().rpartition(")")[2].split()
@@ -290,14 +290,14 @@ def java_of(process: int) -> int:
 
 
 @pytest.mark.thorough
-def test_a_spark_that_dies_or_has_other_settings_gives_way_to_another(server, spark) -> None:
-    """The server lives on: the call that was under way is told, the next one has a new Spark."""
+def test_spark_is_restarted_if_it_died_or_settings_changed(server, spark) -> None:
+    """The call in progress fails; the server goes on, and the next call gets a new Spark."""
     told = table("died", *ORDERS.columns)
     server.create("shop", told)
     batch = server.batch(
         "shop", told, replace=server.files(COLUMNS, [order(n, "new") for n in range(60_000)])
     )
-    first = java_of(server.process.pid)
+    first = find_jvm(server.process.pid)
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(server.call, "WriteBatch", **batch)
         time.sleep(0.3)
@@ -306,8 +306,8 @@ def test_a_spark_that_dies_or_has_other_settings_gives_way_to_another(server, sp
     assert "Spark" in failed
     assert server.call("WriteBatch", **batch).success
     assert len(rows(spark, server, "shop", "died")) == 60_000
-    second = java_of(server.process.pid)
+    second = find_jvm(server.process.pid)
     assert second != first
     server.configuration["spark"] = json.dumps({"spark.sql.shuffle.partitions": 3})
     assert server.describe("shop", "died").table == told
-    assert java_of(server.process.pid) not in {first, second}
+    assert find_jvm(server.process.pid) not in {first, second}

@@ -1,6 +1,6 @@
-"""Batches for tables that keep the versions of their rows, in Delta Lake and Iceberg.
+"""Batches in history mode, which keeps the versions of rows, in Delta Lake and Iceberg.
 
-A small model of what the guide says, step after step, tells what must stand in a table.
+A small model of Fivetran's guide, applied row by row, gives the expected table.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Version:
 
 @dataclass
 class Sync:
-    """A batch as it is said."""
+    """A batch: replaced and updated versions, deletions, and the earliest starts."""
 
     replaced: list[Version] = field(default_factory=list)
     updated: list[Version] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Sync:
         return {} if self.without_earliest else self.first
 
     def files(self, destination: DestinationTables) -> list[RequestFile]:
-        """Its files, a new one for each second version, those that count first last."""
+        """Write the batch as files, two of each kind, in the reverse order of their application."""
         gone: list[list[Cell]] = [
             [row, NULL, NULL, NULL, text(end), NULL, NULL] for row, end in self.deleted.items()
         ]
@@ -112,7 +112,7 @@ Model = dict[tuple[str, datetime], Version]
 
 
 def after(model: Model, sync: Sync) -> Model:
-    """What the guide says, one step after the other, row by row."""
+    """Return the table after a batch, by the steps of Fivetran's guide, row by row."""
     table = dict(model)
     said = {(each.id, each.start) for each in (*sync.replaced, *sync.updated)}
     last = {row: base(model, row, start, said) for row, start in sync.first.items()}
@@ -139,7 +139,7 @@ def after(model: Model, sync: Sync) -> Model:
 def base(
     model: Model, row: str, first: datetime, said: AbstractSet[tuple[str, datetime]]
 ) -> Version | None:
-    """The version whose values the first update of a row leaves as they are."""
+    """Return the version whose values the first update of a row keeps."""
     versions = sorted((each for each in model.values() if each.id == row), key=lambda v: v.start)
     again = [each for each in versions if each.start == first]
     active = [each for each in versions if each.active and (row, each.start) not in said]
@@ -170,7 +170,7 @@ def write(destination: DestinationTables, sync: Sync | Sequence[RequestFile]) ->
 
 
 def content(destination: DestinationTables) -> list[tuple[Any, ...]]:
-    """The versions, with instants as texts: Python knows none as late as the last."""
+    """Return the versions; timestamps are text, since the latest is beyond Python's range."""
     table = destination.tables.spark.table(destination.ref("versions"))
     wanted = table.selectExpr(
         "id", "string(_fivetran_start)", "a", "b", "string(_fivetran_end)", "_fivetran_active"
@@ -190,8 +190,8 @@ def told(versions: Iterable[Version]) -> list[tuple[Any, ...]]:
     )
 
 
-def test_versions_begin_and_end_as_their_files_say(destination: DestinationTables) -> None:
-    """F44: versions are replaced, updated in a chain, deleted and said anew.
+def test_versions_start_and_end_as_the_files_declare(destination: DestinationTables) -> None:
+    """F44: versions are replaced, updated in a chain, deleted and sent again.
 
     A batch is one commit, and the same batch once more gives the same table.
     """
@@ -235,7 +235,7 @@ def test_versions_begin_and_end_as_their_files_say(destination: DestinationTable
     assert content(destination) == told(model.values())
 
 
-def test_a_table_without_versions_is_told_so(destination: DestinationTables) -> None:
+def test_table_without_history_columns_or_keys_is_rejected(destination: DestinationTables) -> None:
     """F44: a table that lacks the columns of history mode, and one without a key of its rows."""
     destination.make("plain", shape(id="*STRING", a="STRING"))
     row = destination.file(FileKind.DELETE, ["id"], [("1",)])
@@ -250,12 +250,14 @@ def test_a_table_without_versions_is_told_so(destination: DestinationTables) -> 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(2))
-def test_any_batches_give_what_the_guide_says(destination: DestinationTables, seed: int) -> None:
-    """F44: batches of all kinds one after the other, each of them sent once or twice."""
+def test_random_batches_give_the_table_of_the_guide(
+    destination: DestinationTables, seed: int
+) -> None:
+    """F44: batches of all kinds in sequence, each sent once or twice."""
     rng = random.Random(seed)
     model: Model = {}
     for number in range(4):
-        sync = some(rng, number)
+        sync = make_batch(rng, number)
         model = after(model, sync)
         files = sync.files(destination)
         for _ in range(rng.choice((1, 2))):
@@ -263,8 +265,8 @@ def test_any_batches_give_what_the_guide_says(destination: DestinationTables, se
             assert content(destination) == told(model.values()), (seed, number, sync)
 
 
-def some(rng: random.Random, number: int) -> Sync:
-    """A batch that begins now, or some time ago."""
+def make_batch(rng: random.Random, number: int) -> Sync:
+    """Return a random batch that starts now, or some time ago."""
     sync = Sync()
     minute = number * 10 - rng.choice((0, 0, 12))
     for row in "abcdefgh":

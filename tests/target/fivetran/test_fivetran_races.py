@@ -1,4 +1,4 @@
-"""Tables that other writers change or replace between a call's first look and its commit."""
+"""Concurrent writers that change or replace a table between a call's first look and its commit."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ ALL = ["id", "n", "at", "gone"]
 ROWS = [("1", "10", SYNCED, NULL), ("2", "20", SYNCED, NULL)]
 
 
-class Racing(DestinationTables):
-    """A lake in which another writer acts once, where a test lets it."""
+class RacingDestination(DestinationTables):
+    """A destination with another writer that acts once, at a moment that the test chooses."""
 
     def __init__(self, tables: TableService, home: Path) -> None:
         super().__init__(tables, home)
@@ -62,7 +62,7 @@ class Racing(DestinationTables):
         return found
 
     def others(self) -> None:
-        """Let the other writer act, if it has not."""
+        """Let the other writer act, unless it has."""
         act, self.act = self.act, None
         if act is not None:
             for key, value in self.tables.spark.conf.getAll.items():
@@ -93,61 +93,63 @@ class Racing(DestinationTables):
 
 
 @pytest.fixture(params=["delta", "iceberg"])
-def destination(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Racing:
+def destination(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> RacingDestination:
     (tmp_path / "files").mkdir()
     options = LoadOptions(str(tmp_path / "lake"), format=request.param)
-    return Racing(TableService(spark, options), tmp_path / "files")
+    return RacingDestination(TableService(spark, options), tmp_path / "files")
 
 
-def keyless(destination: Racing) -> None:
+def keyless(destination: RacingDestination) -> None:
     destination.make("t", KEYLESS)
 
 
-def keyed(destination: Racing) -> None:
+def keyed(destination: RacingDestination) -> None:
     destination.make("t", KEYED)
 
 
-def filled(destination: Racing) -> None:
+def filled(destination: RacingDestination) -> None:
     keyed(destination)
     destination.write("t", KEYED, destination.file(FileKind.REPLACE, ALL, ROWS))
 
 
-def versioned(destination: Racing) -> None:
+def versioned(destination: RacingDestination) -> None:
     destination.make("t", VERSIONS)
 
 
-def with_versions(destination: Racing) -> None:
+def with_versions(destination: RacingDestination) -> None:
     versioned(destination)
     history(destination)
 
 
-def append(destination: Racing) -> None:
+def append(destination: RacingDestination) -> None:
     destination.write(
         "t", KEYLESS, destination.file(FileKind.REPLACE, ALL[:3], [row[:3] for row in ROWS])
     )
 
 
-def replace(destination: Racing) -> None:
+def replace(destination: RacingDestination) -> None:
     destination.write("t", KEYED, destination.file(FileKind.REPLACE, ALL, ROWS))
 
 
-def update(destination: Racing) -> None:
+def update(destination: RacingDestination) -> None:
     rows = [(row, "11", UNMODIFIED, UNMODIFIED) for row in ("1", "3")]
     destination.write("t", KEYED, destination.file(FileKind.UPDATE, ALL, rows))
 
 
-def delete(destination: Racing) -> None:
+def delete(destination: RacingDestination) -> None:
     destination.write("t", KEYED, destination.file(FileKind.DELETE, ["id"], [("1",)]))
 
 
-def history(destination: Racing) -> None:
+def history(destination: RacingDestination) -> None:
     columns = [column.name for column in VERSIONS.columns]
     rows = [("1", "10", SYNCED, MAX, "true"), ("2", NULL, SYNCED, MAX, "true")]
     way = write_history_batch.write_history_batch
     destination.write("t", VERSIONS, destination.file(FileKind.REPLACE, columns, rows), way=way)
 
 
-def next_versions(destination: Racing) -> None:
+def next_versions(destination: RacingDestination) -> None:
     columns = [column.name for column in VERSIONS.columns]
     rows = [("1", "11", LATER, MAX, "true")]
     destination.write(
@@ -159,36 +161,36 @@ def next_versions(destination: Racing) -> None:
     )
 
 
-def truncate(destination: Racing) -> None:
+def truncate(destination: RacingDestination) -> None:
     before = datetime(2024, 1, 31, tzinfo=timezone.utc)
     assert destination.tables.truncate("s", "t", "at", before, None) == 2
 
 
-def truncate_softly(destination: Racing) -> None:
+def truncate_softly(destination: RacingDestination) -> None:
     before = datetime(2024, 1, 31, tzinfo=timezone.utc)
     assert destination.tables.truncate("s", "t", "at", before, "gone") == 2
 
 
-def retype(destination: Racing) -> None:
+def retype(destination: RacingDestination) -> None:
     made = shape(id="*LONG", n="INT", at="UTC_DATETIME", gone="BOOLEAN")
     destination.tables.alter("s", "t", made, drops=False)
 
 
-def add(destination: Racing) -> None:
+def add(destination: RacingDestination) -> None:
     made = shape(id="*LONG", n="STRING", at="UTC_DATETIME", gone="BOOLEAN", new="LONG")
     destination.tables.alter("s", "t", made, drops=False)
 
 
-def drop(destination: Racing) -> None:
+def drop(destination: RacingDestination) -> None:
     destination.tables.alter("s", "t", shape(id="*LONG", n="STRING", gone="BOOLEAN"), drops=True)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A call: how its table comes to be, and what stands in columns of it after the call alone."""
+    """A call: the preparation of its table, and the rows that the call alone leaves in columns."""
 
-    begin: Callable[[Racing], None]
-    call: Callable[[Racing], None]
+    begin: Callable[[RacingDestination], None]
+    call: Callable[[RacingDestination], None]
     wanted: list[tuple[Any, ...]]
     columns: tuple[str, ...] = ("id", "n")
     theirs: tuple[Any, ...] = (99, "7")
@@ -210,8 +212,8 @@ CASES = [
 ]
 
 
-def let_others(destination: Racing, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the other writer act after the look at the table, and before the commit."""
+def let_others(destination: RacingDestination, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the other writer act between the call's look at the table and its commit."""
 
     def after(module: Any, name: str) -> None:
         real = getattr(module, name)
@@ -231,8 +233,8 @@ def let_others(destination: Racing, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "case", CASES, ids=lambda case: f"{case.call.__name__}-{case.begin.__name__}"
 )
-def test_a_table_that_others_put_in_its_place_stays_as_it_is(
-    destination: Racing, case: Case, monkeypatch: pytest.MonkeyPatch
+def test_table_that_replaced_the_expected_one_is_not_changed(
+    destination: RacingDestination, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case.begin(destination)
     destination.act = destination.replace
@@ -248,12 +250,12 @@ def test_a_table_that_others_put_in_its_place_stays_as_it_is(
     assert destination.theirs.table(destination.at.ref).count() == 1
 
 
-@pytest.mark.thorough  # the formats keep such rows; make test holds what we check ourselves
+@pytest.mark.thorough  # the formats guarantee it; make test runs what the project checks itself
 @pytest.mark.parametrize(
     "case", CASES, ids=lambda case: f"{case.call.__name__}-{case.begin.__name__}"
 )
-def test_rows_that_others_commit_meanwhile_are_kept(
-    destination: Racing, case: Case, monkeypatch: pytest.MonkeyPatch
+def test_concurrently_committed_rows_are_kept(
+    destination: RacingDestination, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case.begin(destination)
     destination.act = destination.append
@@ -264,8 +266,8 @@ def test_rows_that_others_commit_meanwhile_are_kept(
 
 
 @pytest.fixture
-def slowly(
-    destination: Racing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def retype_slowly(
+    destination: RacingDestination, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[..., None]:
     """Return a function that changes a type, and lets another writer act during the rewrite."""
 
@@ -297,18 +299,18 @@ def slowly(
 
 
 @pytest.mark.thorough
-def test_rows_that_others_add_while_a_table_is_rewritten_are_kept(
-    destination: Racing, slowly: Callable[..., None]
+def test_rows_added_during_a_rewrite_are_kept(
+    destination: RacingDestination, retype_slowly: Callable[..., None]
 ) -> None:
     filled(destination)
-    slowly(destination.append)
+    retype_slowly(destination.append)
     assert destination.rows("t", "id", "n") == [(1, 10), (2, 20), (99, 7)]
 
 
-def test_a_table_that_is_replaced_while_it_is_rewritten_stays_as_it_is(
-    destination: Racing, slowly: Callable[..., None]
+def test_table_replaced_during_a_rewrite_is_not_changed(
+    destination: RacingDestination, retype_slowly: Callable[..., None]
 ) -> None:
     filled(destination)
     with pytest.raises(TableError, match="was replaced by another table"):
-        slowly(destination.replace)
+        retype_slowly(destination.replace)
     assert destination.rows("t", "id", "n") == [(99, "7")]

@@ -1,4 +1,4 @@
-"""Batch files as frames of Spark's: what its workers read, and how they say that they cannot."""
+"""Batch files read as Spark DataFrames: values, order, and errors of the workers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def files(tmp_path: Path) -> Files:
 
 
 class Files:
-    """Batch files in a folder, each with a key of its own."""
+    """Batch files in a folder, each encrypted with a new key."""
 
     def __init__(self, home: Path) -> None:
         self._home, self._count = home, 0
@@ -89,7 +89,7 @@ class Files:
 
 
 def in_order(frame: DataFrame) -> list[dict[str, object]]:
-    """The rows of a frame in the order of their files; instants are texts in UTC."""
+    """Return the rows of a frame in the order of their files; timestamps are text in UTC."""
     shown = (
         f"date_format(`{name}`, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'\") AS `{name}`"
         if type_ == "timestamp"
@@ -100,8 +100,8 @@ def in_order(frame: DataFrame) -> list[dict[str, object]]:
     return sorted(rows, key=lambda row: row[ORDINAL])
 
 
-def test_every_type_arrives_in_its_column_of_spark(spark: SparkSession, files: Files) -> None:
-    """F40: exactly, to the ends of the calendar and of the numbers, and null as null."""
+def test_every_type_is_read_exactly(spark: SparkSession, files: Files) -> None:
+    """F40: also the bounds of dates and numbers, and null."""
     told: list[Cell] = [each[2] for each in TYPES.values()]
     file = files.file(FileKind.REPLACE, NAMES, told, ["7", *[NULL] * (len(NAMES) - 1)])
     validate_files([file], PARAMS, ALL)
@@ -117,10 +117,8 @@ def test_every_type_arrives_in_its_column_of_spark(spark: SparkSession, files: F
         assert second[f"{name}_"] is None or name == "id"
 
 
-def test_files_of_all_kinds_make_one_frame_in_their_order(
-    spark: SparkSession, files: Files
-) -> None:
-    """F35 to F37: each with its key and header; a partition for each; flags for what is kept."""
+def test_files_of_all_kinds_are_one_frame_in_order(spark: SparkSession, files: Files) -> None:
+    """F35 to F37: each has its key and header; one partition per file; unmodified cells flagged."""
     frame = read_files(
         spark,
         [
@@ -147,10 +145,10 @@ def test_files_of_all_kinds_make_one_frame_in_their_order(
     assert (none.columns, none.collect()) == (["id_", "date_", OP, ORDINAL], [])
 
 
-def test_a_fault_of_a_file_ends_the_commit_and_comes_back_in_words(
+def test_invalid_cell_fails_the_commit_with_row_and_column(
     spark: SparkSession, files: Files, tmp_path: Path
 ) -> None:
-    """F3, F42: nothing is committed; no cell and no key is in an error or in a plan."""
+    """F3, F42: nothing is committed; errors and plans contain no cell and no key."""
     good = files.file(FileKind.REPLACE, ["id", "date"], ["1", NULL])
     bad = files.file(FileKind.REPLACE, ["id", "date"], ["1", NULL], ["2", "secret words"])
     validate_files([good, bad], PARAMS, FEW)

@@ -1,4 +1,4 @@
-"""Tables as Fivetran's calls find, make and truncate them, in Delta Lake and Iceberg."""
+"""DescribeTable, CreateTable and Truncate, in Delta Lake and Iceberg."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ODD = ["select", "a.b", "Größe", "größe", "😀'", 'a"b', "x;{y}", "_pos", "
 
 
 def shape(*columns: tuple[Any, ...]) -> FivetranSchema:
-    """A shape as a request gives it: (name, type, is_key, digits), the last two or none."""
+    """Return the schema of a request; each column is (name, type, is_key, digits)."""
     made = [DestinationColumn(*column) for column in columns]
     names = sanitize_names([column.name for column in made], RESERVED["iceberg"])
     return FivetranSchema(tuple(replace(column, column=names[column.name]) for column in made))
@@ -50,30 +50,30 @@ def tables(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) 
     return TableService(spark, LoadOptions(str(tmp_path / "lake 'x'"), format=request.param))
 
 
-def there(tables: TableService, name: str = "t", schema: str = "s") -> ExistingTable:
+def get_existing(tables: TableService, name: str = "t", schema: str = "s") -> ExistingTable:
     found = tables.described(schema, name)
     assert found is not None
     return found
 
 
 def fill(tables: TableService, *rows: str, name: str = "t") -> None:
-    at = there(tables, name)
+    at = get_existing(tables, name)
     columns = ", ".join(map(quote, at.types))
     tables.spark.sql(f"INSERT INTO {at.ref} ({columns}) VALUES {', '.join(rows)}")  # noqa: S608
 
 
 def content(tables: TableService, name: str = "t") -> list[tuple[Any, ...]]:
-    ref = there(tables, name).ref
+    ref = get_existing(tables, name).ref
     return sorted(tuple(row) for row in tables.spark.table(ref).collect())
 
 
-# Described and made
+# Describe and create
 
 
-def test_every_type_is_described_as_it_was_made(tables: TableService) -> None:
-    """F31: DescribeTable tells all columns, with types, decimal digits and keys.
+def test_every_type_is_described_as_created(tables: TableService) -> None:
+    """F31: DescribeTable returns all columns, with types, decimal digits and keys.
 
-    Also those that are one type in Spark, system columns, and names that no format takes.
+    Also types that are one type in Spark, system columns, and names that no format allows.
     """
     types = [type_ for type_ in DataType if type_ is not DataType.UNSPECIFIED]
     made = shape(
@@ -87,7 +87,7 @@ def test_every_type_is_described_as_it_was_made(tables: TableService) -> None:
     )
     assert tables.described("s", "t") is None
     tables.create("s", "t", made)
-    found = there(tables).shape
+    found = get_existing(tables).shape
     by_name = {column.name: column for column in found.columns}
     assert by_name.pop("decimal").decimal == (38, 10)
     wanted = {column.name: column for column in made.columns if column.name != "decimal"}
@@ -95,10 +95,10 @@ def test_every_type_is_described_as_it_was_made(tables: TableService) -> None:
     assert [key.name for key in found.keys] == ["id", "part"]
 
 
-def test_a_table_that_exists_is_not_made_again(tables: TableService) -> None:
-    """F32: CreateTable fails for a table that exists, and makes the schema that does not."""
+def test_create_fails_for_an_existing_table(tables: TableService) -> None:
+    """F32: CreateTable fails for an existing table, and creates a missing schema."""
     tables.create("new schema", "t", ROWS)
-    ref = there(tables, schema="new schema").ref
+    ref = get_existing(tables, schema="new schema").ref
     tables.spark.sql(f"INSERT INTO {ref} VALUES (1, 'a', now())")  # noqa: S608
     with pytest.raises(TableError, match="t exists already"):
         tables.create("new schema", "t", ROWS)
@@ -107,21 +107,21 @@ def test_a_table_that_exists_is_not_made_again(tables: TableService) -> None:
         tables.create("s", "empty", FivetranSchema(()))
 
 
-def test_names_of_tables_are_kept_apart(tables: TableService) -> None:
+def test_similar_names_are_different_tables(tables: TableService) -> None:
     names = ["a.b", "a b", "A b", "😀", "files", "_x"]
     for number, name in enumerate(names):
         tables.create("s", name, shape((f"c{number}", DataType.INT)))
-    found = [there(tables, name).shape.columns[0].name for name in names]
+    found = [get_existing(tables, name).shape.columns[0].name for name in names]
     assert found == [f"c{number}" for number in range(len(names))]
 
 
-def test_a_thousand_columns(tables: TableService) -> None:
+def test_table_of_a_thousand_columns_is_described_as_created(tables: TableService) -> None:
     made = shape(*((f"column_{number}", DataType.JSON) for number in range(1000)))
     tables.create("s", "wide", made)
-    assert there(tables, "wide").shape == made
+    assert get_existing(tables, "wide").shape == made
 
 
-def create_side_by_side(session: Session, options: LoadOptions, *settings: Any) -> None:
+def create_concurrently(session: Session, options: LoadOptions, *settings: Any) -> None:
     def create(name: str) -> None:
         spark = session.spark().newSession()
         for setting in settings:
@@ -139,16 +139,16 @@ def create_side_by_side(session: Session, options: LoadOptions, *settings: Any) 
 
 
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
-def test_tables_of_one_new_schema_are_made_side_by_side(
+def test_tables_of_a_new_schema_can_be_created_concurrently(
     spark_session: Session, tmp_path: Path, table_format: str
 ) -> None:
-    """F32: CreateTable calls come in parallel."""
-    create_side_by_side(spark_session, LoadOptions(str(tmp_path), format=table_format))
+    """F32: CreateTable calls arrive in parallel."""
+    create_concurrently(spark_session, LoadOptions(str(tmp_path), format=table_format))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
-def test_tables_of_a_new_schema_of_a_catalog_are_made_side_by_side(
+def test_tables_of_a_new_schema_in_a_catalog_can_be_created_concurrently(
     spark_session: Session, tmp_path: Path, table_format: str
 ) -> None:
     catalog = "spark_catalog" if table_format == "delta" else "theirs"
@@ -163,40 +163,40 @@ def test_tables_of_a_new_schema_of_a_catalog_are_made_side_by_side(
         know(spark, "theirs", type="hadoop", warehouse=to_spark_uri(str(tmp_path / "ice")))
 
     settings: Iterable[Any] = () if table_format == "delta" else (told,)
-    create_side_by_side(spark_session, options, *settings)
+    create_concurrently(spark_session, options, *settings)
 
 
-def test_a_table_of_others_is_described_by_what_it_has(tables: TableService) -> None:
+def test_table_changed_by_others_is_described_by_its_columns(tables: TableService) -> None:
     tables.create("s", "t", ROWS)
-    ref = there(tables).ref
+    ref = get_existing(tables).ref
     tables.spark.sql(f"ALTER TABLE {ref} ADD COLUMNS (more struct<a: int>, `Odd-One!` bigint)")
     if tables.format == "delta":
         tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('delta.enableTypeWidening'='true')")
     tables.spark.sql(f"ALTER TABLE {ref} ALTER COLUMN id TYPE bigint")
-    found = {column.name: column.type for column in there(tables).shape.columns}
+    found = {column.name: column.type for column in get_existing(tables).shape.columns}
     assert found["more"] is DataType.JSON
     assert found["Odd-One!"] is found["id"] is DataType.LONG
-    assert [key.name for key in there(tables).shape.keys] == ["id"]
+    assert [key.name for key in get_existing(tables).shape.keys] == ["id"]
     tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('target_spark.fivetran' = 'gone')")
     with pytest.raises(TableError, match="damaged"):
-        there(tables)
+        get_existing(tables)
 
 
-def test_the_columns_of_a_request_are_met_by_their_names(tables: TableService) -> None:
+def test_request_columns_match_by_name(tables: TableService) -> None:
     tables.create("s", "t", shape(("a b", DataType.INT, True), ("c", DataType.INT)))
     asked = shape(("a_b", DataType.INT), ("a b", DataType.INT))
     assert [column.column for column in asked.columns] == ["a_b", "a_b_2"]
-    at = there(tables)
+    at = get_existing(tables)
     assert at.match_columns(FivetranSchema(asked.columns[1:])).columns[0].column == "a_b"
     with pytest.raises(TableError, match="no column a_b"):
         at.match_columns(asked)
 
 
-def test_the_settings_of_the_layout_hold(spark: SparkSession, tmp_path: Path) -> None:
+def test_layout_settings_apply_to_created_tables(spark: SparkSession, tmp_path: Path) -> None:
     every = StreamOptions(cluster_by=("id",))
     tables = TableService(spark, LoadOptions(str(tmp_path), every=every))
     tables.create("s", "t", ROWS)
-    (detail,) = spark.sql(f"DESCRIBE DETAIL {there(tables).ref}").collect()
+    (detail,) = spark.sql(f"DESCRIBE DETAIL {get_existing(tables).ref}").collect()
     assert detail.clusteringColumns == ["id"]
     every = StreamOptions(partition_by=(PartitionField("name"),))
     with pytest.raises(UnsupportedError, match="partitioned by name"):
@@ -205,7 +205,7 @@ def test_the_settings_of_the_layout_hold(spark: SparkSession, tmp_path: Path) ->
         TableService(spark, LoadOptions(str(tmp_path), format="parquet"))
 
 
-# Truncated
+# Truncate
 
 NOON = datetime(2024, 1, 8, 12, tzinfo=timezone.utc)
 SYNCED = (
@@ -216,10 +216,10 @@ SYNCED = (
 )
 
 
-def test_rows_that_were_synced_before_an_instant_go(tables: TableService) -> None:
-    """F34: Truncate means rows strictly before utc_delete_before, to the millisecond.
+def test_truncate_deletes_rows_synced_before_an_instant(tables: TableService) -> None:
+    """F34: Truncate deletes rows strictly before utc_delete_before, to the millisecond.
 
-    A table that is absent is no error, and repeating it changes nothing.
+    A missing table is no error, and repeating the call changes nothing.
     """
     assert tables.truncate("s", "absent", "_fivetran_synced", NOON, None) == 0
     tables.create("s", "t", ROWS)
@@ -237,8 +237,8 @@ def test_rows_that_were_synced_before_an_instant_go(tables: TableService) -> Non
     assert content(tables) == []
 
 
-def test_rows_are_marked_in_a_column_that_may_have_to_be_added(tables: TableService) -> None:
-    """F34: a soft truncation removes nothing; it comes for tables without the column too."""
+def test_soft_truncate_marks_rows_and_adds_the_column_if_missing(tables: TableService) -> None:
+    """F34: a soft truncation deletes nothing; it is called for tables without the column too."""
     tables.create("s", "t", ROWS)
     fill(tables, *SYNCED)
 
@@ -247,7 +247,7 @@ def test_rows_are_marked_in_a_column_that_may_have_to_be_added(tables: TableServ
         return [count, *(row[-1] for row in content(tables))]
 
     assert truncate(NOON) == [1, True, None, None, None]
-    assert there(tables).shape.by_name["_fivetran_deleted"].type is DataType.BOOLEAN
+    assert get_existing(tables).shape.by_name["_fivetran_deleted"].type is DataType.BOOLEAN
     assert truncate(NOON) == [0, True, None, None, None]
     assert truncate(None) == [3, True, True, True, True]
     with pytest.raises(TableError, match=r"Column name of table .* is STRING"):

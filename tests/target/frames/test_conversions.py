@@ -1,7 +1,7 @@
-"""Each conversion against a reference in plain Python: same verdict, same value.
+"""Conversions of JSON values to column types against a reference in plain Python.
 
-The reference reads the text that JSON's reader gives (a string without its quotes, every
-other value as it is written) and follows the rules that `frames.strict` states.
+The reference takes the text that JSON's reader gives (a string without its quotes, every other
+value as written) and follows the rules in `frames.strict`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def double(text: str) -> Any:
 
 
 def date_time(text: str) -> Any:
-    """Microseconds since 1970."""
+    """Return microseconds since 1970, or BAD."""
     found = DATE_TIME.fullmatch(text)
     if not found:
         return BAD
@@ -283,7 +283,7 @@ VALUES = st.one_of(
 
 
 def text_of(raw: str) -> str | None:
-    """What JSON's reader gives when it is asked for text."""
+    """Return the text that JSON's reader gives for a raw value."""
     if raw == "null":
         return None
     return json.loads(raw) if raw.startswith('"') else raw
@@ -301,7 +301,7 @@ def spool(path: Path, records: Sequence[str]) -> str:
 
 
 def check(spark: SparkSession, path: Path, raws: Sequence[str]) -> None:
-    """Put each value into each type's column, a record for each, all in one frame."""
+    """Check the conversion of each value to each column type, all in one frame."""
     schema = {name: schema for name, (schema, _) in REFERENCE.items()}
     layout = schema_from_json_schema({"properties": schema}, (), ColumnOptions())
     cases = [(raw, name) for raw in raws for name in REFERENCE]
@@ -322,12 +322,14 @@ def check(spark: SparkSession, path: Path, raws: Sequence[str]) -> None:
             assert bad[n].reasons[0].startswith(f"{name}: not ")
 
 
-def test_near_misses(spark: SparkSession, tmp_path: Path):
+def test_malformed_and_boundary_values_convert_as_the_reference(
+    spark: SparkSession, tmp_path: Path
+):
     numbers = [text for text in NEAR_MISSES if NUMBER.fullmatch(text)]
     check(spark, tmp_path / "lines", [*map(json.dumps, NEAR_MISSES), *numbers, *OTHERS])
 
 
-# Shrinking would start thousands of jobs; the assertion names the value anyway.
+# Shrinking would start thousands of jobs; the assertion shows the value.
 @settings(
     max_examples=3,
     deadline=None,
@@ -335,7 +337,7 @@ def test_near_misses(spark: SparkSession, tmp_path: Path):
     suppress_health_check=list(HealthCheck),
 )
 @given(raws=st.lists(VALUES, min_size=150, max_size=400))
-def test_every_conversion_agrees_with_the_reference(
+def test_random_values_convert_as_the_reference(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, raws: list[str]
 ):
     check(spark, tmp_path_factory.mktemp("spool") / "lines", raws)

@@ -1,4 +1,4 @@
-"""Spooled lines to rows: each line is in exactly one half, and nothing is nulled unseen."""
+"""Spool lines as DataFrames: each line is a good or a bad row; no value becomes null silently."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def line(n: int, record: str, at: str | None = None, version: int | None = None)
 
 
 class Spooled:
-    """Frames over records, which are lines from 0 on."""
+    """Frames over records, whose ordinals start at 0."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
@@ -110,7 +110,7 @@ def good_rows(frame: SpoolFrame, *, strict: bool = False) -> list[Row]:
 
 
 def strict_rows(frame: SpoolFrame) -> list[Row] | None:
-    """The rows of the strict way; None where it ends the job, for the reason that it says."""
+    """Return the rows of the strict read, or None if it fails because of bad rows."""
     try:
         return good_rows(frame, strict=True)
     except PySparkException as error:
@@ -128,7 +128,7 @@ def utc(*parts: int) -> datetime:
 
 
 def instants(row: Row) -> dict[str, Any]:
-    """A row whose times, which Spark gives in the time of this machine, are instants."""
+    """Return a row as a dict, with datetimes in UTC instead of local time."""
     return {
         name: value.astimezone(timezone.utc) if isinstance(value, datetime) else value
         for name, value in row.asDict().items()
@@ -143,7 +143,7 @@ def record(**values: str) -> str:
 
 
 def places(name: str) -> list[tuple[str, str]]:
-    """Where a value of a type can be: around it, and the path in a reason."""
+    """Return the positions of a column of a type: a record template and the path in a reason."""
     return [
         (f'{{"{name}":%s}}', name),
         (f'{{"s":{{"{name}":%s}}}}', f"s.{name}"),
@@ -169,7 +169,7 @@ EVERYWHERE = {
 }
 
 
-def test_a_bad_value_in_each_place_in_turn(spooled: Spooled):
+def test_bad_value_is_reported_with_its_path_at_any_depth(spooled: Spooled):
     cases = [
         (around % bad, path)
         for name, (_, _, bads) in TYPES.items()
@@ -186,7 +186,7 @@ def test_a_bad_value_in_each_place_in_turn(spooled: Spooled):
     assert frame.counts().rows == len(fitting)
     for n, (raw, path) in enumerate(cases):
         assert bad[n].raw == raw
-        # What JSON's reader refuses itself is told by column, everything else by path.
+        # Values that JSON's reader rejects are reported by column, all others by path.
         told = {path, path.partition(".")[0].partition("[")[0], f"{path}[]", f"{path}.x"}
         assert any(reason.partition(":")[0] in told for reason in bad[n].reasons), (
             raw,
@@ -194,7 +194,7 @@ def test_a_bad_value_in_each_place_in_turn(spooled: Spooled):
         )
 
 
-def test_every_line_with_its_reasons(spooled: Spooled):
+def test_rows_contains_every_line_with_its_reasons(spooled: Spooled):
     frame = spooled.frame(layout({"i": TYPES["i"][0]}, ("i",)), ['{"i":1}', '{"i":"x"}', "{}"])
     assert [(row.i, row.reasons) for row in frame.rows.orderBy(ORDINAL).collect()] == [
         (1, None),
@@ -204,7 +204,7 @@ def test_every_line_with_its_reasons(spooled: Spooled):
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_the_strict_way_ends_the_job(spooled: Spooled, name: str):
+def test_strict_read_fails_on_a_bad_value(spooled: Spooled, name: str):
     properties = {name: schema for name, (schema, _, _) in TYPES.items()}
     records = [record(**GOOD), "{}", record(**{**GOOD, name: TYPES[name][2][0]})]
     with pytest.raises(PySparkException, match=BAD_ROWS_MARKER):
@@ -214,7 +214,7 @@ def test_the_strict_way_ends_the_job(spooled: Spooled, name: str):
 
 
 @pytest.mark.parametrize("copies", [1, 12])
-def test_both_ways_give_the_same_rows(spooled: Spooled, copies: int):
+def test_strict_and_checked_reads_give_the_same_rows(spooled: Spooled, copies: int):
     names = [(name, f"{name}{n}") for n in range(copies) for name in TYPES]
     found = layout({copy: TYPES[name][0] for name, copy in names}, metadata=True)
     records = [record(**{copy: GOOD[name] for name, copy in names}), "{}"]
@@ -224,7 +224,7 @@ def test_both_ways_give_the_same_rows(spooled: Spooled, copies: int):
     assert [*found.types, ORDINAL] == frame.good(strict=True).columns
 
 
-def test_unusual_spellings_need_the_second_way_and_are_good(spooled: Spooled):
+def test_unusual_spellings_fail_the_strict_read_and_are_valid(spooled: Spooled):
     records = ['{"i":1e3,"dec":15e-1,"at":"2024-01-01t00:00:00z"}', '{"i":1.0}']
     frame = spooled.frame(layout({name: TYPES[name][0] for name in ("i", "dec", "at")}), records)
     with pytest.raises(PySparkException, match=BAD_ROWS_MARKER):
@@ -267,9 +267,7 @@ SPELLINGS = (
 
 @pytest.mark.parametrize("place", ["%s", '[{"x":%s}]'])
 @pytest.mark.parametrize("kind", ["integer", "number"])
-def test_the_strict_way_gives_the_same_numbers_or_ends_the_job(
-    spooled: Spooled, kind: str, place: str
-):
+def test_strict_read_gives_exact_numbers_or_fails(spooled: Spooled, kind: str, place: str):
     schema: dict[str, Any] = {"type": kind}
     if place != "%s":
         item = {"type": "object", "properties": {"x": schema}}
@@ -284,7 +282,7 @@ def test_the_strict_way_gives_the_same_numbers_or_ends_the_job(
     assert plain <= strict.keys()
 
 
-def test_a_key_must_have_a_value(spooled: Spooled):
+def test_row_with_a_null_key_is_bad(spooled: Spooled):
     found = layout({"a": {"type": "integer"}, "b": {"type": "string"}}, ("a", "b"))
     records = ['{"a":1,"b":"x"}', '{"a":1}', '{"a":null,"b":null}', '{"a":1,"b":""}']
     frame = spooled.frame(found, records)
@@ -297,7 +295,7 @@ def test_a_key_must_have_a_value(spooled: Spooled):
         spooled.frame(found, records[1:2]).good(strict=True).select("a").collect()
 
 
-def test_null_and_absent_are_null_whatever_is_required(spooled: Spooled):
+def test_null_and_missing_required_properties_are_null(spooled: Spooled):
     schema = {"properties": {"a": {"type": "integer"}}, "required": ["a"]}
     frame = spooled.frame(
         schema_from_json_schema(schema, (), ColumnOptions()), ["{}", '{"a":null}']
@@ -305,7 +303,7 @@ def test_null_and_absent_are_null_whatever_is_required(spooled: Spooled):
     assert [row.a for row in good_rows(frame, strict=True)] == [None, None]
 
 
-def test_what_is_no_object_is_set_aside(spooled: Spooled):
+def test_record_that_is_no_object_is_bad(spooled: Spooled):
     records = ["[]", '[{"a":1},{"a":2}]', "5", '"x"', "null", "true", '{"a":1}']
     frame = spooled.frame(layout({"a": {"type": "integer"}}), records)
     assert [row.a for row in good_rows(frame)] == [1]
@@ -319,7 +317,7 @@ def test_what_is_no_object_is_set_aside(spooled: Spooled):
 @pytest.mark.parametrize(
     "raw", ["{'a':1}", '{"a":1', '{"a":nan}', '{"a":007}', '{"a":"\t"}', "{a:1}", '{"a":1}]']
 )
-def test_a_line_that_is_no_json_is_kept_whole(spooled: Spooled, raw: str):
+def test_line_that_is_not_json_is_bad_and_kept_whole(spooled: Spooled, raw: str):
     frame = spooled.frame(layout({"a": {"type": "string"}}), [raw, '{"a":"x"}'])
     assert [row.a for row in good_rows(frame)] == ["x"]
     bad = bad_rows(frame)
@@ -328,7 +326,7 @@ def test_a_line_that_is_no_json_is_kept_whole(spooled: Spooled, raw: str):
     assert bad[0].reasons == ["the record does not have the structure that the schema declares"]
 
 
-def test_a_stream_without_properties_keeps_records_as_they_are(spooled: Spooled):
+def test_stream_without_properties_keeps_whole_records(spooled: Spooled):
     records = ['{"b": 1.50, "a":[]}', "[1]", "{}"]
     frame = spooled.frame(layout({}), records)
     assert [row.record for row in good_rows(frame)] == [records[0], "{}"]
@@ -360,7 +358,7 @@ ODD_NAMES = [
 ]
 
 
-def test_odd_names_are_columns_fields_and_keys(spooled: Spooled):
+def test_any_name_can_be_a_column_field_or_key(spooled: Spooled):
     fields = {name: {"type": "integer"} for name in ODD_NAMES}
     nested = {"type": "object", "properties": fields}
     found = layout(
@@ -382,26 +380,26 @@ def test_odd_names_are_columns_fields_and_keys(spooled: Spooled):
         assert bad.reasons == [f"{path}: not an integer of 64 bits"]
 
 
-def test_texts_are_kept_to_the_byte(spooled: Spooled):
+def test_text_is_kept_byte_by_byte(spooled: Spooled):
     texts = ["\r", "a\r\nb", "'", "\u2028", "\x00", "😀", " x ", "\\n", "null", ""]
     frame = spooled.frame(layout({"a": {"type": "string"}}), [json.dumps({"a": t}) for t in texts])
     assert [row.a for row in good_rows(frame, strict=True)] == texts
 
 
-def test_text_takes_any_json_as_it_is_written(spooled: Spooled):
+def test_text_column_keeps_any_json_as_written(spooled: Spooled):
     raws = ['{"b": 1.50}', "[1e400, {}]", "12345678901234567890.10", "true"]
     frame = spooled.frame(layout({"a": {}}), [f'{{"a":{raw}}}' for raw in raws])
     assert [row.a for row in good_rows(frame, strict=True)] == raws
 
 
-def test_a_text_of_25_million_characters(spooled: Spooled):
+def test_text_of_25_million_characters_is_read(spooled: Spooled):
     found = layout({"a": {"type": "string"}, "b": {"type": "string", "contentEncoding": "base64"}})
     frame = spooled.frame(found, [f'{{"a":"{"x" * 25_000_000}","b":"{"QUJD" * 5_000_000}"}}'])
     sizes = frame.good(strict=True).select(F.length("a"), F.length("b")).collect()
     assert [tuple(row) for row in sizes] == [(25_000_000, 15_000_000)]
 
 
-def test_a_deep_record_does_no_harm(spooled: Spooled):
+def test_deeply_nested_record_is_read_as_text(spooled: Spooled):
     deep = '{"a":' + "[" * 5000 + "]" * 5000 + "}"
     frame = spooled.frame(layout({"a": {}}), [deep, '{"a":1}'])
     assert [len(row.a) for row in good_rows(frame)] == [10_000, 1]
@@ -410,7 +408,7 @@ def test_a_deep_record_does_no_harm(spooled: Spooled):
 # ----------------------------------------------------------------- order, time, metadata
 
 
-def test_the_newest_is_told_by_the_ordinal_not_by_the_file(spooled: Spooled):
+def test_latest_row_of_a_key_is_that_of_the_greatest_ordinal(spooled: Spooled):
     found = layout({"k": {"type": "integer"}, "v": {"type": "string"}}, ("k",))
     # Spark reads larger files first.
     first = [line(n, f'{{"k":{n % 3},"v":"old"}}') for n in range(300)]
@@ -421,7 +419,7 @@ def test_the_newest_is_told_by_the_ordinal_not_by_the_file(spooled: Spooled):
         assert {row[ORDINAL] for row in rows} == {297, 299, 300}
 
 
-def test_metadata_columns(spooled: Spooled):
+def test_metadata_columns_are_filled(spooled: Spooled):
     found = layout({"a": {"type": "integer"}}, metadata=True)
     lines = [
         line(4, '{"a":1}', "2024-04-30T10:00:00.25+02:00", 9),
@@ -446,7 +444,7 @@ def test_metadata_columns(spooled: Spooled):
     assert list(bad_rows(frame)) == [6]
 
 
-def test_bad_rows_know_when_they_were_extracted(spooled: Spooled):
+def test_bad_rows_have_their_extraction_time(spooled: Spooled):
     lines = [line(1, '{"a":"x"}', "2024-04-30T10:00:00Z"), line(2, "[]", "not a time")]
     bad = bad_rows(spooled.lines(layout({"a": {"type": "integer"}}), lines))
     assert {n: instants(row)["extracted_at"] for n, row in bad.items()} == {
@@ -455,7 +453,7 @@ def test_bad_rows_know_when_they_were_extracted(spooled: Spooled):
     }
 
 
-def test_a_deletion_is_read_where_only_its_column_was_added(spooled: Spooled):
+def test_deletion_time_is_read_if_the_loader_added_its_column(spooled: Spooled):
     added = Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp(), feed=ColumnSource.METADATA)
     found = TableSchema((Column("a", "a", Integer()), added))
     frame = spooled.frame(found, ['{"a":1,"_sdc_deleted_at":"2024-04-01T00:00:00"}', '{"a":2}'])
@@ -465,7 +463,7 @@ def test_a_deletion_is_read_where_only_its_column_was_added(spooled: Spooled):
     ]
 
 
-def test_date_times_without_a_zone_are_utc_and_counted(spooled: Spooled):
+def test_date_times_without_an_offset_are_utc_and_counted(spooled: Spooled):
     time = {"type": "string", "format": "date-time"}
     nested = {"type": "object", "properties": {"x": time, "y": {"type": "array", "items": time}}}
     found = layout({"a": time, "s": nested, "z": time})
@@ -481,15 +479,15 @@ def test_date_times_without_a_zone_are_utc_and_counted(spooled: Spooled):
     assert frame.counts().rows == 3
 
 
-def test_counts_need_an_action_to_count(spooled: Spooled):
+def test_counts_before_an_action_raise_an_error(spooled: Spooled):
     with pytest.raises(RuntimeError, match="after an action"):
         spooled.frame(layout({"a": {}}), ["{}"]).counts()
 
 
-# ---------------------------------------------------------------- layouts that have grown
+# ---------------------------------------------------------------- evolved layouts
 
 
-def test_columns_that_nothing_feeds_are_null(spooled: Spooled):
+def test_columns_without_a_property_are_null(spooled: Spooled):
     old = layout(
         {
             "a": {"type": "integer"},
@@ -504,7 +502,9 @@ def test_columns_that_nothing_feeds_are_null(spooled: Spooled):
     assert (row.a, row.a__string, row.s.x, row.s.x__string) == (None, "x", None, "y")
 
 
-def test_a_frame_is_written_as_its_layout(spooled: Spooled, tmp_path: Path, spark: SparkSession):
+def test_frame_is_written_with_the_types_of_its_layout(
+    spooled: Spooled, tmp_path: Path, spark: SparkSession
+):
     found = layout(EVERYWHERE, metadata=True)
     frame = spooled.frame(found, [record(**GOOD)])
     frame.good(strict=True).drop(ORDINAL).write.parquet(str(tmp_path / "table"))
@@ -516,7 +516,7 @@ def test_a_frame_is_written_as_its_layout(spooled: Spooled, tmp_path: Path, spar
 
 
 @pytest.mark.parametrize("count", [800, pytest.param(2000, marks=pytest.mark.thorough)])
-def test_thousands_of_columns(spooled: Spooled, count: int):
+def test_thousands_of_columns_are_read(spooled: Spooled, count: int):
     kinds = ("i", "dec", "f", "at", "day", "obj", "flag", "arr")
     names = [(kinds[n % len(kinds)], f"c{n}") for n in range(count)]
     last = count - len(kinds)
@@ -534,8 +534,8 @@ def test_thousands_of_columns(spooled: Spooled, count: int):
     }
 
 
-def test_rows_of_parts_get_the_ordinals_that_were_kept_for_them(spooled: Spooled):
-    """Good rows and those that do not fit, also of a line that is no JSON; others stay."""
+def test_rows_of_file_parts_get_their_reserved_ordinals(spooled: Spooled):
+    """That holds for good and bad rows, also for a line that is no JSON."""
     found = layout({"a": {"type": "integer"}}, metadata=True)
     second, fifth = first_in_part(2), first_in_part(5)
     lines = [

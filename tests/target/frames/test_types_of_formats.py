@@ -1,4 +1,4 @@
-"""Every type in every format: what goes in comes out, and nothing is rounded, cut or guessed."""
+"""Every column type in every format: values are stored exactly or quarantined."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def utc(*parts: int) -> datetime:
 
 
 CASES: list[tuple[str, str, Any]] = [
-    # What Spark's reader would have made something else of.
+    # Values that Spark's reader would change.
     ("at", '"12:30"', BAD),
     ("at", '"2024"', BAD),
     ("at", "1700000000000", BAD),
@@ -81,7 +81,7 @@ CASES: list[tuple[str, str, Any]] = [
     ("flag", "1", BAD),
     ("bytes", '"QUJD"', b"ABC"),
     ("bytes", '"QUJ"', BAD),
-    # How taps spell instants.
+    # Timestamps as taps write them.
     ("at", '"2024-01-01T12:00:00Z"', utc(2024, 1, 1, 12)),
     ("at", '"2024-01-01t12:00:00z"', utc(2024, 1, 1, 12)),
     ("at", '"2024-01-01 12:00:00"', utc(2024, 1, 1, 12)),
@@ -104,14 +104,14 @@ CASES: list[tuple[str, str, Any]] = [
     ("day", '"0001-01-01"', date(1, 1, 1)),
     ("day", '"9999-12-31"', date(9999, 12, 31)),
     ("day", '"2024-W01-1"', BAD),
-    # What stays text, to the letter.
+    # Values that are stored as text.
     ("text", '"a\\r\\n\\u0000 \\u2028 \'\\\\"', "a\r\n\x00 \u2028 '\\"),
     ("clock", '"12:30:00Z"', "12:30:00Z"),
     ("any", "1.50", "1.50"),
     ("any", '{"b": 1.50, "a":[1e400, null]}', '{"b": 1.50, "a":[1e400, null]}'),
     ("free", '{"a.b":{"c":12345678901234567890.10}}', '{"a.b":{"c":12345678901234567890.10}}'),
     ("tuple", '[1, "2024"]', '[1, "2024"]'),
-    # The same inside.
+    # Nested values.
     ("l", '["2024-01-01T00:00:00Z",null]', [utc(2024, 1, 1), None]),
     ("l", '["2024-01-01T00:00:00Z","2024"]', BAD),
     ("s", '{"x":1.005}', BAD),
@@ -125,7 +125,7 @@ CASES: list[tuple[str, str, Any]] = [
 
 
 def load_raw(warehouse: Warehouse, described: dict[str, Any], *records: str, **config: Any) -> None:
-    """Load records as they are written."""
+    """Load records from their JSON text."""
     loader, spool = warehouse.open(**config)
     decoder = SingerReader()
     try:
@@ -141,7 +141,7 @@ def load_raw(warehouse: Warehouse, described: dict[str, Any], *records: str, **c
 
 
 def plain(value: Any) -> Any:
-    """A value as Python has it, instants with their zone."""
+    """Return a value as plain Python, datetimes in UTC."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, datetime):
@@ -151,7 +151,7 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 
-def test_values_come_out_as_they_went_in_or_stand_in_the_quarantine(warehouse: Warehouse) -> None:
+def test_values_are_stored_exactly_or_quarantined(warehouse: Warehouse) -> None:
     records = [f'{{"n":{n},\r"{name}": {raw}}}' for n, (name, raw, _) in enumerate(CASES)]
     load_raw(warehouse, schema("t", {"n": INT, **TYPES}), *records)
     found = {row.n: row for row in warehouse.read("t").collect()}
@@ -167,7 +167,7 @@ def test_values_come_out_as_they_went_in_or_stand_in_the_quarantine(warehouse: W
     assert len(found) + len(aside) == len(CASES)
 
 
-def test_instants_are_cut_where_that_is_asked_for(warehouse: Warehouse) -> None:
+def test_timestamps_are_truncated_to_microseconds_by_option(warehouse: Warehouse) -> None:
     spellings = {
         "2024-01-01T12:00:00.123456789Z": 123_456,
         "2024-01-01T12:00:00.9999999+00:00": 999_999,
@@ -183,7 +183,7 @@ def test_instants_are_cut_where_that_is_asked_for(warehouse: Warehouse) -> None:
     assert not warehouse.exists("t__quarantine")
 
 
-def test_a_second_run_finds_its_table_as_it_made_it(warehouse: Warehouse) -> None:
+def test_second_run_needs_no_schema_changes(warehouse: Warehouse) -> None:
     described = schema("t", {"n": INT, **TYPES})
     warehouse.load(described, record("t", n=1))
     table = Table(f"{warehouse.folder}/t", "t")
@@ -196,7 +196,7 @@ def test_a_second_run_finds_its_table_as_it_made_it(warehouse: Warehouse) -> Non
     assert fitted == wanted
 
 
-# What grows, and what cannot
+# Type changes
 
 
 GROWTH: list[tuple[str, dict[str, Any], Any, dict[str, Any], Any, dict[str, str]]] = [
@@ -247,7 +247,7 @@ GROWTH: list[tuple[str, dict[str, Any], Any, dict[str, Any], Any, dict[str, str]
 
 
 def same(found: Any, sent: Any) -> bool:
-    """Tell whether a value is the one that was sent as JSON."""
+    """Return True if a stored value equals the one that was sent as JSON."""
     if isinstance(found, datetime):
         return bool(plain(found) == datetime.fromisoformat(sent.replace("Z", "+00:00")))
     if isinstance(found, Decimal):
@@ -256,7 +256,9 @@ def same(found: Any, sent: Any) -> bool:
 
 
 @pytest.mark.parametrize("between_runs", [True, False])
-def test_types_change_between_runs_and_within_one(warehouse: Warehouse, between_runs: bool) -> None:
+def test_type_change_widens_the_column_or_adds_another(
+    warehouse: Warehouse, between_runs: bool
+) -> None:
     names = [f"{n}" for n in range(len(GROWTH))]
     before = {"id": INT, **{f"a{n}": case[1] for n, case in zip(names, GROWTH, strict=True)}}
     after = {"id": INT, **{f"a{n}": case[3] for n, case in zip(names, GROWTH, strict=True)}}
@@ -288,7 +290,7 @@ def test_types_change_between_runs_and_within_one(warehouse: Warehouse, between_
         assert same(second[home], is_now), what
 
 
-def test_structs_grow_inside_lists(warehouse: Warehouse) -> None:
+def test_structs_in_lists_get_new_fields(warehouse: Warehouse) -> None:
     def described(**fields: Any) -> dict[str, Any]:
         inner = {"type": ["null", "object"], "properties": fields}
         lists = {"type": "array", "items": {"type": "array", "items": inner}}
@@ -314,14 +316,14 @@ def test_structs_grow_inside_lists(warehouse: Warehouse) -> None:
     assert (last.s.x, last.s.x__string, last.l[0].x) == (1, None, 1)
 
 
-def test_a_column_that_the_schema_no_longer_has_stays_and_is_null(warehouse: Warehouse) -> None:
+def test_column_removed_from_the_schema_is_kept_and_null(warehouse: Warehouse) -> None:
     warehouse.load(schema("t", {"id": INT, "a": INT}), record("t", id=1, a=1))
     warehouse.load(schema("t", {"id": INT}), record("t", id=2), state(1))
     warehouse.load(schema("t", {"a": INT, "id": INT}), record("t", id=3, a=3))
     assert warehouse.rows("t", "id", "a") == [(1, 1), (2, None), (3, 3)]
 
 
-def test_two_schemas_in_turn_make_no_column_twice(warehouse: Warehouse) -> None:
+def test_alternating_schemas_add_each_column_once(warehouse: Warehouse) -> None:
     messages = []
     for n in range(4):
         kind, value = (INT, n) if n % 2 else ({"type": "boolean"}, True)
@@ -335,14 +337,14 @@ def test_two_schemas_in_turn_make_no_column_twice(warehouse: Warehouse) -> None:
     assert values == {n: (None, n) if n % 2 else (True, None) for n in range(4)}
 
 
-def test_text_beyond_twenty_million_characters(warehouse: Warehouse) -> None:
+def test_text_of_more_than_20_million_characters_is_stored(warehouse: Warehouse) -> None:
     long = "x" * 20_000_001
     warehouse.load(schema("t", {"id": INT, "a": {"type": "string"}}), record("t", id=1, a=long))
     assert warehouse.read("t").selectExpr("length(a)").collect() == [(len(long),)]
 
 
 @pytest.mark.parametrize("warehouse", ["parquet"], indirect=True)
-def test_two_thousand_columns_come_and_a_few_more(warehouse: Warehouse) -> None:
+def test_two_thousand_columns_are_stored_and_extended(warehouse: Warehouse) -> None:
     def described(count: int) -> dict[str, Any]:
         kinds = [INT, TIME, {"type": "string"}, {"type": "number", "multipleOf": 0.01}]
         return schema("t", {f"c{n}": kinds[n % 4] for n in range(count)})
@@ -353,7 +355,7 @@ def test_two_thousand_columns_come_and_a_few_more(warehouse: Warehouse) -> None:
     assert found == [(1, Decimal("1.50"), None), (2, None, Decimal("2.50"))]
 
 
-def test_what_is_no_object_or_no_json_is_told_apart(warehouse: Warehouse) -> None:
+def test_record_that_is_no_json_object_is_an_invalid_line(warehouse: Warehouse) -> None:
     from tap_core.exceptions import InvalidInputLine
 
     described = schema("t", {"id": INT})

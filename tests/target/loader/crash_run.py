@@ -1,4 +1,4 @@
-"""One process of the target that may die at any moment, and the tap that feeds it."""
+"""One process of the target that can be killed, and the thread that feeds it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Run:
 
     @property
     def alive(self) -> bool:
-        """Whether the target's own process is there."""
+        """Return True if the target's own process runs."""
         return self.process.poll() is None
 
     def _feed(self, lines: Iterator[bytes], pause: float) -> None:
@@ -52,7 +52,7 @@ class Run:
         with contextlib.suppress(BrokenPipeError):
             for line in lines:
                 self.process.stdin.write(line)
-                if pause or not line:  # an empty line asks for it
+                if pause or not line:  # an empty line requests it
                     self.process.stdin.flush()
                     time.sleep(pause)
         with contextlib.suppress(BrokenPipeError):
@@ -69,7 +69,7 @@ class Run:
         return self._jvm
 
     def kill(self, victim: str, chance: random.Random) -> str:
-        """Kill; return who was killed: Python where there is no JVM yet."""
+        """Kill processes; return the victim, which is Python if there is no JVM yet."""
         jvm = self.jvm()
         if victim == "python" or jvm is None:
             self.process.kill()
@@ -85,7 +85,7 @@ class Run:
         return "both"
 
     def tell_to_end(self, times: int, chance: random.Random) -> None:
-        """Send a signal, or two of them."""
+        """Send one or two signals."""
         self.process.send_signal(signal.SIGTERM)
         if times > 1:
             time.sleep(chance.random() ** 2)
@@ -93,7 +93,7 @@ class Run:
 
     @contextlib.contextmanager
     def halted(self) -> Iterator[None]:
-        """Let nothing happen in the target meanwhile."""
+        """Stop all processes of the target during the context."""
         jvm = self.jvm()
         pids = [self.process.pid, *([] if jvm is None else [jvm])]
         try:
@@ -109,7 +109,7 @@ class Run:
                 _signal(pid, signal.SIGCONT)
 
     def end(self) -> int:
-        """Wait for the process, the feeder and whatever the process started."""
+        """Wait for the process, the feeder and all processes that the target started."""
         code = self.process.wait(PATIENCE)
         self._feeder.join(PATIENCE)
         until = time.monotonic() + PATIENCE
@@ -120,7 +120,7 @@ class Run:
 
 
 def left_behind(folder: Path) -> list[str]:
-    """Return the processes that work in a folder."""
+    """Return the processes whose working directory is below a folder."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -135,7 +135,7 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _is_running(pid: int) -> bool:
-    """Tell whether any thread of a process may still do something."""
+    """Return True if any thread of a process may still run."""
     for task in Path(f"/proc/{pid}/task").glob("*"):
         with contextlib.suppress(OSError):
             if (task / "stat").read_text().rpartition(")")[2].split()[0] not in "TtZX":

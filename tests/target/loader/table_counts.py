@@ -17,7 +17,7 @@ _REPORT: Final = "REPORT: "
 
 
 def count_rows(folder: Path) -> dict[str, int]:
-    """Return the rows of each table in a folder; names of hidden ones are left out."""
+    """Return the number of rows of each table in a folder; hidden tables are left out."""
     tables = folder.iterdir() if folder.is_dir() else ()
     return {
         table.name: _count(table)
@@ -27,10 +27,10 @@ def count_rows(folder: Path) -> dict[str, int]:
 
 
 def check_counts(report: dict[str, Any], before: dict[str, int], folder: Path) -> None:
-    """Hold what a load that ended well says of its rows against what its tables have.
+    """Check the report of a complete load against the rows of its tables.
 
     Raises:
-        AssertionError: rows are missing, or are there twice.
+        AssertionError: rows are missing or duplicated.
     """
     now = count_rows(folder)
     for stream, told in report["streams"].items():
@@ -47,7 +47,7 @@ def check_counts(report: dict[str, Any], before: dict[str, int], folder: Path) -
 
 @dataclass
 class EndedRun:
-    """What a process of target-spark left: its exit code and what it wrote to standard error."""
+    """The exit code and the standard error of a process of target-spark."""
 
     code: int | None = None
     errors: str = field(default="", repr=False)
@@ -55,13 +55,13 @@ class EndedRun:
 
 @contextmanager
 def checked_counts(folder: Path) -> Iterator[EndedRun]:
-    """Hold the report of a process against the tables of a folder, where its load is complete.
+    """Check the report of a process against the tables of a folder, if its load is complete.
 
-    The caller fills in how the process ended. A load that failed, was stopped by a signal or wrote
-    no tables (a dry run, another command) is not looked at.
+    The caller fills in how the process ended. A load that failed, was stopped by a signal or
+    wrote no tables (a dry run, another command) is not checked.
 
     Raises:
-        AssertionError: as `check_counts`; or a process that ended well has two reports.
+        AssertionError: as `check_counts`; or a process with exit code 0 has two reports.
     """
     before = count_rows(folder)
     run = EndedRun()
@@ -87,7 +87,7 @@ def _count(table: Path) -> int:
 
 
 def _parquet_files(table: Path) -> list[Path]:
-    """Return the files that count; those of a commit that did not come to its end do not."""
+    """Return the committed files of a table."""
     manifest = table / "_manifest.json"
     if manifest.exists():
         return [table / name for name in json.loads(manifest.read_text())["parts"]]
@@ -95,7 +95,7 @@ def _parquet_files(table: Path) -> list[Path]:
 
 
 def _listed_files(table: Path) -> list[Path]:
-    """Return the files that a reader of the folder finds."""
+    """Return the files that a reader finds by listing the folder."""
     return [
         file
         for file in table.rglob("*.parquet")

@@ -1,4 +1,4 @@
-"""Addresses in BATCH messages that the loader follows, and those that it refuses."""
+"""Addresses in BATCH messages: those that the loader reads, and those that it rejects."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ JSONL = {"format": "jsonl"}
         "abfss://c@127.0.0.1:9/a.jsonl",
     ],
 )
-def test_addresses_of_other_hosts_are_not_followed(address: str) -> None:
+def test_address_of_another_host_is_rejected(address: str) -> None:
     """SEC16: target-spark follows no address of another host in a BATCH message."""
     files = BatchFiles(StreamId("a"), [address], JSONL)
     with pytest.raises(FilesError, match=r"address.*Nothing of its batch is committed"):
         batch_files(files, 1, {})
 
 
-def test_an_address_at_the_host_of_the_tables_is_followed() -> None:
+def test_address_on_the_host_of_the_tables_is_accepted() -> None:
     files = BatchFiles(StreamId("a"), ["hdfs://name:8020/in/a.jsonl"], JSONL)
     assert batch_files(files, 1, {}, roots=["hdfs://name:8020/tables"])
 
 
-def test_what_is_no_regular_file_is_refused_in_words(tmp_path: Path) -> None:
-    """SEC16: target-spark refuses a pipe or a device in a BATCH message."""
+def test_file_that_is_not_regular_is_rejected(tmp_path: Path) -> None:
+    """SEC16: target-spark rejects a pipe or a device in a BATCH message."""
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
     for name in ("pipe.jsonl", "zero.jsonl"):
@@ -46,7 +46,7 @@ def test_what_is_no_regular_file_is_refused_in_words(tmp_path: Path) -> None:
             batch_files(BatchFiles(StreamId("a"), [str(tmp_path / name)], JSONL), 1, {})
 
 
-def test_the_setting_allows_more_schemes() -> None:
+def test_batch_schemes_setting_allows_more_schemes() -> None:
     files = BatchFiles(StreamId("a"), ["sftp://host/a.jsonl"], JSONL)
     options = load_options({"path": "/tables", "batch_schemes": ["sftp"]})
     assert batch_files(files, 1, {}, options.batch_limits)
@@ -62,17 +62,17 @@ def test_the_setting_allows_more_schemes() -> None:
         *(({"type": "object", "properties": odd}, set()) for odd in ("object", ["a"], 5, None)),
     ],
 )
-def test_properties_that_are_more_than_text_are_known(
+def test_properties_of_parquet_files_other_than_text_are_in_json(
     schema: dict[str, Any], more: set[str]
 ) -> None:
-    """SEC21: also where the schema is an odd one; it declares no properties then."""
+    """SEC21: also if the schema is invalid; then it declares no properties."""
     files = BatchFiles(StreamId("a"), ["hdfs://name/a.parquet"], {"format": "parquet"})
     (found,) = batch_files(files, 1, schema, roots=["hdfs://name/tables"])
     assert found.in_json == more
 
 
-def test_a_message_of_too_many_files_is_refused_before_one_is_looked_at(tmp_path: Path) -> None:
-    """SEC13: target-spark refuses a manifest of very many files in words."""
+def test_message_with_too_many_files_is_rejected_before_any_is_opened(tmp_path: Path) -> None:
+    """SEC13: target-spark rejects a manifest of very many files."""
     missing = BatchFiles(StreamId("a"), [str(tmp_path / "missing.jsonl")] * 20, JSONL)
     limits = load_options({"path": "/tables", "batch_max_files": 19}).batch_limits
     with pytest.raises(FilesError) as error:

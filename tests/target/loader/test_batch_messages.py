@@ -1,4 +1,4 @@
-"""BATCH messages: rows in files, read by Spark, with all that holds for rows in messages."""
+"""BATCH messages: rows in files, with the same guarantees as rows in messages."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def batch(stream: str, *manifest: str, encoding: Any = JSONL, **more: Any) -> di
 # Rows
 
 
-def test_files_of_each_kind_land_and_the_state_behind_them_leaves(
+def test_files_of_every_format_are_loaded_and_the_next_state_emitted(
     warehouse: Warehouse, tmp_path: Path
 ) -> None:
     rows = [{"id": n, "name": f"n{n}"} for n in range(9)]
@@ -104,9 +104,7 @@ def test_files_of_each_kind_land_and_the_state_behind_them_leaves(
     assert not list((warehouse.folder.parent / "spool").iterdir())
 
 
-def test_the_newest_of_a_key_wins_across_files_and_messages(
-    keyed: Warehouse, tmp_path: Path
-) -> None:
+def test_last_row_of_a_key_wins_across_files_and_messages(keyed: Warehouse, tmp_path: Path) -> None:
     first = lines(tmp_path / "z.jsonl", *({"id": n, "name": "first"} for n in range(6)))
     second = lines(tmp_path / "b.jsonl", *({"id": n, "name": "second"} for n in range(1, 6)))
     third = lines(tmp_path / "c.json.gz", *({"id": n, "name": "third"} for n in range(3, 6)))
@@ -126,12 +124,12 @@ def test_the_newest_of_a_key_wins_across_files_and_messages(
         )
         names = ["first", "second", "between", "third", "after", "last"]
         assert keyed.rows("a", "id", "name") == list(enumerate(names))
-        # What came later has the higher number.
+        # Later rows have higher numbers.
         found = {row.name: row["_sdc_sequence"] for row in keyed.read("a").collect()}
         assert sorted(found, key=lambda name: found[name]) == names
 
 
-def test_rows_after_files_come_later_also_in_further_commits(
+def test_rows_after_files_have_higher_sequence_numbers_in_all_commits(
     delta: Warehouse, tmp_path: Path
 ) -> None:
     named = lines(tmp_path / "a.jsonl", *({"id": n} for n in range(500)))
@@ -147,7 +145,7 @@ def test_rows_after_files_come_later_also_in_further_commits(
     assert len({sequence for sequence, _ in found}) == len(ids)
 
 
-def test_lines_of_large_files_keep_their_order_in_blocks_read_side_by_side(
+def test_lines_of_large_files_keep_their_order_across_parallel_blocks(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     spark.conf.set("spark.sql.files.maxPartitionBytes", "100000")
@@ -171,7 +169,7 @@ def test_lines_of_large_files_keep_their_order_in_blocks_read_side_by_side(
     assert {row.v for row in read.select("v").distinct().collect()} == {3}
 
 
-def test_ordinals_behind_many_files_are_moved_by_those_before_them(
+def test_ordinals_are_shifted_by_the_rows_of_preceding_files(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     spool = tmp_path / "spool"
@@ -183,7 +181,7 @@ def test_ordinals_behind_many_files_are_moved_by_those_before_them(
     assert found == [1000, 1001, 1002, 1103, 1114, 1115, 1116, 1117, 1119, 1120]
 
 
-def test_files_of_an_overwrite_wait_until_the_stream_is_complete(
+def test_files_of_an_overwrite_are_loaded_once_the_stream_is_complete(
     keyed: Warehouse, tmp_path: Path
 ) -> None:
     keyed.load(schema("a", ID), record("a", id=1), state(0))
@@ -200,7 +198,7 @@ def test_files_of_an_overwrite_wait_until_the_stream_is_complete(
     assert keyed.states == [1]
 
 
-def test_versions_of_files_are_those_of_their_messages(delta: Warehouse, tmp_path: Path) -> None:
+def test_rows_of_files_have_the_version_of_their_message(delta: Warehouse, tmp_path: Path) -> None:
     old = lines(tmp_path / "old.jsonl", {"id": 1})
     new = lines(tmp_path / "new.jsonl", {"id": 2})
     delta.load(
@@ -213,7 +211,7 @@ def test_versions_of_files_are_those_of_their_messages(delta: Warehouse, tmp_pat
     assert delta.rows("a", "id", "_sdc_table_version") == [(1, 5), (2, 6), (3, 5)]
 
 
-def test_delete_records_in_files_delete(keyed: Warehouse, tmp_path: Path) -> None:
+def test_delete_records_in_files_mark_rows_deleted(keyed: Warehouse, tmp_path: Path) -> None:
     asked = schema("a", ID_AND_NAME, "id")
     keyed.load(asked, record("a", id=1, name="one"), record("a", id=2, name="two"), state(1))
     gone = {"id": 1, "_sdc_deleted_at": "2024-01-01T00:00:00Z"}
@@ -224,26 +222,26 @@ def test_delete_records_in_files_delete(keyed: Warehouse, tmp_path: Path) -> Non
     assert found[2] == ("two", None)
 
 
-def test_many_small_files_make_few_commits(delta: Warehouse, tmp_path: Path) -> None:
+def test_many_small_files_share_commits(delta: Warehouse, tmp_path: Path) -> None:
     named = [lines(tmp_path / f"{n}.jsonl", {"id": n}) for n in range(70)]
     delta.load(schema("a", ID), *(batch("a", one) for one in named), state(1))
     assert delta.counts("a")["commits"] == 2
     assert delta.rows("a") == sorted(((n,) for n in range(70)), key=repr)
 
 
-def test_an_empty_file_and_an_empty_manifest_are_no_rows(delta: Warehouse, tmp_path: Path) -> None:
+def test_empty_file_and_empty_manifest_load_no_rows(delta: Warehouse, tmp_path: Path) -> None:
     empty = lines(tmp_path / "a.jsonl")
     assert delta.load(schema("a", ID), batch("a"), batch("a", empty), state(1)) == [1]
     assert delta.rows("a") == []
 
 
-def test_a_file_that_is_named_twice_is_loaded_twice(delta: Warehouse, tmp_path: Path) -> None:
+def test_file_listed_twice_is_loaded_twice(delta: Warehouse, tmp_path: Path) -> None:
     named = lines(tmp_path / "a.jsonl", {"id": 1})
     delta.load(schema("a", ID), batch("a", named, named), batch("a", named), state(1))
     assert delta.rows("a") == [(1,)] * 3
 
 
-def test_files_are_deleted_after_their_commit_only_where_that_is_asked_for(
+def test_files_are_deleted_after_their_commit_only_by_option(
     delta: Warehouse, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.jsonl"
@@ -265,7 +263,7 @@ def test_files_are_deleted_after_their_commit_only_where_that_is_asked_for(
         assert path.exists()
 
 
-def test_odd_names_of_files_are_names(delta: Warehouse, tmp_path: Path) -> None:
+def test_special_characters_in_file_names_are_literal(delta: Warehouse, tmp_path: Path) -> None:
     names = ["a b.jsonl", "c%41d.jsonl", "e[1]{2}.jsonl", "h#i.jsonl", "ü*?.jsonl", "p=1.jsonl"]
     manifest = []
     lines(tmp_path / "e1{2}.jsonl", {"id": 99})
@@ -277,10 +275,10 @@ def test_odd_names_of_files_are_names(delta: Warehouse, tmp_path: Path) -> None:
     assert delta.rows("a") == [(number,) for number in range(6) for _ in range(4)]
 
 
-# Lines that are odd
+# Unusual lines
 
 
-def test_rows_that_do_not_fit_are_set_aside_with_their_own_bytes(
+def test_invalid_rows_are_quarantined_with_their_original_bytes(
     delta: Warehouse, tmp_path: Path
 ) -> None:
     bad = [
@@ -326,7 +324,7 @@ def test_nan_becomes_null_with_one_warning(
     assert warned == ["Stream a: in 2 rows of its batch files NaN or Infinity was read as null."]
 
 
-def test_a_key_with_no_value_is_set_aside(delta: Warehouse, tmp_path: Path) -> None:
+def test_row_without_a_key_is_quarantined(delta: Warehouse, tmp_path: Path) -> None:
     named = lines(tmp_path / "a.jsonl", {"id": None, "name": "x"}, {"name": "y"}, {"id": 1})
     delta.load(schema("a", ID_AND_NAME, "id"), batch("a", named), state(1))
     assert delta.rows("a") == [(1, None)]
@@ -336,7 +334,7 @@ def test_a_key_with_no_value_is_set_aside(delta: Warehouse, tmp_path: Path) -> N
 # Parquet
 
 
-def test_values_of_parquet_are_those_of_json(delta: Warehouse, tmp_path: Path) -> None:
+def test_parquet_values_are_loaded_like_json_values(delta: Warehouse, tmp_path: Path) -> None:
     zoned = datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=timezone.utc)
     table = pa.table(
         {
@@ -418,7 +416,7 @@ def test_values_of_parquet_are_those_of_json(delta: Warehouse, tmp_path: Path) -
     assert [value for name, value in found.items() if name.startswith("a.b")] == ["odd"]
 
 
-def test_parquet_files_of_one_manifest_may_differ_in_their_types(
+def test_parquet_files_of_one_manifest_may_have_different_types(
     delta: Warehouse, tmp_path: Path
 ) -> None:
     rows: list[list[dict[str, Any]]] = [
@@ -435,7 +433,7 @@ def test_parquet_files_of_one_manifest_may_differ_in_their_types(
     assert delta.rows("a") == [(1, None), (2, None)]
 
 
-def test_the_order_of_parquet_rows_is_that_of_the_file(delta: Warehouse, tmp_path: Path) -> None:
+def test_parquet_rows_keep_the_order_of_the_file(delta: Warehouse, tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     rows = [{"id": n % 10, "name": str(n)} for n in range(5000)]
     parquet.write_table(pa.Table.from_pylist(rows), path, row_group_size=100)
@@ -443,11 +441,11 @@ def test_the_order_of_parquet_rows_is_that_of_the_file(delta: Warehouse, tmp_pat
     assert delta.rows("a") == [(n, str(4990 + n)) for n in range(10)]
 
 
-# What cannot be read
+# Unreadable files
 
 
 def faulty(path: Path) -> list[tuple[str, Any, str]]:
-    """Return manifests that cannot be read, their encodings, and what is said of them."""
+    """Return unreadable files, their encodings, and the text of their errors."""
     whole = gzip.compress(b'{"id": 1}\n' * 9999)
     (path / "torn.json.gz").write_bytes(whole[: len(whole) // 2])
     (path / "plain.json.gz").write_bytes(b'{"id": 1}\n')
@@ -475,27 +473,27 @@ def faulty(path: Path) -> list[tuple[str, Any, str]]:
     ]
 
 
-def to_the_end(loader: Loader, *messages: dict[str, Any]) -> None:
-    """Fold messages and finish, as it is done where the input itself is at fault."""
+def feed_and_finish(loader: Loader, *messages: dict[str, Any]) -> None:
+    """Feed messages and finish, as the target does after an error of the input."""
     try:
         feed(loader, *messages)
     finally:
         loader.finish(whole=False)
 
 
-def test_what_cannot_be_read_is_an_error_after_the_states_before_it(
+def test_unreadable_file_is_an_error_after_the_states_before_it(
     delta: Warehouse, tmp_path: Path
 ) -> None:
     for number, (name, encoding, said) in enumerate(faulty(tmp_path)):
         loader, spool = delta.open()
         stream = f"s{number}"
-        if number in {0, 10}:  # refused when it is read by us, and when it is read by Spark
+        if number in {0, 10}:  # rejected by the loader, and by Spark
             feed(loader, schema("before", ID), record("before", id=number), state(number))
         feed(loader, schema(stream, ID))
         good = lines(tmp_path / "good.jsonl", {"id": 1})
         manifest = (good, str(tmp_path / name)) if encoding == JSONL else (str(tmp_path / name),)
         with pytest.raises((FilesError, UnsupportedError), match=f"(?s)Stream {stream}.*{said}"):
-            to_the_end(loader, batch(stream, *manifest, encoding=encoding), state("behind"))
+            feed_and_finish(loader, batch(stream, *manifest, encoding=encoding), state("behind"))
         loader.close()
         spool.close()
         assert "behind" not in delta.states
@@ -506,7 +504,7 @@ def test_what_cannot_be_read_is_an_error_after_the_states_before_it(
 
 
 def too_large(path: Path) -> list[tuple[str, Any, str]]:
-    """Return files of which too much would be read at once, and what is said of them."""
+    """Return files that exceed a limit on memory, their encodings, and the text of their errors."""
     good, long = b'{"id": 1}\n' * 999, b'{"id": "' + b"x" * 1000 + b'"}\n'
     (path / "a.jsonl").write_bytes(good + long)
     (path / "a.json.gz").write_bytes(gzip.compress(good) + gzip.compress(long))
@@ -520,17 +518,17 @@ def too_large(path: Path) -> list[tuple[str, Any, str]]:
     ]
 
 
-def test_a_file_of_which_too_much_would_be_read_at_once_is_refused_before_spark_reads_it(
+def test_file_with_too_long_lines_is_rejected_before_spark_reads_it(
     delta: Warehouse, tmp_path: Path
 ) -> None:
-    """SEC13: the error names the file, the limit and its setting; what stood before is loaded."""
+    """SEC13: the error names the file, the limit and its setting; earlier rows are loaded."""
     for number, (name, encoding, said) in enumerate(too_large(tmp_path)):
         loader, spool = delta.open(batch_max_line_bytes=1000)
         stream, named = f"s{number}", str(tmp_path / name)
         feed(loader, schema("before", ID), record("before", id=number), state(number))
         feed(loader, schema(stream, ID))
         with pytest.raises(FilesError, match=rf"(?s)Stream {stream}.*{said}.*batch_max_line_bytes"):
-            to_the_end(loader, batch(stream, named, encoding=encoding), state("behind"))
+            feed_and_finish(loader, batch(stream, named, encoding=encoding), state("behind"))
         loader.close()
         spool.close()
         assert delta.states in ([], [number])
@@ -539,10 +537,10 @@ def test_a_file_of_which_too_much_would_be_read_at_once_is_refused_before_spark_
     assert delta.load(schema("a", ID), loaded, state("all")) == ["all"]  # the usual limit is higher
 
 
-def test_a_file_that_is_named_again_and_again_is_read_once(
+def test_number_of_spark_jobs_does_not_depend_on_repeated_files(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """SEC13: what a manifest of one file many times costs grows with its rows alone."""
+    """SEC13: the cost of a manifest that lists one file many times grows only with its rows."""
     named = [to_spark_uri(f"{tmp_path}/{name}") for name in ("a.jsonl", "/b.jsonl")]
     assert [lines(tmp_path / f"{name}.jsonl", {"id": name}, {"id": 0}) for name in "ab"]
     jobs = []
@@ -558,13 +556,13 @@ def test_a_file_that_is_named_again_and_again_is_read_once(
     assert jobs[0] == jobs[1] > 0
 
 
-def test_a_file_of_an_undescribed_stream_is_an_error(delta: Warehouse, tmp_path: Path) -> None:
+def test_file_of_a_stream_without_schema_is_an_error(delta: Warehouse, tmp_path: Path) -> None:
     named = lines(tmp_path / "a.jsonl", {"id": 1})
     with pytest.raises(Exception, match="before any schema"):
         delta.load(batch("a", named))
 
 
-def test_addresses_of_objects_are_those_that_spark_knows() -> None:
+def test_addresses_are_translated_to_the_schemes_of_spark() -> None:
     addresses = {
         "s3://bucket/a b.jsonl": "s3a://bucket/a b.jsonl",
         "S3N://bucket/a.jsonl": "s3a://bucket/a.jsonl",
@@ -586,8 +584,8 @@ def test_addresses_of_objects_are_those_that_spark_knows() -> None:
     assert get_file_key("s3a://bucket/a%20b") != get_file_key("s3a://bucket/a%20b", escaped=True)
 
 
-def test_only_files_are_deleted_never_folders(spark: SparkSession, tmp_path: Path) -> None:
-    """An address that a message calls a file may be a folder of other files."""
+def test_remove_file_deletes_no_folders(spark: SparkSession, tmp_path: Path) -> None:
+    """The address of a file in a message may be a folder."""
     inner = tmp_path / "folder" / "keep.jsonl"
     inner.parent.mkdir()
     inner.write_text("{}")
@@ -600,11 +598,13 @@ def test_only_files_are_deleted_never_folders(spark: SparkSession, tmp_path: Pat
     remove_file(spark, inner.as_uri())
 
 
-# A tap of our own
+# A tap of this project
 
 
-def test_batches_of_a_tap_load_as_its_records_do(spark: SparkSession, tmp_path: Path) -> None:
-    """The same table four times: as records, and as files of each kind."""
+def test_batch_files_and_records_of_a_tap_give_the_same_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The same table four times: from records, and from files of each encoding."""
     kinds = {"records": None, "jsonl": JSONL, "gzip": GZIP, "parquet": PARQUET}
     messages = b"".join(flights(tmp_path, name, encoding) for name, encoding in kinds.items())
     assert messages.count(b'"type":"BATCH"') == 3
@@ -632,7 +632,7 @@ def test_batches_of_a_tap_load_as_its_records_do(spark: SparkSession, tmp_path: 
 
 
 def flights(folder: Path, alias: str, encoding: Any) -> bytes:
-    """Return what the sample tap says of the airlines under another name."""
+    """Return the sample tap's messages of stream airlines under another name."""
     config: dict[str, Any] = {"stream_maps": {"airlines": {"__alias__": alias}, "__else__": None}}
     if encoding is not None:
         storage = {"root": str(folder / "files"), "prefix": f"{alias}-"}

@@ -1,4 +1,4 @@
-"""Tables that others made, or changed between two runs or while one is under way."""
+"""Tables that other tools created, or changed between two runs or during one."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ WITH_SQL = ["delta", "iceberg"]
 
 
 def clock(hours: int) -> datetime:
-    """What a clock shows so many hours into 2024, without a zone."""
+    """Return the naive datetime of so many hours into 2024."""
     return datetime.fromisoformat("2024-01-01") + timedelta(hours=hours)
 
 
-class Changed(Warehouse):
-    """A warehouse whose tables are changed behind the loader's back."""
+class ChangedWarehouse(Warehouse):
+    """A warehouse whose tables tests change without the loader."""
 
     def ref(self, table: str) -> str:
         place = f"{self.folder}/{table}"
@@ -60,28 +60,28 @@ class Changed(Warehouse):
 
 
 @pytest.fixture
-def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Changed:
-    return Changed(spark_session, spark, tmp_path / "tables")
+def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> ChangedWarehouse:
+    return ChangedWarehouse(spark_session, spark, tmp_path / "tables")
 
 
 @pytest.fixture(params=WITH_SQL)
 def tables(
     request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
-) -> Changed:
-    return Changed(spark_session, spark, tmp_path / "tables", request.param)
+) -> ChangedWarehouse:
+    return ChangedWarehouse(spark_session, spark, tmp_path / "tables", request.param)
 
 
 @pytest.fixture(params=[*WITH_SQL, "parquet"])
 def all_formats(
     request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
-) -> Changed:
-    return Changed(spark_session, spark, tmp_path / "tables", request.param)
+) -> ChangedWarehouse:
+    return ChangedWarehouse(spark_session, spark, tmp_path / "tables", request.param)
 
 
-# Columns of others
+# Foreign columns
 
 
-def test_columns_of_others_are_left_alone_by_an_upsert(tables: Changed) -> None:
+def test_upsert_keeps_values_of_foreign_columns(tables: ChangedWarehouse) -> None:
     wanted = schema("t", {**ID, "n": INT}, "id")
     tables.load(wanted, record("t", id=1, n=1), record("t", id=2, n=1))
     tables.sql("t", "ALTER TABLE {t} ADD COLUMNS (theirs string)")
@@ -95,7 +95,7 @@ def test_columns_of_others_are_left_alone_by_an_upsert(tables: Changed) -> None:
     assert not tables.notes("t")
 
 
-def test_defaults_and_generated_columns_of_others_get_their_values(delta: Changed) -> None:
+def test_upsert_fills_default_and_generated_columns(delta: ChangedWarehouse) -> None:
     delta.sql(
         "t",
         "CREATE TABLE {t} (id bigint, at timestamp, day date GENERATED ALWAYS AS"
@@ -110,7 +110,7 @@ def test_defaults_and_generated_columns_of_others_get_their_values(delta: Change
     assert delta.read("t").where("k IS NOT NULL").count() == 2
 
 
-def test_an_append_and_an_overwrite_fill_defaults_too(tables: Changed) -> None:
+def test_append_and_overwrite_fill_default_columns(tables: ChangedWarehouse) -> None:
     more = (
         " TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
         if tables.format == "delta"
@@ -127,7 +127,7 @@ def test_an_append_and_an_overwrite_fill_defaults_too(tables: Changed) -> None:
     assert tables.rows("t", "c", "id") == [(expected, 2)]
 
 
-def test_a_dropped_column_comes_back_and_a_renamed_one_stays(delta: Changed) -> None:
+def test_dropped_column_is_added_again_and_renamed_one_kept(delta: ChangedWarehouse) -> None:
     wanted = schema("t", {**ID, "a": INT, "b": TEXT})
     delta.load(wanted, record("t", id=1, a=1, b="x"))
     delta.sql("t", "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
@@ -139,7 +139,9 @@ def test_a_dropped_column_comes_back_and_a_renamed_one_stays(delta: Changed) -> 
 
 
 @pytest.mark.parametrize("keyed", [True, False])
-def test_a_column_that_is_dropped_during_the_run_comes_back(tables: Changed, keyed: bool) -> None:
+def test_column_dropped_during_the_run_is_added_again(
+    tables: ChangedWarehouse, keyed: bool
+) -> None:
     wanted = schema("t", {**ID, "a": INT}, *(["id"] if keyed else []))
     loader, spool = tables.open(flush_rows=1)
     feed(loader, wanted, record("t", id=1, a=1))
@@ -158,7 +160,7 @@ def test_a_column_that_is_dropped_during_the_run_comes_back(tables: Changed, key
     assert tables.states == [1]
 
 
-def test_a_type_that_others_widened_takes_the_values(tables: Changed) -> None:
+def test_externally_widened_column_accepts_larger_values(tables: ChangedWarehouse) -> None:
     wanted = schema("t", {**ID, "a": {**TEXT, "format": "singer.decimal", "precision": 5}})
     tables.load(wanted, record("t", id=1, a="1"))
     if tables.format == "delta":
@@ -169,12 +171,12 @@ def test_a_type_that_others_widened_takes_the_values(tables: Changed) -> None:
     assert tables.types("t")["a"] == "decimal(9,0)"
 
 
-# Rules of others
+# Foreign constraints
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert", "overwrite"])
-def test_a_column_that_takes_no_null_is_relaxed_for_the_first_one(
-    tables: Changed, mode: str
+def test_not_null_column_becomes_nullable_at_the_first_null(
+    tables: ChangedWarehouse, mode: str
 ) -> None:
     tables.sql(
         "t",
@@ -201,7 +203,7 @@ def test_a_column_that_takes_no_null_is_relaxed_for_the_first_one(
     assert nullable["id"] is False or tables.format == "iceberg"
 
 
-def test_a_null_that_never_comes_changes_nothing(tables: Changed) -> None:
+def test_not_null_column_stays_without_nulls(tables: ChangedWarehouse) -> None:
     tables.sql("t", f"CREATE TABLE {{t}} (id bigint, a bigint NOT NULL) USING {tables.format}")
     tables.load(schema("t", {**ID, "a": INT}), record("t", id=1, a=1))
     assert tables.rows("t") == [(1, 1)]
@@ -210,7 +212,7 @@ def test_a_null_that_never_comes_changes_nothing(tables: Changed) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert", "overwrite"])
-def test_a_broken_constraint_is_named_and_values_are_not(delta: Changed, mode: str) -> None:
+def test_violated_constraint_is_named_without_values(delta: ChangedWarehouse, mode: str) -> None:
     wanted = schema("t", {**ID, "email": TEXT}, "id")
     delta.load(wanted, record("t", id=1, email="a@b"))
     delta.sql("t", "ALTER TABLE {t} ADD CONSTRAINT has_at CHECK (email LIKE '%@%')")
@@ -224,7 +226,7 @@ def test_a_broken_constraint_is_named_and_values_are_not(delta: Changed, mode: s
     assert (2, "c@d") in delta.rows("t")
 
 
-def test_text_of_a_limited_length_grows(delta: Changed) -> None:
+def test_varchar_and_char_columns_become_string(delta: ChangedWarehouse) -> None:
     delta.sql(
         "t", "CREATE TABLE {t} (id bigint, a varchar(3), b char(3), n varchar(2)) USING delta"
     )
@@ -234,7 +236,7 @@ def test_text_of_a_limited_length_grows(delta: Changed) -> None:
     assert delta.notes("t") == [f"column {name} is now string" for name in "abn"]
 
 
-def test_text_of_a_limited_length_inside_a_list_is_named(delta: Changed) -> None:
+def test_too_long_text_in_a_list_of_varchar_is_an_error(delta: ChangedWarehouse) -> None:
     delta.sql("t", "CREATE TABLE {t} (id bigint, a array<varchar(3)>) USING delta")
     wanted = schema("t", {**ID, "a": {"type": "array", "items": TEXT}})
     delta.load(wanted, record("t", id=1, a=["abc"]))
@@ -243,10 +245,10 @@ def test_text_of_a_limited_length_inside_a_list_is_named(delta: Changed) -> None
     assert "secret" not in str(raised.value)
 
 
-# Types of others
+# Foreign types
 
 
-def test_types_of_others_take_what_they_can_and_the_rest_stands_beside(tables: Changed) -> None:
+def test_foreign_types_are_used_if_possible_or_get_another_column(tables: ChangedWarehouse) -> None:
     small = "t tinyint, m smallint," if tables.format == "delta" else "t int, m int,"
     tables.sql(
         "t",
@@ -279,7 +281,7 @@ def test_types_of_others_take_what_they_can_and_the_rest_stands_beside(tables: C
     assert (first.f, first.t, first.g) == (1.5, 2**40, None)
     assert first.g__string == '{"a": "b"}'
     assert first.l == [clock(-1)]
-    # Iceberg turns no integer into a double.
+    # Iceberg does not widen an integer to a double.
     assert (first.m if tables.format == "delta" else first.m__double) == 2.5
     assert "column g__string is now string, beside g, which cannot take it" in tables.notes("t")
     before = tables.types("t")
@@ -288,10 +290,12 @@ def test_types_of_others_take_what_they_can_and_the_rest_stands_beside(tables: C
     assert not tables.notes("t")
 
 
-# Layouts of others
+# Foreign layouts
 
 
-def test_other_partitions_deletion_vectors_and_column_mapping_do_no_harm(delta: Changed) -> None:
+def test_foreign_partitions_deletion_vectors_and_column_mapping_are_supported(
+    delta: ChangedWarehouse,
+) -> None:
     delta.sql(
         "t",
         "CREATE TABLE {t} (id bigint, a string) USING delta PARTITIONED BY (a) TBLPROPERTIES"
@@ -304,10 +308,10 @@ def test_other_partitions_deletion_vectors_and_column_mapping_do_no_harm(delta: 
     assert delta.rows("t", "id", "a", "a_b") == [(1, "y", 2)]
 
 
-# What stands beside the types
+# Comments and names
 
 
-def test_comments_follow_the_descriptions(tables: Changed) -> None:
+def test_column_comments_follow_the_descriptions(tables: ChangedWarehouse) -> None:
     def described(**texts: str) -> dict[str, Any]:
         properties = {name: {**INT, "description": text} for name, text in texts.items()}
         return schema("t", {**ID, **properties})
@@ -332,8 +336,8 @@ CASES: list[tuple[dict[str, Any], ...]] = [
 
 
 @pytest.mark.parametrize("runs", CASES)
-def test_a_column_keeps_its_property_when_the_other_of_its_name_is_gone(
-    all_formats: Changed, runs: tuple[dict[str, Any], ...]
+def test_properties_with_colliding_names_keep_their_columns(
+    all_formats: ChangedWarehouse, runs: tuple[dict[str, Any], ...]
 ) -> None:
     homes = {}
     for number, values in enumerate(runs):
@@ -348,7 +352,9 @@ def test_a_column_keeps_its_property_when_the_other_of_its_name_is_gone(
     assert len(set(homes.values())) == len(homes)
 
 
-def test_fields_of_structs_keep_their_properties_too(all_formats: Changed) -> None:
+def test_struct_fields_with_colliding_names_keep_their_properties(
+    all_formats: ChangedWarehouse,
+) -> None:
     def wanted(*names: str) -> dict[str, Any]:
         inner = {
             "type": "array",
@@ -363,7 +369,7 @@ def test_fields_of_structs_keep_their_properties_too(all_formats: Changed) -> No
     assert second == {"x_2": 3, "X": None}
 
 
-def test_what_a_changed_type_left_behind_is_emptied_by_an_upsert(tables: Changed) -> None:
+def test_upsert_empties_the_column_of_the_former_type(tables: ChangedWarehouse) -> None:
     def run(kind: dict[str, Any], value: Any) -> None:
         tables.load(schema("t", {**ID, "a": kind}, "id"), record("t", id=1, a=value))
 

@@ -1,4 +1,4 @@
-"""Queues of the commit pipeline: order per table, parallel tables, an end after a failure."""
+"""The queues of the commit pipeline: order per table, parallel tables, the end after a failure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.storage.spool import SpoolFolder
-from tests.target.loader.test_fold import Idle, Memory
+from tests.target.loader.test_state_order import MemoryTables, StubEngine
 
 A, B = StreamId("a"), StreamId("b")
 SOON = 30
 
 
-class Tables(Memory):
-    """Tables in memory whose commits first call what a test gives, and keep their order."""
+class Tables(MemoryTables):
+    """Tables in memory that call ``before`` at each commit and record the order of commits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Load:
         self.folder = SpoolFolder(folder)
         self.loader = Loader(
             options,
-            Idle(),  # type: ignore[arg-type]
+            StubEngine(),  # type: ignore[arg-type]
             self.folder,
             lambda: self.tables,
             Report(),
@@ -75,7 +75,7 @@ def load(tmp_path: Path) -> Iterator[Load]:
     opened.close()
 
 
-def test_the_commits_of_a_table_keep_their_order(load: Load) -> None:
+def test_commits_of_one_table_are_in_order(load: Load) -> None:
     for _ in range(50):
         load.row(A)
     load.pipeline.wait()
@@ -84,7 +84,7 @@ def test_the_commits_of_a_table_keep_their_order(load: Load) -> None:
     assert ordinals == sorted(ordinals)
 
 
-def test_two_tables_are_written_in_parallel_and_one_table_is_not(load: Load) -> None:
+def test_different_tables_are_committed_in_parallel_and_one_table_is_not(load: Load) -> None:
     meeting = threading.Barrier(2)
     load.tables.before = lambda _request: meeting.wait(SOON)
     load.row(A)
@@ -104,7 +104,7 @@ def test_two_tables_are_written_in_parallel_and_one_table_is_not(load: Load) -> 
     assert clashes == [False] * 20
 
 
-def test_after_a_failure_no_commit_starts(load: Load) -> None:
+def test_no_commit_starts_after_a_failure(load: Load) -> None:
     def fail(_request: CommitRequest) -> None:
         raise RuntimeError("no")
 
@@ -120,7 +120,7 @@ def test_after_a_failure_no_commit_starts(load: Load) -> None:
 
 
 @pytest.mark.parametrize("is_signalled", [False, True])
-def test_stop_lets_the_running_commit_finish_and_no_other_start(
+def test_stop_waits_for_the_running_commit_and_starts_no_other(
     load: Load, is_signalled: bool
 ) -> None:
     started, go = threading.Event(), threading.Event()
@@ -145,7 +145,7 @@ def test_stop_lets_the_running_commit_finish_and_no_other_start(
     assert load.states == [b'{"at":1}']
 
 
-def test_the_wait_for_space_ends_when_there_is_space_and_when_its_time_is_over(load: Load) -> None:
+def test_wait_for_space_ends_with_space_or_at_its_deadline(load: Load) -> None:
     go = threading.Event()
     load.tables.before = lambda _request: go.wait(SOON)
     load.row(A)
@@ -158,8 +158,8 @@ def test_the_wait_for_space_ends_when_there_is_space_and_when_its_time_is_over(l
     assert load.pipeline.uncommitted_bytes == 0
 
 
-def test_a_state_that_came_after_the_batch_was_closed_is_in_its_commit(load: Load) -> None:
-    """The state is read right before the commit, not when the batch is closed."""
+def test_commit_carries_a_state_received_after_its_batch_closed(load: Load) -> None:
+    """The state is read right before the commit."""
     started, go = threading.Event(), threading.Event()
 
     def slow(_request: CommitRequest) -> Any:

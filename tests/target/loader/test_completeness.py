@@ -1,4 +1,4 @@
-"""What the last state says of the sync that wrote it."""
+"""The classification of a final state: empty, complete, or of an unfinished sync."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from target_spark.loader.state_inspection import is_empty, is_final
 
 
 @pytest.mark.parametrize("state", [b"{}", b" { } ", b"null", b"{ }\r"])
-def test_an_empty_state(state: bytes) -> None:
+def test_empty_state_is_recognized(state: bytes) -> None:
     assert is_empty(state)
 
 
 @pytest.mark.parametrize("state", [b'{"a":1}', b"[]", b"0", b'""', b'{"a": {}}'])
-def test_a_state_that_says_something(state: bytes) -> None:
+def test_state_with_content_is_not_empty(state: bytes) -> None:
     assert not is_empty(state)
 
 
@@ -27,7 +27,7 @@ def test_a_state_that_says_something(state: bytes) -> None:
         b'{"bookmarks": {"a": {"partitions": [{"context": {"x": "progress_markers"}}]}}}',
     ],
 )
-def test_the_sync_went_to_its_end(state: bytes) -> None:
+def test_state_of_a_finished_sync_is_final(state: bytes) -> None:
     assert is_final(state)
 
 
@@ -40,5 +40,5 @@ def test_the_sync_went_to_its_end(state: bytes) -> None:
         b'{"bookmarks": {"a": {"progress_tracking": {"x": 1}}}}',
     ],
 )
-def test_the_sync_was_not_at_its_end(state: bytes) -> None:
+def test_state_of_an_unfinished_sync_is_not_final(state: bytes) -> None:
     assert not is_final(state)

@@ -1,4 +1,4 @@
-"""A real tap piped into the target, killed at any moment: nothing is lost, no state is ahead."""
+"""A real tap piped into the target and killed at random: no row is lost, no state is ahead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from target_spark.storage.uris import to_spark_uri
 from tests.target.loader.crash import MODES
-from tests.target.loader.crash_life import Life
+from tests.target.loader.crash_scenario import Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,7 +121,7 @@ class Attempt:
         self.tap.stdout.close()
 
     def kill(self, victims: str, chance: random.Random) -> None:
-        """Kill while the tap writes: it alone at any time, the target after it let a state out."""
+        """Kill the tap at any time, or the target after it emitted a state."""
         if "target" in victims:
             before = last_state(self.states)
             while last_state(self.states) == before and self.target.poll() is None:
@@ -133,19 +133,19 @@ class Attempt:
             getattr(self, victim).kill()
 
     def end(self) -> tuple[int, int]:
-        """Wait for both; return how they ended."""
+        """Wait for both processes; return their exit codes."""
         return self.tap.wait(120), self.target.wait(120)
 
 
 def last_state(path: Path) -> dict[str, Any]:
-    """Return the last whole line's; a torn or foreign line would raise."""
+    """Return the last complete state; a truncated or foreign line raises an error."""
     whole = path.read_bytes().rpartition(b"\n")[0].splitlines()
     states: list[dict[str, Any]] = [json.loads(line) for line in whole]
     return states[-1] if states else {}
 
 
 def covered(state: dict[str, Any]) -> Iterator[tuple[str, int]]:
-    """Yield the rows that a state says are safe: the part (none for numbers), the number."""
+    """Yield part and number of the rows that a state covers; the part is empty for numbers."""
     bookmarks = state.get("bookmarks", {})
     numbers = bookmarks.get("numbers", {})
     for n in range(1, numbers.get("replication_key_value", 0) + 1):
@@ -156,7 +156,7 @@ def covered(state: dict[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def stored(spark: SparkSession, folder: Path, form: str) -> list[tuple[str, int]]:
-    """Return the rows of both tables; none of a table that is not there yet."""
+    """Return the rows of both tables, without those of a missing table."""
     rows: list[tuple[str, int]] = []
     for stream, columns in (("numbers", ("'' AS part", "id")), ("shuffled", ("part", "at"))):
         place = folder / "tables" / stream
@@ -167,7 +167,7 @@ def stored(spark: SparkSession, folder: Path, form: str) -> list[tuple[str, int]
 
 
 EVERY_TIME = {"delta upsert", "iceberg append", "parquet overwrite"}
-"""Each format and each of the usual modes once; the other pairs take as long again."""
+"""Each format and each common mode once; the other pairs would double the time."""
 
 
 @pytest.mark.parametrize(
@@ -177,21 +177,21 @@ EVERY_TIME = {"delta upsert", "iceberg append", "parquet overwrite"}
         for pair in (f"{form} {mode}" for form, modes in MODES.items() for mode in modes)
     ],
 )
-def test_a_load_that_is_killed_at_random_moments_resumes(
+def test_load_killed_at_a_random_moment_resumes(
     spark_session: Session, tmp_path: Path, pair: str
 ) -> None:
-    """A death, and two copies of a halted load, in each format and mode; the command does more."""
+    """One kill and two copies of a stopped load, per format and mode."""
     form, mode = pair.split()
-    life = Life(spark_session, tmp_path, form, mode, seed=f"{form}-{mode}-{time.time_ns()}")
+    scenario = Scenario(spark_session, tmp_path, form, mode, seed=f"{form}-{mode}-{time.time_ns()}")
     try:
-        life.live(deaths=1, copies=2)
+        scenario.run(deaths=1, copies=2)
     finally:
-        print(life.seed, *life.log, sep="\n")
+        print(scenario.seed, *scenario.log, sep="\n")
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("form", ["delta"])
-def test_killed_again_and_again_nothing_is_lost(
+def test_no_row_is_lost_after_repeated_kills(
     spark: SparkSession, tmp_path: Path, form: str
 ) -> None:
     chance = random.Random(form)
@@ -201,7 +201,7 @@ def test_killed_again_and_again_nothing_is_lost(
         attempt = Attempt(tmp_path, form)
         attempt.kill(victim, chance)
         attempt.end()
-        # What a state says is committed is committed, at whatever moment death came.
+        # A state covers committed rows only, at any moment of the kill.
         assert set(covered(last_state(attempt.states))) <= set(stored(spark, tmp_path, form))
     last = Attempt(tmp_path, form)
     assert last.end() == (0, 0), (tmp_path / "errors.log").read_text()

@@ -1,4 +1,4 @@
-"""Commits whose answer is lost, storage that is away for a while, clocks that jump."""
+"""Commits whose response is lost, storage that is unavailable for a while, clocks that jump."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TIMEOUT = (
 
 
 class CameToLateError(Exception):
-    """What Spark raises, in its words."""
+    """An error with a message as Spark's."""
 
 
 @pytest.fixture
@@ -51,14 +51,14 @@ def delta(warehouse_of: Callable[[str], Warehouse]) -> Warehouse:
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test wait as long as people do."""
+def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the pauses before retries."""
     for fault, pauses in retry.BACKOFF_SECONDS.items():
         monkeypatch.setitem(retry.BACKOFF_SECONDS, fault, tuple(0.01 for _ in pauses))
 
 
 class Storage:
-    """Fails after, or instead of, some of the commits that are made."""
+    """Storage that fails some commits, after they were made or instead of making them."""
 
     def __init__(self) -> None:
         self.commits = 0
@@ -83,7 +83,7 @@ class Storage:
 
 @pytest.fixture
 def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
-    """Every way in which a format makes a commit of rows."""
+    """Intercept every way in which a format commits rows."""
     from pyspark.sql import DataFrameWriterV2, MergeIntoWriter
 
     storage = Storage()
@@ -110,7 +110,7 @@ def rows(warehouse: Warehouse, name: str, column: str = "id") -> list[Any]:
 
 
 def rounds() -> Iterator[list[dict[str, Any]]]:
-    """Yield what three batches send."""
+    """Yield the messages of three batches."""
     for start in (1, 3, 5):
         yield [record("a", id=start), record("a", id=start + 1), state(start + 1)]
 
@@ -118,7 +118,7 @@ def rounds() -> Iterator[list[dict[str, Any]]]:
 @pytest.mark.parametrize(
     "form, mode", [(form, mode) for form, modes in MODES.items() for mode in modes]
 )
-def test_a_commit_whose_answer_is_lost_is_known_again_and_not_made_twice(
+def test_commit_with_a_lost_response_is_recognized_and_not_repeated(
     warehouse_of: Callable[[str], Warehouse], storage: Storage, form: str, mode: str
 ) -> None:
     warehouse = warehouse_of(form)
@@ -139,7 +139,7 @@ def test_a_commit_whose_answer_is_lost_is_known_again_and_not_made_twice(
 
 
 @pytest.mark.parametrize("form", [*MODES])
-def test_the_quarantine_gets_no_row_twice_when_an_answer_is_lost(
+def test_lost_response_duplicates_no_quarantined_row(
     warehouse_of: Callable[[str], Warehouse], storage: Storage, form: str
 ) -> None:
     warehouse = warehouse_of(form)
@@ -153,7 +153,7 @@ def test_the_quarantine_gets_no_row_twice_when_an_answer_is_lost(
         assert warehouse.counts(table)["quarantined"] == 1
 
 
-def test_storage_that_is_away_for_a_while_is_waited_for(
+def test_commit_is_retried_while_storage_is_unavailable(
     delta: Warehouse, storage: Storage, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage.instead = {1, 2, 3, 4}
@@ -164,7 +164,7 @@ def test_storage_that_is_away_for_a_while_is_waited_for(
     assert all("Table a: attempt" in text and "Read timed out" in text for text in tries)
 
 
-def test_storage_that_stays_away_is_an_error_in_words_and_the_next_run_resumes(
+def test_unavailable_storage_is_an_error_after_five_tries(
     delta: Warehouse, storage: Storage
 ) -> None:
     storage.instead = set(range(1, 9))
@@ -177,7 +177,7 @@ def test_storage_that_stays_away_is_an_error_in_words_and_the_next_run_resumes(
     assert delta.rows("a") == [(1,)]
 
 
-def test_a_signal_ends_the_waiting_for_storage(
+def test_signal_ends_the_retries(
     delta: Warehouse, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(retry.BACKOFF_SECONDS, FailureKind.PASSING, (600.0,))
@@ -195,7 +195,7 @@ def test_a_signal_ends_the_waiting_for_storage(
     spool.close()
 
 
-def test_what_does_not_pass_is_not_tried_again(
+def test_permanent_failure_is_not_retried(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries: list[int] = []
@@ -211,10 +211,10 @@ def test_what_does_not_pass_is_not_tried_again(
     assert delta.states == []
 
 
-def test_nothing_is_written_again_after_a_commit_is_known(
+def test_failure_after_the_commit_does_not_repeat_the_commit(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What fails behind the commit, however passing, must not repeat it under a new number."""
+    """Even a transient failure must not repeat it under a new number."""
     from target_spark.frames import SpoolFrame
 
     def late(_frame: Any, _count: int) -> None:
@@ -230,7 +230,7 @@ def test_nothing_is_written_again_after_a_commit_is_known(
 # The clock
 
 
-def test_a_run_whose_clock_was_set_back_is_still_the_newest(delta: Warehouse) -> None:
+def test_run_with_a_clock_set_back_is_still_the_newest(delta: Warehouse) -> None:
     how = {"add_record_metadata": True}
     delta.runs = 10_000
     both = [schema("a", ID), schema("b", ID), record("a", id=1), record("b", id=1), state(1)]
@@ -244,7 +244,7 @@ def test_a_run_whose_clock_was_set_back_is_still_the_newest(delta: Warehouse) ->
     assert sequences == sorted(sequences)
 
 
-def test_a_clock_that_jumps_during_a_run_changes_no_timing(
+def test_clock_jump_during_a_run_does_not_affect_timeouts(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = iter(range(2_000_000_000, 0, -1_000_000))

@@ -1,4 +1,4 @@
-"""A JVM that is killed while it is asked: our words alone stand in the log."""
+"""A JVM that is killed during a call: the log has the loader's message and none of py4j's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from target_spark.spark.py4j_logging import restore, silence_disconnects
-from tests.target.cli.test_signals import jvm_of, nothing_stays
+from tests.target.cli.test_signals import get_jvm, wait_for_no_processes
 from tests.target.cli.test_target_cli import record, running, schema, state
 
 WORDS = "Spark's JVM ended in the middle of the run: it was killed"
@@ -21,12 +21,12 @@ WORDS = "Spark's JVM ended in the middle of the run: it was killed"
 @pytest.mark.spark
 @pytest.mark.thorough
 @pytest.mark.parametrize("form", ["parquet", "delta"])
-def test_a_jvm_that_is_killed_in_a_commit_leaves_our_words_alone(tmp_path: Path, form: str) -> None:
+def test_killed_jvm_logs_one_message_without_stack_traces(tmp_path: Path, form: str) -> None:
     rows = [record(n) for n in range(1, 60_001)]
     with running(tmp_path, flush_rows=60_000, format=form) as target:
         target.send(schema(), *rows, state(1))
         target.until((tmp_path / "tables" / "a").is_dir)
-        jvm = jvm_of(tmp_path)
+        jvm = get_jvm(tmp_path)
         assert jvm is not None
         os.kill(jvm, signal.SIGKILL)
         assert target.end() == 1
@@ -34,7 +34,7 @@ def test_a_jvm_that_is_killed_in_a_commit_leaves_our_words_alone(tmp_path: Path,
     assert said.count(WORDS) >= 1
     for noise in ("Traceback", "py4j", "Py4J", "Errno", "Connection refused", "Unable to cleanly"):
         assert noise not in said, said
-    nothing_stays(tmp_path)
+    wait_for_no_processes(tmp_path)
 
 
 # Without Spark
@@ -42,7 +42,7 @@ def test_a_jvm_that_is_killed_in_a_commit_leaves_our_words_alone(tmp_path: Path,
 
 @pytest.fixture
 def no_other_jvm() -> Iterator[None]:
-    """Leave out the JVM of another test, which is asked whether it is gone, and waits for that."""
+    """Remove the log filters of another test's session, which would wait for its JVM."""
     loggers = [logging.getLogger(name) for name in ("", "py4j.java_gateway", "py4j.clientserver")]
     kept = [(each, each.filters) for each in loggers]
     for each in loggers:
@@ -54,7 +54,7 @@ def no_other_jvm() -> Iterator[None]:
 
 @pytest.fixture
 def gone(no_other_jvm: None) -> Iterator[list[bool]]:
-    """What is said of the JVM, once for each time that it is asked for."""
+    """Return the queue of answers to the question whether the JVM has ended."""
     answers: list[bool] = []
     quiet = silence_disconnects(lambda: answers.pop(0))
     yield answers
@@ -62,13 +62,13 @@ def gone(no_other_jvm: None) -> Iterator[list[bool]]:
 
 
 def logged(error: Exception, path: str = "/lib/py4j/java_gateway.py", name: str = "") -> None:
-    """Log an error as the bridge does, under the root's name or its own."""
+    """Log an error as py4j does, with the root logger or its own."""
     told = (type(error), error, None)
     record = logging.LogRecord(name, logging.ERROR, path, 1, "while sending", None, told)
     logging.getLogger(name).handle(record)
 
 
-def test_only_broken_connections_of_a_jvm_that_is_gone_are_kept_back(
+def test_only_connection_errors_of_an_ended_jvm_are_suppressed(
     gone: list[bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "x")]
@@ -86,7 +86,7 @@ def test_only_broken_connections_of_a_jvm_that_is_gone_are_kept_back(
 
 
 @pytest.mark.usefixtures("no_other_jvm")
-def test_nothing_is_kept_back_after_the_session(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_log_record_is_suppressed_after_the_session(caplog: pytest.LogCaptureFixture) -> None:
     restore(silence_disconnects(lambda: True))
     logged(Py4JNetworkError("x"))
     assert len(caplog.messages) == 1

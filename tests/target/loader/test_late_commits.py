@@ -1,4 +1,4 @@
-"""A commit that a catalog makes after it was given up: not lost, and not made twice."""
+"""A commit that a catalog makes after the client gave it up: not lost, and not made twice."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ TABLE = Table("", "people", ("late", "db", "people"))
 DRIVER = "org.xerial:sqlite-jdbc:3.50.3.0"
 
 
-class Catalog:
-    """A catalog in a database of SQLite, which can be away, and make a commit late."""
+class SlowCatalog:
+    """An SQLite catalog that can be unavailable, and make a commit late."""
 
     def __init__(self, folder: Path) -> None:
         self.file, self.metadata = (
@@ -44,7 +44,7 @@ class Catalog:
         return str(found)
 
     def away(self, commit: Callable[[], Any]) -> tuple[str, str]:
-        """Fail a commit; return the metadata that it is of, and those that it asked for."""
+        """Fail a commit; return the metadata before it and the metadata that it requested."""
         before, known = self._newest(), set(self.metadata.glob("*.metadata.json"))
         with closing(sqlite3.connect(self.file)) as database:
             database.execute("BEGIN IMMEDIATE")
@@ -55,7 +55,7 @@ class Catalog:
         return before, str(asked_for)
 
     def make(self, before: str, asked_for: str) -> bool:
-        """Do what the catalog was asked for, as it does it; return whether it could."""
+        """Make a requested commit as the catalog does; return True if it succeeded."""
         with closing(sqlite3.connect(self.file)) as database, database:
             done = database.execute(
                 "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ?"
@@ -66,8 +66,8 @@ class Catalog:
 
 
 @pytest.fixture
-def catalog(spark: SparkSession, tmp_path: Path) -> Catalog:
-    give_driver(spark)
+def catalog(spark: SparkSession, tmp_path: Path) -> SlowCatalog:
+    load_sqlite_driver(spark)
     key = "spark.sql.catalog.late"
     options = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/lake.db?busy_timeout=200"}
     options["warehouse"] = str(tmp_path / "lake")
@@ -75,11 +75,11 @@ def catalog(spark: SparkSession, tmp_path: Path) -> Catalog:
     for option, value in options.items():
         spark.conf.set(f"{key}.{option}", value)
     IcebergWriter().create(spark, TABLE, LAYOUT, TableLayout())
-    return Catalog(tmp_path)
+    return SlowCatalog(tmp_path)
 
 
-def give_driver(spark: SparkSession) -> None:
-    """Let the JVM that runs already have the driver of SQLite, where Iceberg looks for it."""
+def load_sqlite_driver(spark: SparkSession) -> None:
+    """Add the SQLite driver to the running JVM, on Iceberg's class path."""
     spark.sql(f"ADD JAR ivy://{DRIVER}?transitive=false")
     folder = spark.sparkContext.getConf().get("spark.jars.ivy") or ivy_folder(None)
     (jar,) = Path(folder, "jars").glob(f"*{DRIVER.split(':')[1]}*.jar")
@@ -93,14 +93,14 @@ def give_driver(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("name", ["append", "upsert", "replace"])
 @pytest.mark.parametrize("wakes", ["before the look", "after the look"])
-def test_a_commit_that_is_made_late_is_known_or_comes_too_late(
-    spark: SparkSession, catalog: Catalog, name: str, wakes: str
+def test_late_commit_is_recognized_or_rejected(
+    spark: SparkSession, catalog: SlowCatalog, name: str, wakes: str
 ) -> None:
     asked: list[tuple[str, str]] = []
     made: list[bool] = []
 
     class Looking(IcebergWriter):
-        """A writer behind whose look at the table the catalog wakes up."""
+        """A writer that lets the catalog make the late commit after it has read the table."""
 
         def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
             found = super()._before(spark, table)
@@ -126,4 +126,6 @@ def test_a_commit_that_is_made_late_is_known_or_comes_too_late(
     markers = [each.marker for each in line(spark, TABLE)]
     assert markers.count(marker(2)) == 1
     writer.append(spark, TABLE, rows(spark, (3, "c", 3)), marker(3))
-    assert len(line(spark, TABLE)) == 4  # the four: three batches, and what overtook
+    assert (
+        len(line(spark, TABLE)) == 4
+    )  # three batches, and the snapshot that overtook the late commit

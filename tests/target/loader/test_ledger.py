@@ -1,4 +1,4 @@
-"""A state leaves only after every row before it, and the newest that may leave does."""
+"""The ledger: it releases the newest state whose rows are all committed, and no later one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from target_spark.writers.base import next_metadata
 
 @dataclass
 class WholeStates:
-    """A format that keeps the states it is given."""
+    """A state format that stores the states it is given."""
 
     left: list[CoveredState] = field(default_factory=list)
     carried: list[CoveredState] = field(default_factory=list)
@@ -39,7 +39,7 @@ class WholeStates:
 
 
 class OpenLedger(Ledger):
-    """A ledger that shows which states it takes together, and what it holds."""
+    """A ledger that exposes the states it combines and holds."""
 
     def __init__(self) -> None:
         self.whole = WholeStates()
@@ -72,7 +72,7 @@ class OpenLedger(Ledger):
 
 @dataclass
 class Model:
-    """What is true: every row and its fate, every state, and what was let out."""
+    """The expected ledger: rows, batches, states, and the last released state."""
 
     rows: dict[int, str] = field(default_factory=dict)
     open: dict[str, list[int]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Model:
     released: int = -1
 
     def covered(self, extra: frozenset[int] = frozenset()) -> int:
-        """The newest state all of whose rows are committed, or will be with `extra`."""
+        """Return the newest state all of whose rows are committed, or will be with `extra`."""
         lost = [row for row in self.rows if row not in self.safe and row not in extra]
         frontier = min(lost, default=len(self.rows) + len(self.states) + 1)
         return max((at for at in self.states if at < frontier), default=-1)
@@ -106,9 +106,9 @@ STREAMS = ("a", "b", "c")
     ),
     order=st.randoms(use_true_random=False),
 )
-def test_a_released_state_is_covered_and_the_newest_such(steps, order):
+def test_released_state_is_the_newest_covered_one(steps, order):
     ledger, model = OpenLedger(), Model()
-    for step in [*steps, *_the_rest(steps, order)]:
+    for step in [*steps, *_remaining_steps(steps, order)]:
         _apply(ledger, model, step)
         _check(ledger, model)
     _apply(ledger, model, ("release",))
@@ -117,8 +117,8 @@ def test_a_released_state_is_covered_and_the_newest_such(steps, order):
     assert ledger.held() == 0
 
 
-def _the_rest(steps: list[tuple], order: random.Random) -> list[tuple]:
-    """Cut and commit all that is left, the streams in any order."""
+def _remaining_steps(steps: list[tuple], order: random.Random) -> list[tuple]:
+    """Return steps that close and commit all batches, the streams in random order."""
     ends = [("cut", s) for s in STREAMS] + [("commit", s, 99) for s in STREAMS]
     order.shuffle(ends)
     last = [(what, s, 99)[: 2 if what == "cut" else 3] for what in ("rows", "cut") for s in STREAMS]
@@ -168,7 +168,7 @@ def _commit(ledger: OpenLedger, model: Model, stream: str, count: int) -> None:
 
 
 def _withhold(ledger: OpenLedger, model: Model, stream: str, count: int) -> None:
-    """Commit batches that no state may cover before a later one of the stream is committed."""
+    """Commit batches that no state may cover before a later batch of the stream is committed."""
     batches = model.cut.get(stream, [])[:count]
     if not batches:
         return
@@ -188,7 +188,7 @@ def _check(ledger: OpenLedger, model: Model) -> None:
     assert ledger.held() <= live + 1
 
 
-def test_states_between_two_batches_do_not_pile_up():
+def test_ledger_keeps_one_state_between_two_batches():
     ledger = OpenLedger()
     ledger.record_rows("slow", 0)
     for ordinal in range(1, 10_000):
@@ -199,7 +199,7 @@ def test_states_between_two_batches_do_not_pile_up():
     ledger.add_state(CoveredState(10_001, b"y"))
     assert ledger.held() == 2
     ledger.mark_committed("fast", 10_000)
-    assert ledger.held() == 1  # nothing lies between the two any more
+    assert ledger.held() == 1  # no batch lies between the two states any more
     assert ledger.releasable() == []
     ledger.close_batch("slow")
     assert ledger.states_for_commit("slow", 0) == [CoveredState(10_001, b"y")]
@@ -208,7 +208,7 @@ def test_states_between_two_batches_do_not_pile_up():
     assert ledger.releasable() == []
 
 
-def test_a_commit_may_carry_a_state_that_has_left_already():
+def test_commit_may_carry_an_already_released_state():
     ledger = OpenLedger()
     ledger.add_state(CoveredState(0, b"s"))
     assert ledger.releasable() == [CoveredState(0, b"s")]
@@ -217,7 +217,7 @@ def test_a_commit_may_carry_a_state_that_has_left_already():
     assert ledger.states_for_commit("a", 1) == [CoveredState(0, b"s")]
 
 
-def test_a_batch_in_flight_elsewhere_holds_the_state_back_from_both():
+def test_state_is_not_carried_while_another_batch_is_uncommitted():
     ledger = OpenLedger()
     ledger.record_rows("a", 0)
     ledger.record_rows("b", 1)
@@ -230,7 +230,7 @@ def test_a_batch_in_flight_elsewhere_holds_the_state_back_from_both():
     assert ledger.states_for_commit("a", 0) == [CoveredState(2, b"s")]
 
 
-def test_an_open_batch_is_not_committed_by_a_commit_of_the_batch_before_it():
+def test_commit_of_a_batch_does_not_cover_the_open_batch():
     ledger = OpenLedger()
     ledger.record_rows("a", 0)
     ledger.close_batch("a")
@@ -248,7 +248,7 @@ def test_an_open_batch_is_not_committed_by_a_commit_of_the_batch_before_it():
     assert ledger.releasable() == [CoveredState(6, b"s")]
 
 
-def test_messages_out_of_order_are_refused():
+def test_ordinals_out_of_order_raise_an_error():
     ledger = OpenLedger()
     ledger.record_rows("a", 5)
     with pytest.raises(ValueError, match="out of order"):
@@ -257,7 +257,7 @@ def test_messages_out_of_order_are_refused():
         ledger.record_rows("b", 4)
 
 
-def test_a_cut_without_rows_is_no_batch():
+def test_closing_a_batch_without_rows_creates_none():
     ledger = OpenLedger()
     ledger.close_batch("a")
     ledger.record_rows("a", 0)
@@ -282,7 +282,7 @@ MARKERS = st.builds(
 
 
 @given(MARKERS)
-def test_a_marker_survives_its_json(marker):
+def test_commit_metadata_round_trips_through_json(marker):
     text = marker.to_json()
     assert "\n" not in text
     assert CommitMetadata.from_json(text) == marker
@@ -302,12 +302,12 @@ def test_a_marker_survives_its_json(marker):
         '{"target_spark": {"job": "a"}}',
     ],
 )
-def test_metadata_of_others_is_no_marker(text):
+def test_foreign_metadata_is_ignored(text):
     assert CommitMetadata.from_json(text) is None
 
 
 @given(st.lists(MARKERS | st.none()))
-def test_recovery_takes_the_last_position_that_has_a_state(markers):
+def test_recovery_uses_the_latest_metadata_with_a_state(markers):
     found = find_latest_metadata(markers)
     there = [marker for marker in markers if marker is not None]
     if not there:
@@ -319,7 +319,7 @@ def test_recovery_takes_the_last_position_that_has_a_state(markers):
 
 
 @given(MARKERS, MARKERS | st.none())
-def test_a_marker_carries_the_state_before_it_only_where_it_has_none(marker, before):
+def test_metadata_without_a_state_takes_the_earlier_one(marker, before):
     carried = marker.with_earlier_state(before)
     assert carried.same_batch(marker)
     if marker.state is not None or before is None or before.state is None:
@@ -329,7 +329,7 @@ def test_a_marker_carries_the_state_before_it_only_where_it_has_none(marker, bef
         assert position == (before.run_started, before.ordinal, before.state)
 
 
-def test_batches_are_told_apart_by_job_run_and_number():
+def test_batches_are_identified_by_job_run_and_number():
     marker = CommitMetadata("j", "r", 1, 1, 1, "{}")
     assert marker.same_batch(replace(marker, ordinal=9, state=None, run_started=3))
     assert not marker.same_batch(None)
@@ -337,12 +337,12 @@ def test_batches_are_told_apart_by_job_run_and_number():
         assert not marker.same_batch(other)
 
 
-def test_transactions_are_named_by_job_table_and_run():
+def test_transaction_id_contains_job_table_and_run():
     assert txn_app_id("j", "s", "r") == "target-spark:j:s:r"
     assert json.loads(CommitMetadata("j", "r", 1, 1, 1).to_json())["target_spark"]["state"] is None
 
 
-def test_what_is_waived_is_not_waited_for_but_what_was_cut_is() -> None:
+def test_discarded_open_batch_does_not_hold_states_but_a_closed_one_does() -> None:
     ledger = OpenLedger()
     ledger.record_rows("a", 0)
     ledger.close_batch("a")
@@ -355,7 +355,7 @@ def test_what_is_waived_is_not_waited_for_but_what_was_cut_is() -> None:
     assert ledger.releasable() == [CoveredState(2, b"2")]
 
 
-def test_a_batch_does_not_follow_that_of_another_job_whose_state_it_would_repeat() -> None:
+def test_commit_without_own_state_after_another_job_is_an_error() -> None:
     table = Table("/tables/a", "a")
     theirs = CommitMetadata("b", "r1", 1, 1, 5, '{"at": 1}')
     ours = CommitMetadata("a", "r2", 1, 1, 0)

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.spark
 # Rows and states
 
 
-def test_rows_land_and_the_last_state_leaves_after_them(warehouse: Warehouse) -> None:
+def test_rows_are_committed_and_then_the_last_state_emitted(warehouse: Warehouse) -> None:
     states = warehouse.load(
         schema("a", ID_AND_NAME),
         record("a", id=1, name="one"),
@@ -78,7 +78,7 @@ def test_each_commit_releases_the_state_that_it_covers(delta: Warehouse) -> None
     assert rows_seen == [(2, 2), (4, 4), (6, 6)]
 
 
-def test_a_keyed_stream_is_upserted_across_runs_and_within_one(delta: Warehouse) -> None:
+def test_stream_with_keys_is_upserted_within_and_across_runs(delta: Warehouse) -> None:
     described = schema("a", ID_AND_NAME, "id")
     delta.load(described, record("a", id=1, name="old"), record("a", id=2, name="two"))
     delta.load(
@@ -91,7 +91,7 @@ def test_a_keyed_stream_is_upserted_across_runs_and_within_one(delta: Warehouse)
     assert delta.rows("a") == [(1, "newest"), (2, "two"), (3, "three")]
 
 
-def test_parquet_appends_keyed_streams_and_says_so(
+def test_parquet_appends_streams_with_keys_and_reports_it(
     spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> None:
     parquet = Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
@@ -102,7 +102,7 @@ def test_parquet_appends_keyed_streams_and_says_so(
     assert any("cannot upsert" in note for note in parquet.counts("a")["notes"])
 
 
-def test_several_streams_in_any_mixture_and_a_state_waits_for_all(warehouse: Warehouse) -> None:
+def test_state_waits_for_the_rows_of_all_streams(warehouse: Warehouse) -> None:
     loader, spool = warehouse.open(flush_rows=3)
     feed(loader, schema("a", ID), schema("b", ID), record("b", id=0), state("early"))
     for number in range(3):
@@ -128,7 +128,7 @@ def test_several_streams_in_any_mixture_and_a_state_waits_for_all(warehouse: War
     assert warehouse.rows("b") == [(0,), (1,), (2,)]
 
 
-def test_rows_that_wait_too_long_are_committed_though_no_more_come(delta: Warehouse) -> None:
+def test_rows_are_committed_after_flush_seconds_without_further_input(delta: Warehouse) -> None:
     loader, spool = delta.open(flush_seconds=0.01)
     feed(loader, schema("a", ID), record("a", id=1), state(1))
     time.sleep(0.02)
@@ -141,19 +141,19 @@ def test_rows_that_wait_too_long_are_committed_though_no_more_come(delta: Wareho
     assert delta.rows("a") == [(1,)]
 
 
-def test_without_rows_nothing_is_started_and_states_still_leave(delta: Warehouse) -> None:
+def test_input_without_rows_emits_states_and_starts_no_spark(delta: Warehouse) -> None:
     states = delta.load(schema("a", ID, "id"), state(1), state(2))
     assert states == [2]
     assert not delta.engine.started
     assert not delta.folder.exists()
 
 
-def test_an_empty_state_does_not_wipe_a_better_one(delta: Warehouse) -> None:
+def test_empty_state_does_not_replace_a_state(delta: Warehouse) -> None:
     empty = {"type": "STATE", "value": {}}
     assert delta.load(state(1), empty, {"type": "STATE", "value": None}) == [1]
 
 
-def test_a_table_is_made_for_a_stream_without_rows_when_spark_runs_anyway(
+def test_table_of_a_stream_without_rows_is_created_if_spark_runs(
     warehouse: Warehouse,
 ) -> None:
     warehouse.load(schema("a", ID), schema("b", ID_AND_NAME), record("a", id=1))
@@ -161,7 +161,7 @@ def test_a_table_is_made_for_a_stream_without_rows_when_spark_runs_anyway(
     assert warehouse.rows("b") == []
 
 
-def test_a_final_state_without_rows_is_carried_by_a_commit_of_its_own(
+def test_last_state_without_rows_is_committed_alone(
     warehouse: Warehouse,
 ) -> None:
     loader, spool = warehouse.open(flush_rows=1)
@@ -179,7 +179,7 @@ def test_a_final_state_without_rows_is_carried_by_a_commit_of_its_own(
     assert warehouse.rows("a") == [(1,)]
 
 
-# Rows that do not fit
+# Quarantined rows
 
 TYPED = {
     "i": {"type": "integer"},
@@ -210,7 +210,7 @@ BAD = {
 }
 
 
-def test_a_bad_value_in_any_column_sets_its_row_aside_and_no_other(warehouse: Warehouse) -> None:
+def test_row_with_an_invalid_value_is_quarantined_and_no_other(warehouse: Warehouse) -> None:
     keyed = {"id": {"type": "integer"}, **TYPED}
     bad = [record("a", id=n, **{**GOOD, name: BAD[name]}) for n, name in enumerate(BAD)]
     good = [record("a", id=n, **GOOD) for n in range(100, 103)]
@@ -226,7 +226,7 @@ def test_a_bad_value_in_any_column_sets_its_row_aside_and_no_other(warehouse: Wa
     assert (counts["written"], counts["quarantined"]) == (3, len(bad))
 
 
-def test_after_a_bad_row_later_batches_are_still_written_whole(warehouse: Warehouse) -> None:
+def test_batches_after_a_bad_row_are_written_completely(warehouse: Warehouse) -> None:
     warehouse.load(
         schema("a", ID),
         *(record("a", id=number if number % 4 else f"x{number}") for number in range(12)),
@@ -239,8 +239,8 @@ def test_after_a_bad_row_later_batches_are_still_written_whole(warehouse: Wareho
     assert warehouse.counts("a")["quarantined"] == 3
 
 
-def test_a_batch_of_bad_rows_alone_still_carries_the_state(warehouse: Warehouse) -> None:
-    """Where others of its stream were written in the run."""
+def test_batch_of_only_bad_rows_carries_the_state(warehouse: Warehouse) -> None:
+    """That holds if other rows of its stream were written in the run."""
     messages = [record("a", id=1), record("a", id=2), record("a", id="x"), state(1)]
     assert warehouse.load(schema("a", ID), *messages, flush_rows=2) == [1]
     assert warehouse.rows("a") == [(1,), (2,)]
@@ -249,7 +249,7 @@ def test_a_batch_of_bad_rows_alone_still_carries_the_state(warehouse: Warehouse)
     assert marker.state == '{"at": 1}'
 
 
-def test_a_record_without_its_key_is_set_aside(delta: Warehouse) -> None:
+def test_record_without_its_key_is_quarantined(delta: Warehouse) -> None:
     delta.load(
         schema("a", ID_AND_NAME, "id"),
         record("a", id=1, name="a"),
@@ -260,7 +260,7 @@ def test_a_record_without_its_key_is_set_aside(delta: Warehouse) -> None:
     assert len(delta.rows("a__quarantine")) == 2
 
 
-def test_too_many_bad_rows_stop_the_run_with_nothing_of_their_batch(warehouse: Warehouse) -> None:
+def test_exceeded_max_quarantined_stops_the_run_without_the_batch(warehouse: Warehouse) -> None:
     loader, spool = warehouse.open(flush_rows=2, max_quarantined=1)
     feed(loader, schema("a", ID), record("a", id=1), record("a", id="x"), state(1))
     loader._pipeline.wait()
@@ -275,7 +275,7 @@ def test_too_many_bad_rows_stop_the_run_with_nothing_of_their_batch(warehouse: W
     assert len(warehouse.rows("a__quarantine")) == 1
 
 
-def test_the_raw_record_is_kept_byte_by_byte(delta: Warehouse) -> None:
+def test_quarantine_keeps_the_raw_record_byte_by_byte(delta: Warehouse) -> None:
     loader, spool = delta.open()
     raw = '{"id" : "é", "n": 1.50, "big": 123456789012345678901234567890}'
     decoder = SingerReader()
@@ -289,16 +289,16 @@ def test_the_raw_record_is_kept_byte_by_byte(delta: Warehouse) -> None:
     assert delta.rows("a__quarantine", "raw") == [(raw,)]
 
 
-def test_half_a_letter_is_set_aside_and_not_replaced(delta: Warehouse) -> None:
+def test_lone_surrogate_is_quarantined_and_not_replaced(delta: Warehouse) -> None:
     delta.load(schema("a", ID_AND_NAME), record("a", id=1, name="\ud83d"), record("a", id=2))
     assert delta.rows("a") == [(2, None)]
     assert delta.rows("a__quarantine", "raw") == [('{"id": 1, "name": "\\ud83d"}',)]
 
 
-# Schemas that change
+# Schema changes
 
 
-def test_a_new_column_and_a_looser_type_join_the_open_batch(warehouse: Warehouse) -> None:
+def test_new_column_and_nullable_type_do_not_end_the_batch(warehouse: Warehouse) -> None:
     looser = {"id": {"type": ["null", "integer"]}, "more": {"type": "string"}}
     warehouse.load(
         schema("a", ID),
@@ -312,7 +312,7 @@ def test_a_new_column_and_a_looser_type_join_the_open_batch(warehouse: Warehouse
     assert warehouse.counts("a")["commits"] == 1
 
 
-def test_a_type_that_does_not_fit_gets_a_column_beside_the_old_one(warehouse: Warehouse) -> None:
+def test_incompatible_type_gets_another_column(warehouse: Warehouse) -> None:
     warehouse.load(
         schema("a", ID),
         record("a", id=1),
@@ -326,7 +326,7 @@ def test_a_type_that_does_not_fit_gets_a_column_beside_the_old_one(warehouse: Wa
     assert any("id__string" in note for note in warehouse.counts("a")["notes"])
 
 
-def test_columns_grow_between_runs(warehouse: Warehouse) -> None:
+def test_columns_are_added_between_runs(warehouse: Warehouse) -> None:
     warehouse.load(schema("a", ID), record("a", id=1))
     warehouse.load(schema("a", ID_AND_NAME), record("a", id=2, name="b"))
     warehouse.load(schema("a", ID), record("a", id=3))
@@ -345,7 +345,7 @@ def test_changed_keys_end_the_batch(delta: Warehouse) -> None:
     assert delta.counts("a")["commits"] == 2
 
 
-def test_schemas_sent_again_and_again_change_nothing(delta: Warehouse) -> None:
+def test_repeated_schemas_do_not_end_the_batch(delta: Warehouse) -> None:
     other_order = schema("a", dict(reversed(list(ID_AND_NAME.items()))))
     other_order["schema"]["required"] = []
     messages = [
@@ -361,14 +361,14 @@ def test_schemas_sent_again_and_again_change_nothing(delta: Warehouse) -> None:
     assert delta.counts("a")["commits"] == 1
 
 
-def test_a_schema_without_properties_keeps_whole_records(warehouse: Warehouse) -> None:
+def test_schema_without_properties_stores_whole_records(warehouse: Warehouse) -> None:
     bare = {"type": "SCHEMA", "stream": "a", "schema": {"type": "object"}, "key_properties": []}
     warehouse.load(bare, record("a", x=1, y={"z": 2}))
     ((text,),) = warehouse.rows("a")
     assert json.loads(text) == {"x": 1, "y": {"z": 2}}
 
 
-def test_odd_names_are_columns_fields_and_keys(delta: Warehouse) -> None:
+def test_special_characters_in_stream_and_property_names_are_loaded(delta: Warehouse) -> None:
     names = ["a.b", "A.B", "with space", "select", "😀", "q`t"]
     properties = {name: {"type": "string"} for name in names}
     nested = {"type": "object", "properties": properties}
@@ -382,7 +382,7 @@ def test_odd_names_are_columns_fields_and_keys(delta: Warehouse) -> None:
     assert sorted(fields) == sorted(names)
 
 
-def test_references_within_a_schema_are_followed(delta: Warehouse) -> None:
+def test_references_within_a_schema_are_resolved(delta: Warehouse) -> None:
     described = schema("a", {"id": {"$ref": "#/definitions/number"}})
     described["schema"]["definitions"] = {"number": {"type": "integer"}}
     delta.load(described, record("a", id=1))
@@ -392,7 +392,7 @@ def test_references_within_a_schema_are_followed(delta: Warehouse) -> None:
 # Deletions, versions and metadata
 
 
-def test_a_delete_record_sets_its_time_and_nothing_else(delta: Warehouse) -> None:
+def test_delete_record_sets_only_the_deletion_time(delta: Warehouse) -> None:
     described = schema("a", ID_AND_NAME, "id")
     delta.load(described, record("a", id=1, name="one"), record("a", id=2, name="two"))
     gone = "2024-05-01T00:00:00Z"
@@ -404,7 +404,7 @@ def test_a_delete_record_sets_its_time_and_nothing_else(delta: Warehouse) -> Non
     ]
 
 
-def test_metadata_columns_say_where_a_row_came_from(warehouse: Warehouse) -> None:
+def test_metadata_columns_are_filled(warehouse: Warehouse) -> None:
     message = {**versioned("a", 7, id=1), "time_extracted": "2024-01-01T00:00:00Z"}
     warehouse.load(schema("a", ID), message, record("a", id=2), add_record_metadata=True)
     found = {row["id"]: row for row in warehouse.read("a").collect()}
@@ -420,14 +420,14 @@ def test_metadata_columns_say_where_a_row_came_from(warehouse: Warehouse) -> Non
 
 
 @pytest.fixture
-def full(warehouse: Warehouse) -> Warehouse:
-    """A table with one old row."""
+def filled(warehouse: Warehouse) -> Warehouse:
+    """Return a warehouse with a table of one row."""
     warehouse.load(schema("a", ID), record("a", id=0))
     return warehouse
 
 
-def test_an_overwrite_goes_in_when_the_last_word_is_a_clean_state(full: Warehouse) -> None:
-    states = full.load(
+def test_overwrite_is_committed_if_the_input_ends_with_a_final_state(filled: Warehouse) -> None:
+    states = filled.load(
         schema("a", ID),
         record("a", id=1),
         state(1),
@@ -437,8 +437,8 @@ def test_an_overwrite_goes_in_when_the_last_word_is_a_clean_state(full: Warehous
         flush_rows=1,
     )
     assert states == [2]
-    assert full.rows("a") == [(1,), (2,)]
-    marker = full.marker("a")
+    assert filled.rows("a") == [(1,), (2,)]
+    marker = filled.marker("a")
     assert marker is not None
     assert marker.state == '{"at": 2}'
 
@@ -454,33 +454,33 @@ NOT_FINAL = {
 
 
 @pytest.mark.parametrize("ending", NOT_FINAL)
-def test_an_overwrite_that_may_be_incomplete_leaves_the_old_table(
-    full: Warehouse, ending: str
-) -> None:
+def test_possibly_incomplete_overwrite_leaves_the_old_table(filled: Warehouse, ending: str) -> None:
     first = [activate("a", 3)] if ending.startswith("activation") else []
     with pytest.raises(IncompleteError, match="tables of a were not overwritten"):
-        full.load(
+        filled.load(
             schema("a", ID),
             *first,
             versioned("a", 3, id=1),
             *NOT_FINAL[ending],
             write_mode="overwrite",
         )
-    assert full.states == []
-    assert full.rows("a", "id") == [(0,)]
-    assert any("may be incomplete" in note for note in full.counts("a")["notes"])
+    assert filled.states == []
+    assert filled.rows("a", "id") == [(0,)]
+    assert any("may be incomplete" in note for note in filled.counts("a")["notes"])
 
 
-def test_a_torn_input_completes_nothing(full: Warehouse) -> None:
+def test_truncated_input_leaves_the_old_table(filled: Warehouse) -> None:
     with pytest.raises(IncompleteError):
-        full.load(schema("a", ID), record("a", id=1), state(1), whole=False, write_mode="overwrite")
-    assert full.rows("a") == [(0,)]
+        filled.load(
+            schema("a", ID), record("a", id=1), state(1), whole=False, write_mode="overwrite"
+        )
+    assert filled.rows("a") == [(0,)]
 
 
-def test_an_activation_after_its_rows_completes_its_stream_alone(full: Warehouse) -> None:
-    full.load(schema("b", ID), record("b", id=0))
+def test_activate_version_completes_the_overwrite_of_its_stream_only(filled: Warehouse) -> None:
+    filled.load(schema("b", ID), record("b", id=0))
     with pytest.raises(IncompleteError, match="tables of b were"):
-        full.load(
+        filled.load(
             schema("a", ID),
             schema("b", ID),
             versioned("a", 3, id=1),
@@ -489,23 +489,25 @@ def test_an_activation_after_its_rows_completes_its_stream_alone(full: Warehouse
             record("b", id=1),
             write_mode="overwrite",
         )
-    assert full.rows("a", "id") == [(2,)]
-    assert full.rows("b", "id") == [(0,)]
+    assert filled.rows("a", "id") == [(2,)]
+    assert filled.rows("b", "id") == [(0,)]
 
 
-def test_an_overwrite_of_nothing_empties_the_table_when_complete(full: Warehouse) -> None:
-    assert full.load(schema("a", ID), state(1), write_mode="overwrite") == [1]
-    assert full.engine.started
-    assert full.rows("a") == []
+def test_complete_overwrite_without_rows_empties_the_table(filled: Warehouse) -> None:
+    assert filled.load(schema("a", ID), state(1), write_mode="overwrite") == [1]
+    assert filled.engine.started
+    assert filled.rows("a") == []
 
 
-def test_a_user_may_say_that_the_end_of_the_input_is_always_the_end(full: Warehouse) -> None:
-    full.load(schema("a", ID), record("a", id=1), write_mode="overwrite", overwrite_on_eof="always")
-    assert full.rows("a") == [(1,)]
+def test_overwrite_on_eof_always_commits_without_a_final_state(filled: Warehouse) -> None:
+    filled.load(
+        schema("a", ID), record("a", id=1), write_mode="overwrite", overwrite_on_eof="always"
+    )
+    assert filled.rows("a") == [(1,)]
 
 
-def test_an_overwrite_has_one_row_for_a_key_and_sets_bad_ones_aside(full: Warehouse) -> None:
-    full.load(
+def test_overwrite_deduplicates_keys_and_quarantines_bad_rows(filled: Warehouse) -> None:
+    filled.load(
         schema("a", ID_AND_NAME, "id"),
         record("a", id=1, name="old"),
         record("a", id="x"),
@@ -513,30 +515,30 @@ def test_an_overwrite_has_one_row_for_a_key_and_sets_bad_ones_aside(full: Wareho
         state(1),
         streams={"a": {"write_mode": "overwrite"}},
     )
-    assert full.rows("a") == [(1, "new")]
-    assert len(full.rows("a__quarantine")) == 1
+    assert filled.rows("a") == [(1, "new")]
+    assert len(filled.rows("a__quarantine")) == 1
 
 
-def test_other_streams_are_loaded_beside_an_overwrite_but_their_states_wait(
-    full: Warehouse,
+def test_pending_overwrite_holds_states_but_not_rows_of_other_streams(
+    filled: Warehouse,
 ) -> None:
-    loader, spool = full.open(streams={"a": {"write_mode": "overwrite"}}, flush_rows=1)
+    loader, spool = filled.open(streams={"a": {"write_mode": "overwrite"}}, flush_rows=1)
     feed(loader, schema("a", ID), schema("b", ID), record("b", id=1), state(1))
     loader._pipeline.wait()
     loader.poll()
-    assert full.rows("b") == [(1,)]
-    assert full.states == []
+    assert filled.rows("b") == [(1,)]
+    assert filled.states == []
     loader.finish(whole=True)
     loader.close()
     spool.close()
-    assert full.states == [1]
-    assert full.rows("a") == []
+    assert filled.states == [1]
+    assert filled.rows("a") == []
 
 
-# When things go wrong
+# Errors
 
 
-def test_a_record_before_its_schema_ends_the_input_and_keeps_what_came_before(
+def test_record_before_its_schema_is_an_error_after_earlier_rows(
     delta: Warehouse,
 ) -> None:
     loader, spool = delta.open()
@@ -550,7 +552,7 @@ def test_a_record_before_its_schema_ends_the_input_and_keeps_what_came_before(
     assert delta.rows("a") == [(1,)]
 
 
-def test_a_reader_that_is_gone_is_an_error_after_the_commit(delta: Warehouse) -> None:
+def test_failed_state_output_is_an_error_after_the_commit(delta: Warehouse) -> None:
     def emit(text: bytes) -> None:
         raise StateOutputError(f"gone before {text.decode()}")
 
@@ -563,7 +565,7 @@ def test_a_reader_that_is_gone_is_an_error_after_the_commit(delta: Warehouse) ->
     assert delta.rows("a") == [(1,)]
 
 
-def test_after_a_stop_nothing_new_is_committed(delta: Warehouse) -> None:
+def test_no_batch_is_committed_after_stop(delta: Warehouse) -> None:
     loader, spool = delta.open(flush_rows=1)
     feed(loader, schema("a", ID), record("a", id=1), state(1))
     loader._pipeline.wait()
@@ -578,7 +580,7 @@ def test_after_a_stop_nothing_new_is_committed(delta: Warehouse) -> None:
     assert not delta.exists("b")
 
 
-def test_more_than_may_wait_makes_the_input_wait(warehouse: Warehouse) -> None:
+def test_input_waits_at_max_spool_bytes_and_is_loaded_completely(warehouse: Warehouse) -> None:
     messages = [record(stream, id=number) for number in range(8) for stream in "ab"]
     states = warehouse.load(
         schema("a", ID), schema("b", ID), *messages, state(1), max_spool_bytes=300
@@ -589,7 +591,7 @@ def test_more_than_may_wait_makes_the_input_wait(warehouse: Warehouse) -> None:
         assert 1 < warehouse.counts(stream)["commits"] < 8
 
 
-def test_batch_messages_are_refused_with_the_way_out(delta: Warehouse) -> None:
+def test_batch_message_without_encoding_is_rejected_with_a_remedy(delta: Warehouse) -> None:
     loader, spool = delta.open()
     batch = {"type": "BATCH", "stream": "a", "encoding": {}, "manifest": []}
     with pytest.raises(UnsupportedError, match="batch_config"):
@@ -598,7 +600,7 @@ def test_batch_messages_are_refused_with_the_way_out(delta: Warehouse) -> None:
     spool.close()
 
 
-def test_upsert_of_a_stream_without_keys_is_refused_where_it_is_asked_by_name(
+def test_upsert_set_for_a_stream_without_keys_is_rejected(
     delta: Warehouse,
 ) -> None:
     with pytest.raises(UnsupportedError, match="Stream a cannot be written by upsert"):
@@ -607,7 +609,7 @@ def test_upsert_of_a_stream_without_keys_is_refused_where_it_is_asked_by_name(
     assert delta.rows("a") == [(1,)]
 
 
-def test_a_commit_that_fails_ends_the_run_and_releases_nothing_after_it(
+def test_failed_commit_is_an_error_and_no_state_is_emitted(
     warehouse: Warehouse,
 ) -> None:
     warehouse.folder.mkdir(parents=True)

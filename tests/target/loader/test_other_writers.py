@@ -1,4 +1,4 @@
-"""Others who write to our tables while we do: conflicts pass, changes are seen, loss is said."""
+"""Concurrent writers of the loader's tables: conflicts are retried, changes are noticed."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def ref(warehouse: Warehouse, table: str) -> str:
     return f"delta.`{to_spark_uri(f'{warehouse.folder}/{table}')}`"
 
 
-def test_rows_that_others_change_meanwhile_make_a_conflict_that_passes(
+def test_conflict_with_a_concurrent_update_is_retried(
     delta: Warehouse, spark_session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Another session updates the table without a pause until we have met it."""
+    """Another session updates the table continuously until the first conflict."""
     described = schema("a", ID_AND_NAME, "id")
     delta.load(described, record("a", id=-1, name="theirs"), record("a", id=0, name="ours"))
     met, failures = threading.Event(), []
@@ -97,7 +97,7 @@ def test_rows_that_others_change_meanwhile_make_a_conflict_that_passes(
     assert rows[-1].rstrip(".") == "theirs"
 
 
-def test_a_conflict_that_does_not_end_is_an_error_in_words(
+def test_repeated_conflict_is_an_error_after_five_tries(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = Merge.run
@@ -118,7 +118,7 @@ def test_a_conflict_that_does_not_end_is_an_error_in_words(
     assert delta.load(schema("a", ID, "id"), record("a", id=1), state(1)) == [1]
 
 
-def test_rows_that_others_append_and_delete_are_theirs(delta: Warehouse) -> None:
+def test_concurrent_appends_and_deletes_are_kept(delta: Warehouse) -> None:
     with loading(delta, flush_rows=1) as loader:
         feed(loader, schema("a", ID), record("a", id=1), state(1))
         until_state(delta, loader, 1)
@@ -134,7 +134,7 @@ def test_rows_that_others_append_and_delete_are_theirs(delta: Warehouse) -> None
 
 
 @pytest.mark.parametrize("keys", [(), ("id",)])
-def test_a_column_that_others_take_away_meanwhile_comes_back(
+def test_column_dropped_during_the_run_is_added_again(
     delta: Warehouse, keys: tuple[str, ...]
 ) -> None:
     with loading(delta, flush_rows=1) as loader:
@@ -150,7 +150,7 @@ def test_a_column_that_others_take_away_meanwhile_comes_back(
 
 
 @pytest.mark.parametrize("keys", [(), ("name",)])
-def test_a_column_whose_type_others_change_meanwhile_is_seen(
+def test_column_type_changed_during_the_run_is_noticed(
     delta: Warehouse, keys: tuple[str, ...]
 ) -> None:
     with loading(delta, flush_rows=1) as loader:
@@ -170,10 +170,10 @@ def test_a_column_whose_type_others_change_meanwhile_is_seen(
 
 
 @pytest.mark.parametrize("form", ["delta", "parquet"])
-def test_a_table_that_is_removed_while_it_is_loaded_is_an_error(
+def test_table_removed_during_the_run_is_an_error(
     spark_session: Session, spark: SparkSession, tmp_path: Path, form: str
 ) -> None:
-    """It is not made anew, since rows that this run committed, and let states out for, are gone."""
+    """It is not created again: rows that emitted states cover are gone."""
     warehouse = Warehouse(spark_session, spark, tmp_path / "tables", form)
     with loading(warehouse, flush_rows=1) as loader:
         feed(loader, schema("a", ID), record("a", id=1), state(1))
@@ -187,9 +187,7 @@ def test_a_table_that_is_removed_while_it_is_loaded_is_an_error(
 
 
 @pytest.mark.parametrize("keys", [(), ("id",)])
-def test_a_table_that_is_removed_and_made_anew_by_others_is_an_error(
-    delta: Warehouse, keys: tuple[str, ...]
-) -> None:
+def test_table_replaced_during_the_run_is_an_error(delta: Warehouse, keys: tuple[str, ...]) -> None:
     with loading(delta, flush_rows=1) as loader:
         feed(loader, schema("a", ID, *keys), record("a", id=1), state(1))
         until_state(delta, loader, 1)
@@ -204,7 +202,7 @@ def test_a_table_that_is_removed_and_made_anew_by_others_is_an_error(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_table_that_may_not_be_written_is_an_error_and_no_state_leaves(delta: Warehouse) -> None:
+def test_unwritable_table_is_an_error_without_a_state(delta: Warehouse) -> None:
     delta.load(schema("a", ID), record("a", id=1), state(1))
     for folder in (delta.folder / "a", delta.folder / "a" / "_delta_log"):
         folder.chmod(0o555)

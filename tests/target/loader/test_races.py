@@ -1,4 +1,4 @@
-"""Processes of the target and other tools that write one Delta table at the same time.
+"""Concurrent writes of target processes and other tools to one Delta table.
 
 The moments are random; the seed of each race is printed.
 """
@@ -20,16 +20,16 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.target.cli.test_target_cli import environment
-from tests.target.loader.crash_run import PATIENCE
-from tests.target.loader.racers import (
+from tests.target.loader.concurrent_loads import (
     THEIRS,
-    Racer,
+    ConcurrentLoad,
     append_theirs,
     make_theirs,
     rows_of,
     staging,
     until,
 )
+from tests.target.loader.crash_run import PATIENCE
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -38,7 +38,7 @@ SMALL, LARGE = 3_000, 200_000
 COUNT = 120_000
 
 
-def chance_of(*race: object) -> random.Random:
+def make_random(*race: object) -> random.Random:
     seed = f"{race} {time.time_ns()}"
     print("seed:", seed)
     return random.Random(seed)
@@ -48,12 +48,12 @@ def chance_of(*race: object) -> random.Random:
 
 
 def race(tmp_path: Path, keys: tuple[str, ...], sizes: tuple[int, int], late: float) -> None:
-    """Let a second job load a table while the first writes the first batch of it.
+    """Load one table by two jobs, the second while the first writes its first batch.
 
-    The second has committed a row of another table by then, so that its JVM is warm.
+    The second job has committed a row of another table before, so that its JVM has started.
     """
-    a = Racer(tmp_path, "a", target_file_size=2_000_000)
-    b = Racer(tmp_path, "b", target_file_size=2_000_000, flush_seconds=1)
+    a = ConcurrentLoad(tmp_path, "a", target_file_size=2_000_000)
+    b = ConcurrentLoad(tmp_path, "b", target_file_size=2_000_000, flush_seconds=1)
 
     def is_warm() -> bool:
         return (b.folder / "states").stat().st_size > 0
@@ -92,17 +92,17 @@ def race(tmp_path: Path, keys: tuple[str, ...], sizes: tuple[int, int], late: fl
 
 
 @pytest.mark.thorough
-def test_two_jobs_that_make_one_table_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_two_jobs_creating_one_table_concurrently_lose_no_rows(tmp_path: Path) -> None:
     race(tmp_path, (), (5_000, 10_000), 0)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("keys", KEYS)
 @pytest.mark.parametrize("sizes", [(LARGE, LARGE), (LARGE, SMALL), (SMALL, LARGE)])
-def test_two_jobs_that_write_the_first_rows_of_one_table_lose_nothing(
+def test_two_jobs_writing_the_first_rows_concurrently_lose_no_rows(
     tmp_path: Path, keys: tuple[str, ...], sizes: tuple[int, int]
 ) -> None:
-    race(tmp_path, keys, sizes, chance_of(keys, sizes).choice((0.0, 0.1, 0.5, 1.0)))
+    race(tmp_path, keys, sizes, make_random(keys, sizes).choice((0.0, 0.1, 0.5, 1.0)))
 
 
 # Another tool
@@ -111,12 +111,12 @@ def test_two_jobs_that_write_the_first_rows_of_one_table_lose_nothing(
 @pytest.mark.thorough
 @pytest.mark.parametrize("time_", range(2))
 @pytest.mark.parametrize("before", ["no table", "an empty table", "a table with rows"])
-def test_another_tool_that_writes_our_keys_first_leaves_no_key_twice(
+def test_keys_of_another_tool_are_merged_not_duplicated(
     tmp_path: Path, before: str, time_: int
 ) -> None:
-    """It makes the table, or appends to it, at any moment of our first batch."""
-    chance = chance_of(before, time_)
-    ours = Racer(tmp_path, "ours")
+    """The tool creates the table, or appends to it, at a random moment of the first batch."""
+    chance = make_random(before, time_)
+    ours = ConcurrentLoad(tmp_path, "ours")
     if before != "no table":
         rows = range(0) if before == "an empty table" else range(COUNT, COUNT + 10)
         append_theirs(ours.table, rows)
@@ -141,7 +141,9 @@ def test_another_tool_that_writes_our_keys_first_leaves_no_key_twice(
     found = Counter(row_id for _, row_id in rows_of(ours.table))
     assert found.keys() >= set(range(COUNT))
     commits = DeltaTable(ours.table).history()
-    first = next(each for each in commits if each.get("tool") == THEIRS)  # the newest of theirs
+    first = next(
+        each for each in commits if each.get("tool") == THEIRS
+    )  # the other tool's newest commit
     is_after = any(each["version"] < first["version"] and has_our_rows(each) for each in commits)
     print("theirs came after ours:", is_after)
     twice = sorted(row_id for row_id, count in found.items() if count > 1)
@@ -155,11 +157,11 @@ def has_our_rows(commit: dict[str, object]) -> bool:
 @pytest.mark.thorough
 @pytest.mark.parametrize("keys", KEYS)
 @pytest.mark.parametrize("is_new", [True, False])
-def test_another_tool_that_appends_all_the_while_loses_nothing(
+def test_continuous_appends_of_another_tool_lose_no_rows(
     tmp_path: Path, keys: tuple[str, ...], *, is_new: bool
 ) -> None:
-    chance = chance_of(keys, is_new)
-    ours, count = Racer(tmp_path, "ours", flush_rows=2_000), 20_000
+    chance = make_random(keys, is_new)
+    ours, count = ConcurrentLoad(tmp_path, "ours", flush_rows=2_000), 20_000
     if not is_new:
         append_theirs(ours.table, range(count, count + 10))
     ours.start(ours.messages(range(count), keys, state_every=500))
@@ -179,11 +181,11 @@ def test_another_tool_that_appends_all_the_while_loses_nothing(
 @pytest.mark.thorough
 @pytest.mark.parametrize("keys", KEYS)
 @pytest.mark.parametrize("columns", ["ours", "others"])
-def test_a_table_in_the_place_of_ours_stays_as_it_is(
+def test_table_replaced_by_another_tool_is_not_changed(
     tmp_path: Path, keys: tuple[str, ...], columns: str
 ) -> None:
-    chance = chance_of(keys, columns)
-    ours = Racer(tmp_path, "ours", flush_rows=2_000)
+    chance = make_random(keys, columns)
+    ours = ConcurrentLoad(tmp_path, "ours", flush_rows=2_000)
     replaced: list[dict[Path, bytes]] = []
 
     def lines() -> Iterator[bytes]:
@@ -210,7 +212,7 @@ def content_of(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-# Failures and deaths
+# Failures and kills
 
 UNCLEAR = """
 import threading, time
@@ -243,13 +245,13 @@ from target_spark.target import TargetSpark; TargetSpark.cli()
 @pytest.mark.thorough
 @pytest.mark.parametrize("keys", KEYS)
 @pytest.mark.parametrize("when", ["before", "after", "late"])
-def test_a_commit_that_fails_before_it_is_made_or_after_is_made_once(
+def test_commit_that_fails_early_or_late_is_made_once(
     tmp_path: Path, when: str, keys: tuple[str, ...]
 ) -> None:
-    chance = chance_of(when, keys)
+    chance = make_random(when, keys)
     seconds = chance.choice((0.3, 3 * chance.random()))
     program = UNCLEAR.format(good=0 if keys else chance.randrange(3), when=when, seconds=seconds)
-    ours, count = Racer(tmp_path, "ours", flush_rows=2_000), 8_000
+    ours, count = ConcurrentLoad(tmp_path, "ours", flush_rows=2_000), 8_000
     ours.start(ours.messages(range(count), keys, state_every=1_000), program)
     assert ours.end() == 0, ours.errors()
     assert "Connection timed out" in ours.errors()
@@ -260,10 +262,10 @@ def test_a_commit_that_fails_before_it_is_made_or_after_is_made_once(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("time_", range(3))
-def test_a_run_after_a_kill_leaves_nothing_of_it(tmp_path: Path, time_: int) -> None:
+def test_run_after_a_kill_removes_uncommitted_files(tmp_path: Path, time_: int) -> None:
     """Python and its JVM are killed while a later batch of a new table is written."""
-    chance = chance_of(time_)
-    ours, count = Racer(tmp_path, "ours", flush_rows=30_000), 120_000
+    chance = make_random(time_)
+    ours, count = ConcurrentLoad(tmp_path, "ours", flush_rows=30_000), 120_000
     ours.start(ours.messages(range(count), state_every=10_000))
     until(ours.acknowledged, [ours])
     until(lambda: staging(ours), [ours])
@@ -282,12 +284,12 @@ def test_a_run_after_a_kill_leaves_nothing_of_it(tmp_path: Path, time_: int) -> 
     assert not [path for path in ours.table.rglob("*") if "temporary" in path.name]
 
 
-def last_state(racer: Racer) -> int:
-    """Return the rows that the newest state in the table covers."""
+def last_state(load: ConcurrentLoad) -> int:
+    """Return the number of rows that the newest state in the table covers."""
     command = [sys.executable, "-m", "target_spark", "last-state", "--config", "config.json"]
     done = subprocess.run(
         command,
-        cwd=racer.folder,
+        cwd=load.folder,
         env=environment(),
         capture_output=True,
         timeout=PATIENCE,

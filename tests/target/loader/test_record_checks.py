@@ -1,4 +1,4 @@
-"""Strict loads: a record that is not as its stream declares ends the run, by either protocol."""
+"""Strict loads: a record that violates its stream's schema ends the run, in both protocols."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from target_spark.errors import UnsupportedError
 from target_spark.loader.record_validation import StrictCheck
 from target_spark.target import TargetSpark
 from tests.airbyte.running import airbyte, environment
-from tests.target.airbyte.test_airbyte_fold import stream
+from tests.target.airbyte.test_airbyte_sync_modes import stream
 
 TARGET = (sys.executable, "-m", "target_spark")
 PATIENCE = 300
@@ -64,13 +64,13 @@ def check(body: Any, schema: dict[str, Any] | None = None, **config: Any) -> str
     return StrictCheck(options)(described, json.dumps(body).encode())
 
 
-def test_what_is_declared_is_taken() -> None:
+def test_record_that_matches_its_schema_is_accepted() -> None:
     assert check(RIGHT) is None
     assert check({**RIGHT, "price": 7.25, "of": {"k": None}, "_sdc_deleted_at": None}) is None
 
 
 @pytest.mark.parametrize("body,words", WRONG)
-def test_what_is_not_declared_is_told_with_its_field(body: Any, words: str) -> None:
+def test_violation_is_reported_with_its_field(body: Any, words: str) -> None:
     found = check(body)
     assert found is not None
     assert words in found
@@ -78,12 +78,12 @@ def test_what_is_not_declared_is_told_with_its_field(body: Any, words: str) -> N
 
 
 @pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"properties": {}}])
-def test_a_stream_that_declares_no_field_takes_any(schema: dict[str, Any]) -> None:
+def test_schema_without_properties_accepts_any_record(schema: dict[str, Any]) -> None:
     assert check({"a": {"b": 1}}, schema) is None
 
 
-def test_fields_that_stand_in_a_text_column_are_no_loss() -> None:
-    """An object that may have further fields is kept as it came."""
+def test_undeclared_fields_of_an_open_object_are_accepted() -> None:
+    """An object with additional properties is stored as text, without loss."""
     open_ = {"type": "object", "properties": {"b": TEXT}, "additionalProperties": True}
     assert check({"a": {"b": "x", "c": 1}}, {"properties": {"a": open_}}) is None
     assert "a.b" in str(check({"a": {"b": 1, "c": 1}}, {"properties": {"a": open_}}))
@@ -91,17 +91,17 @@ def test_fields_that_stand_in_a_text_column_are_no_loss() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"type": "any"}, {"type": "object", "required": "a"}])
-def test_a_schema_that_is_none_is_told_with_its_stream(wrong: dict[str, Any]) -> None:
+def test_invalid_schema_is_an_error_that_names_the_stream(wrong: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedError, match="stream s is not a valid JSON Schema") as error:
         check({"a": "x"}, {"properties": {"a": wrong}})
     assert "\n" not in str(error.value)
 
 
-def test_no_value_of_a_record_is_shown() -> None:
+def test_violation_shows_no_value() -> None:
     assert "secret" not in str(check({**RIGHT, "id": "secret"}))
 
 
-def test_a_new_description_counts_from_then_on() -> None:
+def test_new_schema_applies_to_later_records() -> None:
     strict = StrictCheck(LoadOptions("x", strict=True))
     narrow = SchemaEvent(StreamId("s"), {"type": "object", "properties": {"a": TEXT}})
     wide = SchemaEvent(StreamId("s"), {"type": "object", "properties": {"a": TEXT, "b": TEXT}})
@@ -117,7 +117,7 @@ VALUES = SCALARS | OBJECTS | st.lists(SCALARS | OBJECTS, max_size=2)
 
 
 def objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Return schemas of closed objects, whose properties have columns of their own."""
+    """Return schemas of closed objects, whose properties have their own columns."""
     properties = st.dictionaries(st.sampled_from("abc"), inner, min_size=1, max_size=3)
     required = st.sets(st.sampled_from("abc"), max_size=2).map(sorted)
     return st.builds(
@@ -139,7 +139,9 @@ LISTS = LEAVES.map(lambda items: {"type": "array", "items": items})
     objects(LEAVES | LISTS | objects(LEAVES)),
     st.dictionaries(st.sampled_from("abcd"), VALUES, max_size=4),
 )
-def test_the_verdict_is_that_of_json_schema(schema: dict[str, Any], body: dict[str, Any]) -> None:
+def test_check_agrees_with_a_json_schema_validator(
+    schema: dict[str, Any], body: dict[str, Any]
+) -> None:
     assert (check(body, schema) is None) == validator_class()(schema).is_valid(body)
 
 
@@ -153,7 +155,9 @@ def singer(*records: Any) -> bytes:
 
 
 @pytest.mark.parametrize("body,words", WRONG)
-def test_singer_rows_before_it_come_out_and_the_line_is_named(body: Any, words: str) -> None:
+def test_singer_rows_before_a_violation_are_emitted_and_the_line_is_named(
+    body: Any, words: str
+) -> None:
     decoder = SingerDecoder(StrictCheck(LoadOptions("x", strict=True)))
     found = decoder.feed(singer(RIGHT, RIGHT, body, RIGHT))
     assert isinstance(next(found), SchemaEvent)
@@ -165,7 +169,7 @@ def test_singer_rows_before_it_come_out_and_the_line_is_named(body: Any, words: 
     assert words in str(error.value)
 
 
-def test_a_singer_record_before_its_schema_is_told_with_its_line() -> None:
+def test_singer_record_before_its_schema_is_an_error_with_its_line() -> None:
     decoder = SingerDecoder(StrictCheck(LoadOptions("x", strict=True)))
     with pytest.raises(UndeclaredRecordError, match=r"Line 1 .* stream s, which is not declared"):
         list(decoder.feed(b'{"type":"RECORD","stream":"s","record":{}}\n'))
@@ -177,7 +181,9 @@ def of_airbyte(name: str, body: Any) -> bytes:
 
 
 @pytest.mark.parametrize("body,words", WRONG)
-def test_airbyte_rows_before_it_come_out_and_the_line_is_named(body: Any, words: str) -> None:
+def test_airbyte_rows_before_a_violation_are_emitted_and_the_line_is_named(
+    body: Any, words: str
+) -> None:
     strict = StrictCheck(settings.load_options({"path": "x", "strict": True}))
     decoder = AirbyteDecoder([ExpectedStream(SchemaEvent(StreamId("s"), SCHEMA))], check=strict)
     found = decoder.feed(of_airbyte("s", RIGHT) + of_airbyte("s", body))
@@ -196,7 +202,7 @@ def test_airbyte_rows_before_it_come_out_and_the_line_is_named(body: Any, words:
         (b'{"type":"RECORD","record":\n', InvalidInputLine),
     ],
 )
-def test_airbyte_lines_that_are_left_out_otherwise_are_errors(line: bytes, error: Any) -> None:
+def test_airbyte_lines_that_are_otherwise_skipped_are_errors(line: bytes, error: Any) -> None:
     strict = StrictCheck(settings.load_options({"path": "x", "strict": True}))
     decoder = AirbyteDecoder([ExpectedStream(SchemaEvent(StreamId("s"), SCHEMA))], check=strict)
     found = decoder.feed(b"a print of the source\n" + of_airbyte("s", RIGHT) + line)
@@ -208,7 +214,7 @@ def test_airbyte_lines_that_are_left_out_otherwise_are_errors(line: bytes, error
 # Settings
 
 
-def test_it_stands_for_three_settings() -> None:
+def test_strict_implies_three_settings() -> None:
     given = settings.with_defaults({"path": "x", "strict": True})
     alone = {"outside_catalog": "fail", "misfits": "quarantine", "max_quarantined": 0}
     assert {name: given[name] for name in alone} == alone
@@ -219,14 +225,14 @@ def test_it_stands_for_three_settings() -> None:
 @pytest.mark.parametrize(
     "name,value", [("outside_catalog", "ignore"), ("misfits", "keep"), ("max_quarantined", 3)]
 )
-def test_a_setting_that_contradicts_it_is_refused(name: str, value: Any) -> None:
+def test_setting_that_contradicts_strict_is_rejected(name: str, value: Any) -> None:
     [fault] = settings.find_faults({"path": "x", "strict": True, name: value})
     assert fault.startswith(f"{name}: strict implies {name}: ")
     assert settings.find_faults({"path": "x", "strict": False, name: value}) == []
     TargetSpark(config={"path": "x", "strict": True})  # no default contradicts it either
 
 
-def test_files_of_batch_messages_are_refused() -> None:
+def test_batch_message_is_rejected() -> None:
     decoder = SingerDecoder(StrictCheck(LoadOptions("x", strict=True)))
     message = {"type": "BATCH", "stream": "s", "encoding": {"format": "jsonl"}, "manifest": ["a"]}
     found = decoder.feed(singer(RIGHT) + json.dumps(message).encode() + b"\n")
@@ -235,7 +241,7 @@ def test_files_of_batch_messages_are_refused() -> None:
         next(found)
 
 
-def test_run_has_no_messages_to_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_run_rejects_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"path": str(tmp_path), "strict": True}))
     words = ["run", "--tap", "tap_flights.tap:TapFlights", "--config", str(config)]
@@ -243,7 +249,7 @@ def test_run_has_no_messages_to_hold(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "set strict to false, or pipe the tap" in capsys.readouterr().err
 
 
-# Whole runs
+# Complete runs
 
 
 def states_of(output: bytes) -> list[Any]:
@@ -251,7 +257,7 @@ def states_of(output: bytes) -> list[Any]:
 
 
 def load_singer(folder: Path, *records: Any) -> tuple[int, list[Any], str]:
-    """Load records, each with a state behind it; return exit code, states and log."""
+    """Load records, each followed by a state; return exit code, states and log."""
     config = folder / "config.json"
     config.write_text(
         json.dumps({"path": str(folder / "tables"), "format": "parquet", "strict": True})
@@ -273,7 +279,7 @@ def load_singer(folder: Path, *records: Any) -> tuple[int, list[Any], str]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_singer_run_acknowledges_what_came_before_the_fault_alone(tmp_path: Path) -> None:
+def test_singer_run_emits_only_the_states_before_a_violation(tmp_path: Path) -> None:
     code, states, log = load_singer(tmp_path, RIGHT, RIGHT, {"id": 2}, RIGHT)
     assert (code, states[-1:]) == (1, [{"at": 2}])
     assert "Line 6 is a record of stream s, without fields that its schema requires: name" in log
@@ -283,8 +289,8 @@ def test_a_singer_run_acknowledges_what_came_before_the_fault_alone(tmp_path: Pa
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_a_value_that_does_not_fit_its_column_ends_a_strict_run(tmp_path: Path) -> None:
-    """JSON Schema calls it a string; the column wants a time."""
+def test_value_that_does_not_fit_its_column_ends_a_strict_run(tmp_path: Path) -> None:
+    """JSON Schema accepts the string; the column needs a date-time."""
     code, states, log = load_singer(tmp_path, {**RIGHT, "at": "yesterday"})
     assert (code, states) == (1, [])
     assert "at: not a date-time" in log
@@ -293,7 +299,7 @@ def test_a_value_that_does_not_fit_its_column_ends_a_strict_run(tmp_path: Path) 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_an_airbyte_run_acknowledges_what_came_before_the_fault_alone(tmp_path: Path) -> None:
+def test_airbyte_run_emits_only_the_states_before_a_violation(tmp_path: Path) -> None:
     def state(value: int) -> bytes:
         of_stream = {"stream_descriptor": {"name": "s"}, "stream_state": value}
         body = {"type": "STATE", "state": {"type": "STREAM", "stream": of_stream}}

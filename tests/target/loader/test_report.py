@@ -1,4 +1,4 @@
-"""The figures of a run, as data and as text; its progress; its measurements."""
+"""The report of a run, as JSON and as text; its progress display and its metrics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = "from target_spark.target import TargetSpark; TargetSpark.cli()"
 
 
-def filled() -> Report:
+def make_report() -> Report:
     report = Report()
     report.record_table("orders", "orders_1")
     report.count_received("orders", 1200, 5_000_000)
@@ -48,13 +48,13 @@ def filled() -> Report:
     return report
 
 
-# As data
+# As JSON
 
 
-def test_a_report_is_private_and_a_link_in_its_place_is_not_followed(
+def test_report_file_is_private_and_symbolic_links_are_not_followed(
     tmp_path: Path,
 ) -> None:
-    """Nor does a run write through a link under the name of its unfinished file."""
+    """A link under the name of the temporary file is not followed either."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
     report = tmp_path / "report.json"
@@ -62,7 +62,7 @@ def test_a_report_is_private_and_a_link_in_its_place_is_not_followed(
         (tmp_path / name).symlink_to(victim)
     before = os.umask(0)
     try:
-        filled().save(report)
+        make_report().save(report)
     finally:
         os.umask(before)
     assert victim.read_text() == "precious"
@@ -71,8 +71,8 @@ def test_a_report_is_private_and_a_link_in_its_place_is_not_followed(
     assert json.loads(report.read_text())["complete"] is True
 
 
-def test_everything_that_was_counted_is_told_as_data(tmp_path: Path) -> None:
-    filled().save(tmp_path / "deep" / "report.json")
+def test_report_contains_all_counts(tmp_path: Path) -> None:
+    make_report().save(tmp_path / "deep" / "report.json")
     (file,) = (tmp_path / "deep").iterdir()
     told = json.loads(file.read_text())
     assert (told["outcome"], told["complete"]) == ("complete", True)
@@ -100,7 +100,7 @@ def test_everything_that_was_counted_is_told_as_data(tmp_path: Path) -> None:
     }
 
 
-def test_what_the_run_is_stands_in_it() -> None:
+def test_report_names_job_run_and_application() -> None:
     report = Report()
     report.add_facts(job="j", run="r")
     report.add_facts(application="local-1")
@@ -108,7 +108,7 @@ def test_what_the_run_is_stands_in_it() -> None:
     assert report.lines()[0] == "job j, run r, application local-1"
 
 
-def test_a_state_that_did_not_leave_is_reported() -> None:
+def test_report_shows_an_unreleased_last_state() -> None:
     report = Report()
     assert report.as_dict()["last_state_released"] is None
     report.count_state()
@@ -118,7 +118,7 @@ def test_a_state_that_did_not_leave_is_reported() -> None:
     assert report.lines()[-1].endswith("states: 2 received, 1 emitted, without the last")
 
 
-def test_a_run_that_went_wrong_is_not_complete() -> None:
+def test_failed_run_is_not_complete() -> None:
     report = Report()
     report.record_outcome("Line 3 is not a message")
     assert report.as_dict()["complete"] is False
@@ -128,8 +128,8 @@ def test_a_run_that_went_wrong_is_not_complete() -> None:
 # As text
 
 
-def test_it_is_told_as_a_table_with_remarks() -> None:
-    ended, head, row, *notes = filled().lines()
+def test_report_text_is_a_table_with_remarks() -> None:
+    ended, head, row, *notes = make_report().lines()
     assert ended.startswith("complete after")
     assert ended.endswith("states: 1 received, 1 emitted, including the last")
     assert len(head) == len(row)
@@ -144,7 +144,7 @@ def test_it_is_told_as_a_table_with_remarks() -> None:
     ]
 
 
-def test_only_columns_that_say_something_are_shown() -> None:
+def test_report_text_omits_columns_without_values() -> None:
     report = Report()
     report.record_table("a", "a")
     assert report.lines()[1].split() == ["stream", "received", "written", "commits"]
@@ -152,15 +152,15 @@ def test_only_columns_that_say_something_are_shown() -> None:
     assert report.lines()[1].split()[3:5] == ["inserted", "updated"]
 
 
-def test_progress_is_one_line() -> None:
+def test_progress_text_is_one_line() -> None:
     assert Report().progress() == "nothing received yet"
-    assert filled().progress() == "orders: 1,234 received, 1,230 written, 4 quarantined"
+    assert make_report().progress() == "orders: 1,234 received, 1,230 written, 4 quarantined"
 
 
 # Secrets
 
 
-def test_values_of_secret_settings_are_taken_out_of_every_text() -> None:
+def test_redactor_hides_values_of_secret_settings() -> None:
     config = {
         "spark": {"spark.hadoop.fs.s3a.secret.key": "s3cr3t", "spark.x.access.key": "AKIA"},
         "streams": {"tokens": {"write_mode": "append"}},
@@ -192,7 +192,7 @@ ROW = b"".join(
 )
 
 
-def test_a_run_that_cannot_begin_has_a_report(tmp_path: Path) -> None:
+def test_run_with_invalid_settings_writes_a_report(tmp_path: Path) -> None:
     done = run(tmp_path, b"", flush_rows=0)
     assert done.returncode == 1
     told = json.loads((tmp_path / "report.json").read_text())
@@ -200,8 +200,8 @@ def test_a_run_that_cannot_begin_has_a_report(tmp_path: Path) -> None:
     assert "flush_rows" in told["outcome"]
 
 
-def test_a_run_without_java_has_a_report_and_shows_no_secret(tmp_path: Path) -> None:
-    secret = {"spark.hadoop.fs.s3a.secret.key": "nowhere"}  # it stands in no word of ours
+def test_run_without_java_writes_a_report_without_secrets(tmp_path: Path) -> None:
+    secret = {"spark.hadoop.fs.s3a.secret.key": "nowhere"}  # no message contains it
     done = run(tmp_path, ROW, spark=secret, job="nowhere's")
     assert done.returncode == 1
     told = json.loads((tmp_path / "report.json").read_text())
@@ -216,19 +216,19 @@ def test_a_run_without_java_has_a_report_and_shows_no_secret(tmp_path: Path) -> 
 # Progress
 
 
-def test_elsewhere_than_on_a_terminal_progress_is_a_line_of_the_log(
+def test_progress_is_logged_if_stderr_is_no_terminal(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    with show_progress(filled(), logging.getLogger("told"), seconds=0.01):
+    with show_progress(make_report(), logging.getLogger("told"), seconds=0.01):
         while not caplog.messages:
             time.sleep(0.01)
     assert caplog.messages[0].startswith("Progress: orders: 1,234 received")
 
 
-def test_on_a_terminal_it_is_a_table_below_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_a_table_below_the_log_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = pty.openpty()
-    report = filled()
+    report = make_report()
     for number in range(9):
         report.count_received(f"stream{number}", number, 2_000_000 * number)
     with os.fdopen(theirs, "w") as terminal, os.fdopen(ours, "rb", buffering=0) as reader:
@@ -256,7 +256,7 @@ def test_on_a_terminal_it_is_a_table_below_the_log(monkeypatch: pytest.MonkeyPat
     assert "10 streams" in text
 
 
-def test_without_a_standard_error_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_not_shown_without_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     with show_progress(Report(), logging.getLogger("told"), seconds=60):
         pass
@@ -269,7 +269,7 @@ def test_without_a_standard_error_nothing_is_shown(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.spark
-def test_a_run_tells_what_it_changed_and_measures_its_commits(
+def test_run_reports_changes_and_logs_commit_metrics(
     spark_session: Session,
     spark: SparkSession,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""Stream maps and flattening on the way into tables: only what they concern is decoded."""
+"""Stream maps and flattening before the load: only streams that they affect are decoded."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def described(found: Iterable[Event]) -> dict[str, SchemaEvent]:
     return {each.stream.name: each for each in found if isinstance(each, SchemaEvent)}
 
 
-def test_streams_without_a_map_go_by_as_they_came() -> None:
+def test_streams_without_a_map_are_unchanged() -> None:
     body = '{ "id": 1,  "price": 1.500, "x": {"y": [1e2]} }'
     messages = (DESCRIBED, raw(body), state(1), {**record("other", id=1)})
     config = {"stream_maps": {"b": {"id": "id + 1"}}}
     assert mapped(config, *messages) == list(events(*messages))
 
 
-def test_streams_that_are_flat_already_are_not_decoded_for_flattening() -> None:
+def test_flat_streams_are_not_decoded_for_flattening() -> None:
     flat = schema("a", {"id": {"type": "integer"}, "t": {"type": ["null", "string"]}})
     messages = (flat, raw('{ "id":  1.0 }'))
     assert mapped(FLAT, *messages) == list(events(*messages))
@@ -89,7 +89,7 @@ def test_streams_that_are_flat_already_are_not_decoded_for_flattening() -> None:
     assert bodies(mapped(FLAT, open_one, raw('{ "id":  1 }'))) == [b'{"id":1}']
 
 
-def test_digits_survive_a_map() -> None:
+def test_stream_map_keeps_all_digits_of_numbers() -> None:
     config = {"stream_maps": {"a": {"email": None, "twice": "id * 2"}}}
     body = '{"id":123456789012345678901234567890,"price":12345678901234567890.10,"email":"e"}'
     found = mapped(config, DESCRIBED, raw(body))
@@ -99,14 +99,14 @@ def test_digits_survive_a_map() -> None:
     assert list(properties) == ["id", "price", "place", "twice"]
 
 
-def test_flattening_spreads_objects_over_columns() -> None:
+def test_flattening_turns_objects_into_columns() -> None:
     found = mapped(FLAT, DESCRIBED, raw('{"id":1,"price":1.50,"place":{"city":"x","lot":[1]}}'))
     assert bodies(found) == [b'{"id":1,"price":1.50,"place__city":"x","place__lot":"[1]"}']
     assert "place__city" in described(found)["a"].schema["properties"]
     assert described(found)["a"].keys == ("id",)
 
 
-def test_nan_and_halves_of_letters_pass_the_maps() -> None:
+def test_nan_becomes_null_and_lone_surrogates_pass_through() -> None:
     half = r'{"id":1,"email":"\ud83d"}'
     found = mapped(FLAT, DESCRIBED, raw('{"id":1,"price":NaN}'), raw(half), raw('{"id":2}'))
     assert bodies(found) == [
@@ -116,7 +116,7 @@ def test_nan_and_halves_of_letters_pass_the_maps() -> None:
     ]
 
 
-def test_aliases_and_copies_get_rows_versions_and_files_of_their_own() -> None:
+def test_aliased_and_copied_streams_get_rows_and_versions() -> None:
     maps = {
         "a": {"__alias__": "b", "__filter__": "id > 1", "__key_properties__": ["email"]},
         "c": {"__source__": "a", "id": "id + 10", "__else__": None},
@@ -143,7 +143,7 @@ def test_aliases_and_copies_get_rows_versions_and_files_of_their_own() -> None:
     ]
 
 
-def test_a_map_of_several_does_not_see_what_another_changed() -> None:
+def test_maps_of_one_stream_do_not_see_each_others_changes() -> None:
     maps = {
         "a": {"place": "place.update({'city': 'changed'}) or place"},
         "c": {"__source__": "a"},
@@ -155,7 +155,7 @@ def test_a_map_of_several_does_not_see_what_another_changed() -> None:
     assert bodies(found)[1] == b'{"id":1,"place":{"city":"x"}}'
 
 
-def test_a_stream_mapped_to_null_is_left_out_and_its_states_are_not() -> None:
+def test_stream_mapped_to_null_is_dropped_and_states_are_kept() -> None:
     for maps in ({"a": None}, {"a": "__NULL__"}, {"__else__": None}):
         found = mapped(
             {"stream_maps": maps},
@@ -168,7 +168,7 @@ def test_a_stream_mapped_to_null_is_left_out_and_its_states_are_not() -> None:
         assert found == [Checkpoint(b'{"at": 1}')]
 
 
-def test_files_pass_where_only_the_stream_is_left_as_it_is() -> None:
+def test_batch_files_are_accepted_only_for_unmapped_streams() -> None:
     batch = {"type": "BATCH", "stream": "a", "encoding": {"format": "jsonl"}, "manifest": ["x"]}
     flat = schema("a", {"id": {"type": "integer"}})
     assert isinstance(mapped(FLAT, flat, batch)[1], BatchFiles)
@@ -186,14 +186,14 @@ def test_files_pass_where_only_the_stream_is_left_as_it_is() -> None:
         ({"__key_properties__": ["gone"]}, StreamMapConfigError, "'gone' was not detected"),
     ],
 )
-def test_a_wrong_map_fails_at_the_schema(
+def test_invalid_stream_map_fails_at_the_schema(
     stream_map: dict[str, Any], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
         mapped({"stream_maps": {"a": stream_map}}, DESCRIBED)
 
 
-def test_rows_before_the_one_on_which_a_map_fails_go_on_before_the_error() -> None:
+def test_rows_before_a_map_error_are_emitted() -> None:
     stream_mapper = make_mapper(stream_maps={"a": {"x": "1 / (id - 2)"}})
     coming = stream_mapper.mapped(events(DESCRIBED, raw('{"id":1}'), raw('{"id":2}')))
     assert isinstance(next(iter(coming)), SchemaEvent)
@@ -202,7 +202,7 @@ def test_rows_before_the_one_on_which_a_map_fails_go_on_before_the_error() -> No
         next(iter(coming))
 
 
-def test_the_settings_are_those_of_every_target_and_checked_at_the_start() -> None:
+def test_map_settings_are_declared_and_checked_at_start() -> None:
     names = [capability.value for capability in TargetSpark.capabilities]
     assert {"stream-maps", "schema-flattening"} <= set(names)
     with pytest.raises((StreamMapConfigError, ConfigValidationError)):
@@ -213,7 +213,7 @@ def test_the_settings_are_those_of_every_target_and_checked_at_the_start() -> No
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_mapped_rows_land_under_their_new_names(
+def test_mapped_rows_are_loaded_under_their_new_names(
     spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> None:
     delta = Warehouse(spark_session, spark, tmp_path / "tables")

@@ -1,4 +1,4 @@
-"""The check of counts finds rows that are missing, that are there twice, and files too many."""
+"""The row-count check finds missing rows, duplicate rows and unlisted files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOLD = {"table": "a", "received": 2, "written": 2, "quarantined": 0, "commits": 
 
 
 def load(folder: Path, rows: int, *, listed: bool = True, code: int = 0, **told: int) -> None:
-    """Act as a process that adds rows to a table and reports two of them."""
+    """Add rows to a table and report two of them, as a process of the target."""
     counts = {**TOLD, "inserted": 2, "deleted": 0, **told}
     with checked_counts(folder) as ended:
         table = folder / "a"
@@ -28,28 +28,28 @@ def load(folder: Path, rows: int, *, listed: bool = True, code: int = 0, **told:
         ended.errors = f"REPORT: {json.dumps({'complete': not code, 'streams': {'a': counts}})}\n"
 
 
-def test_counts_that_agree_pass(tmp_path: Path) -> None:
+def test_matching_counts_pass(tmp_path: Path) -> None:
     for _ in range(2):
         load(tmp_path, 2)
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_rows_that_are_missing_or_too_many_are_found(tmp_path: Path, rows: int) -> None:
+def test_missing_or_additional_rows_are_found(tmp_path: Path, rows: int) -> None:
     load(tmp_path, 2)
     with pytest.raises(AssertionError):
         load(tmp_path, rows)
 
 
-def test_rows_that_were_received_and_went_nowhere_are_found(tmp_path: Path) -> None:
+def test_received_but_unwritten_rows_are_found(tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         load(tmp_path, 2, received=3)
 
 
-def test_files_that_no_manifest_names_are_found(tmp_path: Path) -> None:
+def test_files_missing_from_the_manifest_are_found(tmp_path: Path) -> None:
     load(tmp_path, 2)
     with pytest.raises(AssertionError):
         load(tmp_path, 2, listed=False)
 
 
-def test_a_load_that_failed_is_not_looked_at(tmp_path: Path) -> None:
+def test_failed_load_is_not_checked(tmp_path: Path) -> None:
     load(tmp_path, 7, code=1)

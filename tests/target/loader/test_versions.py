@@ -1,4 +1,4 @@
-"""ACTIVATE_VERSION: rows of other versions go when a stream is complete, and none too early."""
+"""ACTIVATE_VERSION: rows of other versions are deleted once the stream is complete, not before."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ spark_marked = pytest.mark.spark
 NOT_FINAL = {"type": "STATE", "value": {"at": 9, "currently_syncing": "a"}}
 
 
-# What an input says
+# The version tracker
 
 
-def told(*steps: int | str | None) -> VersionTracker:
-    """Versions after rows (a number or None) and announcements (``!number``)."""
+def track(*steps: int | str | None) -> VersionTracker:
+    """Return the tracker after rows (a version or None) and activations (``!number``)."""
     versions = VersionTracker()
     for step in steps:
         if isinstance(step, str):
@@ -51,7 +51,7 @@ def told(*steps: int | str | None) -> VersionTracker:
     ("steps", "at_once", "at_a_final_end"),
     [
         (["!1"], False, True),  # a table that is empty in the source
-        (["!1", 1], False, True),  # announced before its rows, as singer_sdk does
+        (["!1", 1], False, True),  # activated before its rows, as singer_sdk does
         ([1, "!1"], True, True),
         (["!1", 1, "!1"], True, True),
         ([None, 1, "!1"], True, True),
@@ -68,10 +68,10 @@ def told(*steps: int | str | None) -> VersionTracker:
         ([2, "!1"], False, False),
     ],
 )
-def test_rows_of_others_go_when_the_stream_is_known_to_be_complete(
+def test_versions_may_be_deleted_once_the_stream_is_complete(
     steps: list[int | str | None], at_once: bool, at_a_final_end: bool
 ) -> None:
-    versions = told(*steps)
+    versions = track(*steps)
     assert versions.may_delete_versions(final=False) is at_once
     assert versions.may_delete_versions(final=True) is at_a_final_end
     versions.retired = True
@@ -79,8 +79,10 @@ def test_rows_of_others_go_when_the_stream_is_known_to_be_complete(
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(1, 3), st.sampled_from(["!1", "!2", "!3"]))))
-def test_rows_that_came_after_the_announcement_never_go(steps: list[int | str | None]) -> None:
-    versions = told(*steps)
+def test_rows_received_after_the_activation_are_never_deleted(
+    steps: list[int | str | None],
+) -> None:
+    versions = track(*steps)
     if not versions.may_delete_versions(final=True):
         return
     announced = f"!{versions.activated}"
@@ -104,13 +106,13 @@ def table(
 
 
 def alive(warehouse: Warehouse, *columns: str) -> list[tuple[Any, ...]]:
-    """The rows that have no mark."""
+    """Return the rows that are not marked as deleted."""
     found = warehouse.rows("a", *columns, "_sdc_deleted_at")
     return [row[:-1] for row in found if row[-1] is None]
 
 
 @spark_marked
-def test_rows_of_other_versions_are_marked_or_removed(table: Warehouse) -> None:
+def test_rows_of_other_versions_are_marked_or_deleted(table: Warehouse) -> None:
     described = schema("a", ID_AND_NAME, "id")
     table.load(described, record("a", id=1, name="none"), versioned("a", 3, id=2, name="three"))
     states = table.load(
@@ -137,7 +139,7 @@ def test_rows_of_other_versions_are_marked_or_removed(table: Warehouse) -> None:
 
 
 @spark_marked
-def test_an_announcement_before_the_rows_waits_for_the_end_and_holds_states(
+def test_activation_before_its_rows_waits_for_the_end_and_holds_states(
     delta: Warehouse,
 ) -> None:
     delta.load(schema("a", ID), record("a", id=0), state(0))
@@ -147,7 +149,7 @@ def test_an_announcement_before_the_rows_waits_for_the_end_and_holds_states(
     feed(loader, state("second"))
     loader._pipeline.wait()
     loader.poll()
-    assert delta.states == ["before"]  # those behind say, or may say, that the table is whole
+    assert delta.states == ["before"]  # later states say, or may say, that the table is complete
     assert delta.rows("a", "id") == [(0,), (1,)]
     loader.finish(whole=True)
     loader.close()
@@ -160,7 +162,7 @@ def test_an_announcement_before_the_rows_waits_for_the_end_and_holds_states(
 
 
 @spark_marked
-def test_an_announcement_after_the_rows_lets_go_at_once_and_its_states_follow(
+def test_activation_after_its_rows_is_applied_before_the_next_state(
     delta: Warehouse,
 ) -> None:
     delta.load(schema("a", ID), record("a", id=0))
@@ -181,7 +183,9 @@ def test_an_announcement_after_the_rows_lets_go_at_once_and_its_states_follow(
 
 @spark_marked
 @pytest.mark.parametrize("end", ["no state", "currently syncing", "torn"])
-def test_what_may_be_incomplete_removes_nothing_and_says_so(delta: Warehouse, end: str) -> None:
+def test_possibly_incomplete_stream_deletes_no_versions_and_fails(
+    delta: Warehouse, end: str
+) -> None:
     delta.load(schema("a", ID), record("a", id=0), state(0))
     last = {"no state": [], "currently syncing": [NOT_FINAL], "torn": [state(9)]}[end]
     with pytest.raises(IncompleteError, match="tables of a still have rows of other versions"):
@@ -206,7 +210,7 @@ def test_what_may_be_incomplete_removes_nothing_and_says_so(delta: Warehouse, en
 
 
 @spark_marked
-def test_a_first_load_has_nothing_to_remove_and_is_complete_without_a_sign(
+def test_first_load_needs_no_final_state(
     table: Warehouse,
 ) -> None:
     states = table.load(
@@ -221,7 +225,7 @@ def test_a_first_load_has_nothing_to_remove_and_is_complete_without_a_sign(
 
 
 @spark_marked
-def test_a_table_that_is_empty_in_the_source_is_emptied(delta: Warehouse) -> None:
+def test_activation_without_rows_empties_the_table(delta: Warehouse) -> None:
     delta.load(schema("a", ID), record("a", id=0))
     states = delta.load(schema("a", ID), activate("a", 5), state(1), hard_delete=True)
     assert states == [1]
@@ -231,8 +235,8 @@ def test_a_table_that_is_empty_in_the_source_is_emptied(delta: Warehouse) -> Non
 
 
 @spark_marked
-def test_rows_of_this_run_are_not_taken_for_old_ones(delta: Warehouse) -> None:
-    """A tap that announces versions and does not put them on its records."""
+def test_rows_without_a_version_are_not_deleted_by_the_activation(delta: Warehouse) -> None:
+    """The tap activates versions and does not set them on its records."""
     delta.load(schema("a", ID), record("a", id=0))
     states = delta.load(
         schema("a", ID), activate("a", 5), record("a", id=1), activate("a", 5), state(1)
@@ -243,7 +247,7 @@ def test_rows_of_this_run_are_not_taken_for_old_ones(delta: Warehouse) -> None:
 
 
 @spark_marked
-def test_a_run_that_died_before_the_removal_is_made_good_by_the_next(delta: Warehouse) -> None:
+def test_deletion_missed_by_an_interrupted_run_is_done_by_the_next(delta: Warehouse) -> None:
     described = schema("a", ID, "id")
     delta.load(described, versioned("a", 1, id=1), versioned("a", 1, id=2), activate("a", 1))
     full = [described, activate("a", 2), versioned("a", 2, id=2), activate("a", 2), state(1)]
@@ -263,7 +267,7 @@ def test_a_run_that_died_before_the_removal_is_made_good_by_the_next(delta: Ware
 
 
 @spark_marked
-def test_parquet_keeps_all_versions_and_says_so(
+def test_parquet_keeps_all_versions_and_reports_it(
     spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> None:
     parquet = Warehouse(spark_session, spark, tmp_path / "tables", "parquet")

@@ -1,4 +1,4 @@
-"""What a run does to the rows that are there, against a model of each way, on real tables."""
+"""The write modes on existing rows, compared with a model of each mode, on real tables."""
 
 from __future__ import annotations
 
@@ -51,9 +51,7 @@ def deletion(stream: str, **values: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("flush_rows", [3, 100])
-def test_deletions_and_what_comes_after_them_end_as_the_source_says(
-    table: Warehouse, flush_rows: int
-) -> None:
+def test_rows_and_deletions_are_applied_in_order(table: Warehouse, flush_rows: int) -> None:
     described = [schema(stream, ID_AND_NAME, "id") for stream in ("soft", "hard")]
     steps = [
         (record, {"id": 1, "name": "again"}),
@@ -88,7 +86,7 @@ def test_deletions_and_what_comes_after_them_end_as_the_source_says(
     ]
 
 
-def test_a_row_that_comes_back_in_a_later_run_has_no_mark(table: Warehouse) -> None:
+def test_row_sent_after_its_deletion_is_not_marked(table: Warehouse) -> None:
     described = schema("a", ID_AND_NAME, "id")
     table.load(described, record("a", id=1, name="one"), record("a", id=2, name="two"))
     table.load(described, deletion("a", id=1), deletion("a", id=2))
@@ -100,7 +98,7 @@ def test_a_row_that_comes_back_in_a_later_run_has_no_mark(table: Warehouse) -> N
     ]
 
 
-def test_rows_that_an_event_deletes_are_deleted(delta: Warehouse) -> None:
+def test_delete_operations_delete_rows(delta: Warehouse) -> None:
     delta.load(schema("a", ID_AND_NAME, "id"), *(record("a", id=n, name="x") for n in range(3)))
     loader, spool = delta.open(hard_delete=True)
     feed(loader, schema("a", ID_AND_NAME, "id"))
@@ -115,7 +113,7 @@ def test_rows_that_an_event_deletes_are_deleted(delta: Warehouse) -> None:
     assert list(json.loads(raw)) == ["_sdc_deleted_at"]
 
 
-def test_deleted_rows_are_not_swapped_in_and_an_append_keeps_them(delta: Warehouse) -> None:
+def test_overwrite_omits_deleted_rows_and_append_keeps_them(delta: Warehouse) -> None:
     steps = [record("a", id=1), record("a", id=2), deletion("a", id=1), state(1)]
     described = schema("a", ID, "id")
     delta.load(described, *steps, write_mode="overwrite", hard_delete=True)
@@ -129,10 +127,10 @@ def test_deleted_rows_are_not_swapped_in_and_an_append_keeps_them(delta: Warehou
     assert delta.rows("a", "id") == [(1,), (1,), (1,), (2,), (2,)]
 
 
-# What the commits say
+# Commit statistics
 
 
-def test_the_report_has_what_the_tables_say_of_each_commit(table: Warehouse) -> None:
+def test_report_contains_the_statistics_of_the_commits(table: Warehouse) -> None:
     described = schema("a", ID_AND_NAME, "id")
     table.load(described, *(record("a", id=n, name="x") for n in range(10)))
     counts = table.counts("a")
@@ -150,7 +148,7 @@ def test_the_report_has_what_the_tables_say_of_each_commit(table: Warehouse) -> 
     assert (counts["updated"], counts["deleted"]) == (2, 1)
 
 
-def test_the_first_rows_of_a_table_that_is_empty_are_appended(delta: Warehouse) -> None:
+def test_first_rows_of_an_empty_table_are_appended(delta: Warehouse) -> None:
     described = schema("a", ID, "id")
     delta.load(described, schema("b", ID), record("b", id=1))  # makes the table a, without rows
     delta.load(described, record("a", id=1), record("a", id=1), record("a", id=2))
@@ -160,7 +158,7 @@ def test_the_first_rows_of_a_table_that_is_empty_are_appended(delta: Warehouse) 
     assert "MERGE" not in {commit["operation"] for commit in operations}
 
 
-def test_parquet_counts_its_parts(
+def test_parquet_reports_files_and_bytes(
     spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> None:
     parquet = Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
@@ -171,12 +169,12 @@ def test_parquet_counts_its_parts(
     assert (counts["files"], counts["table_bytes"]) == (len(sizes), sum(sizes))
 
 
-# A model of each way
+# A model of each mode
 
 
 @dataclass(frozen=True)
 class Message:
-    """A record or its deletion: ``at`` counts microseconds, ``more`` came with a new schema."""
+    """A record or its deletion; ``at`` is in microseconds, ``more`` is a column added later."""
 
     id: int
     v: int | None
@@ -196,7 +194,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A run that reads from one message to another, ``later`` microseconds after the first."""
+    """A run that reads the messages first to last, ``later`` microseconds after the first run."""
 
     first: int
     last: int
@@ -205,7 +203,7 @@ class Attempt:
 
 @dataclass
 class Period:
-    """One version of a row: what it held, from when to when, and whether a deletion ended it."""
+    """One version of a row: its values, begin and end, and whether a deletion ended it."""
 
     held: tuple[Any, ...]
     begun: int
@@ -216,7 +214,7 @@ class Period:
 
 @dataclass
 class Model:
-    """What must be in each table after some batches, in plain Python."""
+    """The expected content of each table after some batches, in plain Python."""
 
     hard: bool
     rows: dict[int, tuple[Any, ...]] = field(default_factory=dict)
@@ -241,7 +239,7 @@ class Model:
     def _new(
         self, events: list[tuple[Message, int]], periods: list[Period]
     ) -> list[tuple[Message, int]]:
-        """Leave out what was sent again, and what stands before it and is no newer."""
+        """Leave out messages that were sent again, and messages before them that are not newer."""
         if not periods:
             return events
         current, since = _current(periods), _changed(periods)
@@ -258,7 +256,7 @@ class Model:
         ]
 
     def _is_older(self, message: Message, at: int, periods: list[Period]) -> bool:
-        """Tell whether a record is a step of its key that others followed."""
+        """Return True if a record is a step of its key that others followed."""
         if message.deletes:
             ends = (p.ended for p in periods if p.deleted or self.hard)
             times = [ended for ended in ends if ended is not None]
@@ -292,7 +290,7 @@ def _current(periods: list[Period]) -> Period | None:
 
 
 def _changed(periods: list[Period]) -> int:
-    """Return when a key changed last."""
+    """Return the time of a key's last change."""
     return max(periods[-1].begun, periods[-1].ended or 0)
 
 
@@ -310,7 +308,7 @@ GROWN = {**PROPERTIES, "more": {"type": ["null", "integer"]}}
 
 
 def messages(chance: random.Random) -> list[Message]:
-    """Records of many keys; times stand still, jump ahead and now and then go back."""
+    """Return random records of many keys; times repeat, jump ahead and sometimes go back."""
     made, at = [], 1_000_000
     grows_at = chance.randrange(COUNT // 2)
     for place in range(COUNT):
@@ -323,7 +321,7 @@ def messages(chance: random.Random) -> list[Message]:
 
 
 def attempts(chance: random.Random, count: int, flush_rows: int) -> Iterator[Attempt]:
-    """Runs that die, each beginning again somewhere before what the last one committed."""
+    """Yield runs that die, each starting somewhere before the last committed message."""
     first = later = 0
     for _ in range(2):
         last = min(count - 10, first + chance.randrange(count // 5, count // 2))
@@ -337,7 +335,7 @@ def attempts(chance: random.Random, count: int, flush_rows: int) -> Iterator[Att
 def run_into(
     warehouse: Warehouse, sent: Sequence[Message], attempt: Attempt, flush_rows: int
 ) -> None:
-    """Load the messages of one attempt; all but the last one die with their batch open."""
+    """Load the messages of one attempt; all but the last attempt die with an open batch."""
     final = attempt.last == len(sent)
     version = warehouse.runs + 1
     loader, spool = warehouse.open(streams=STREAMS, flush_rows=flush_rows)
@@ -366,9 +364,9 @@ def expected(sent: Sequence[Message], runs: Sequence[Attempt], flush_rows: int) 
         read = [(message, run.later) for message in sent[run.first : run.last]]
         batches = [read[n : n + flush_rows] for n in range(0, len(read), flush_rows)]
         for batch in batches:
-            if len(batch) == flush_rows or final:  # else it died with the run
+            if len(batch) == flush_rows or final:  # otherwise the batch was lost with the run
                 committed(models, batch, final=final)
-    # What the last run did not bring is of another version.
+    # Keys that the last run did not send are of another version.
     seen = {message.id for message in sent[runs[-1].first :]}
     hard = models["hard"]
     hard.rows = {id_: row for id_, row in hard.rows.items() if id_ in seen}
@@ -391,7 +389,7 @@ def committed(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(2))
-def test_each_way_ends_as_a_model_says_wherever_batches_and_runs_are_cut(
+def test_each_mode_agrees_with_its_model_for_any_batch_boundaries(
     delta: Warehouse, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -434,13 +432,13 @@ def periods_in(warehouse: Warehouse, stream: str) -> dict[int, list[Any]]:
         assert current is (ended is None)
         until = None if ended is None else ended - zero
         if until is not None and until > 10**14:
-            until = -1  # the clock of a removal
+            until = -1  # the time of a deletion
         found.setdefault(id_, []).append(((v, more), begun - zero, until, deleted))
     return found
 
 
-def test_a_row_of_this_version_that_did_not_change_is_kept(delta: Warehouse) -> None:
-    """It stands with the version that it was written with, unless that is moved on."""
+def test_unchanged_row_of_the_activated_version_is_kept(delta: Warehouse) -> None:
+    """It keeps the version that it was written with, unless that is replaced."""
     described, scd2 = schema("a", ID_AND_NAME, "id"), {"write_mode": "scd2"}
     for version in (1, 2):
         rows = [versioned("a", version, id=n, name="x") for n in range(version, 4)]

@@ -1,8 +1,8 @@
-"""A client of Spark's network protocol without a secret: what it gets, anybody gets.
+"""A client of Spark's network protocol that has no secret: any user gets what it gets.
 
-It reads a JSON object with `ports`, `blocks` and `streams` from standard input, asks each port for
-each of them, and prints what came as JSON (in base64), by name. Started by root, it gives root up
-first. Source: Spark's `network-common` and `network-shuffle`, as seen on the wire.
+It reads a JSON object with `ports`, `blocks` and `streams` from standard input, requests each of
+them from each port, and prints the data as JSON (in base64), by name. If root starts it, it drops
+root's rights first. Source: Spark's `network-common` and `network-shuffle`, as seen on the wire.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def text(value: str) -> bytes:
 
 
 class Connection:
-    """One connection to a port of Spark's."""
+    """One connection to a port of Spark."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
@@ -51,12 +51,12 @@ class Connection:
 
     def receive(self) -> tuple[int, bytes]:
         size, kind = struct.unpack(">qb", self.read(9))
-        if not 9 <= size <= LARGEST:  # a port that speaks something else
+        if not 9 <= size <= LARGEST:  # a port with another protocol
             raise EOFError
         return kind, self.read(size - 9)
 
     def block(self, name: str) -> bytes:
-        """Return a block of the block manager; nothing where it is refused."""
+        """Return a block of the block manager; empty if the request is rejected."""
         opening = b"\0" + text("app") + text("driver") + struct.pack(">i", 1) + text(name)
         self.send(RPC_REQUEST, struct.pack(">qi", 1, len(opening)), opening)
         kind, answer = self.receive()
@@ -68,14 +68,14 @@ class Connection:
         return answer[12:] if kind == CHUNK else b""
 
     def stream(self, name: str) -> bytes:
-        """Return the beginning of a file that the driver serves; nothing where it is refused."""
+        """Return the beginning of a file of the driver; empty if the request is rejected."""
         self.send(STREAM_REQUEST, text(name))
         kind, _answer = self.receive()
         return self.read(64) if kind == STREAM else b""
 
 
-def answer(port: int, take: Callable[[Connection, str], bytes], name: str) -> bytes:
-    """Return what a port gives by a name; nothing where it refuses."""
+def request(port: int, take: Callable[[Connection, str], bytes], name: str) -> bytes:
+    """Return the data that a port returns for a name; empty if it rejects the request."""
     try:
         connection = Connection(port)
         with connection.socket:
@@ -88,7 +88,7 @@ def answer(port: int, take: Callable[[Connection, str], bytes], name: str) -> by
 
 def main() -> None:
     asked = json.load(sys.stdin)
-    base64.b64encode(b"").hex().encode("idna")  # nothing is imported once root is given up
+    base64.b64encode(b"").hex().encode("idna")  # import the codecs before root's rights are dropped
     if os.getuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)
@@ -97,9 +97,9 @@ def main() -> None:
     wanted = [(Connection.block, name) for name in asked["blocks"]]
     wanted += [(Connection.stream, name) for name in asked["streams"]]
     for port in asked["ports"]:
-        with contextlib.suppress(TimeoutError):  # a port that does not answer a first question
+        with contextlib.suppress(TimeoutError):  # a port that does not reply
             for take, name in wanted:
-                data = answer(port, take, name)
+                data = request(port, take, name)
                 if data:
                     got[name] = base64.b64encode(data).decode()
     print(json.dumps({"uid": os.getuid(), "got": got}))

@@ -1,4 +1,4 @@
-"""A cache of jars as Spark's resolver leaves it, with made-up jars that count as published."""
+"""A jar cache as Spark's resolver fills it, with made-up jars that count as published."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["publish", "put_jars"]
 
 
 def put_jars(folder: Path, coordinates: Iterable[str], content: str = "y") -> list[Path]:
-    """Put a zip file into the cache for each of these; return their paths."""
+    """Create a jar in the cache for each of the coordinates; return their paths."""
     (folder / "jars").mkdir(parents=True, exist_ok=True)
     names = (f"{name.replace(':', '_', 1).replace(':', '-')}.jar" for name in coordinates)
     jars = [folder / "jars" / name for name in names]
@@ -26,7 +26,7 @@ def put_jars(folder: Path, coordinates: Iterable[str], content: str = "y") -> li
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, folder: Path, coordinates: Iterable[str]) -> list[str]:
-    """As `put_jars`, and let the hashes of these jars be the published ones."""
+    """Create jars as `put_jars`, and register their hashes as the published ones."""
     names = list(coordinates)
     jars = put_jars(folder, names)
     for name, jar in zip(names, jars, strict=True):

@@ -1,7 +1,7 @@
-"""Read the command lines of all processes again and again until standard input ends.
+"""Read the command lines of all processes repeatedly until standard input ends.
 
-It prints a JSON object: the command lines that had a canary in them, and which of Spark's classes
-were seen. Started by root, it gives root up first: what it sees, every user sees.
+It prints a JSON object: the command lines that contain a canary, and Spark's classes that were
+seen. If root starts it, it drops root's rights first, so that it sees what every user sees.
 """
 
 from __future__ import annotations

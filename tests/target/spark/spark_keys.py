@@ -1,8 +1,8 @@
-"""Keys of settings that Spark, Delta Lake, Iceberg and Parquet know, each with other values.
+"""Setting keys of Spark, Delta Lake, Iceberg and Parquet, each with values to try.
 
-The running libraries are asked for them, so a new release brings its new keys. The other values of
-a key are those that its own check lets pass: a switch the other way round, each other word of a
-choice, numbers, sizes and times that are small and large.
+The keys come from the libraries themselves, so a new release brings its new keys. The values of a
+key are those that its own check accepts: a switch reversed, each other choice of an enumeration,
+and small and large numbers, sizes and times.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "parquet.summary.metadata.level": ("ALL",),
     "mapreduce.fileoutputcommitter.algorithm.version": ("1", "2"),
 }
-"""Words of keys whose check does not list them."""
+"""Values of keys whose check does not list them."""
 
 _LISTENER: Final = "org.apache.spark.sql.util.ExecutionListenerBus"
 STATIC_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -139,7 +139,7 @@ _ICEBERG_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     r".*\.advisory-partition-size-bytes": ("1", "1000000"),
     r".*\.bloom\.filter\.columns": ("id",),
 }
-"""Words of properties of Iceberg's tables, by patterns of their names."""
+"""Values of properties of Iceberg tables, by patterns of their names."""
 
 LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
     "of a whole process, on threads, caches, sizes and pages": (
@@ -264,17 +264,17 @@ LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
         "spark.sql.sources.useListFilesFileSystemList",
     ),
 }
-"""Keys that are not tried, by the reason; those of whole processes would need a Spark each."""
+"""Keys that are not tried, by reason; a key of a whole process needs its own Spark."""
 
 _SWITCHES: Final = re.compile(
     r"enabled?\b|validation$|\bestimate$|typing$|task\.side|split\.files|cleanup|marksuccess"
     r"|recursive|check-|identifier-fields|shred-|merge-schema|preserve|report-|compress$"
 )
-"""What in the names of keys that have no default says that they are switches."""
+"""Parts of names of keys without a default that mark the key as a switch."""
 
 _LOG_LEVEL: Final = re.compile(r"log\.?level$", re.IGNORECASE)
 _NAMED: Final = re.compile(r"class$|codec$|filter$|predicate$|dir$|inputfiles$|type$|property$")
-"""The ends of keys whose values name a class or a folder."""
+"""Suffixes of keys whose values name a class or a folder."""
 
 _HADOOP_CLASSES: Final = (
     "org.apache.parquet.hadoop.ParquetOutputFormat",
@@ -287,14 +287,14 @@ _ICEBERG_CLASS: Final = "org.apache.iceberg.spark.SparkSQLProperties"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key and the other values that it takes; one that holds for a whole process takes none."""
+    """A key and the values to try; a key that applies to a whole process has none."""
 
     name: str
     others: tuple[str, ...]
 
 
 def known_keys(spark: SparkSession) -> list[Key]:
-    """Return every key of which the values are not told apart already, in order of name."""
+    """Return all keys whose values are not checked by the settings check, ordered by name."""
     found = [
         *_of_spark(spark),
         *_of_delta_tables(spark),
@@ -306,8 +306,10 @@ def known_keys(spark: SparkSession) -> list[Key]:
 
 
 def _of_spark(spark: SparkSession) -> Iterator[Key]:
-    """Yield the keys of Spark's SQL and of Delta Lake, internal ones among them."""
-    _class(spark, "org.apache.spark.sql.delta.sources.DeltaSQLConf$")  # which adds Delta's
+    """Yield the keys of Spark SQL and Delta Lake, including internal ones."""
+    _class(
+        spark, "org.apache.spark.sql.delta.sources.DeltaSQLConf$"
+    )  # loading the class registers Delta's keys
     conf = _class(spark, "org.apache.spark.sql.internal.SQLConf$").getField("MODULE$").get(None)
     entries = conf.getConfigEntries().iterator()
     while entries.hasNext():
@@ -319,7 +321,7 @@ def _of_spark(spark: SparkSession) -> Iterator[Key]:
 
 
 def _of_delta_tables(spark: SparkSession) -> Iterator[Key]:
-    """Yield the keys by which Delta Lake's tables get properties when they are made."""
+    """Yield the keys of default properties of Delta tables."""
     known = _class(spark, "org.apache.spark.sql.delta.DeltaConfigs$").getField("MODULE$").get(None)
     configs = known.getAllConfigs().valuesIterator()
     while configs.hasNext():
@@ -332,7 +334,7 @@ def _of_delta_tables(spark: SparkSession) -> Iterator[Key]:
 
 
 def _of_iceberg_tables(spark: SparkSession) -> Iterator[Key]:
-    """Yield the keys by which tables of the target's Iceberg catalogs get properties."""
+    """Yield the keys of default properties of tables in the target's Iceberg catalogs."""
     fields = {each.getName(): each for each in _class(spark, _ICEBERG_PROPERTIES).getFields()}
     reserved = set(fields["RESERVED_PROPERTIES"].get(None)) - {"format-version"}
     for constant, each in fields.items():
@@ -342,14 +344,14 @@ def _of_iceberg_tables(spark: SparkSession) -> Iterator[Key]:
         if not re.fullmatch(r"[a-z]+[.-][\w.-]*\w", name) or name in reserved or is_default:
             continue
         words = next((w for known, w in _ICEBERG_WORDS.items() if re.fullmatch(known, name)), ())
-        shared = constant.removeprefix("DELETE_")  # files of deletes are written as those of rows
+        shared = constant.removeprefix("DELETE_")  # delete files have the defaults of data files
         default = fields.get(f"{constant}_DEFAULT") or fields.get(f"{shared}_DEFAULT")
         shown = "" if default is None else str(default.get(None)).lower()
         yield Key(_ICEBERG_TABLES + name, words or tuple(_other_values(shown)))
 
 
 def _others(spark: SparkSession, name: str, default: str) -> Iterator[str]:
-    """Yield the values of a key that Spark's own check of it lets pass."""
+    """Yield the values of a key that Spark's own check accepts."""
     if _LOG_LEVEL.search(name):
         return
     refused = _refusal(spark, name, "no such value")
@@ -375,7 +377,7 @@ def _refusal(spark: SparkSession, name: str, value: str) -> str:
 
 
 def _other_values(default: str) -> Iterator[str]:
-    """Yield what differs from a default that shows what it is."""
+    """Yield values that differ from a default whose type is recognized."""
     if default in {"true", "false"}:
         yield "false" if default == "true" else "true"
     number = _NUMBER.fullmatch(default)
@@ -393,7 +395,7 @@ def _other_values(default: str) -> Iterator[str]:
 
 
 def _words(name: str) -> Iterator[str]:
-    """Yield values of a key that is not checked."""
+    """Yield values of a key that has no check."""
     if name in _WORDS:
         yield from _WORDS[name]
     elif _SWITCHES.search(name):
@@ -403,7 +405,7 @@ def _words(name: str) -> Iterator[str]:
 
 
 def _constants(spark: SparkSession, classes: Iterable[str]) -> Iterator[str]:
-    """Yield the keys that classes have as constants."""
+    """Yield the keys that classes define as constants."""
     for name in classes:
         for constant in _class(spark, name).getFields():
             if constant.getType().getName() == "java.lang.String":
@@ -419,7 +421,7 @@ def _class(spark: SparkSession, name: str) -> Any:
 
 
 def static_keys(spark: SparkSession) -> list[Key]:
-    """Return the keys of Spark's SQL and of Delta Lake that hold for a whole process."""
+    """Return the keys of Spark SQL and Delta Lake that apply to a whole process."""
     _class(spark, "org.apache.spark.sql.delta.sources.DeltaSQLConf$")
     conf = _class(spark, "org.apache.spark.sql.internal.SQLConf$").getField("MODULE$").get(None)
     entries, found = conf.getConfigEntries().iterator(), []

@@ -1,8 +1,8 @@
-"""Keys of Spark, Delta Lake and Parquet with other values, on real tables.
+"""Every key of Spark, Delta Lake, Iceberg and Parquet with other values, on real tables.
 
-Rows of every type are appended and upserted with a setting of the user's, and read with plain ones:
-they are what was sent, or the load fails with an error, or the setting is one that is refused.
-Many settings are tried in one load; where that load fails or falsifies, halves of them are.
+Rows of every type are appended and upserted with a user's setting, and read with default ones: they
+are equal to those sent, or the load fails with an error, or the setting is rejected. Many settings
+are tried in one load; if that load fails or changes values, each half of them is tried.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ VALUES: dict[str, Sequence[Any]] = {
     "free": ({"b": 1, "a": Decimal("1.50")}, {"n": Decimal("12345678901234567890.10")}, {"": 1}),
     "odd.${spark.app.name} 'name'": ("${spark.app.name}", None),
 }
-"""Of each property the values that the records have in turn."""
+"""The values of each property, which records use in rotation."""
 
 COLUMNS: Final = {"text": "text_2", "odd.${spark.app.name} 'name'": "odd.$_spark.app.name__'name'"}
-"""What the properties are called whose columns have other names."""
+"""Column names that differ from the property's name."""
 
 TYPE: Final = (
     "struct<id:string,part:date,flag:boolean,whole:bigint,large:decimal(38,0),"
@@ -130,7 +130,7 @@ PROBES: Final[Mapping[str, str]] = {
     "at": "at = TIMESTAMP '1582-10-04 23:59:59.999999'",
     "day": "day = DATE '1582-10-15'",
 }
-"""By property, a value that is looked for, so that bounds and statistics of files are tried."""
+"""A predicate per property, which exercises the bounds and statistics of files."""
 
 SOUGHT: Final = {
     "part": 0,
@@ -142,7 +142,7 @@ SOUGHT: Final = {
     "at": 0,
     "day": 3,
 }
-"""Where the value that a probe looks for stands in `VALUES`."""
+"""The index in `VALUES` of the value that a probe matches."""
 
 
 def record_of(key: str, shift: int) -> Row:
@@ -173,7 +173,7 @@ def misfits() -> list[Row]:
 
 
 def stored(name: str, value: Any) -> Any:
-    """Return what a reader finds for a value that was sent."""
+    """Return the value that a reader finds for a value that was sent."""
     if name == "free":
         return ENCODE(value).decode()
     if name == "bytes" and value is not None:
@@ -189,7 +189,7 @@ def stored(name: str, value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Return a value so that two are equal where nothing at all differs."""
+    """Return a text of a value; equal texts mean equal values."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{name!r}: {shown(each)}' for name, each in value.items())}}}"
     if isinstance(value, list):
@@ -214,12 +214,12 @@ INTERPRETED: Final[Sequence[Setting]] = (
     ("spark.sql.codegen.wholeStage", "false"),
     ("spark.sql.codegen.factoryMode", "NO_CODEGEN"),
 )
-"""Code that is made and compiled for a few wide rows costs more than all else."""
+"""Interpreted plans: code generation for a few wide rows would dominate the time."""
 
 
 @dataclass(frozen=True)
 class Configured:
-    """The tests' one Spark with settings of a user in each session that it gives."""
+    """The tests' Spark session, with a user's settings in each thread session."""
 
     session: Session
     settings: Sequence[Setting]
@@ -245,7 +245,7 @@ class Sweep:
     failed: dict[str, str] = field(default_factory=dict)
 
     def search(self, settings: Sequence[Setting]) -> Iterator[str]:
-        """Yield each setting with which values are false, and in what."""
+        """Yield each setting that changes values, with the difference."""
         fault, difference = self.load(settings)
         if not fault and not difference:
             return
@@ -260,12 +260,12 @@ class Sweep:
         yield from found or ([f"{settings} together: {difference}"] if difference else [])
 
     def load(self, settings: Sequence[Setting]) -> tuple[str, str]:
-        """Return the error with which a load ended, or in what its rows are others than sent."""
+        """Return the error of a load, or the difference between its rows and those sent."""
         self.loads += 1
         folder = self.folder / str(self.loads)
         try:
             self.write(folder / "tables", settings)
-        except Exception as error:  # noqa: BLE001  (whatever ends a load lets no state out)
+        except Exception as error:  # noqa: BLE001  (a failed load emits no state)
             return str(error), ""
         try:
             return "", difference(self.plain(), folder / "tables", self.format)
@@ -275,7 +275,7 @@ class Sweep:
             shutil.rmtree(folder)
 
     def write(self, tables: Path, settings: Sequence[Setting]) -> None:
-        """Load the messages; those of a keyed table in two batches of which the last is merged."""
+        """Load the messages; of a keyed table in two batches, the second of which is merged."""
         keyed = self.format != "parquet"
         base = INTERPRETED if keyed else ()
         configured = cast("Session", Configured(self.session, [*base, *settings]))
@@ -293,15 +293,15 @@ class Sweep:
             spool.close()
 
     def plain(self) -> SparkSession:
-        """Return a session for a reader who has set nothing."""
+        """Return a session without user settings, for reading."""
         return Configured(self.session, INTERPRETED).thread_session()
 
 
 def difference(plain: SparkSession, tables: Path, format: str) -> str:
-    """Return in what a reader finds other values in tables than were sent; empty where in none."""
+    """Return the difference between the rows of tables and those sent; empty if there is none."""
     keyed = format != "parquet"
     jvm: Any = plain._jvm
-    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # of what the load knows of its table
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # the load's cache of the table
 
     def read(table: str) -> DataFrame:
         reader = plain.read.format(format).option("mergeSchema", "true")
@@ -350,11 +350,11 @@ ENDING: Final = frozenset(
         "spark.sql.retainGroupColumns",
     }
 )
-"""Keys with which some loads end with an error: each is tried alone, which is quicker."""
+"""Keys with which some loads fail: each is tried alone, which is faster."""
 
 
 def rounds(keys: Sequence[Key], size: int) -> Iterator[list[Setting]]:
-    """Yield settings that are tried together: none that is refused, and no key twice."""
+    """Yield groups of accepted settings to try together, with each key at most once."""
     mixed = sorted(keys, key=lambda key: zlib.crc32(key.name.encode()))
     for number in range(max(len(key.others) for key in keys)):
         settings = [(key.name, key.others[number]) for key in mixed if number < len(key.others)]
@@ -373,7 +373,7 @@ def keys(spark_session: Session) -> list[Key]:
 def sweep(
     request: pytest.FixtureRequest, spark_session: Session, tmp_path: Path
 ) -> Iterator[Sweep]:
-    logging.disable(logging.CRITICAL)  # of hundreds of loads, some of which fail as they may
+    logging.disable(logging.CRITICAL)  # hundreds of loads, some of which may fail
     yield Sweep(spark_session, tmp_path, request.param)
     logging.disable(logging.NOTSET)
 
@@ -385,23 +385,22 @@ FAMILIES: Final = {
     "iceberg": ("iceberg", r"spark\.sql\.iceberg\.|spark\.wap\.", 16),
     "overrides": ("iceberg", r"spark\.sql\.catalog\.target_spark\.", 24),
 }
-"""What is tried: a format, the keys, and how many of them are set for one load.
+"""Groups to try: a format, a pattern of keys, and the number of keys per load.
 
-`properties` are the defaults of the properties that Delta Lake's tables are made with, and
-`overrides` the properties of Iceberg's tables.
+`properties` are default properties of Delta tables, `overrides` properties of Iceberg tables.
 """
 
 
 @pytest.mark.parametrize(
     ("sweep", "pattern", "size"), FAMILIES.values(), ids=FAMILIES, indirect=["sweep"]
 )
-def test_no_setting_that_is_taken_falsifies_values(
+def test_no_accepted_setting_changes_values(
     sweep: Sweep, keys: list[Key], pattern: str, size: int
 ) -> None:
     assert sweep.load([]) == ("", "")
     concerned = [key for key in keys if re.match(pattern, key.name)]
     assert [found for settings in rounds(concerned, size) for found in sweep.search(settings)] == []
-    assert len(sweep.failed) < len(concerned) / 10  # else hardly any load has shown anything
+    assert len(sweep.failed) < len(concerned) / 10  # otherwise the loads would prove little
 
 
 FALSIFYING: Final = {
@@ -414,14 +413,14 @@ FALSIFYING: Final = {
 
 @pytest.mark.parametrize("sweep", ["parquet"], indirect=True)
 @pytest.mark.parametrize("key", FALSIFYING)
-def test_a_setting_that_falsifies_values_is_found_among_others(sweep: Sweep, key: str) -> None:
+def test_search_finds_a_value_changing_setting_among_others(sweep: Sweep, key: str) -> None:
     harmless = [("spark.sql.parquet.compression.codec", "gzip"), ("parquet.block.size", "4096")]
     [found] = sweep.search([harmless[0], (key, FALSIFYING[key]), harmless[1]])
     assert key in found
     assert harmless[0][0] not in found
 
 
-def test_what_is_not_tried_is_known(keys: list[Key]) -> None:
-    """So a key of a new release that has no value to try is noticed."""
+def test_keys_without_values_to_try_are_listed(keys: list[Key]) -> None:
+    """A key of a new release without a value to try is noticed."""
     untried = {key.name for key in keys if not key.others}
     assert untried == {name for names in LEFT_OUT.values() for name in names}

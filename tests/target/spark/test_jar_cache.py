@@ -1,4 +1,4 @@
-"""The cache of jars: only published jars are used, from a folder that only its owner can change."""
+"""The jar cache: only published jars are used, from a folder that only its owner can change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A good cache of Delta's jars."""
+    """Return a valid cache of Delta's jars."""
     folder = tmp_path / "ivy"
     publish(monkeypatch, folder, DELTA)
     assert cached(folder, DELTA) is not None
@@ -40,8 +40,8 @@ def refused(folder: Path) -> str:
     return str(caught.value)
 
 
-def test_every_jar_has_a_hash_and_the_script_has_the_same_versions() -> None:
-    """A version that was changed in one place alone would be refused at its first use."""
+def test_every_jar_has_a_hash_and_the_version_of_the_script() -> None:
+    """A version changed in one place only would be rejected at its first use."""
     names = {name for library in every_library() for name in library.whole}
     assert names == set(SHA256)
     assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in SHA256.values())
@@ -50,8 +50,8 @@ def test_every_jar_has_a_hash_and_the_script_has_the_same_versions() -> None:
     assert script["HADOOP_AWS"] == HADOOP_AWS
 
 
-def test_another_jar_under_the_name_of_a_published_one_is_refused(tmp_path: Path) -> None:
-    """SEC19: another jar under the name of a published one is refused."""
+def test_different_jar_with_a_published_name_is_rejected(tmp_path: Path) -> None:
+    """SEC19: a different jar with the name of a published one is rejected."""
     jars = put_jars(tmp_path, DELTA)
     said = refused(tmp_path)
     assert str(jars[0]) in said
@@ -65,8 +65,8 @@ def given(folder: Path) -> dict[str, object]:
     return {"path": "x", "spark": {"spark.jars.ivy": str(folder)}}
 
 
-def test_one_changed_byte_is_noticed(cache: Path) -> None:
-    """SEC19: one changed byte is noticed, also with the size and the time as before."""
+def test_one_changed_byte_is_detected(cache: Path) -> None:
+    """SEC19: one changed byte is detected, also with the same size and time."""
     jar = cache / "jars" / "io.delta_delta-storage-4.4.0.jar"
     before, content = jar.stat(), bytearray(jar.read_bytes())
     content[40] ^= 1
@@ -78,8 +78,8 @@ def test_one_changed_byte_is_noticed(cache: Path) -> None:
 
 @pytest.mark.parametrize("place", ["parent", "cache", "jars", "jar"])
 @pytest.mark.parametrize("mode", [0o020, 0o002])
-def test_a_cache_that_others_may_write_is_refused(cache: Path, place: str, mode: int) -> None:
-    """The jars are the published ones now, and may be others when Java opens them."""
+def test_cache_writable_by_others_is_rejected(cache: Path, place: str, mode: int) -> None:
+    """The jars could be replaced between the check and their use by Java."""
     if (place, mode) == ("parent", 0o020) and os.getegid() == os.geteuid():
         os.chown(cache.parent, -1, STRANGER) if os.geteuid() == 0 else pytest.skip("own group")
     jars = cache / "jars"
@@ -97,7 +97,7 @@ def test_a_cache_that_others_may_write_is_refused(cache: Path, place: str, mode:
 
 @as_root
 @pytest.mark.parametrize("place", ["parent", "cache", "jars", "jar"])
-def test_a_cache_of_another_user_is_refused(cache: Path, place: str) -> None:
+def test_cache_of_another_user_is_rejected(cache: Path, place: str) -> None:
     """Its owner can change it at any time."""
     jars = cache / "jars"
     places = {"parent": cache.parent, "cache": cache, "jars": jars, "jar": next(jars.iterdir())}
@@ -105,16 +105,16 @@ def test_a_cache_of_another_user_is_refused(cache: Path, place: str) -> None:
     assert f"{places[place]} belongs to another user" in refused(cache)
 
 
-def test_a_link_to_a_published_jar_is_refused(cache: Path, tmp_path: Path) -> None:
-    """What it leads to may be changed after the check."""
+def test_symbolic_link_to_a_published_jar_is_rejected(cache: Path, tmp_path: Path) -> None:
+    """Its target may be changed after the check."""
     jar = next((cache / "jars").iterdir())
     jar.rename(tmp_path / "elsewhere.jar")
     jar.symlink_to(tmp_path / "elsewhere.jar")
     assert f"{jar} is a symbolic link" in refused(cache)
 
 
-def test_a_new_cache_is_private_and_its_lock_follows_no_link(tmp_path: Path) -> None:
-    """Whatever the umask."""
+def test_new_cache_is_private_and_its_lock_follows_no_link(tmp_path: Path) -> None:
+    """That holds for any umask."""
     before = os.umask(0)
     try:
         with locked(tmp_path / "above" / "ivy"):
@@ -131,8 +131,8 @@ def test_a_new_cache_is_private_and_its_lock_follows_no_link(tmp_path: Path) -> 
     assert not (tmp_path / "victim").exists()
 
 
-def test_torn_jars_are_removed_before_jars_are_fetched_again(cache: Path) -> None:
-    """Spark's resolver keeps what has the name of a jar, whole or not."""
+def test_truncated_jars_are_removed_before_jars_are_fetched(cache: Path) -> None:
+    """Spark's resolver keeps any file with the name of a jar."""
     whole, torn = (next((cache / "jars").glob(f"*{name}*")) for name in ("4.1", "storage"))
     torn.write_bytes(torn.read_bytes()[:40])
     assert cached(cache, DELTA) is None
@@ -141,7 +141,7 @@ def test_torn_jars_are_removed_before_jars_are_fetched_again(cache: Path) -> Non
 
 
 @pytest.mark.spark
-def test_a_jar_that_a_repository_gives_is_checked_before_spark_gets_it(tmp_path: Path) -> None:
+def test_downloaded_jar_is_checked_before_spark_starts(tmp_path: Path) -> None:
     """SEC19: jars that a repository serves are checked before Spark's JVM starts."""
     repository = tmp_path / "repository"
     repository.mkdir()

@@ -1,4 +1,4 @@
-"""Jars: which belong to which Spark, from where they come, and what Spark is told."""
+"""Jars per Spark version, their sources, and the settings that load them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 
-def test_each_line_of_spark_has_its_artifact_or_none() -> None:
+def test_artifacts_are_defined_per_spark_minor_version() -> None:
     lines = {(name, line) for name, line in ARTIFACTS}
     assert lines == {("delta", "4.0"), ("delta", "4.1"), ("delta", "4.2")} | {
         ("iceberg", "4.0"),
@@ -29,12 +29,12 @@ def test_each_line_of_spark_has_its_artifact_or_none() -> None:
 
 
 @pytest.mark.parametrize("version", ["3.5.1", "4.2.1", "4.3.0"])
-def test_a_spark_without_an_iceberg_library_is_refused_with_the_way_out(version: str) -> None:
+def test_spark_without_an_iceberg_library_is_rejected_with_a_remedy(version: str) -> None:
     with pytest.raises(SparkUnavailableError, match=r"no iceberg library.*4\.0, 4\.1.*parquet"):
         required_jars("iceberg", version)
 
 
-def test_iceberg_is_resolved_once_and_then_taken_from_the_cache(tmp_path, monkeypatch) -> None:
+def test_iceberg_jar_is_resolved_once_and_then_cached(tmp_path, monkeypatch) -> None:
     asked = {"spark.jars.ivy": str(tmp_path)}
     conf = format_conf("iceberg", asked, (), "4.1.4")
     assert conf["spark.jars.packages"] == ICEBERG
@@ -48,7 +48,7 @@ def test_iceberg_is_resolved_once_and_then_taken_from_the_cache(tmp_path, monkey
 
 
 @pytest.mark.parametrize("where", ["jars", "spark.jars", "spark.jars.packages"])
-def test_iceberg_of_the_users_own_is_taken_in_whatever_version(tmp_path, where: str) -> None:
+def test_user_supplied_iceberg_jar_of_any_version_is_used(tmp_path, where: str) -> None:
     jar = "/x/iceberg-spark-runtime-4.1_2.13-1.13.0.jar"
     conf = {} if where == "jars" else {where: jar}
     found = format_conf("iceberg", conf, [jar] if where == "jars" else (), "4.1.4")
@@ -56,7 +56,7 @@ def test_iceberg_of_the_users_own_is_taken_in_whatever_version(tmp_path, where: 
     assert jar in {**conf, **found}["spark.jars" if where == "jars" else where]
 
 
-def test_one_spark_can_have_two_formats(tmp_path) -> None:
+def test_one_spark_can_load_two_formats(tmp_path) -> None:
     ivy = {"spark.jars.ivy": str(tmp_path)}
     conf = {**ivy, **format_conf("iceberg", ivy, (), "4.1.4")}
     both = {**conf, **format_conf("delta", conf, (), "4.1.4")}
@@ -70,7 +70,7 @@ def test_one_spark_can_have_two_formats(tmp_path) -> None:
     ]
 
 
-def test_packages_of_the_users_own_are_kept_in_the_same_cache(tmp_path, monkeypatch) -> None:
+def test_user_packages_use_the_same_cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     driver = {"spark.jars.packages": "org.xerial:sqlite-jdbc:3.50.3.0"}
     conf = format_conf("parquet", driver, (), "4.1.4")
@@ -79,7 +79,7 @@ def test_packages_of_the_users_own_are_kept_in_the_same_cache(tmp_path, monkeypa
     assert "org.slf4j:slf4j-api" in conf["spark.jars.excludes"].split(",")
 
 
-def test_catalogs_of_iceberg_cache_no_tables_unless_the_user_wants_it() -> None:
+def test_iceberg_catalog_caching_is_off_unless_set() -> None:
     kind = "org.apache.iceberg.spark.SparkCatalog"
     conf = {
         "spark.sql.catalog.a": kind,
@@ -93,14 +93,14 @@ def test_catalogs_of_iceberg_cache_no_tables_unless_the_user_wants_it() -> None:
     assert "spark.sql.catalog.c.cache-enabled" not in found
 
 
-def test_a_catalog_in_sparks_own_place_stays_the_users() -> None:
+def test_user_defined_spark_catalog_is_kept() -> None:
     conf = {"spark.sql.catalog.spark_catalog": "org.example.Catalog"}
     assert format_conf("delta", conf, (), "4.1.4")["spark.sql.catalog.spark_catalog"] == (
         "org.example.Catalog"
     )
 
 
-def test_jars_from_the_cache_need_no_resolver(tmp_path, monkeypatch):
+def test_cached_jars_need_no_resolver(tmp_path, monkeypatch):
     jars = publish(monkeypatch, tmp_path, DELTA)
     conf = format_conf("delta", {"spark.jars.ivy": str(tmp_path)}, ["/own.jar"], "4.1.4")
     assert conf["spark.jars"] == ",".join(["/own.jar", *jars])
@@ -108,7 +108,7 @@ def test_jars_from_the_cache_need_no_resolver(tmp_path, monkeypatch):
     assert jars_hint("delta", conf) == ""
 
 
-def test_a_torn_jar_in_the_cache_is_resolved_again(tmp_path, monkeypatch):
+def test_truncated_jar_in_the_cache_is_resolved_again(tmp_path, monkeypatch):
     jar = Path(publish(monkeypatch, tmp_path, DELTA)[1])
     jar.write_bytes(jar.read_bytes()[:40])
     assert cached(tmp_path, required_jars("delta", "4.1.4")) is None
@@ -125,20 +125,20 @@ def test_a_torn_jar_in_the_cache_is_resolved_again(tmp_path, monkeypatch):
         ({"spark.jars.packages": "io.delta:delta-spark_4.1_2.13:4.3.1"}, []),
     ],
 )
-def test_jars_that_are_given_are_taken_instead(tmp_path, conf, jars):
+def test_user_supplied_delta_jars_are_used(tmp_path, conf, jars):
     found = format_conf("delta", {**conf, "spark.jars.ivy": str(tmp_path)}, jars, "4.1.4")
     assert found.get("spark.jars.packages") == conf.get("spark.jars.packages")
     assert found.get("spark.jars") == (jars[0] if jars else None)
     assert "DeltaCatalog" in found["spark.sql.catalog.spark_catalog"]
 
 
-def test_a_spark_without_a_delta_library_is_refused_with_the_way_out():
+def test_spark_without_a_delta_library_is_rejected_with_a_remedy():
     with pytest.raises(SparkUnavailableError, match=r"Spark 4\.3\.0 .*4\.1.*format to parquet"):
         required_jars("delta", "4.3.0")
     assert required_jars("parquet", "4.3.0") == ()
 
 
-def test_the_cache_is_in_a_stable_folder_of_the_user(monkeypatch):
+def test_jar_cache_is_in_the_users_cache_folder(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/c")
     assert ivy_folder(None) == Path("/c/target-spark/ivy")
     monkeypatch.delenv("XDG_CACHE_HOME")
@@ -146,7 +146,7 @@ def test_the_cache_is_in_a_stable_folder_of_the_user(monkeypatch):
     assert ivy_folder("/x") == Path("/x")
 
 
-def test_resolvers_of_two_processes_take_turns(tmp_path):
+def test_only_one_process_resolves_jars_at_a_time(tmp_path):
     conf = {"spark.jars.packages": "a:b:1", "spark.jars.ivy": str(tmp_path / "ivy")}
     with resolve_lock(conf):
         with (tmp_path / "ivy" / ".lock").open("w") as other, pytest.raises(BlockingIOError):

@@ -1,4 +1,4 @@
-"""How Spark's JVM is started."""
+"""The start of Spark's JVM: options, class archive and Spark home."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def options(given: str = "", *, small_runs: bool = False, archive: Path | None =
     return list(jvm_options(given, small_runs=small_runs, archive=archive))
 
 
-def test_small_runs_do_without_the_second_compiler() -> None:
+def test_small_runs_disable_the_c2_compiler() -> None:
     assert "-XX:TieredStopAtLevel=1" in options(small_runs=True)
     assert not any("Tier4" in option for option in options(small_runs=True))
     assert "-XX:TieredStopAtLevel=1" not in options()
     assert any("Tier4" in option for option in options())
 
 
-def test_the_users_collector_is_the_only_one() -> None:
+def test_user_defined_garbage_collector_replaces_the_default() -> None:
     assert "-XX:+UseSerialGC" in options()
     assert "-XX:+UseSerialGC" not in options("-Xmn100m -XX:+UseG1GC")
 
 
-def test_an_archive_is_used_where_there_is_one(tmp_path) -> None:
+def test_existing_class_archive_is_used(tmp_path) -> None:
     there, absent = tmp_path / "a.jsa", tmp_path / "b.jsa"
     there.touch()
     assert f"-XX:SharedArchiveFile={there}" in options(archive=there)
@@ -45,10 +45,10 @@ def test_an_archive_is_used_where_there_is_one(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("change", ["file", "folder", "link", "owner"])
-def test_an_archive_that_another_user_may_have_written_is_not_used(
+def test_class_archive_writable_by_others_is_not_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str
 ) -> None:
-    """Java runs the code that is in it."""
+    """Java runs the code in it."""
     archive = tmp_path / "share" / "a.jsa"
     archive.parent.mkdir()
     archive.touch()
@@ -67,20 +67,20 @@ def test_an_archive_that_another_user_may_have_written_is_not_used(
     assert f"{archive} is not used" in caplog.text
 
 
-def test_the_users_options_come_last() -> None:
+def test_user_options_come_last() -> None:
     conf = spark_conf(SparkSettings(conf={KEY: "-Dmine=1"}, format="parquet"), "4.1.4")
     assert conf[KEY].endswith(" -Dmine=1")
     assert "Tier4" in conf[KEY]
 
 
-def test_the_archive_is_one_of_this_environment_java_and_spark() -> None:
+def test_class_archive_depends_on_java_and_spark() -> None:
     java, home = check_java(), Path("/spark")
     assert archive_file(java, home) == archive_file(java, home)
     assert archive_file(java, home) != archive_file(java, Path("/other"))
     assert archive_file(java, home) != archive_file("/other/java", home)
 
 
-def test_the_jvm_maps_the_archive_that_was_made(spark_session) -> None:
+def test_jvm_maps_the_class_archive(spark_session) -> None:
     archive = archive_file(check_java(), spark_home("local[2]", VERSION))
     if not archive.is_file():
         pytest.skip(
@@ -94,13 +94,13 @@ def test_the_jvm_maps_the_archive_that_was_made(spark_session) -> None:
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Python environment in which nothing was run yet."""
+    """Return the folder of a new Python environment."""
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.setattr("sys.prefix", str(tmp_path))
     return tmp_path
 
 
-def test_a_local_spark_starts_without_machine_learning(environment: Path) -> None:
+def test_local_spark_home_omits_the_ml_library(environment: Path) -> None:
     real = {jar.name for jar in (PACKAGE / "jars").iterdir()}
     home = spark_home("local[*]", VERSION)
     assert home == spark_home("local", VERSION) != PACKAGE
@@ -113,14 +113,14 @@ def test_a_local_spark_starts_without_machine_learning(environment: Path) -> Non
     assert spark_home("local", "4.1.999") != home
 
 
-def test_a_home_that_another_user_may_have_written_is_not_used(environment: Path) -> None:
+def test_spark_home_writable_by_others_is_not_used(environment: Path) -> None:
     """Its jars are on the class path."""
     home = spark_home("local", VERSION)
     (home / "jars").chmod(0o777)
     assert spark_home("local", VERSION) == PACKAGE
 
 
-def test_a_home_that_another_process_makes_first_is_taken(
+def test_spark_home_created_by_another_process_is_used(
     environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = tempfile.mkdtemp
@@ -136,7 +136,7 @@ def test_a_home_that_another_process_makes_first_is_taken(
     assert home.is_relative_to(environment)
 
 
-def test_other_masters_and_other_homes_are_left_alone(
+def test_cluster_masters_and_spark_home_variable_keep_their_home(
     environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert spark_home("spark://host:7077", VERSION) == PACKAGE
@@ -147,7 +147,7 @@ def test_other_masters_and_other_homes_are_left_alone(
     assert spark_home("local", VERSION) == Path("/my/spark")
 
 
-def test_the_home_is_named_only_while_spark_starts(spark_session) -> None:
+def test_spark_home_variable_is_unset_after_the_start(spark_session) -> None:
     spark = spark_session.spark()
     assert "SPARK_HOME" not in os.environ
     jars = str(spark._jvm.System.getProperty("java.class.path"))

@@ -1,4 +1,4 @@
-"""Who can read what a running Spark holds: its command lines, its blocks, its pages, its log."""
+"""Access of other users to a running Spark: its command lines, blocks, web pages and logs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from target_spark.spark.access_protection import (
 from target_spark.spark.launch_files import launch_environment
 from target_spark.spark.session import SparkSettings, check_java, spark_conf
 from tests.cluster.standalone import _descendants
-from tests.target.loader.held_spark import hold
+from tests.target.loader.block_holder import hold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +80,7 @@ SECRETS = {
     "spark.driver.extraJavaOptions": "-Djavax.net.ssl.trustStorePassword=CANARY-32 -Da=1",
     "spark.driver.defaultJavaOptions": "'-Dhttp.proxyPassword=CANARY-33' -Db=2",
 }
-"""Settings that hold a secret by their names or their values."""
+"""Settings that contain a secret, recognized by their names or values."""
 
 PLAIN = {
     "spark.executor.memory": "2g",
@@ -94,7 +94,7 @@ PLAIN = {
     "sort-order": "id ASC",
     "delta.deletedFileRetentionDuration": "interval 168 hours",
 }
-"""Settings and properties of tables that hold none, and that people or we have to read."""
+"""Settings and table properties without secrets, which must stay readable."""
 
 
 def settings_shown(arguments: dict[str, str], conf: dict[str, str]) -> list[str]:
@@ -105,8 +105,8 @@ def settings_shown(arguments: dict[str, str], conf: dict[str, str]) -> list[str]
 # Without Spark
 
 
-def test_no_setting_is_handed_to_the_jvm_by_its_arguments() -> None:
-    """SEC6: settings reach the JVM by private files, which are removed after the start."""
+def test_settings_are_not_passed_to_the_jvm_as_arguments() -> None:
+    """SEC6: settings reach the JVM in private files, which are removed after the start."""
     conf = {**PLAIN, **SECRETS, "spark.master": "local[1]"}
     with launch_environment(conf, JAVA, {}) as arguments:
         assert settings_shown(arguments, conf) == []
@@ -122,7 +122,7 @@ def test_no_setting_is_handed_to_the_jvm_by_its_arguments() -> None:
     assert not folder.exists()
 
 
-def test_the_files_of_a_start_that_fails_are_gone() -> None:
+def test_files_of_a_failed_start_are_removed() -> None:
     found: list[Path] = []
 
     def fail() -> None:
@@ -136,7 +136,7 @@ def test_the_files_of_a_start_that_fails_are_gone() -> None:
     assert not found[0].parent.exists()
 
 
-def test_what_the_environment_adds_to_the_start_counts_and_is_hidden_too(tmp_path: Path) -> None:
+def test_settings_from_the_environment_apply_and_are_hidden(tmp_path: Path) -> None:
     theirs = tmp_path / "their.properties"
     theirs.write_text("spark.theirs=1\nspark.both=theirs", encoding="utf-8")
     environ = {
@@ -161,7 +161,7 @@ def test_what_the_environment_adds_to_the_start_counts_and_is_hidden_too(tmp_pat
 
 
 @pytest.mark.parametrize("options", ["-Da='CANARY", '-Da="CANARY', "-Da=CANARY\\"])
-def test_options_with_an_open_quotation_mark_are_refused_without_being_shown(options: str) -> None:
+def test_options_with_an_unpaired_quote_are_rejected_without_being_shown(options: str) -> None:
     conf = {"spark.driver.extraJavaOptions": options}
     with pytest.raises(SparkUnavailableError, match="Options has an unpaired quot") as refused:
         launch_environment(conf, JAVA, {}).__enter__()
@@ -169,10 +169,10 @@ def test_options_with_an_open_quotation_mark_are_refused_without_being_shown(opt
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[2,3]", "local-cluster[1,1,1024]"])
-def test_a_local_master_asks_for_a_secret_that_is_new_each_time(
+def test_local_master_requires_a_new_secret_for_each_run(
     master: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SEC3: a local master asks for a secret that is new each time."""
+    """SEC3: a local master requires a secret that is new for each run."""
     first, second = (
         spark_conf(SparkSettings(master=master, format="parquet"), "4.1.4") for _ in range(2)
     )
@@ -189,7 +189,7 @@ def test_a_local_master_asks_for_a_secret_that_is_new_each_time(
     assert "spark.authenticate is false" in caplog.text
 
 
-def test_pages_on_this_machine_listen_on_loopback() -> None:
+def test_local_spark_listens_on_loopback() -> None:
     assert loopback_environment("local[2]", {}) == {"SPARK_LOCAL_IP": "127.0.0.1"}
     assert loopback_environment("spark://localhost:7077", {}) == {"SPARK_LOCAL_IP": "127.0.0.1"}
     assert loopback_environment("spark://head:7077", {}) == {}
@@ -246,7 +246,7 @@ CLOSED = {
         ),
     ],
 )
-def test_what_a_cluster_leaves_open_is_named_with_its_setting(
+def test_unprotected_cluster_settings_are_reported(
     master: str, conf: dict[str, str], words: list[str]
 ) -> None:
     found = list(find_weaknesses(master, conf))
@@ -270,7 +270,7 @@ def test_what_a_cluster_leaves_open_is_named_with_its_setting(
         ("sc://[::1]:15002", False),
     ],
 )
-def test_a_server_that_is_reached_in_plain_is_reported(remote: str, is_open: bool) -> None:
+def test_spark_connect_without_tls_is_reported(remote: str, is_open: bool) -> None:
     found = list(find_weaknesses_of_remote(remote))
     assert bool(found) is is_open
     assert all("use_ssl=true" in each and "CANARY" not in each for each in found)
@@ -286,8 +286,8 @@ def properties_file(conf: dict[str, str]) -> Iterator[str]:
 
 
 @pytest.mark.spark
-def test_settings_arrive_as_they_were(spark: SparkSession) -> None:
-    """Java reads of the file what was written into it, whatever is in a key or a value."""
+def test_settings_round_trip_through_the_properties_file(spark: SparkSession) -> None:
+    """Java reads from the file what was written, for any characters in keys and values."""
     conf = {"spark.plain": "a,b=c:d", "spark.odd key=:#!": ' "x\\y" ', "spark.lines": "1\n2\r\t3"}
     conf |= {"spark.words": "#é€😀\u2028", "spark.empty": "", "!spark": "\\u0041"}
     jvm: Any = spark.sparkContext._jvm
@@ -298,8 +298,8 @@ def test_settings_arrive_as_they_were(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
-def test_the_command_line_of_the_jvm_shows_no_setting(spark_session: Session) -> None:
-    """SEC6: the command line of the JVM shows no setting."""
+def test_command_line_of_the_jvm_contains_no_setting(spark_session: Session) -> None:
+    """SEC6: the command line of the JVM contains no setting."""
     shown = Path(f"/proc/{spark_session.jvm_pid}/cmdline").read_text(encoding="utf-8")
     words = shown.split("\0")
     assert "--conf" not in words
@@ -313,8 +313,8 @@ def test_the_command_line_of_the_jvm_shows_no_setting(spark_session: Session) ->
 
 
 @pytest.mark.spark
-def test_spark_hides_secrets_and_shows_the_rest(spark: SparkSession) -> None:
-    """SEC5: Spark hides settings that are secret by name or value, and shows others."""
+def test_spark_redacts_secrets_and_shows_other_settings(spark: SparkSession) -> None:
+    """SEC5: Spark redacts settings that are secret by name or value, and shows others."""
     jvm: Any = spark.sparkContext._jvm
     conf = spark.sparkContext._jsc.sc().conf()
     utils: Any = jvm.org.apache.spark.util.Utils
@@ -337,7 +337,7 @@ def test_spark_hides_secrets_and_shows_the_rest(spark: SparkSession) -> None:
 
 
 def listening_ports(pid: int) -> dict[int, str]:
-    """Return the ports on which a process listens, each with its address in hex."""
+    """Return the ports on which a process listens, and the address of each in hex."""
     sockets = set()
     with contextlib.suppress(OSError):  # a process that has just ended
         for link in Path(f"/proc/{pid}/fd").iterdir():
@@ -355,13 +355,15 @@ def listening_ports(pid: int) -> dict[int, str]:
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether an address, as `/proc` writes it, is one of loopback."""
+    """Return True if an address, as `/proc` writes it, is a loopback address."""
     mapped = "0000000000000000FFFF0000"
     return address.removeprefix(mapped).endswith("7F") or address == "0" * 24 + "01000000"
 
 
-def taken(ports: list[int], blocks: list[str], streams: list[str]) -> dict[str, bytes]:
-    """Return what a client without a secret gets, as another user where that can be."""
+def fetch_without_secret(
+    ports: list[int], blocks: list[str], streams: list[str]
+) -> dict[str, bytes]:
+    """Return the data that a client without a secret gets, as another user if possible."""
     asked = json.dumps({"ports": ports, "blocks": blocks, "streams": streams})
     done = subprocess.run(
         [sys.executable, str(CLIENT)], input=asked, capture_output=True, text=True, check=True
@@ -372,10 +374,10 @@ def taken(ports: list[int], blocks: list[str], streams: list[str]) -> dict[str, 
 
 
 @pytest.mark.spark
-def test_a_stranger_gets_no_block_of_a_running_spark(spark_session: Session) -> None:
+def test_other_users_get_no_blocks_of_a_running_spark(spark_session: Session) -> None:
     """SEC3: another user gets no rows, broadcasts or files from a running local Spark.
 
-    The control, a Spark that was told not to ask for a secret, is among the thorough tests.
+    The control, a Spark that requires no secret, is among the thorough tests.
     """
     assert spark_session.jvm_pid is not None
     blocks, kept = hold(spark_session.spark(), "MARKED-ROW-")
@@ -385,16 +387,16 @@ def test_a_stranger_gets_no_block_of_a_running_spark(spark_session: Session) -> 
     assert all(map(is_loopback, ports.values())), ports
     jars = spark_session.spark().sparkContext.getConf().get("spark.jars") or ""
     streams = [f"/jars/{Path(jar).name}" for jar in jars.split(",") if jar]
-    assert taken(list(ports), blocks, streams) == {}
+    assert fetch_without_secret(list(ports), blocks, streams) == {}
     del kept
 
 
-# With a Spark of their own
+# With their own Spark
 
 
 @pytest.fixture
 def other_java(tmp_path: Path) -> str:
-    """A folder in which Java finds a JVM that is not its own."""
+    """Return a library folder with the JVM of another Java."""
     folder = tmp_path / "other" / "lib" / "server"
     folder.mkdir(parents=True)
     java = check_java()
@@ -402,10 +404,8 @@ def other_java(tmp_path: Path) -> str:
     return str(folder)
 
 
-def test_java_keeps_its_options_to_itself_whatever_the_library_path(
-    other_java: str, tmp_path: Path
-) -> None:
-    """Java would execute itself again with its hidden options on the command line."""
+def test_java_options_stay_hidden_with_any_library_path(other_java: str, tmp_path: Path) -> None:
+    """Java could re-execute itself with the hidden options on its command line."""
     options = {"spark.driver.extraJavaOptions": "-Dpassword=CANARY"}
     program = tmp_path / "Shown.java"
     program.write_text(
@@ -433,10 +433,10 @@ def test_java_keeps_its_options_to_itself_whatever_the_library_path(
 
 
 @contextlib.contextmanager
-def held(master: str, **spark: str) -> Iterator[dict[str, Any]]:
-    """Start a Spark that holds marked blocks until this ends; give what it says of itself."""
+def start_block_holder(master: str, **spark: str) -> Iterator[dict[str, Any]]:
+    """Start a Spark that keeps marked blocks during the context; yield its description."""
     program = subprocess.Popen(
-        [sys.executable, "-m", "tests.target.loader.held_spark"],
+        [sys.executable, "-m", "tests.target.loader.block_holder"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -452,8 +452,8 @@ def held(master: str, **spark: str) -> Iterator[dict[str, Any]]:
         program.wait()
 
 
-def some_jar() -> str:
-    """Return the path of a small jar of Spark's own."""
+def find_small_jar() -> str:
+    """Return the path of a small jar of Spark."""
     import pyspark
 
     jars = Path(pyspark.__path__[0], "jars").iterdir()
@@ -464,9 +464,9 @@ def some_jar() -> str:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("master", ["local[2]", "local-cluster[1,1,1200]"])
-def test_the_client_gets_all_of_it_where_no_secret_is_asked_for(master: str) -> None:
-    """The control of the test above, and the same of a master that starts executors."""
-    jar = some_jar()
+def test_blocks_are_readable_only_without_authentication(master: str) -> None:
+    """The control of the test above, also for a master that starts executors."""
+    jar = find_small_jar()
     stream = f"/jars/{Path(jar).name}"
     conf = {"spark.jars": jar, "spark.executor.memory": "1200m"}
 
@@ -475,20 +475,20 @@ def test_the_client_gets_all_of_it_where_no_secret_is_asked_for(master: str) -> 
         found = {port: host for pid in processes for port, host in listening_ports(pid).items()}
         assert all(map(is_loopback, found.values())), found
         shuffles = [f"shuffle_0_{task}_{part}" for task in range(4) for part in range(2)]
-        return taken(list(found), [*spark["blocks"], *shuffles], [stream])
+        return fetch_without_secret(list(found), [*spark["blocks"], *shuffles], [stream])
 
-    with held(master, **conf, **{"spark.authenticate": "false"}) as spark:
+    with start_block_holder(master, **conf, **{"spark.authenticate": "false"}) as spark:
         found = stolen(spark)
         assert found.keys() >= {*spark["blocks"], "shuffle_0_0_0", stream}
         assert all(b"MARKED-ROW-" in data for name, data in found.items() if name != stream)
-    with held(master, **conf) as spark:
+    with start_block_holder(master, **conf) as spark:
         assert stolen(spark) == {}
 
 
 @pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.spark
-def test_no_secret_is_seen_from_the_start_to_the_end(tmp_path: Path) -> None:
+def test_no_secret_is_visible_during_the_whole_run(tmp_path: Path) -> None:
     """SEC6: no command line, page or event log shows a secret while Spark runs."""
     events = tmp_path / "events"
     events.mkdir()
@@ -503,7 +503,7 @@ def test_no_secret_is_seen_from_the_start_to_the_end(tmp_path: Path) -> None:
     sampler = subprocess.Popen(
         [sys.executable, str(SAMPLER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    with sampler, held("local[2]", **conf) as spark:
+    with sampler, start_block_holder("local[2]", **conf) as spark:
         ports = listening_ports(spark["jvm"])
         assert all(map(is_loopback, ports.values())), ports
         texts = {}

@@ -1,4 +1,4 @@
-"""One Spark: in a group of its own, silent on standard output, gone with its process."""
+"""The Spark session: own process group, silent on standard output, ended with its process."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from target_spark.storage.job_lock import JobLock
 # ----------------------------------------------------------------------------- real Spark
 
 
-def gone(pid: int, seconds: float = 60) -> bool:
-    """Wait until a process is gone; one that only waits to be noticed counts as gone."""
+def wait_for_end(pid: int, seconds: float = 60) -> bool:
+    """Wait until a process has ended; a zombie counts as ended."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
@@ -46,7 +46,7 @@ def gone(pid: int, seconds: float = 60) -> bool:
     return False
 
 
-LIFE = """
+LIFECYCLE = """
 import os, pathlib, signal, sys
 from target_spark.spark.session import Session, SparkSettings
 
@@ -125,9 +125,9 @@ print(again.jvm_pid, file=sys.stderr, flush=True)
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_life_of_a_session(tmp_path):
+def test_session_starts_stops_and_restarts(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", LIFE, str(tmp_path / "lock")],
+        [sys.executable, "-c", LIFECYCLE, str(tmp_path / "lock")],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path.cwd())},
         capture_output=True,
@@ -140,7 +140,7 @@ def test_the_life_of_a_session(tmp_path):
     quiet, _, _ = done.stderr.partition("QUIET UNTIL HERE")
     said = [line for line in quiet.splitlines() if "incubator" not in line]
     assert said == ["NOISE OF THE JVM"]
-    assert gone(int(done.stderr.split()[-1]))
+    assert wait_for_end(int(done.stderr.split()[-1]))
 
 
 DYING = """
@@ -161,12 +161,12 @@ time.sleep(600)
 
 
 @pytest.mark.spark
-def test_kill_9_ends_the_jvm_and_then_the_lease(tmp_path):
+def test_kill_9_ends_the_jvm_and_then_releases_the_lock(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", DYING, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )
     pid = int(process.stdout.readline())
-    os.kill(pid, signal.SIGSTOP)  # a JVM that is busy: it cannot see its end of input
+    os.kill(pid, signal.SIGSTOP)  # a busy JVM does not notice that its input has ended
     process.kill()
     process.wait()
     process.stdout.close()
@@ -174,12 +174,12 @@ def test_kill_9_ends_the_jvm_and_then_the_lease(tmp_path):
         JobLock.acquire(str(tmp_path), "job", wait_seconds=0.5)
     os.kill(pid, signal.SIGCONT)
     JobLock.acquire(str(tmp_path), "job").release()
-    assert gone(pid)
+    assert wait_for_end(pid)
 
 
 @pytest.mark.spark
-def test_jars_that_cannot_be_had_are_an_error_with_the_ways_out(tmp_path):
-    """The only repository that Spark may ask is an empty folder."""
+def test_unavailable_jars_are_an_error_with_remedies(tmp_path):
+    """The only repository is an empty folder."""
     (tmp_path / "empty").mkdir()
     settings = tmp_path / "ivysettings.xml"
     settings.write_text(
@@ -205,7 +205,7 @@ def test_jars_that_cannot_be_had_are_an_error_with_the_ways_out(tmp_path):
 
 
 @pytest.mark.spark
-def test_a_lean_local_spark_with_exact_values(spark_session):
+def test_local_session_has_exact_value_settings_and_no_web_ui(spark_session):
     spark = spark_session.spark()
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.caseSensitive") == "true"
@@ -234,21 +234,21 @@ def says(version: str) -> str:
 
 
 @pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.2", "25-ea", "117"])
-def test_a_java_that_is_new_enough_is_taken(tmp_path, version):
+def test_supported_java_version_is_accepted(tmp_path, version):
     home = fake_java(tmp_path, says(version))
     assert check_java({"JAVA_HOME": home, "PATH": ""}) == f"{home}/bin/java"
     assert check_java({"PATH": f"{home}/bin"}) == f"{home}/bin/java"
 
 
 @pytest.mark.parametrize("version, found", [("1.8.0_402", "8"), ("11.0.2", "11"), ("16", "16")])
-def test_a_java_that_is_too_old_is_named(tmp_path, version, found):
+def test_too_old_java_is_an_error_with_its_path(tmp_path, version, found):
     home = fake_java(tmp_path, says(version))
     with pytest.raises(SparkUnavailableError, match=rf"Java {found} is too old: {home}"):
         check_java({"JAVA_HOME": home})
 
 
 @pytest.mark.parametrize("body", ["exit 3", "echo hello", "kill -9 $$"])
-def test_a_java_that_does_not_work_is_named(tmp_path, body):
+def test_java_that_does_not_run_is_an_error(tmp_path, body):
     home = fake_java(tmp_path, body)
     with pytest.raises(
         SparkUnavailableError, match=f"does not (run|print).*{MIN_JAVA_VERSION} or newer"
@@ -256,18 +256,18 @@ def test_a_java_that_does_not_work_is_named(tmp_path, body):
         check_java({"JAVA_HOME": home, "PATH": os.environ["PATH"]})
 
 
-def test_a_java_home_without_java_is_named_whatever_is_on_the_path(tmp_path):
+def test_java_home_without_java_is_an_error_despite_java_on_the_path(tmp_path):
     with pytest.raises(SparkUnavailableError, match=re.escape(f"{tmp_path}/bin/java")):
         check_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]})
 
 
 @pytest.mark.parametrize("path", [{}, {"PATH": ""}, {"PATH": "/nowhere"}])
-def test_no_java_at_all_says_how_to_get_it(path):
+def test_missing_java_is_an_error_with_install_instructions(path):
     with pytest.raises(SparkUnavailableError, match=r"No Java was found.*openjdk-17.*JAVA_HOME"):
         check_java(path)
 
 
-def test_a_session_without_java_fails_where_spark_is_asked_for(tmp_path, monkeypatch):
+def test_session_without_java_fails_at_first_use(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, says("11.0.1")))
     session = Session.start(SparkSettings(format="parquet"))
     for ask in (session.spark, session.thread_session):
@@ -279,7 +279,7 @@ def test_a_session_without_java_fails_where_spark_is_asked_for(tmp_path, monkeyp
     session.stop()
 
 
-def test_pyspark_that_is_not_installed_is_named_with_its_extra(monkeypatch):
+def test_missing_pyspark_is_an_error_that_names_the_extra(monkeypatch):
     def missing(name: str) -> str:
         raise PackageNotFoundError(name)
 
@@ -288,7 +288,7 @@ def test_pyspark_that_is_not_installed_is_named_with_its_extra(monkeypatch):
         Session.start(SparkSettings()).spark()
 
 
-def test_without_standard_error_the_jvm_is_silent():
+def test_jvm_stderr_is_discarded_without_standard_error():
     assert _stderr_or_nothing() == 2
     code = (
         "import os, subprocess, sys\nfrom target_spark.spark.session import _stderr_or_nothing\n"
@@ -297,7 +297,7 @@ def test_without_standard_error_the_jvm_is_silent():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_server_that_cannot_be_had_is_told_with_its_setting():
+def test_unreachable_spark_connect_server_is_an_error_that_names_the_setting():
     session = start_spark(SparkSettings(remote="sc://127.0.0.1:1"))
     with pytest.raises(SparkUnavailableError, match="the setting remote"):
         session.spark()
@@ -308,7 +308,7 @@ def test_a_server_that_cannot_be_had_is_told_with_its_setting():
 # ------------------------------------------------------------------------------- settings
 
 
-def test_what_the_user_sets_wins_and_is_added_to(tmp_path):
+def test_user_settings_override_and_extend_the_defaults(tmp_path):
     theirs = {
         "spark.driver.memory": "3g",
         "spark.driver.extraJavaOptions": "-Dmine=1",
@@ -331,7 +331,7 @@ def test_what_the_user_sets_wins_and_is_added_to(tmp_path):
     assert conf["spark.jars.packages"] == "io.delta:delta-spark_4.1_2.13:4.4.0"
 
 
-def test_a_large_run_lets_the_jvm_become_fast_and_a_cluster_keeps_its_own_defaults():
+def test_cluster_session_keeps_cluster_defaults_and_jit_compiler():
     conf = spark_conf(SparkSettings(master="spark://host:7077", format="parquet"), "4.3.0")
     assert "TieredStopAtLevel" not in conf["spark.driver.extraJavaOptions"]
     assert "spark.driver.host" not in conf
@@ -341,7 +341,7 @@ def test_a_large_run_lets_the_jvm_become_fast_and_a_cluster_keeps_its_own_defaul
 
 
 @pytest.mark.parametrize("scratch", ["", "/private folder"])
-def test_the_default_database_is_in_no_folder_that_another_user_could_make_first(
+def test_default_database_folder_cannot_be_created_by_other_users(
     scratch: str,
 ) -> None:
     """A name below the system's temporary folder can be guessed."""
@@ -351,7 +351,7 @@ def test_the_default_database_is_in_no_folder_that_another_user_could_make_first
     assert folder.startswith(scratch or str(Path(target_spark.__file__).parent))
 
 
-def test_what_a_spark_on_this_machine_puts_down_on_the_way_is_private(monkeypatch):
+def test_local_spark_uses_the_scratch_folder_unless_set(monkeypatch):
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     assert _scratch(SparkSettings(scratch="/s")) == {"SPARK_LOCAL_DIRS": "/s"}
     assert _scratch(SparkSettings()) == {}
@@ -373,6 +373,6 @@ def test_what_a_spark_on_this_machine_puts_down_on_the_way_is_private(monkeypatc
         ("spark://localhost:7077", "spark://localhost:7077"),
     ],
 )
-def test_tasks_are_tried_again_on_one_machine_where_that_is_asked_for(given: str, made: str):
-    """A number of tries that a user gave stays, and clusters have one of their own."""
+def test_local_master_gets_task_retries_on_request(given: str, made: str):
+    """A number of tries that a user set is kept, and clusters have their own."""
     assert SparkSettings(master=given).with_task_retries().master == made

@@ -1,4 +1,4 @@
-"""Settings of Spark that change stored values: refused if they differ, wherever they are set."""
+"""Spark settings that change stored values: other values than the required ones are rejected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OTHERS = {
     "EXCEPTION": "LAST_WIN",
     "STATIC": "DYNAMIC",
 }
-"""A value that falsifies, for each that is needed."""
+"""For each required value, one that would change stored values."""
 
 MESSAGES = [
     {
@@ -46,8 +46,10 @@ MESSAGES = [
 ]
 
 
-def loaded(folder: Path, spark: dict[str, Any], **env: str) -> subprocess.CompletedProcess[str]:
-    """Load date-times as a process of its own."""
+def load_in_process(
+    folder: Path, spark: dict[str, Any], **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Load date-times in a separate process."""
     config = {"path": str(folder / "tables"), "format": "parquet", "small_runs": True}
     (folder / "config.json").write_text(json.dumps({**config, "spark": spark}), encoding="utf-8")
     return subprocess.run(
@@ -62,8 +64,8 @@ def loaded(folder: Path, spark: dict[str, Any], **env: str) -> subprocess.Comple
 
 
 @pytest.mark.parametrize("key", sorted(NEEDED))
-def test_a_setting_that_falsifies_values_is_refused(key: str) -> None:
-    """The key, the value needed and the reason are told; the needed value itself is taken."""
+def test_value_changing_setting_is_rejected(key: str) -> None:
+    """The error names key, required value and reason; the required value itself is accepted."""
     needed = NEEDED[key]
     for remote in ({}, {"remote": "sc://host", "staging": "/s"}):
         config: dict[str, Any] = {"path": "/a", **remote}
@@ -75,7 +77,7 @@ def test_a_setting_that_falsifies_values_is_refused(key: str) -> None:
             assert settings.find_faults({**config, "spark": {key: same}}) == []
 
 
-def test_switches_may_be_written_as_booleans() -> None:
+def test_switches_may_be_booleans() -> None:
     spark = {"spark.sql.ansi.enabled": True, "spark.sql.parquet.binaryAsString": False}
     assert settings.find_faults({"path": "/a", "spark": spark}) == []
     wrong = {key: not value for key, value in spark.items()}
@@ -83,7 +85,7 @@ def test_switches_may_be_written_as_booleans() -> None:
 
 
 @given(st.from_regex(r"[a-z]{1,8}(\.[a-zA-Z]{1,12}){0,3}", fullmatch=True))
-def test_what_earlier_sparks_did_is_refused_under_any_key(name: str) -> None:
+def test_any_legacy_key_is_rejected(name: str) -> None:
     key = f"spark.sql.legacy.{name}"
     needed = get_needed(key)
     assert needed is not None
@@ -91,28 +93,28 @@ def test_what_earlier_sparks_did_is_refused_under_any_key(name: str) -> None:
     assert list(find_conflicts({key: needed.value.upper()})) == []
 
 
-def test_former_names_of_a_key_need_the_same() -> None:
+def test_former_names_of_a_key_require_the_same_value() -> None:
     key = "spark.sql.legacy.parquet.datetimeRebaseModeInWrite"
     assert list(find_conflicts({key: "CORRECTED"})) == []
     assert [found for found, _ in find_conflicts({key: "LEGACY"})] == [key]
 
 
 @pytest.mark.parametrize("key", ["lake.table-default", "target_spark.table-override"])
-def test_an_iceberg_property_that_lets_keys_be_twice_is_refused(key: str) -> None:
+def test_iceberg_isolation_level_that_allows_duplicate_keys_is_rejected(key: str) -> None:
     key = f"spark.sql.catalog.{key}.write.merge.isolation-level"
     [fault] = settings.find_faults({"path": "/a", "format": "iceberg", "spark": {key: "snapshot"}})
     assert fault.startswith(f"spark: {key} is 'snapshot' and must be 'serializable'")
     assert settings.find_faults({"path": "/a", "spark": {key: "serializable"}}) == []
 
 
-def test_no_setting_wins_over_those_that_values_depend_on() -> None:
+def test_user_settings_do_not_override_required_values() -> None:
     conf = spark_conf(SparkSettings(conf=dict.fromkeys(exact_conf(), "other")), "4.1.4")
     assert {key: conf[key] for key in exact_conf()} == exact_conf()
 
 
 @pytest.mark.spark
-def test_what_is_needed_is_what_spark_does_where_nothing_is_set(spark: SparkSession) -> None:
-    """So it need not be set; and each key of earlier Sparks that there is has its value here."""
+def test_required_values_are_the_defaults_of_spark(spark: SparkSession) -> None:
+    """So they need not be set; the same holds for each existing legacy key."""
     public = {row.key: row.value for row in spark.sql("SET -v").collect()}
     for key in (key for key, needed in NEEDED.items() if not needed.is_set):
         if not key.startswith("spark.sql.iceberg."):  # Spark does not know their defaults
@@ -127,8 +129,8 @@ def test_what_is_needed_is_what_spark_does_where_nothing_is_set(spark: SparkSess
 
 
 @pytest.mark.spark
-def test_what_the_settings_of_an_installation_say_does_not_shift_values(tmp_path: Path) -> None:
-    """Where every session is given the needed value; all others are refused once Spark is up."""
+def test_spark_defaults_conf_cannot_change_stored_values(tmp_path: Path) -> None:
+    """Required values are set per session; other changes are rejected once Spark has started."""
     import pyarrow.parquet
 
     defaults = tmp_path / "spark-defaults.conf"
@@ -139,7 +141,7 @@ def test_what_the_settings_of_an_installation_say_does_not_shift_values(tmp_path
     }
     defaults.write_text("".join(f"{key} {value}\n" for key, value in falsifying.items()))
     env = {"SPARK_CONF_DIR": str(tmp_path)}
-    done = loaded(tmp_path, {}, **env)
+    done = load_in_process(tmp_path, {}, **env)
     assert done.returncode == 0, done.stderr
     found = pyarrow.parquet.read_table(tmp_path / "tables" / "a").to_pylist()
     assert sorted(row["at"].isoformat() for row in found) == [
@@ -148,18 +150,18 @@ def test_what_the_settings_of_an_installation_say_does_not_shift_values(tmp_path
         "2024-07-01T12:00:00.000001+00:00",
     ]
     defaults.write_text("spark.sql.files.ignoreMissingFiles true\n")
-    done = loaded(tmp_path, {}, **env)
+    done = load_in_process(tmp_path, {}, **env)
     assert done.returncode == 1
     assert "spark.sql.files.ignoreMissingFiles is 'true' and must be 'false'" in done.stderr
 
 
-def test_a_run_with_a_falsifying_setting_does_not_begin(tmp_path: Path) -> None:
-    done = loaded(tmp_path, {"spark.sql.session.timeZone": "Europe/Berlin"})
+def test_run_with_a_value_changing_setting_does_not_start(tmp_path: Path) -> None:
+    done = load_in_process(tmp_path, {"spark.sql.session.timeZone": "Europe/Berlin"})
     assert done.returncode == 1
     assert "spark.sql.session.timeZone is 'Europe/Berlin' and must be 'UTC'" in done.stderr
     assert not (tmp_path / "tables").exists()
 
 
-def test_all_of_them_are_documented() -> None:
+def test_all_required_settings_are_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "types.md").read_text("utf-8")
     assert [key for key in NEEDED if f"`{key}`" not in text] == []

@@ -1,4 +1,4 @@
-"""Which failures are tried again, how often, and what is said in the end."""
+"""The classification of storage failures, the retries, and the final error."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ TIMEOUT = (
 
 
 class SparkSaysError(Exception):
-    """What Spark raises, in its words."""
+    """An error with a message as Spark's."""
 
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Note how long it would be waited, instead of waiting."""
+    """Record the pauses between retries instead of waiting."""
     noted: list[float] = []
     monkeypatch.setattr(retry, "_sleep", lambda seconds, _stopping: noted.append(seconds))
     return noted
@@ -93,13 +93,13 @@ def nothing(_error: BaseException) -> None:
         (ValueError("Connect"), FailureKind.LASTING),
     ],
 )
-def test_failures_are_known_by_the_names_in_their_chain(
+def test_failures_are_classified_by_the_exceptions_in_their_text(
     error: Exception, fault: FailureKind
 ) -> None:
     assert classify_failure(error) is fault
 
 
-def test_what_passes_is_tried_five_times_within_a_minute(
+def test_transient_failure_is_tried_five_times_within_a_minute(
     pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -115,7 +115,7 @@ def test_what_passes_is_tried_five_times_within_a_minute(
         retry_transient(failing(*errors, *errors), "Table a", nothing)
 
 
-def test_failures_of_another_kind_have_tries_of_their_own(pauses: list[float]) -> None:
+def test_each_kind_of_failure_has_its_own_number_of_tries(pauses: list[float]) -> None:
     conflict = SparkSaysError("io.delta.exceptions.ConcurrentAppendException: x")
     stale = SparkSaysError("org.apache.spark.sql.AnalysisException: x")
     step = failing(conflict, SparkSaysError(TIMEOUT), conflict, stale)
@@ -125,7 +125,7 @@ def test_failures_of_another_kind_have_tries_of_their_own(pauses: list[float]) -
         retry_transient(failing(stale, stale), "a", nothing)
 
 
-def test_nothing_is_waited_for_after_a_signal(pauses: list[float]) -> None:
+def test_failure_after_a_signal_is_not_retried(pauses: list[float]) -> None:
     signalled = threading.Event()
     signalled.set()
     with pytest.raises(StorageError, match="Tried 1 times"):
@@ -133,7 +133,7 @@ def test_nothing_is_waited_for_after_a_signal(pauses: list[float]) -> None:
     assert pauses == []
 
 
-def test_a_pause_ends_with_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_ends_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     signalled = threading.Event()
     threading.Timer(0.05, signalled.set).start()
@@ -142,7 +142,7 @@ def test_a_pause_ends_with_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     retry._sleep(0.01, threading.Event())
 
 
-def test_who_looks_first_may_end_the_trying() -> None:
+def test_check_before_a_retry_can_raise_another_error() -> None:
     def refuse(error: BaseException) -> None:
         raise CommitLostError("no") from error
 
@@ -159,7 +159,7 @@ def test_who_looks_first_may_end_the_trying() -> None:
         (SparkSaysError("x\nCaused by: java.io.IOException: File too large"), "File too large"),
     ],
 )
-def test_a_full_disk_is_named(error: Exception, words: str) -> None:
+def test_full_disk_error_names_the_file(error: Exception, words: str) -> None:
     with (
         pytest.raises(DiskFullError, match=rf"table a \(/x\): {words}\..* Make room, and start"),
         disk_full_context("table a (/x)", "Make room"),
@@ -167,7 +167,7 @@ def test_a_full_disk_is_named(error: Exception, words: str) -> None:
         raise error
 
 
-def test_what_is_no_full_disk_stays_what_it_is() -> None:
+def test_other_errors_pass_through_the_full_disk_context() -> None:
     with pytest.raises(ValueError, match="own"), disk_full_context("a", "b"):
         raise ValueError("own")
 
@@ -182,5 +182,5 @@ def test_what_is_no_full_disk_stays_what_it_is() -> None:
         ("An error occurred while calling o1.x", "An error occurred while calling o1.x"),
     ],
 )
-def test_an_exception_is_told_in_one_line(text: str, said: str) -> None:
+def test_first_error_line_summarizes_an_exception(text: str, said: str) -> None:
     assert first_error_line(SparkSaysError(text)) == said

@@ -1,4 +1,4 @@
-"""Folders that the executors of a cluster must see: which they are, and how they are tried."""
+"""Folders that the executors of a cluster must share with the driver, and their check."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 CLUSTER = {"master": "spark://host:7077", "path": "/tables", "staging": "file:///staging"}
 
 
-def test_folders_of_this_machine_are_shared_with_a_cluster_alone() -> None:
-    """A Spark on this machine has the folders anyway; an address is not a folder."""
+def test_local_folders_are_shared_folders_only_with_a_cluster() -> None:
+    """A local Spark has the same folders; an object-store address is no folder."""
     assert shared_folders({**CLUSTER, "master": "local[*]"}) == {}
     assert shared_folders(CLUSTER) == {"staging": "/staging", "path": "/tables"}
     assert shared_folders({**CLUSTER, "path": "s3a://b/tables"}) == {"staging": "/staging"}
     assert shared_folders({**CLUSTER, "staging": "s3a://b/rows"}, "/tmp/x") == {"path": "/tables"}
 
 
-def test_a_run_lets_its_own_folder_in_staging_be_tried() -> None:
-    """A dry run writes to no table, so it tries no folder of tables; other commands try none."""
+def test_run_checks_its_own_staging_folder() -> None:
+    """A dry run writes to no table, so it checks no table folder; other commands check none."""
     assert spark_settings(CLUSTER, "/staging/x").shared == {
         "staging": "/staging/x",
         "path": "/tables",
@@ -38,10 +38,8 @@ def test_a_run_lets_its_own_folder_in_staging_be_tried() -> None:
 
 
 @pytest.mark.spark
-def test_a_folder_that_is_seen_passes_and_nothing_is_left_of_it(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Also where it had to be made, and where a dead run left a probe; others' stay."""
+def test_check_of_a_shared_folder_leaves_no_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Created folders and old probes of dead runs are removed; others' probes are kept."""
     mine, new = tmp_path / "mine", tmp_path / "a" / "b"
     for name, age in (("_target-spark-probe-old", 7200), ("_target-spark-probe-new", 0)):
         (mine / name).mkdir(parents=True)
@@ -52,8 +50,8 @@ def test_a_folder_that_is_seen_passes_and_nothing_is_left_of_it(
 
 
 @pytest.mark.spark
-def test_a_folder_that_cannot_be_made_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    """By its setting, with what it must be."""
+def test_folder_that_cannot_be_created_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    """The error names the setting and its requirement."""
     (tmp_path / "file").touch()
     with pytest.raises(TableError, match=r"path: Spark's executors cannot use .*shared file"):
         check_shared(spark, {"path": str(tmp_path / "file" / "tables")})

@@ -1,4 +1,4 @@
-"""What waits for its commit: lines, batches, and folders that belong to one process."""
+"""The spool: lines, batches, and folders that belong to one process."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def folder(tmp_path: Path) -> Iterator[SpoolFolder]:
 
 
 def read(batch: Batch) -> list[dict[str, Any]]:
-    """Return the lines of a batch, parsed."""
+    """Return the parsed lines of a batch."""
     (path,) = batch.paths
     return [json.loads(line) for line in Path(path).read_bytes().splitlines()]
 
 
 def open_descriptors() -> int:
-    """Return how many files this process has open."""
+    """Return the number of open files of this process."""
     return len(list(Path("/dev/fd").iterdir()))
 
 
-def test_a_line_holds_ordinal_time_version_and_the_bytes_that_came(folder: SpoolFolder) -> None:
+def test_line_contains_ordinal_time_version_and_the_unchanged_record(folder: SpoolFolder) -> None:
     spool = Spool(folder, A)
     bodies = [b'{"x" : 1.50}', b'{"x":1E400}']
     times = ['a "time"\n', None]
@@ -58,14 +58,14 @@ def test_a_line_holds_ordinal_time_version_and_the_bytes_that_came(folder: Spool
     assert batch.nbytes == Path(path).stat().st_size
 
 
-def test_one_time_may_stand_for_a_whole_chunk(folder: SpoolFolder) -> None:
+def test_one_extraction_time_may_apply_to_a_whole_chunk(folder: SpoolFolder) -> None:
     spool = Spool(folder, A)
     spool.add(Rows(A, [b"{}", b"{}"], extracted_at="noon"), 0)
     spool.add(Rows(A, [b"{}"]), 2)
     assert [line["t"] for line in read(spool.cut())] == ["noon", "noon", None]
 
 
-def test_a_cut_starts_a_new_batch_and_leaves_the_old_file(folder: SpoolFolder) -> None:
+def test_cut_starts_a_new_batch_and_keeps_the_old_file(folder: SpoolFolder) -> None:
     spool = Spool(folder, A)
     spool.add(Rows(A, [b'{"_sdc_deleted_at":null}']), 0)
     first = spool.cut()
@@ -82,7 +82,7 @@ def test_a_cut_starts_a_new_batch_and_leaves_the_old_file(folder: SpoolFolder) -
     assert Path(second.paths[0]).exists()
 
 
-def test_age_counts_from_the_oldest_row(folder: SpoolFolder) -> None:
+def test_age_is_that_of_the_oldest_row(folder: SpoolFolder) -> None:
     spool = Spool(folder, A)
     before = time.monotonic()
     spool.add(Rows(A, [b"{}"]), 0)
@@ -92,7 +92,7 @@ def test_age_counts_from_the_oldest_row(folder: SpoolFolder) -> None:
     assert 0 <= spool.age() <= time.monotonic() - before
 
 
-def test_many_streams_in_turn_need_few_open_files(folder: SpoolFolder) -> None:
+def test_alternating_streams_use_a_limited_number_of_open_files(folder: SpoolFolder) -> None:
     spools = [Spool(folder, StreamId(f"s{i}")) for i in range(MAX_OPEN_FILES + 50)]
     descriptors = open_descriptors()
     for turn in range(2):
@@ -103,7 +103,7 @@ def test_many_streams_in_turn_need_few_open_files(folder: SpoolFolder) -> None:
         assert [line["n"] for line in read(spool.cut())] == [number, number + len(spools)]
 
 
-def test_the_folder_is_private_and_is_removed_with_its_owner(tmp_path: Path) -> None:
+def test_spool_folder_is_private_and_removed_on_close(tmp_path: Path) -> None:
     folder = SpoolFolder(tmp_path / "new" / "base")
     Spool(folder, A).add(Rows(A, [b"{}"]), 0)
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
@@ -111,7 +111,7 @@ def test_the_folder_is_private_and_is_removed_with_its_owner(tmp_path: Path) -> 
     assert list((tmp_path / "new" / "base").iterdir()) == []
 
 
-def test_the_folder_of_a_living_run_stays_and_that_of_a_dead_one_goes(tmp_path: Path) -> None:
+def test_folder_of_an_active_run_is_kept_and_that_of_a_dead_one_removed(tmp_path: Path) -> None:
     script = (
         "import os, sys; from target_spark.storage.spool import SpoolFolder;"
         "folder = SpoolFolder(sys.argv[1]); print(folder.path, flush=True); sys.stdin.read()"
@@ -135,7 +135,7 @@ def test_the_folder_of_a_living_run_stays_and_that_of_a_dead_one_goes(tmp_path: 
     mine.close()
 
 
-def test_a_folder_that_is_not_a_spool_is_left_alone(tmp_path: Path) -> None:
+def test_folder_that_is_no_spool_is_not_removed(tmp_path: Path) -> None:
     foreign = tmp_path / "target-spark-notes"
     foreign.mkdir()
     (foreign / "keep.txt").write_text("mine")
@@ -143,7 +143,7 @@ def test_a_folder_that_is_not_a_spool_is_left_alone(tmp_path: Path) -> None:
     assert (foreign / "keep.txt").read_text() == "mine"
 
 
-def test_the_lock_is_what_counts(tmp_path: Path) -> None:
+def test_spool_folder_is_locked(tmp_path: Path) -> None:
     folder = SpoolFolder(tmp_path)
     with (folder.path / "lock").open("rb") as lock, pytest.raises(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,14 +151,14 @@ def test_the_lock_is_what_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+def test_unwritable_folder_is_an_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(PermissionError):
         SpoolFolder(tmp_path / "x")
     tmp_path.chmod(0o700)
 
 
-def test_a_folder_whose_run_died_in_its_birth_is_removed(tmp_path):
+def test_incomplete_folder_of_a_dead_run_is_removed(tmp_path):
     (tmp_path / ".new-target-spark-empty").mkdir()
     (tmp_path / ".new-target-spark-locked").mkdir()
     (tmp_path / ".new-target-spark-locked" / "lock").touch()
@@ -167,7 +167,7 @@ def test_a_folder_whose_run_died_in_its_birth_is_removed(tmp_path):
     folder.close()
 
 
-def test_a_folder_that_is_swept_away_in_its_birth_is_made_again(tmp_path, monkeypatch):
+def test_folder_removed_during_its_creation_is_created_again(tmp_path, monkeypatch):
     real, swept = fcntl.flock, []
 
     def sweep(lock, how):
@@ -183,7 +183,7 @@ def test_a_folder_that_is_swept_away_in_its_birth_is_made_again(tmp_path, monkey
     folder.close()
 
 
-def test_what_waits_is_for_its_owner_alone(tmp_path):
+def test_spooled_files_are_readable_only_by_their_owner(tmp_path):
     folder = SpoolFolder(tmp_path)
     path = folder.new_path("rows")
     folder.write(path, b"secret")
@@ -194,7 +194,7 @@ def test_what_waits_is_for_its_owner_alone(tmp_path):
 
 
 @pytest.mark.parametrize("when", ["write", "finish"])
-def test_a_full_disk_is_named(tmp_path, monkeypatch, when):
+def test_full_disk_error_names_the_spool_folder(tmp_path, monkeypatch, when):
     folder = SpoolFolder(tmp_path)
     path = folder.new_path("rows")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -210,7 +210,7 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch, when):
     assert not [*tmp_path.iterdir()]
 
 
-def test_what_is_left_of_a_removal_that_was_broken_off_is_removed(tmp_path):
+def test_rest_of_an_interrupted_removal_is_removed(tmp_path):
     left = tmp_path / f"target-spark-{'0' * 32}"
     left.mkdir()
     (left / "rows-1").write_bytes(b"{}\n")
@@ -218,7 +218,7 @@ def test_what_is_left_of_a_removal_that_was_broken_off_is_removed(tmp_path):
     assert not left.exists()
 
 
-def test_what_a_dead_runs_spark_still_wrote_goes_with_the_run_that_met_it(tmp_path):
+def test_files_written_late_by_a_dead_run_are_removed_on_close(tmp_path):
     folder = SpoolFolder(tmp_path)
     left = tmp_path / f"target-spark-{'0' * 32}"
     (left / "staged-1").mkdir(parents=True)
@@ -227,10 +227,10 @@ def test_what_a_dead_runs_spark_still_wrote_goes_with_the_run_that_met_it(tmp_pa
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_record_that_takes_too_much_of_spark_is_an_error_that_names_the_limit(
+def test_too_long_record_is_an_error_that_names_the_limit(
     folder: SpoolFolder,
 ) -> None:
-    """SEC13: nothing of it is spooled, so no state behind it can leave."""
+    """SEC13: no part of it is spooled, so no later state can be emitted."""
     spool = Spool(folder, A)
     longest = b'{"x":"%s"}' % (b"x" * (RECORD_BYTES.whole - 8))
     spool.add(Rows(A, [longest]), 1)
@@ -243,7 +243,7 @@ def test_a_record_that_takes_too_much_of_spark_is_an_error_that_names_the_limit(
     assert (batch.count, batch.last) == (1, 1)
 
 
-def test_a_batch_says_whether_it_has_large_rows(folder: SpoolFolder) -> None:
+def test_batch_knows_if_it_has_large_rows(folder: SpoolFolder) -> None:
     """SEC13: rows of 2 MiB and more are counted, so that few of them are committed at once."""
     spool = Spool(folder, A)
     spool.add(Rows(A, [b'{"x":1}', b'{"x":"%s"}' % (b"x" * (1 << 20))]), 1)

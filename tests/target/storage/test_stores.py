@@ -1,4 +1,4 @@
-"""Object storage as far as no storage is needed: its jars, settings, places and refusals."""
+"""Object storage without a server: its jars, settings, addresses and errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASKED = ("org.apache.hadoop:hadoop-aws:3.4.2", "software.amazon.awssdk:s3:2.29.5
 ENDPOINT = {"spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:9000"}
 
 
-def asked(
+def get_conf(
     folder: Path, *addresses: str, conf: dict[str, str] | None = None, form: str = "delta"
 ) -> dict[str, str]:
     return format_conf(
@@ -47,50 +47,50 @@ def asked(
         (("/here",), {"spark.sql.catalog.lake.warehouse": "s3a://bucket/lake"}),
     ],
 )
-def test_storage_brings_its_jars_wherever_it_is_named(
+def test_s3_jars_are_loaded_wherever_an_s3_address_is_set(
     tmp_path: Path, addresses: tuple[str, ...], conf: dict[str, str]
 ) -> None:
     """An address of the run, an address in Spark's settings, or a setting of the storage."""
-    found = asked(tmp_path, *addresses, conf=conf)
+    found = get_conf(tmp_path, *addresses, conf=conf)
     packages = found["spark.jars.packages"].split(",")
     assert packages[0] == DELTA
     assert set(ASKED) < set(packages)
     assert not any("bundle" in package for package in packages)
 
 
-def test_no_jar_of_a_storage_is_asked_for_without_one(tmp_path: Path) -> None:
-    """Folders of this machine, and other storages, leave everything as it was."""
-    found = asked(tmp_path, "/tables", "hdfs://name/staging")
+def test_no_s3_jars_are_loaded_without_s3(tmp_path: Path) -> None:
+    """Local folders and other storages change nothing."""
+    found = get_conf(tmp_path, "/tables", "hdfs://name/staging")
     assert found["spark.jars.packages"] == DELTA
     assert found["spark.jars.excludes"] == ",".join(EXCLUDES)
     assert not any(key.startswith("spark.hadoop") for key in found)
 
 
-def test_the_bundle_of_all_services_and_what_spark_has_are_left_out(tmp_path: Path) -> None:
-    """The user's own exclusions come beside ours, and each of them once."""
+def test_sdk_bundle_and_jars_of_spark_are_excluded(tmp_path: Path) -> None:
+    """The user's own exclusions are added, and each appears once."""
     conf = {"spark.jars.excludes": "a:b"}
-    excludes = asked(tmp_path, "s3a://b/t", conf=conf)["spark.jars.excludes"].split(",")
+    excludes = get_conf(tmp_path, "s3a://b/t", conf=conf)["spark.jars.excludes"].split(",")
     assert {"software.amazon.awssdk:bundle", "io.netty:*", "a:b", *EXCLUDES} <= set(excludes)
     assert len(excludes) == len(set(excludes))
 
 
-def test_jars_in_the_cache_are_all_of_them_or_are_resolved_again(
+def test_incompletely_cached_s3_jars_are_resolved_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each module is looked for by its name, since all are needed at run time."""
+    """Each module is checked by its name, since all are needed at run time."""
     jars = publish(monkeypatch, tmp_path, required_s3_jars("4.1.4"))
-    found = asked(tmp_path, "s3a://b/t", form="parquet")
+    found = get_conf(tmp_path, "s3a://b/t", form="parquet")
     assert found["spark.jars"].split(",") == jars
     assert "spark.jars.packages" not in found
     Path(jars[-1]).unlink()
-    found = asked(tmp_path, "s3a://b/t", form="parquet")
+    found = get_conf(tmp_path, "s3a://b/t", form="parquet")
     assert found["spark.jars.packages"].startswith(ASKED[0])
     assert "object storage" in jars_hint("parquet", found)
 
 
 @pytest.mark.parametrize("where", ["jars", "spark.jars", "spark.jars.packages"])
-def test_jars_of_the_users_own_are_taken_instead(tmp_path: Path, where: str) -> None:
-    """Whoever gives hadoop-aws gives what it needs, too."""
+def test_user_supplied_hadoop_aws_replaces_the_s3_jars(tmp_path: Path, where: str) -> None:
+    """A user who supplies hadoop-aws supplies its dependencies too."""
     jar = "/x/hadoop-aws-3.4.2.jar"
     if where == "spark.jars.packages":
         jar = "org.apache.hadoop:hadoop-aws:3.4.2"
@@ -101,22 +101,22 @@ def test_jars_of_the_users_own_are_taken_instead(tmp_path: Path, where: str) -> 
     assert "awssdk" not in found.get("spark.jars.excludes", "")
 
 
-def test_a_spark_that_no_row_of_the_table_knows_is_refused_with_the_way_out() -> None:
-    """The release must be that of the Hadoop in Spark, so nothing is guessed."""
+def test_spark_without_a_known_hadoop_release_is_rejected() -> None:
+    """The release must match the Hadoop in Spark, so none is guessed."""
     assert set(HADOOP_AWS) == {"4.1"}
     with pytest.raises(SparkUnavailableError, match=r"Spark 4\.3\.0.*4\.1.*setting jars"):
         required_s3_jars("4.3.0")
 
 
-def test_hadoop_waits_less_by_itself_unless_the_user_says_otherwise(tmp_path: Path) -> None:
-    """The run's own patience begins again five times."""
+def test_hadoop_retry_limit_is_reduced_unless_set(tmp_path: Path) -> None:
+    """The run itself retries five times."""
     key = "spark.hadoop.fs.s3a.retry.limit"
-    assert asked(tmp_path, "s3a://b/t")[key] == "4"
-    assert asked(tmp_path, "s3a://b/t", conf={key: "7"})[key] == "7"
+    assert get_conf(tmp_path, "s3a://b/t")[key] == "4"
+    assert get_conf(tmp_path, "s3a://b/t", conf={key: "7"})[key] == "7"
 
 
-def test_files_to_upload_are_first_written_to_a_private_folder(tmp_path: Path) -> None:
-    """In the run's own folder, unless the user chose another, or executors are elsewhere."""
+def test_upload_buffer_is_the_runs_private_folder_unless_set(tmp_path: Path) -> None:
+    """Unless the user chose another folder, or executors are on other machines."""
     key, config = "spark.hadoop.fs.s3a.buffer.dir", {"path": "s3a://b/t"}
 
     def chosen(**more: Any) -> str | None:
@@ -141,10 +141,8 @@ def test_files_to_upload_are_first_written_to_a_private_folder(tmp_path: Path) -
         ({"path": "/t", "staging": "s3n://b/t"}, "staging: Spark's scheme for it is s3a://"),
     ],
 )
-def test_what_cannot_be_at_an_address_is_refused_at_start(
-    config: dict[str, Any], words: str
-) -> None:
-    """One sentence, which begins with the setting."""
+def test_unsupported_address_is_rejected_at_start(config: dict[str, Any], words: str) -> None:
+    """The error is one sentence that begins with the setting."""
     (fault,) = settings.find_faults(config)
     assert fault.startswith(words)
 
@@ -158,31 +156,31 @@ def test_what_cannot_be_at_an_address_is_refused_at_start(
         {"path": "s3://b/t", "spark": {"spark.hadoop.fs.s3.impl": "org.example.S3"}},
     ],
 )
-def test_what_can_be_is_not_refused(config: dict[str, Any]) -> None:
-    """Parquet's rows may wait at an address; a file system of the user's own may have s3."""
+def test_supported_addresses_are_accepted(config: dict[str, Any]) -> None:
+    """Parquet may stage rows at an address; a user's own file system may have the scheme s3."""
     assert settings.find_faults(config) == []
 
 
-def test_addresses_that_a_run_reaches_are_known_to_spark() -> None:
-    """Path and staging, whichever there are."""
+def test_spark_settings_contain_the_addresses_of_the_run() -> None:
+    """Path and staging, if set."""
     config = {"warehouse": "s3a://b/t", "staging": "/s"}
     assert settings.spark_settings(config).addresses == ("s3a://b/t", "/s")
     assert settings.spark_settings({"catalog": "c", "database": "d"}).addresses == ()
 
 
-def test_a_scheme_is_told_from_a_path() -> None:
-    """Whatever the case of its letters."""
+def test_scheme_of_an_address_is_recognized() -> None:
+    """The case of its letters is ignored."""
     assert [get_scheme(each) for each in ("/a:b/c", "S3a://b", "file:///x")] == ["", "s3a", "file"]
     assert [is_s3(each) for each in ("s3a://b", "s3://b", "/s3a://b")] == [True, False, False]
 
 
-# Places
+# Locations
 
 
-def test_rows_are_spooled_on_this_machine_where_staging_is_an_address(
+def test_rows_are_spooled_locally_if_staging_is_an_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No folder of the address's name appears anywhere; a file: address is a folder."""
+    """No local folder has the address's name; a file: address is a folder."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "system"))
     monkeypatch.chdir(tmp_path)
     with closing(open_spool_folder("s3a://bucket/staging", "rows")) as folder:
@@ -192,8 +190,8 @@ def test_rows_are_spooled_on_this_machine_where_staging_is_an_address(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["mine", "system"]
 
 
-def test_local_files_are_reached_where_they_are(tmp_path: Path) -> None:
-    """Nothing is copied, and what waits there is a path below the spool's folder."""
+def test_local_staging_area_is_the_spool_folder(tmp_path: Path) -> None:
+    """Nothing is copied, and staged files are below the spool's folder."""
     with closing(SpoolFolder(tmp_path)) as folder:
         for staging in (None, str(tmp_path), f"file://{tmp_path}"):
             reach = StagingArea(folder, staging, RunInfo("job", "r", 1))
@@ -202,8 +200,8 @@ def test_local_files_are_reached_where_they_are(tmp_path: Path) -> None:
             assert reach.new_address("staged").startswith(f"file://{folder.path}/staged-")
 
 
-def test_each_job_has_a_folder_at_an_address_and_each_run_one_in_it(tmp_path: Path) -> None:
-    """Names of jobs that clean to the same letters are still two."""
+def test_staging_address_has_a_folder_per_job_and_run(tmp_path: Path) -> None:
+    """Job names that sanitize to the same text have different folders."""
     runs = [RunInfo(job, run, 1) for job, run in (("a b", "1"), ("a b", "2"), ("a/b", "1"))]
     folders = [run_folder("s3a://bucket/staging/", run) for run in runs]
     assert all(each.startswith("s3a://bucket/staging/target-spark/a-b-") for each in folders)
@@ -216,7 +214,7 @@ def test_each_job_has_a_folder_at_an_address_and_each_run_one_in_it(tmp_path: Pa
         assert reach.new_address("rows") != reach.new_address("rows")
 
 
-# What a storage says
+# Errors of storage
 
 
 DENIED = (
@@ -254,20 +252,20 @@ DENIED = (
         ),
     ],
 )
-def test_a_refusal_names_the_bucket_and_the_setting(text: str, words: list[str]) -> None:
-    """Each of Hadoop's words for it has ours."""
+def test_denied_access_error_names_the_bucket_and_the_setting(text: str, words: list[str]) -> None:
+    """Each error of Hadoop has its own explanation."""
     found = find_storage_error(text) or ""
     assert all(word in found for word in words), found
 
 
-def test_other_errors_are_no_refusals() -> None:
-    """What passes, and what has nothing to do with a storage, is left to others."""
+def test_other_errors_are_not_explained() -> None:
+    """Transient errors and errors unrelated to object storage have no explanation."""
     assert find_storage_error(": java.net.ConnectException: s3a://b: Connection refused") is None
     assert find_storage_error("java.nio.file.AccessDeniedException: /etc/x") is None
 
 
 class Py4JJavaError(Exception):
-    """An error as the bridge has it: what it says is asked of a JVM, while there is one."""
+    """An error as py4j's, whose text is requested from the JVM while it runs."""
 
     def __init__(self, text: Callable[[], str]) -> None:
         super().__init__()
@@ -278,8 +276,8 @@ class Py4JJavaError(Exception):
 
 
 @pytest.mark.parametrize("refused", [True, False])
-def test_what_lasts_is_kept_in_words_that_outlive_the_jvm(*, refused: bool) -> None:
-    """Else a run that ends with it could not say why."""
+def test_permanent_error_keeps_its_text_after_the_jvm_ends(*, refused: bool) -> None:
+    """The final error is printed after the JVM has ended."""
     alive = [True]
 
     def text() -> str:

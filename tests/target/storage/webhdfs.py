@@ -1,6 +1,6 @@
-"""A file system as Hadoop's WebHDFS tells of it, in a folder, whose answers can be wrong.
+"""A WebHDFS file system in a folder, whose responses can be wrong.
 
-A rename that makes a commit of Iceberg visible can fail before it is done, or be done and fail.
+A rename that makes an Iceberg commit visible can fail before it is done, or be done and fail.
 Source: Hadoop's "WebHDFS REST API".
 """
 
@@ -27,10 +27,10 @@ _SAYS = {
 
 
 class FileSystem(ThreadingHTTPServer):
-    """Files below ``root``; ``faults`` are what happens to the next renames of commits.
+    """Files below ``root``; ``faults`` are the outcomes of the next renames of commits.
 
-    ``before``: it fails and is not done; ``after``: it is done and fails; ``""``: it is done.
-    Without ``deletes`` every file stays.
+    ``before``: the rename fails and is not done; ``after``: it is done and fails; ``""``: it is
+    done. Without ``deletes`` no file is deleted.
     """
 
     daemon_threads = True
@@ -44,11 +44,11 @@ class FileSystem(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """The root, as Spark calls it."""
+        """The address of the root for Spark."""
         return f"webhdfs://127.0.0.1:{self.server_port}"
 
     def rename(self, source: Path, place: Path) -> bool | None:
-        """Rename a file, as HDFS does it: never onto another; None where it fails."""
+        """Rename a file as HDFS does, never onto another; return None if it fails."""
         with self._rename:
             is_commit = place.name.endswith(".metadata.json")
             fault = self.faults.pop(0) if is_commit and self.faults else ""
@@ -79,7 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     @property
     def _place(self) -> Path:
@@ -151,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
 
     def _send_on(self) -> None:
-        """Name the server that has the bytes: this one."""
+        """Redirect to the server that has the bytes, which is this one."""
         self.send_response(307)
         here = f"http://127.0.0.1:{self.server.server_port}{self.path}&here=1"
         self.send_header("Location", here)

@@ -1,4 +1,4 @@
-"""What the words of an error say of a table's rules."""
+"""Errors of Spark and Delta about constraints of a table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE = Table("/lake/t", "t")
         ),
     ],
 )
-def test_a_null_that_is_refused_is_tried_once_more(text: str):
+def test_not_null_violation_is_retried(text: str):
     assert is_not_null_violation(text)
     assert classify_failure(RuntimeError(text)) is FailureKind.STALE
     check_constraint_violation(TABLE, RuntimeError(text))
@@ -42,12 +42,12 @@ def test_a_null_that_is_refused_is_tried_once_more(text: str):
         "NULL",
     ],
 )
-def test_other_errors_are_no_matter_of_nulls(text: str):
+def test_other_errors_are_no_not_null_violations(text: str):
     assert not is_not_null_violation(text)
     check_constraint_violation(TABLE, RuntimeError(text))
 
 
-def test_what_pyspark_has_no_words_for_is_read_all_the_same():
+def test_error_unknown_to_pyspark_is_read_from_its_cause():
     said = "org.apache.spark.sql.delta.DeltaAnalysisException: [DELTA_X] Cannot resolve t.a\n\tat x"
     wordless = RuntimeError("[INTERNAL_ERROR] Cannot find main error class 'DELTA_X'")
     wordless.__context__ = RuntimeError(said)
@@ -56,7 +56,7 @@ def test_what_pyspark_has_no_words_for_is_read_all_the_same():
 
 
 @pytest.mark.parametrize("written", ["pos (id > 0)", "pos id > 0"])
-def test_a_constraint_is_named_without_the_row(written: str):
+def test_violated_check_constraint_is_named_without_the_row(written: str):
     text = (
         f"[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint {written} violated by row with"
         " values:\n - id : -1\n\tat org.apache"
@@ -79,7 +79,7 @@ def test_a_constraint_is_named_without_the_row(written: str):
         ("[EXCEED_LIMIT_LENGTH] Exceeds char/varchar type length limitation: 3.", "length, which"),
     ],
 )
-def test_a_text_that_is_too_long_is_named_without_its_value(text: str, rule: str):
+def test_too_long_text_is_reported_without_its_value(text: str, rule: str):
     with pytest.raises(TableError, match=rule) as raised:
         check_constraint_violation(TABLE, RuntimeError(text))
     assert "secret" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""Records that were set aside, loaded again: none lost, none twice, none over a newer one."""
+"""The replay of quarantined records: none is lost, duplicated, or written over a newer one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def described(properties: dict[str, Any], *keys: str) -> SchemaEvent:
 def again(
     warehouse: Warehouse, wanted: SchemaEvent, *, overwrite: bool = False, **config: Any
 ) -> ReplayResult:
-    """Replay the quarantine of stream a in a run of its own."""
+    """Replay the quarantine of stream a in a new run."""
     warehouse.runs += 1
     engine = SharedEngine(warehouse.session)
     given = {"path": str(warehouse.folder), "format": warehouse.format, **config}
@@ -82,7 +82,7 @@ def again(
 
 
 def load_unfit(warehouse: Warehouse, *messages: dict[str, Any], **config: Any) -> None:
-    """Load rows none of which fits."""
+    """Load messages whose rows are all quarantined."""
     with pytest.raises(QuarantineError):
         warehouse.load(*messages, **config)
 
@@ -92,12 +92,12 @@ def aside(warehouse: Warehouse) -> list[str]:
 
 
 def texts(warehouse: Warehouse) -> list[tuple[Any, ...]]:
-    """Return the rows of table a, numbers and texts in one column."""
+    """Return the rows of table a, with numbers and texts in one column."""
     rows = warehouse.read("a").selectExpr("id", "coalesce(n__string, cast(n as string)) AS n")
     return sorted(tuple(row) for row in rows.collect())
 
 
-def test_records_that_fit_a_mended_schema_leave_the_quarantine_for_the_table(
+def test_replay_moves_records_that_fit_the_corrected_schema(
     warehouse: Warehouse,
 ) -> None:
     warehouse.load(
@@ -120,7 +120,7 @@ def test_records_that_fit_a_mended_schema_leave_the_quarantine_for_the_table(
     assert len(aside(warehouse)) == 1
 
 
-def test_nothing_set_aside_is_nothing_to_replay(parquet: Warehouse) -> None:
+def test_replay_without_a_quarantine_reports_it(parquet: Warehouse) -> None:
     parquet.load(schema("a", NUMBERS), record("a", id=1, n=1))
     assert "the quarantine of table" in again(parquet, described(TEXTS)).describe()
 
@@ -133,13 +133,13 @@ commit = ReplayWriter._commit
 
 
 def die_when_staged(writer: Any, attempt: Any, *more: Any, **options: Any) -> Any:
-    """Die where the rows that do not fit are set aside, and the others are not in the table."""
+    """Die after the bad rows are quarantined and before the others are in the table."""
     if attempt.bad is not None and attempt.bad.are_quarantined:
         die()
     return commit(writer, attempt, *more, **options)
 
 
-def test_a_replay_that_dies_after_the_commit_loads_nothing_twice(
+def test_replay_interrupted_after_the_commit_duplicates_nothing(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = () if warehouse.format == "parquet" else ("id",)
@@ -150,15 +150,15 @@ def test_a_replay_that_dies_after_the_commit_loads_nothing_twice(
         with pytest.raises(KeyboardInterrupt):
             again(warehouse, described(TEXTS, *keys))
     assert texts(warehouse) == [(1, "one"), (2, "2")]
-    assert len(aside(warehouse)) == 3  # the two, and one of them set aside once more
-    # Whatever comes between, the table still says which replay it has.
+    assert len(aside(warehouse)) == 3  # the two, and one of them quarantined again
+    # After another commit, the table still names the replay that it has.
     warehouse.load(schema("a", TEXTS, *keys), record("a", id=3, n=3))
     assert again(warehouse, described(TEXTS, *keys)).found == 1
     assert texts(warehouse) == [(1, "one"), (2, "2"), (3, "3")]
     assert aside(warehouse) == ['{"id": "x", "n": 0}']
 
 
-def test_a_replay_that_dies_before_the_commit_loses_nothing(
+def test_replay_interrupted_before_the_commit_loses_nothing(
     parquet: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_unfit(parquet, schema("a", NUMBERS), record("a", id=1, n="one"), record("a", id="x", n=0))
@@ -173,7 +173,7 @@ def test_a_replay_that_dies_before_the_commit_loses_nothing(
     assert aside(parquet) == ['{"id": "x", "n": 0}']
 
 
-def test_a_row_that_may_be_newer_stays_unless_it_shall_be_overwritten(keyed: Warehouse) -> None:
+def test_replay_keeps_newer_rows_unless_overwrite_is_set(keyed: Warehouse) -> None:
     load_unfit(
         keyed,
         schema("a", NUMBERS, "id"),
@@ -194,8 +194,8 @@ def test_a_row_that_may_be_newer_stays_unless_it_shall_be_overwritten(keyed: War
     assert again(keyed, described(TEXTS, "id")).found == 0
 
 
-def test_a_history_takes_back_what_was_set_aside(delta: Warehouse) -> None:
-    """A record of a new key is its first version; one whose key has gone on stays aside."""
+def test_replay_into_a_history_adds_first_versions_only(delta: Warehouse) -> None:
+    """A record whose key has versions since stays in the quarantine."""
     modes = {"write_mode": "scd2"}
     rows = [record("a", id=1, n="old"), record("a", id=2, n="two")]
     load_unfit(delta, schema("a", NUMBERS, "id"), *rows, **modes)
@@ -207,7 +207,7 @@ def test_a_history_takes_back_what_was_set_aside(delta: Warehouse) -> None:
     assert aside(delta) == ['{"id": 1, "n": "old"}']
 
 
-def test_the_version_of_a_row_and_when_it_was_extracted_survive(parquet: Warehouse) -> None:
+def test_replay_keeps_version_and_extraction_time(parquet: Warehouse) -> None:
     bad = {**versioned("a", 7, id=1, n="one"), "time_extracted": "2024-05-06T07:08:09.000001Z"}
     parquet.load(schema("a", NUMBERS), versioned("a", 7, id=0, n=0), bad, add_record_metadata=True)
     again(parquet, described(TEXTS), add_record_metadata=True)
@@ -223,13 +223,13 @@ def test_the_version_of_a_row_and_when_it_was_extracted_survive(parquet: Warehou
     assert at == "2024-05-06 07:08:09.000001"
 
 
-def test_half_a_letter_does_not_become_a_question_mark(parquet: Warehouse) -> None:
+def test_replay_keeps_a_record_with_a_lone_surrogate_in_quarantine(parquet: Warehouse) -> None:
     parquet.load(schema("a", TEXTS), record("a", id=1, n="\ud83d"), record("a", id=2, n="b"))
     assert again(parquet, described(TEXTS)).unfit == 1
     assert len(aside(parquet)) == 1
 
 
-def test_a_quarantine_made_before_replays_is_read_too(delta: Warehouse) -> None:
+def test_quarantine_of_an_earlier_release_is_replayed(delta: Warehouse) -> None:
     delta.load(schema("a", NUMBERS), record("a", id=1, n="one"), record("a", id=2, n=2))
     kept = delta.read("a__quarantine").drop("version", "replay").collect()
     types = delta.read("a__quarantine").drop("version", "replay").schema
@@ -240,19 +240,19 @@ def test_a_quarantine_made_before_replays_is_read_too(delta: Warehouse) -> None:
     assert texts(delta) == [(1, "one"), (2, "2")]
 
 
-def test_a_stream_that_each_run_overwrites_is_not_replayed(delta: Warehouse) -> None:
+def test_replay_of_an_overwritten_stream_is_rejected(delta: Warehouse) -> None:
     with pytest.raises(UnsupportedError, match="run the tap again"):
         again(delta, described(TEXTS), write_mode="overwrite")
 
 
-# Where the schema comes from
+# The source of the schema
 
 
 def described_in(text: str, stream: str) -> SchemaEvent:
     return select_one(parse_schemas(text), stream)
 
 
-def test_the_schema_is_found_in_a_catalog_or_in_messages() -> None:
+def test_schema_is_read_from_a_catalog_or_messages() -> None:
     properties = {"type": "object", "properties": NUMBERS}
     entry = {"tap_stream_id": "a", "stream": "a", "schema": properties}
     root = {"breadcrumb": [], "metadata": {"table-key-properties": ["id"]}}
@@ -272,15 +272,15 @@ def test_the_schema_is_found_in_a_catalog_or_in_messages() -> None:
     "text",
     ['{"type": "object", "properties": {}}', "", '{"streams": []}', '{"type":"SCHEMA"\n', "[]"],
 )
-def test_what_holds_no_schema_of_the_stream_is_refused(text: str) -> None:
+def test_text_without_a_schema_of_the_stream_is_rejected(text: str) -> None:
     with pytest.raises(UnsupportedError, match="schema"):
         described_in(text, "a")
 
 
-def commanded(
+def run_replay(
     folder: Path, capsys: pytest.CaptureFixture[str], *words: str, **config: Any
 ) -> tuple[int, str]:
-    """Run ``target-spark replay a`` where it does not come as far as Spark."""
+    """Run ``target-spark replay a`` with input that fails before Spark starts."""
     given = {"path": str(folder / "tables"), "format": "parquet", **config}
     (folder / "config.json").write_text(json.dumps(given))
     line = ["replay", "a", "--config", str(folder / "config.json"), *words]
@@ -290,17 +290,17 @@ def commanded(
     return code, said.err
 
 
-def test_what_a_replay_cannot_be_made_of_is_said(
+def test_invalid_replay_command_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, said = commanded(tmp_path, capsys, "--schema", str(tmp_path / "none.json"))
+    code, said = run_replay(tmp_path, capsys, "--schema", str(tmp_path / "none.json"))
     assert (code, "The schema cannot be read" in said) == (1, True)
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(schema("a", NUMBERS))))
-    code, said = commanded(tmp_path, capsys, "--schema", "-", dry_run=True)
+    code, said = run_replay(tmp_path, capsys, "--schema", "-", dry_run=True)
     assert (code, "dry run" in said) == (1, True)
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(schema("b", NUMBERS))))
     maps = {"b": {"__alias__": "a", "id": "id"}, "a": None}
-    code, said = commanded(tmp_path, capsys, "--schema", "-", stream_maps=maps, dry_run=True)
+    code, said = run_replay(tmp_path, capsys, "--schema", "-", stream_maps=maps, dry_run=True)
     assert (code, "dry run" in said) == (1, True)  # it found b, which the maps call a
     assert not (tmp_path / "tables").exists()
 
@@ -309,7 +309,7 @@ def test_what_a_replay_cannot_be_made_of_is_said(
 
 
 @pytest.mark.parametrize("table", ["a", "a__quarantine"])
-def test_a_table_that_another_job_loads_is_refused(parquet: Warehouse, table: str) -> None:
+def test_table_of_another_job_is_rejected(parquet: Warehouse, table: str) -> None:
     parquet.load(schema("a", NUMBERS), record("a", id=1, n="one"), record("a", id=2, n=2))
     if table == "a__quarantine":
         shutil.rmtree(parquet.folder / "a")
@@ -321,8 +321,8 @@ def test_a_table_that_another_job_loads_is_refused(parquet: Warehouse, table: st
     assert aside(parquet) == ['{"id": 1, "n": "one"}']
 
 
-def test_a_table_under_a_former_name_of_the_job_is_its_own(parquet: Warehouse) -> None:
-    """The next commit has the name of now, and states are found under both."""
+def test_table_under_a_former_job_name_is_accepted(parquet: Warehouse) -> None:
+    """The next commit has the current name, and states are found under both."""
     parquet.load(schema("a", NUMBERS), record("a", id=1, n=1), state(1))
     states: list[bytes] = []
     messages = [schema("a", NUMBERS), record("a", id=2, n=2)]
@@ -364,10 +364,10 @@ def load_as(
 
 
 @pytest.mark.parametrize("declared", ["free", "object", "array", "nothing"])
-def test_a_record_that_is_nested_too_deeply_is_set_aside_as_it_came(
+def test_too_deeply_nested_record_is_quarantined_unchanged(
     parquet: Warehouse, declared: str
 ) -> None:
-    """However deep it is; the records around it are loaded, and the state leaves."""
+    """At any depth the other records are loaded, and the state is emitted."""
     kinds: dict[str, Any] = {
         "free": {"type": "object"},
         "object": {"type": "object", "properties": {"a": {"type": "integer"}}},
@@ -397,7 +397,7 @@ def test_a_record_that_is_nested_too_deeply_is_set_aside_as_it_came(
         loader.close()
         spool.close()
     assert parquet.states == [5]
-    if declared == "nothing":  # a whole record is a text, in which all of it stands
+    if declared == "nothing":  # whole records are text, which has no depth limit
         kept = {row[0] for row in parquet.rows("a", "record")}
         assert kept == {*deep, '{"id": 1}', '{"id": 2}'}
     else:

@@ -1,4 +1,4 @@
-"""A stream of which nothing could be written is not complete, and no state says that it is."""
+"""A stream none of whose rows could be written is incomplete, and no state covers it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bad(*numbers: int, stream: str = "a") -> list[dict[str, Any]]:
 
 
 def incomplete(warehouse: Warehouse, *messages: dict[str, Any], **config: Any) -> str:
-    """Load what leaves a stream incomplete; return what the run says of it."""
+    """Load messages that leave a stream incomplete; return the error's text."""
     with pytest.raises(QuarantineError) as error:
         warehouse.load(*messages, **config)
     return str(error.value)
@@ -50,7 +50,7 @@ def state_in(warehouse: Warehouse, table: str) -> str | None:
     return None if marker is None else marker.state
 
 
-def test_a_stream_of_bad_rows_alone_moves_no_state(warehouse: Warehouse) -> None:
+def test_stream_with_only_bad_rows_emits_no_state(warehouse: Warehouse) -> None:
     told = incomplete(warehouse, state(0), schema("a", ID), *bad(1, 2), state(1))
     assert warehouse.states == [0]
     assert state_in(warehouse, "a") == '{"at": 0}'
@@ -67,16 +67,16 @@ def test_a_stream_of_bad_rows_alone_moves_no_state(warehouse: Warehouse) -> None
     counts = warehouse.counts("a")
     assert counts["withheld"] == "none of its rows could be written"
     assert counts["quarantine"]["reasons"][0]["rows"] == 2
-    # The next run, its schema mended, goes on where the last one stood.
+    # The next run, with a corrected schema, resumes where the last one stopped.
     mended = schema("a", {"id": {"type": "string"}})
     assert warehouse.load(mended, *bad(1, 2), state(1)) == [1]
     assert state_in(warehouse, "a") == '{"at": 1}'
 
 
-def test_a_bad_batch_whose_first_try_failed_for_another_reason_carries_no_state(
+def test_retried_batch_of_bad_rows_carries_no_state(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The try had chosen its state before any bad row was known."""
+    """The first try had chosen its state before a bad row was known."""
     append, failures = DeltaWriter.append, [TimeoutError(110, "Connection timed out")]
 
     def failing(self: Any, spark: Any, table: Any, *rows: Any, **options: Any) -> Any:
@@ -92,13 +92,13 @@ def test_a_bad_batch_whose_first_try_failed_for_another_reason_carries_no_state(
     assert state_in(delta, "a") == '{"at": 0}'
 
 
-def test_a_single_bad_row_of_a_single_one_counts_as_none(delta: Warehouse) -> None:
+def test_single_bad_row_alone_makes_the_stream_incomplete(delta: Warehouse) -> None:
     incomplete(delta, KEYED, record("a", name="no key"), state(1))
     assert delta.states == []
     assert state_in(delta, "a") is None
 
 
-def test_states_wait_until_a_later_batch_is_written(warehouse: Warehouse) -> None:
+def test_states_wait_until_a_good_row_is_written(warehouse: Warehouse) -> None:
     loader, spool = warehouse.open(flush_rows=2)
     feed(loader, state(0), schema("a", ID), *bad(1, 2), state(1), *bad(3, 4), state(2))
     loader._pipeline.wait()
@@ -117,13 +117,13 @@ def test_states_wait_until_a_later_batch_is_written(warehouse: Warehouse) -> Non
     assert line.startswith("Stream a: 5 of 6 rows do not fit")
 
 
-def test_bad_batches_after_a_written_row_hold_nothing_back(delta: Warehouse) -> None:
+def test_bad_batches_after_a_written_row_hold_no_states(delta: Warehouse) -> None:
     messages = [record("a", id=1), state(1), *bad(2, 3), state(2)]
     assert delta.load(schema("a", ID), *messages, flush_rows=1)[-1] == 2
 
 
-def test_states_of_other_streams_wait_behind_its_first_row_only(delta: Warehouse) -> None:
-    """And a later run that repeats nothing of it leaves the state of the tables alone."""
+def test_states_before_the_first_bad_row_are_emitted(delta: Warehouse) -> None:
+    """A later run without rows of the stream does not change the state of the tables."""
     both = [schema("a", ID), schema("b", ID)]
     messages = [record("b", id=1), state(1), *bad(1), record("b", id=2), state(2)]
     told = incomplete(delta, *both, *messages, flush_rows=1)
@@ -134,7 +134,7 @@ def test_states_of_other_streams_wait_behind_its_first_row_only(delta: Warehouse
     assert {state_in(delta, "a"), state_in(delta, "b")} <= {None, '{"at": 1}'}
 
 
-def test_a_table_is_not_overwritten_by_a_stream_that_does_not_fit(delta: Warehouse) -> None:
+def test_overwrite_with_only_bad_rows_leaves_the_table(delta: Warehouse) -> None:
     delta.load(schema("a", ID), record("a", id=1), state(1))
     told = incomplete(delta, schema("a", ID), *bad(1), state(2), write_mode="overwrite")
     assert delta.rows("a") == [(1,)]
@@ -146,15 +146,13 @@ def test_a_table_is_not_overwritten_by_a_stream_that_does_not_fit(delta: Warehou
     )  # a replay would be refused
 
 
-def test_a_new_table_that_would_be_overwritten_by_nothing_holds_no_state(delta: Warehouse) -> None:
+def test_full_refresh_with_only_bad_rows_emits_no_state(delta: Warehouse) -> None:
     incomplete(delta, state(0), schema("a", ID), *bad(1), state(1), full_refresh=["a"])
     assert delta.states == [0]
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["after its rows", "before them"])
-def test_rows_of_other_versions_stay_where_none_of_this_run_fit(
-    delta: Warehouse, after: bool
-) -> None:
+def test_old_versions_are_kept_if_no_row_of_the_run_fits(delta: Warehouse, after: bool) -> None:
     numbered = {**ID, "n": {"type": "integer"}}
     delta.load(schema("a", numbered), versioned("a", 1, id=1), activate("a", 1), state(1))
     rows = [versioned("a", 2, id="x")]
@@ -169,7 +167,7 @@ def test_rows_of_other_versions_stay_where_none_of_this_run_fit(
         )
 
 
-def test_versions_that_could_not_end_are_said_though_later_rows_fit(delta: Warehouse) -> None:
+def test_skipped_version_deletion_is_reported_although_later_rows_fit(delta: Warehouse) -> None:
     delta.load(schema("a", ID), versioned("a", 1, id=1), activate("a", 1), state(1))
     loader, spool = delta.open(flush_rows=1)
     feed(loader, schema("a", ID), versioned("a", 2, id="x"), activate("a", 2), state(2))
@@ -183,7 +181,7 @@ def test_versions_that_could_not_end_are_said_though_later_rows_fit(delta: Wareh
     assert delta.states == [4]
 
 
-def test_a_rehearsal_ends_as_the_run_would(delta: Warehouse) -> None:
+def test_dry_run_fails_as_the_run_would(delta: Warehouse) -> None:
     delta.load(schema("a", ID), record("a", id=1), state(1))
     loader, spool = delta.open(dry_run=True)
     delta.report.add_facts(dry_run=True)
@@ -195,12 +193,12 @@ def test_a_rehearsal_ends_as_the_run_would(delta: Warehouse) -> None:
     assert not delta.exists("a__quarantine")
 
 
-def test_a_torn_input_says_both(delta: Warehouse) -> None:
+def test_truncated_input_with_only_bad_rows_fails(delta: Warehouse) -> None:
     incomplete(delta, schema("a", ID), *bad(1), state(2), whole=False)
     assert delta.states == []
 
 
-def test_a_replay_of_rows_that_still_do_not_fit_is_no_failure(delta: Warehouse) -> None:
+def test_replay_of_rows_that_still_do_not_fit_succeeds(delta: Warehouse) -> None:
     incomplete(delta, schema("a", ID), *bad(1, 2), state(1))
     wanted = SchemaEvent(StreamId("a"), {"type": "object", "properties": ID}, ())
     assert again(delta, wanted).unfit == 2
@@ -209,10 +207,10 @@ def test_a_replay_of_rows_that_still_do_not_fit_is_no_failure(delta: Warehouse) 
     assert again(delta, texts).loaded == 2
 
 
-# A share of the rows
+# A percentage of the rows
 
 
-def test_a_stream_within_its_share_is_complete(delta: Warehouse) -> None:
+def test_stream_within_the_percentage_is_complete(delta: Warehouse) -> None:
     rows = [record("a", id=number) for number in range(98)]
     # The bad ones come first, and states wait until there are enough good ones.
     states = delta.load(
@@ -221,7 +219,7 @@ def test_a_stream_within_its_share_is_complete(delta: Warehouse) -> None:
     assert states == [2]
 
 
-def test_a_stream_beyond_its_share_moves_no_state(warehouse: Warehouse) -> None:
+def test_stream_beyond_the_percentage_emits_no_state(warehouse: Warehouse) -> None:
     rows = [record("a", id=number) for number in range(98)]
     told = incomplete(
         warehouse, schema("a", ID), *rows, *bad(1, 2), state(1), max_quarantined="1.9%"
@@ -233,7 +231,7 @@ def test_a_stream_beyond_its_share_moves_no_state(warehouse: Warehouse) -> None:
     assert len(warehouse.rows("a")) == 98
 
 
-def test_the_share_is_of_each_stream(delta: Warehouse) -> None:
+def test_percentage_applies_per_stream(delta: Warehouse) -> None:
     rows = [record("b", id=number) for number in range(100)]
     messages = [schema("a", ID), schema("b", ID), *rows, record("a", id=1), *bad(1), state(1)]
     told = incomplete(delta, *messages, max_quarantined="10%")
@@ -241,7 +239,7 @@ def test_the_share_is_of_each_stream(delta: Warehouse) -> None:
     assert delta.load(*messages, max_quarantined="50%") == [1]
 
 
-def test_a_large_stream_beyond_its_share_stops_the_run(delta: Warehouse) -> None:
+def test_large_stream_beyond_the_percentage_stops_the_run(delta: Warehouse) -> None:
     rows = [record("a", id=number) for number in range(1000)]
     loader, spool = delta.open(flush_rows=1200, max_quarantined="10%")
     feed(loader, schema("a", ID), *rows, *bad(*range(200)))
@@ -253,7 +251,7 @@ def test_a_large_stream_beyond_its_share_stops_the_run(delta: Warehouse) -> None
     assert not delta.exists("a__quarantine")
 
 
-def test_an_overwrite_beyond_its_share_leaves_the_table(delta: Warehouse) -> None:
+def test_overwrite_beyond_the_percentage_leaves_the_table(delta: Warehouse) -> None:
     delta.load(schema("a", ID), record("a", id=1), state(1))
     rows = [record("a", id=2), *bad(1)]
     incomplete(
@@ -263,16 +261,14 @@ def test_an_overwrite_beyond_its_share_leaves_the_table(delta: Warehouse) -> Non
     assert delta.counts("a")["written"] == 0
 
 
-# Keys that no property has
+# Undeclared keys
 
 
 @pytest.mark.parametrize(
     ("key", "hint"),
     [("idd", "Is 'id' meant?"), ("ID", "Is 'id' meant?"), ("other", ""), ("nam", "Is 'name'")],
 )
-def test_a_key_that_the_schema_does_not_declare_is_refused(
-    delta: Warehouse, key: str, hint: str
-) -> None:
+def test_undeclared_key_is_rejected(delta: Warehouse, key: str, hint: str) -> None:
     loader, spool = delta.open()
     feed(loader, schema("b", ID), record("b", id=1), state(1))
     with pytest.raises(
@@ -282,14 +278,14 @@ def test_a_key_that_the_schema_does_not_declare_is_refused(
     assert hint in str(e.value)
     assert ("meant" in str(e.value)) == bool(hint)
     assert "It declares id, name." in str(e.value)
-    loader.finish(whole=False)  # what came before is good
+    loader.finish(whole=False)  # earlier rows are valid
     loader.close()
     spool.close()
     assert delta.states == [1]
     assert delta.rows("b") == [(1,)]
 
 
-def test_a_schema_that_comes_again_is_held_to_its_keys_too(delta: Warehouse) -> None:
+def test_undeclared_key_in_a_repeated_schema_is_rejected(delta: Warehouse) -> None:
     loader, spool = delta.open()
     feed(loader, schema("a", ID, "id"), record("a", id=1))
     with pytest.raises(UnsupportedError, match="'lost'"):
@@ -298,7 +294,7 @@ def test_a_schema_that_comes_again_is_held_to_its_keys_too(delta: Warehouse) -> 
     spool.close()
 
 
-def test_a_schema_that_declares_nothing_may_have_any_key(delta: Warehouse) -> None:
+def test_schema_without_properties_may_have_any_key(delta: Warehouse) -> None:
     delta.load(schema("a", {}, "id"), record("a", id="one"), state(1))
     assert delta.states == [1]
 
@@ -314,7 +310,7 @@ def run_with_report(
     return run(folder, b"".join(map(line, messages)), "--config", "my config.json")
 
 
-def test_the_command_fails_and_names_the_command_that_loads_the_rows(tmp_path: Path) -> None:
+def test_failed_command_prints_the_replay_command(tmp_path: Path) -> None:
     done = run_with_report(tmp_path, schema("a b", ID), *bad(1, 2, stream="a b"), state(1))
     said = done.stderr.decode()
     assert done.returncode == 1, said
@@ -333,7 +329,7 @@ def test_the_command_fails_and_names_the_command_that_loads_the_rows(tmp_path: P
         assert (again.returncode, told in again.stdout.decode()) == (code, True), again.stderr
 
 
-def test_a_run_that_sets_rows_aside_says_so_at_its_end(tmp_path: Path) -> None:
+def test_run_with_quarantined_rows_logs_a_summary(tmp_path: Path) -> None:
     rows = [record("a", id=1), record("a", id="\u001b[31mtwo"), record("a", id=None)]
     done = run_with_report(tmp_path, schema("a", ID, "id"), *rows, state(1))
     said = done.stderr.decode()

@@ -1,4 +1,4 @@
-"""What is told of rows that were set aside, and the limits of a run: without Spark."""
+"""The summary of quarantined rows, and the limits of a run, without Spark."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from target_spark.target import TargetSpark
         ("0%", 0, None),
     ],
 )
-def test_a_limit_is_a_number_of_rows_or_a_share(
+def test_limit_is_a_number_of_rows_or_a_percentage(
     setting: Any, rows: int | None, share: Fraction | None
 ) -> None:
     assert QuarantineLimit.parse(setting) == QuarantineLimit(rows, share)
@@ -50,7 +50,7 @@ def test_a_limit_is_a_number_of_rows_or_a_share(
     "setting",
     ["one", "-1%", "101%", "1,5%", "%", "1 percent", "1e2%", "٣%", "", -1, 1.5, True, [1]],
 )
-def test_what_is_no_limit_is_refused_with_what_is(setting: Any) -> None:
+def test_invalid_limit_is_rejected_with_valid_examples(setting: Any) -> None:
     with pytest.raises(ConfigValidationError) as refused:
         TargetSpark(config={"path": "x", "max_quarantined": setting})
     (error,) = refused.value.errors
@@ -60,7 +60,7 @@ def test_what_is_no_limit_is_refused_with_what_is(setting: Any) -> None:
         assert "'0.5%'" in error
 
 
-def test_the_environment_gives_a_share_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for text, expected in {"2.5%": "2.5%", "12": "12"}.items():
         monkeypatch.setenv("TARGET_SPARK_MAX_QUARANTINED", text)
         target = TargetSpark(config={"path": "x"}, parse_env_config=True)
@@ -68,16 +68,14 @@ def test_the_environment_gives_a_share_too(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 100))
-def test_a_stream_counts_as_long_as_its_share_allows(
-    written: int, aside: int, percent: int
-) -> None:
+def test_stream_is_withheld_beyond_its_percentage(written: int, aside: int, percent: int) -> None:
     guard = QuarantineGuard(QuarantineLimit.parse(f"{percent}%"))
     why = guard.find_withhold_reason(written, aside)
     if not aside:
         assert why is None
     elif not written:
         assert why == "none of its rows could be written"
-    elif percent:  # 0% is a number of rows, and ends the run by itself
+    elif percent:  # 0% is a number of rows, which ends the run
         is_over = 100 * aside > percent * (written + aside)
         assert why == (
             f"more of its rows do not fit than max_quarantined ({percent}%) allows"
@@ -87,16 +85,16 @@ def test_a_stream_counts_as_long_as_its_share_allows(
 
 
 @given(st.integers(1, 10**9))
-def test_the_first_bad_row_of_a_large_stream_does_not_end_a_run(millionths: int) -> None:
+def test_percentage_is_evaluated_after_at_least_1000_rows(millionths: int) -> None:
     limit = QuarantineLimit(share=Fraction(millionths, 10**9))
     assert limit.judged_from >= 1000
     assert not limit.is_exceeded(10, limit.judged_from)
 
 
-# What is told
+# The summary
 
 
-def test_reasons_are_counted_over_batches_and_the_most_shared_comes_first() -> None:
+def test_reasons_are_summed_over_batches_and_sorted_by_count() -> None:
     summary = QuarantineSummary("a__quarantine", "/tables/a__quarantine", "target-spark replay a")
     summary.add([Reason("n: no number", 2, '"x"'), Reason("id: a key must have a value", 1)])
     summary.add([Reason("id: a key must have a value", 4, "null"), Reason("d: no date", 1, "1")])
@@ -115,7 +113,7 @@ def test_reasons_are_counted_over_batches_and_the_most_shared_comes_first() -> N
     assert summary.describe(9, 9).endswith("run again: the whole stream is loaded again.")
 
 
-def test_the_command_is_one_that_a_shell_takes() -> None:
+def test_replay_command_is_quoted_for_the_shell() -> None:
     command = replay_command("my stream's", ["a b.json", "ENV"])
     assert shlex.split(command) == [
         *("target-spark", "replay", "my stream's", "--config", "a b.json", "--config", "ENV"),
@@ -124,7 +122,7 @@ def test_the_command_is_one_that_a_shell_takes() -> None:
     assert "--config config.json" in replay_command("a", [])
 
 
-def test_the_report_has_the_same_as_data_and_as_words() -> None:
+def test_report_has_the_quarantine_as_json_and_text() -> None:
     report = Report(["target.json"])
     report.count_received("a", 5, 50)
     report.count_commit("a", 2, 3, 0.1)
@@ -187,13 +185,13 @@ LAYOUT = layout(
         (None, "n: not an integer of 64 bits", None),
     ],
 )
-def test_an_example_is_the_value_that_the_reason_is_of(
+def test_example_is_the_value_that_the_reason_refers_to(
     raw: str | None, reason: str, example: str | None
 ) -> None:
     assert find_example(raw, reason, LAYOUT) == example
 
 
-def test_an_example_is_short_holds_no_secret_and_can_be_left_out(
+def test_example_is_short_without_secrets_and_optional(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Owner: ...
@@ -209,9 +207,7 @@ def test_an_example_is_short_holds_no_secret_and_can_be_left_out(
 
 
 @given(st.text(), st.text(), st.sampled_from(sorted(LAYOUT.types)))
-def test_whatever_a_record_and_a_reason_are_an_example_is_one_line(
-    raw: str, reason: str, name: str
-) -> None:
+def test_example_is_one_line_for_any_record_and_reason(raw: str, reason: str, name: str) -> None:
     for text in (raw, json.dumps({name: raw}, ensure_ascii=False)):
         example = find_example(text, f"{name}: {reason}", LAYOUT)
         assert example is None or len(example.splitlines()) <= 1

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tests.peers import missing_reason, peer_python
+from tests.target.loader.concurrent_loads import THEIRS, ConcurrentLoad, until
 from tests.target.loader.crash_run import PATIENCE
-from tests.target.loader.racers import THEIRS, Racer, until
-from tests.target.loader.test_races import KEYS, chance_of
+from tests.target.loader.test_races import KEYS, make_random
 from tests.target.writers.test_iceberg_catalogs import in_catalog
 
 PYTHON = peer_python("pyiceberg")
@@ -56,7 +56,7 @@ def test_pyiceberg_that_writes_all_the_while_loses_nothing_and_doubles_no_key(
     tmp_path: Path, keys: tuple[str, ...], before: str
 ) -> None:
     """With keys, half of those that it takes are keys that we have as well."""
-    chance = chance_of(keys, before)
+    chance = make_random(keys, before)
     told(theirs(tmp_path, "init"))
     there = [] if before != "a table" else list(range(MOST, MOST + 10))
     if there:
@@ -66,7 +66,7 @@ def test_pyiceberg_that_writes_all_the_while_loses_nothing_and_doubles_no_key(
     how = (str(bool(keys)).lower(), str(before == "no table").lower(), 6 if keys else 0.5)
     other = theirs(tmp_path, "write", least, most, *how)
     config = in_catalog(tmp_path) | {"path": str(tmp_path / "tables"), "database": "db"}
-    ours = Racer(tmp_path, "ours", flush_rows=1_000, **config)
+    ours = ConcurrentLoad(tmp_path, "ours", flush_rows=1_000, **config)
     ours.start(ours.messages(range(COUNT), keys, state_every=500))
     until(ours.run.jvm, [ours])
     time.sleep(8 * chance.random())

@@ -1,0 +1,78 @@
+"""Origins (scheme, host, port) that may receive the credentials of a manifest's stream.
+
+An origin is trusted if the manifest declares it: as the base URL of a requester whose template
+depends only on the config and the manifest. Values from an API response never make an origin
+trusted. A stream that was made from a stream template is limited to the template's own origins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tap_core.http.origins import Origin, Route, declared_origin, parse_origin
+from tap_core.manifest.components.partition_routers import ListPartitionRouter
+
+if TYPE_CHECKING:
+    import requests
+
+    from tap_core.manifest.interfaces import TemplateScope
+
+__all__ = ["add_base_origin", "is_template_origin", "make_component_route", "make_trusted_scope"]
+
+
+def is_template_origin(node: Mapping[str, Any], origin: Origin) -> bool:
+    """Return True if the origin is in the stream template, for a stream made from a template.
+
+    Always True for the node of a stream that the manifest declares without a template.
+    """
+    origins = getattr(node, "origins", None)
+    return origins is None or origin in origins
+
+
+def make_trusted_scope(
+    scope: TemplateScope, config: Mapping[str, Any], stream: str, routers: Sequence[Any] | None
+) -> TemplateScope:
+    """Return an interpolation scope without any value that may come from an API response.
+
+    Args:
+        scope: The scope of the current request.
+        config: The config of the connector.
+        stream: The name of the stream.
+        routers: The partition routers of the stream: slices of a ListPartitionRouter contain no
+            values from responses. None drops the slice.
+    """
+    is_own = routers is not None and all(isinstance(one, ListPartitionRouter) for one in routers)
+    slices: Any = scope.get("stream_slice") if is_own else None
+    names = ("stream_slice", "stream_partition", "stream_interval")
+    return {
+        "config": config,
+        "stream_name": stream,
+        "next_page_token": None,
+        **dict.fromkeys(names, slices or {}),
+        "partition": scope.get("partition") or {} if is_own else {},
+    }
+
+
+def add_base_origin(known: set[Origin], base: str, node: Mapping[str, Any]) -> set[Origin]:
+    """Add the origin of a requester's base URL to the known origins, and return these.
+
+    An empty base URL, or an origin that the stream's template does not name, adds nothing.
+    """
+    origin = declared_origin(base) if base else None
+    if origin is not None and is_template_origin(node, origin):
+        known.add(origin)
+    return known
+
+
+def make_component_route(
+    request: requests.PreparedRequest, node: Mapping[str, Any], is_secure: Callable[[], bool]
+) -> Route:
+    """Return the rules for a request of a component, such as for a token: its own origin only."""
+    own = parse_origin(request.url)
+    return Route(
+        lambda origin: origin == own and is_template_origin(node, origin),
+        lambda _: True,
+        is_secure=is_secure,
+        setting="the template of the stream, as its base URL",
+    )

@@ -1,0 +1,158 @@
+"""`SharedResources`: the objects that the streams of one manifest's tap share during a run.
+
+Each object is built when it is first needed. Streams of several threads use them at the same time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from tap_core.manifest.builder import build_component
+from tap_core.manifest.components.declarative_source import ConcurrencyLevel
+
+if TYPE_CHECKING:
+    from tap_core.http.origins import Origin
+    from tap_core.http.request import Auth
+    from tap_core.manifest.async_jobs import JobLimiter
+    from tap_core.manifest.components.api_budget import HTTPAPIBudget
+    from tap_core.manifest.interfaces import Authenticator, DeclarativeStreamProtocol
+    from tap_core.manifest.loader import Manifest
+    from tap_core.manifest.response_cache import ResponseCache
+
+__all__ = ["SharedResources"]
+
+_log: Final = logging.getLogger(__name__)
+
+
+class SharedResources:
+    """Objects that the streams of one manifest's tap share during a run.
+
+    Args:
+        manifest: Manifest that declares the streams.
+        config: Config of the connector.
+        changes: Overrides for all cursors, from the command's flags or environment variables.
+        make_parent: Function that builds the stream which reads all records of a parent.
+        find_parent_names: Function that yields the names of the selected streams' parents.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        config: Mapping[str, Any],
+        changes: Mapping[str, str],
+        make_parent: Callable[[Mapping[str, Any]], DeclarativeStreamProtocol],
+        find_parent_names: Callable[[], Iterable[str]],
+    ) -> None:
+        self.manifest: Manifest = manifest
+        self.config: Mapping[str, Any] = config
+        self.changes: Mapping[str, str] = changes
+        self.names_with_state: frozenset[str] = frozenset()
+        """Names of the streams that had a state when the run began."""
+        self.logged_warnings: set[str] = set()
+        """Warnings about the manifest that were logged; each is logged once per tap."""
+        self._make_parent = make_parent
+        self._find_parent_names = find_parent_names
+        self._names_in_use: frozenset[str] | None = None
+        self._parents: list[tuple[Mapping[str, Any], DeclarativeStreamProtocol]] = []
+        self._signers: list[tuple[Authenticator, Auth]] = []
+        self._signer_lock = threading.RLock()
+        self._origins: dict[int, set[Origin]] = {}
+
+    # Limits
+
+    @cached_property
+    def threads(self) -> int:
+        """Number of threads that may read slices and windows; 1 unless declared."""
+        node = self.manifest.tree.get("concurrency_level")
+        if not node:
+            return 1
+        level: ConcurrencyLevel = build_component(
+            self.manifest, node, ConcurrencyLevel, self.config
+        )
+        return level.threads
+
+    @cached_property
+    def job_limiter(self) -> JobLimiter:
+        """Limit on asynchronous jobs that run at the API at the same time, over all streams."""
+        from tap_core.manifest.async_jobs import JobLimiter
+
+        node = self.manifest.get_part("max_concurrent_async_job_count")
+        given = build_component(self.manifest, node, int | str | None, self.config)
+        try:
+            most = 1 if given in {None, ""} else int(given)
+        except ValueError:
+            most = 0
+        if most < 1:
+            _log.warning(
+                "Invalid max_concurrent_async_job_count %r: expected 1 or more; one job at a time.",
+                node,
+            )
+        return JobLimiter(max(1, most))
+
+    @cached_property
+    def budget(self) -> HTTPAPIBudget | None:
+        """Rate limits of the source (``api_budget``), or None."""
+        from tap_core.manifest.components.api_budget import HTTPAPIBudget
+
+        node = self.manifest.tree.get("api_budget")
+        return build_component(self.manifest, node, HTTPAPIBudget, self.config) if node else None
+
+    # Parent streams
+
+    @cached_property
+    def response_cache(self) -> ResponseCache:
+        """Cache of the parent streams' responses."""
+        from tap_core.manifest.response_cache import ResponseCache
+
+        return ResponseCache()
+
+    @property
+    def parent_names(self) -> frozenset[str]:
+        """Names of the parent streams, whose responses are cached."""
+        return self._selected_parent_names if self._names_in_use is None else self._names_in_use
+
+    @cached_property
+    def _selected_parent_names(self) -> frozenset[str]:
+        return frozenset(self._find_parent_names())
+
+    @contextmanager
+    def caching_parents(self, names: Iterable[str]) -> Iterator[None]:
+        """Cache the responses of these parent streams during the block.
+
+        Used while the tap's own streams are not known yet.
+        """
+        before, self._names_in_use = self._names_in_use, frozenset(names)
+        try:
+            yield
+        finally:
+            self._names_in_use = before
+
+    def parent_stream(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
+        """Return the stream that reads all records of a parent; equal nodes share it."""
+        for known, stream in self._parents:
+            if known is node or known == node:
+                return stream
+        made = self._make_parent(node)
+        self._parents.append((node, made))
+        return made
+
+    # Credentials
+
+    def get_signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
+        """Return the function that signs requests; equal authenticators share their tokens."""
+        with self._signer_lock:
+            for known, auth in self._signers:
+                if known == declared:
+                    return auth
+            auth = declared.auth(stream)
+            self._signers.append((declared, auth))
+            return auth
+
+    def get_origins(self, signer: Auth) -> set[Origin]:
+        """Return the set of origins that may receive a signer's credentials; callers add to it."""
+        return self._origins.setdefault(id(signer), set())  # signers live as long as the tap

@@ -1,0 +1,66 @@
+"""Stop signal that the threads of one worker pool share.
+
+The first error of a thread, the end of the pool and the end of an outer pool stop the threads.
+Each thread checks the signal between two records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+__all__ = ["StopSignal", "WorkerStopped"]
+
+
+class WorkerStopped(BaseException):
+    """The work of this thread has ended; not caught by ``except Exception`` in author code."""
+
+
+class StopSignal:
+    """Signal to the threads of a pool; ``outer`` is the signal of a pool around it, if any."""
+
+    def __init__(self, outer: StopSignal | None = None) -> None:
+        self.outer = outer
+        self.error: BaseException | None = None
+        """First error of a thread, which the owner of the pool raises."""
+        self.is_over = False
+        """True if the owner has ended with an error."""
+        self.is_abandoned = False
+        """True if the owner no longer waits for the threads, so that they may not write rows."""
+
+    @property
+    def is_set(self) -> bool:
+        """True if the threads must stop."""
+        return (
+            self.error is not None or self.is_over or (self.outer is not None and self.outer.is_set)
+        )
+
+    def check(self) -> None:
+        """Raise the first error of a thread, or `WorkerStopped` if the work ended elsewhere."""
+        if self.error is not None:
+            raise self.error
+        if self.is_set:
+            raise WorkerStopped
+
+    def check_output(self) -> None:
+        """Raise `WorkerStopped` if rows of the threads are no longer accepted."""
+        if self.is_abandoned:
+            raise WorkerStopped
+        if self.outer is not None:
+            self.outer.check_output()
+
+    def until_set(self, records: Iterable[Any]) -> Iterator[Any]:
+        """Yield records until the signal is set; then close the iterator.
+
+        Raises:
+            WorkerStopped: The signal is set.
+        """
+        try:
+            for record in records:
+                if self.is_set:
+                    raise WorkerStopped
+                yield record
+        finally:
+            close = getattr(records, "close", None)
+            if close is not None:
+                close()

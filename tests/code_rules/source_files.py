@@ -1,0 +1,208 @@
+"""Reader of source files for the import rules and gates: imports, names and lengths.
+
+Sources are parsed, never imported, so that an import under a condition is found too.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+__all__ = [
+    "PACKAGES",
+    "ROOT",
+    "STDLIB",
+    "Import",
+    "Module",
+    "circle",
+    "fits",
+    "function_lines",
+    "imports_of",
+    "layer_of",
+    "modules",
+    "nothing",
+    "sized",
+    "visible_names",
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("tap_core", "target_spark")
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file: its dotted name, whether it is an ``__init__``, and its tree."""
+
+    name: str
+    path: Path
+    source: str
+
+    @property
+    def is_init(self) -> bool:
+        return self.path.name == "__init__.py"
+
+    @property
+    def tree(self) -> ast.Module:
+        return _parsed(self.source)
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module: its dotted name, the line, and whether importing us imports it too."""
+
+    target: str
+    line: int
+    lazily: bool
+
+
+@cache
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+def modules(root: Path = ROOT, packages: Iterable[str] = PACKAGES) -> list[Module]:
+    """Read every module of the packages."""
+    found = []
+    for package in packages:
+        for path in sorted((root / package).rglob("*.py")):
+            parts = list(path.relative_to(root).with_suffix("").parts)
+            if parts[-1] == "__init__":
+                parts.pop()
+            found.append(Module(".".join(parts), path, path.read_text("utf-8")))
+    return found
+
+
+def imports_of(module: Module, known: Iterable[str]) -> Iterator[Import]:
+    """Yield what a module imports; ``from a import b`` means ``a.b`` where that is a module."""
+    names = frozenset(known)
+    for node, lazily in _import_nodes(module.tree, lazily=False):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        else:
+            base = _base_of(module, node)
+            full = [f"{base}.{alias.name}" for alias in node.names]
+            targets = sorted({name if name in names else base for name in full})
+        for target in targets:
+            yield Import(target, node.lineno, lazily)
+
+
+def _import_nodes(
+    parent: ast.AST, *, lazily: bool
+) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node, lazily
+        inside = lazily or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        inside = inside or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+        yield from _import_nodes(node, lazily=inside)
+
+
+def _base_of(module: Module, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    parts = module.name.split(".")
+    keep = len(parts) - node.level + (1 if module.is_init else 0)
+    return ".".join([*parts[:keep], *([node.module] if node.module else [])])
+
+
+def fits(name: str, prefix: str) -> bool:
+    """Tell whether a dotted name is the prefix or lies below it."""
+    return name == prefix or name.startswith(f"{prefix}.")
+
+
+def layer_of(name: str, layers: Mapping[str, int]) -> int | None:
+    """Return the layer of a module: that of the longest listed prefix, or None."""
+    prefixes = [
+        prefix for prefix in layers if name == prefix or ("." in prefix and fits(name, prefix))
+    ]
+    return layers[max(prefixes, key=len)] if prefixes else None
+
+
+def circle(graph: Mapping[str, Iterable[str]]) -> list[str] | None:
+    """Return one circle of imports as the modules along it, or None."""
+    done: set[str] = set()
+    for start in sorted(graph):
+        path: list[str] = []
+        if found := _walk(start, graph, path, done):
+            return found
+    return None
+
+
+def _walk(
+    node: str, graph: Mapping[str, Iterable[str]], path: list[str], done: set[str]
+) -> list[str] | None:
+    if node in path:
+        return [*path[path.index(node) :], node]
+    if node in done:
+        return None
+    path.append(node)
+    for target in sorted(graph.get(node, ())):
+        if found := _walk(target, graph, path, done):
+            return found
+    path.pop()
+    done.add(node)
+    return None
+
+
+def sized(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[tuple[str, int, int]]:
+    """Yield name, line and length in lines of each node of these kinds.
+
+    Decorators do not count, nor does the docstring of a function.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, kinds):
+            lines = node.end_lineno - node.lineno + 1
+            if not isinstance(node, ast.ClassDef) and ast.get_docstring(node, clean=False):
+                lines -= node.body[0].end_lineno - node.body[0].lineno + 1
+            yield node.name, node.lineno, lines
+
+
+def function_lines(tree: ast.AST) -> Iterator[int]:
+    """Yield the length of each function in lines, its docstring not counted."""
+    yield from (lines for _, _, lines in sized(tree, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+
+def nothing(found: Collection[str] | Mapping[str, object], advice: str = "") -> None:
+    """Assert that nothing was found; otherwise show all of it, one a line, and the advice."""
+    shown = [f"{k}: {v}" for k, v in found.items()] if isinstance(found, Mapping) else list(found)
+    assert not shown, "\n".join([advice, *shown])
+
+
+def visible_names(module: Module, *, reexports: bool) -> set[str]:
+    """Return what a module shows: its own public names, and what it re-exports by `as`.
+
+    With ``reexports`` all imported names count, as in an ``__init__`` file.
+    """
+    names: set[str] = set()
+    for node in _top_level(module.tree):
+        names |= set(_bound(node, reexports=reexports))
+    return {name for name in names if not name.startswith("_") and name != "annotations"}
+
+
+def _top_level(tree: ast.Module) -> Iterator[ast.stmt]:
+    for node in tree.body:
+        if isinstance(node, (ast.If, ast.Try)):
+            yield from node.body
+            yield from node.orelse
+        else:
+            yield node
+
+
+def _bound(node: ast.stmt, *, reexports: bool) -> Iterator[str]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (t.id for target in targets for t in ast.walk(target) if isinstance(t, ast.Name))
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        words = isinstance(node, ast.ImportFrom) and node.module == "typing"
+        for alias in node.names:
+            if (reexports and not words) or alias.asname == alias.name:
+                yield alias.asname or alias.name
+
+
+STDLIB = frozenset(sys.stdlib_module_names)

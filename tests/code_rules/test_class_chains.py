@@ -1,0 +1,108 @@
+"""Sizes of classes together with their base classes in the project, and the number of Protocols.
+
+A limit on one ``class`` statement alone would only have classes cut into chains of bases, which
+are harder to read than one class.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from functools import cache
+
+from tests.code_rules.source_files import Module, modules, nothing
+
+MODULES = modules()
+
+LINES = 900
+LINKS = 4
+PROTOCOLS = 33
+"""Protocols today; the number may only fall."""
+
+LARGER: dict[str, tuple[int, int]] = {
+    "AccessTokenError": (37, 5),
+    "AttributeIsBooleanTest": (163, 5),
+    "AttributeIsDateTimeTest": (163, 5),
+    "AttributeIsIntegerTest": (164, 5),
+    "AttributeIsNumberTest": (163, 5),
+    "AttributeIsObjectTest": (163, 5),
+    "FileStream": (931, 3),
+    "FolderTap": (949, 3),
+    "GraphQLStream": (1781, 6),
+    "ManifestStream": (2407, 4),
+    "ManifestTap": (1137, 3),
+    "NotJSONError": (23, 5),
+    "RESTStream": (1695, 4),
+    "ResponseTooLargeError": (19, 5),
+    "ResponseTooSlowError": (19, 5),
+    "SQLStream": (1060, 3),
+    "SQLTap": (919, 3),
+    "SQLTarget": (1128, 4),
+    "Target": (1039, 3),
+    "TruncatedBodyError": (27, 5),
+    "UnreadableRecordError": (20, 5),
+    "UnsupportedBatchEncodingError": (14, 5),
+    "UntrustedHostError": (21, 5),
+    "_GraphQLBase": (1723, 5),
+    "_HTTPStream": (1595, 3),
+}
+"""Classes above a limit, with their lines and links today; neither may grow.
+
+Public streams, taps and targets have the members of singer_sdk's classes, each with its docstring.
+"""
+
+
+@cache
+def classes() -> dict[str, list[tuple[Module, ast.ClassDef]]]:
+    """Return the classes of the packages by name."""
+    found = defaultdict(list)
+    for module in MODULES:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append((module, node))
+    return found
+
+
+def is_protocol(node: ast.ClassDef) -> bool:
+    return any("Protocol" in ast.unparse(base) for base in node.bases)
+
+
+def bases_of(node: ast.ClassDef, above: tuple[str, ...] = ()) -> list[ast.ClassDef]:
+    """Return a class and all of its base classes in the project, each once."""
+    links = [node]
+    for base in node.bases:
+        name = ast.unparse(base).split("[")[0].split(".")[-1]
+        if name in classes() and name not in above:
+            below = bases_of(classes()[name][0][1], (*above, node.name))
+            links += [link for link in below if link not in links and not is_protocol(link)]
+    return links
+
+
+def figures() -> dict[str, tuple[int, int]]:
+    """Return lines and links of each class above a limit, with its bases, by name."""
+    large = {}
+    for name, found in classes().items():
+        for _, node in found:
+            links = bases_of(node)
+            lines = sum((link.end_lineno or 0) - link.lineno + 1 for link in links)
+            if lines > LINES or len(links) > LINKS:
+                large[name] = (lines, len(links))
+    return large
+
+
+def test_classes_with_their_bases_are_short() -> None:
+    over = {}
+    for name, (lines, links) in figures().items():
+        most_lines, most_links = LARGER.get(name, (LINES, LINKS))
+        if lines > max(LINES, most_lines) or links > max(LINKS, most_links):
+            over[name] = f"{lines} lines in {links} classes, at most {most_lines} in {most_links}"
+    nothing(over, "compose: let the class have an object, or call a function beside it")
+
+
+def test_exceptions_of_classes_that_became_short_are_removed() -> None:
+    nothing(sorted(set(LARGER) - set(figures())), "remove these names from LARGER")
+
+
+def test_protocols_do_not_become_more() -> None:
+    count = sum(is_protocol(node) for found in classes().values() for _, node in found)
+    assert count == PROTOCOLS, f"{count} Protocols: set PROTOCOLS to a smaller number, never larger"

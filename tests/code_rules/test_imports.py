@@ -1,0 +1,244 @@
+"""Imports follow the tables of `layers.py`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.code_rules.layers import (
+    COMPATIBILITY_PATHS,
+    EXTRACT_MAY_USE,
+    HEAVY,
+    LAYERS,
+    LIGHT,
+    PROTOCOL_PACKAGES,
+    TARGET_MAY_USE,
+)
+from tests.code_rules.source_files import (
+    PACKAGES,
+    ROOT,
+    STDLIB,
+    Import,
+    Module,
+    circle,
+    fits,
+    imports_of,
+    layer_of,
+    modules,
+    nothing,
+)
+
+MODULES = modules()
+KNOWN = {module.name for module in MODULES}
+OURS = [(m, i) for m in MODULES for i in imports_of(m, KNOWN) if i.target.split(".")[0] in PACKAGES]
+FOREIGN = [
+    (m, i)
+    for m in MODULES
+    for i in imports_of(m, KNOWN)
+    if i.target.split(".")[0] not in {*PACKAGES, *STDLIB}
+]
+
+
+def is_compatibility_path(name: str) -> bool:
+    return any(fits(name, path) for path in COMPATIBILITY_PATHS) and name not in LAYERS
+
+
+def where(module: Module, item: Import) -> str:
+    return f"{module.path.relative_to(ROOT)}:{item.line} imports {item.target}"
+
+
+def test_every_module_has_a_layer() -> None:
+    unlisted = [
+        m.name
+        for m in MODULES
+        if not is_compatibility_path(m.name) and layer_of(m.name, LAYERS) is None
+    ]
+    nothing(unlisted, "add the layer of these modules to tests/code_rules/layers.py")
+
+
+def test_nothing_that_is_imported_is_missing() -> None:
+    nothing([where(m, i) for m, i in OURS if i.target not in KNOWN])
+
+
+def test_no_module_imports_from_a_higher_layer() -> None:
+    upward = []
+    for module, item in OURS:
+        if is_compatibility_path(module.name) or is_compatibility_path(item.target):
+            continue
+        if module.name.split(".")[0] != item.target.split(".")[0]:
+            continue  # between the packages TARGET_MAY_USE decides
+        here, there = layer_of(module.name, LAYERS), layer_of(item.target, LAYERS)
+        if here is not None and there is not None and there > here:
+            upward.append(f"{where(module, item)} (layer {here} to {there})")
+    nothing(upward)
+
+
+def test_no_module_imports_a_compatibility_path() -> None:
+    into = [
+        where(m, i)
+        for m, i in OURS
+        if is_compatibility_path(i.target) and not is_compatibility_path(m.name)
+    ]
+    nothing(
+        into,
+        "these are import paths of singer_sdk; import the names from the modules that define them",
+    )
+
+
+def test_there_is_no_import_cycle() -> None:
+    graph: dict[str, set[str]] = {name: set() for name in KNOWN}
+    for module, item in OURS:
+        graph[module.name].add(item.target)
+    found = circle(graph)
+    assert found is None, " -> ".join(found or ())
+
+
+def test_no_protocol_imports_another() -> None:
+    across = []
+    for module, item in OURS:
+        here = [peer for peer in PROTOCOL_PACKAGES if fits(module.name, peer)]
+        there = [peer for peer in PROTOCOL_PACKAGES if fits(item.target, peer)]
+        if here and there and here != there:
+            across.append(where(module, item))
+    nothing(across)
+
+
+def test_target_spark_imports_only_listed_modules_of_tap_core() -> None:
+    wrong = []
+    for module, item in OURS:
+        package = item.target.split(".")[0]
+        if package == module.name.split(".")[0]:
+            continue
+        reads = fits(module.name, "target_spark.extract")
+        prefixes = EXTRACT_MAY_USE if reads else TARGET_MAY_USE
+        if package == "target_spark" or not any(fits(item.target, prefix) for prefix in prefixes):
+            wrong.append(where(module, item))
+    nothing(wrong)
+
+
+def test_libraries_are_imported_only_where_they_may() -> None:
+    strays = []
+    for module, item in FOREIGN:
+        library = item.target.split(".")[0]
+        if library in LIGHT:
+            continue
+        use = HEAVY.get(library)
+        if use is None:
+            strays.append(f"{where(module, item)}, which layers.py does not list")
+        elif not any(fits(module.name, prefix) for prefix in use.modules):
+            strays.append(
+                f"{where(module, item)}, which only these may import: {', '.join(use.modules)}"
+            )
+    nothing(strays)
+
+
+def test_slow_libraries_are_imported_inside_functions() -> None:
+    eager = [
+        f"{where(m, i)} at the top: {use.why}"
+        for m, i in FOREIGN
+        if (use := HEAVY.get(i.target.split(".")[0])) and use.lazily and not i.lazily
+    ]
+    nothing(eager)
+
+
+# ---------------------------------------------------------------- what really gets loaded
+
+HEAVY_NAMES = sorted(HEAVY)
+
+
+def loaded_by(code: str, *argv: str) -> set[str]:
+    """Run code in a fresh process and return which heavy libraries it has loaded at its end."""
+    program = (
+        "import atexit, os, sys\n"
+        f"heavy = {HEAVY_NAMES!r}\n"
+        "seen = lambda: [name for name in heavy if name in sys.modules]\n"
+        "atexit.register(lambda: os.write(2, ('LOADED=' + ','.join(seen()) + '\\n').encode()))\n"
+        f"{code}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *argv],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={"PATH": "", "PYTHONPATH": f"{ROOT}:{ROOT / 'samples' / 'tap_flights'}"},
+    )
+    assert done.returncode == 0, done.stderr
+    names = done.stderr.rpartition("LOADED=")[2].strip()
+    return set(names.split(",")) - {""}
+
+
+def test_the_probe_sees_what_is_loaded() -> None:
+    assert loaded_by("import jsonschema") >= {"jsonschema"}
+
+
+@pytest.mark.parametrize(
+    "code", ["import tap_core", "from tap_core import typing", "import target_spark"]
+)
+def test_importing_a_package_loads_nothing_heavy(code: str) -> None:
+    assert loaded_by(code) == set()
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version", "--about", "--discover"])
+def test_a_tap_asked_for_light_things_loads_only_the_command_line(flag: str) -> None:
+    code = "from tap_flights.tap import TapFlights\nTapFlights.cli(standalone_mode=True)"
+    assert loaded_by(code, flag) <= {"typer"} | (
+        {"jsonschema", "dotenv"} if flag == "--discover" else set()
+    )
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version", "--about"])
+def test_the_target_asked_for_light_things_never_loads_spark(flag: str) -> None:
+    code = "from target_spark.target import TargetSpark\nTargetSpark.cli(standalone_mode=True)"
+    assert loaded_by(code, flag) <= {"typer"}
+
+
+# --------------------------------------------------- the readers find what they look for
+
+
+def made(tmp_path: Path, **files: str) -> list[Module]:
+    for name, source in files.items():
+        path = tmp_path / "sample" / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    return modules(tmp_path, ["sample"])
+
+
+def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
+    source = (
+        "from typing import TYPE_CHECKING\n"
+        "import sample.b\n"
+        "from . import c\n"
+        "if TYPE_CHECKING:\n    from sample.d import D\n"
+        "def f():\n    from sample import e\n"
+        "class K:\n    def m(self):\n        import json\n"
+    )
+    sample = made(tmp_path, a=source, b="", c="", d="class D: ...", e="")
+    [a] = [module for module in sample if module.name == "sample.a"]
+    found = {(i.target, i.lazily) for i in imports_of(a, {m.name for m in sample})}
+    assert found == {
+        ("typing", False),
+        ("sample.b", False),
+        ("sample.c", False),
+        ("sample.d", True),
+        ("sample.e", True),
+        ("json", True),
+    }
+
+
+def test_a_circle_is_found_and_shown() -> None:
+    assert circle({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c", "b"]
+    assert circle({"a": ["a"]}) == ["a", "a"]
+    assert circle({"a": ["b", "c"], "b": ["c"], "c": []}) is None
+
+
+def test_the_longest_prefix_decides_the_layer() -> None:
+    layers = {"sample.inner": 1, "sample.inner.deep": 3, "sample": 7}
+    assert layer_of("sample.inner.other", layers) == 1
+    assert layer_of("sample.inner.deep", layers) == 3
+    assert layer_of("sample", layers) == 7
+    assert layer_of("sample.unknown", layers) is None

@@ -1,0 +1,133 @@
+"""Names and prose of the packages: figures that keep them in the field's words.
+
+Each limit is what pyiceberg and singer_sdk have, or close to it. A docstring begins with what the
+thing is or does, functions are verb phrases, two public classes do not share a name.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tests.code_rules.source_files import ROOT, Module, modules, nothing
+
+MODULES = modules()
+
+QUESTION_SHARE = 0.005
+DIALECT_PER_THOUSAND = 0.5
+MODULES_AT_A_ROOT = 16
+
+QUESTION = re.compile(r"(What|Which|Whether|Where|Who|Whose|How|When|Whatever|Whoever)\b")
+DIALECT = re.compile(
+    r"\b(whoever|whatever|nobody|somebody|anew|(?:is|are) none|none of (?:ours|them)|of its own"
+    r"|by itself|that is there|stands? (?:there|still|in|beside|for|on)|goes? on|so many"
+    r"|(?:is|are|was) (?:told|said)|put(?:s)? down|lets? out|let out|leaves? behind"
+    r"|takes? the place|haste|heed(?:s|ed)?|misfits?|mend(?:s|ed|ing)?|blackens?"
+    r"|(?:this|the) (?:room|house)|of the room)\b",
+    re.IGNORECASE,
+)
+"""Turns of phrase that this project once had for terms of the field."""
+
+SINGER_SDK_NAMES = {"handle_all_of", "handle_one_of"}
+"""Hooks of singer_sdk's OpenAPI normalizer, which authors override by these names."""
+
+SHARED_CLASS_NAMES = {
+    "OAuthAuthenticator",  # singer_sdk's class, and the component type of Airbyte's manifests
+    "BatchFileFormat",  # singer_sdk's enum, and the enum of Fivetran's protobuf messages
+    "BatchFile",  # a file of a BATCH message; the tester's file of a batch of Fivetran
+    "Stream",  # the author's class; the tester's stream of update messages
+    "TableSelection",  # of a connector, and of the tester that plays Fivetran
+}
+"""Public class names that two classes share, each with the reason."""
+
+
+def docstrings(module: Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each docstring of a module."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            text = ast.get_docstring(node)
+            if text:
+                yield getattr(node, "lineno", 1), text
+
+
+def comments(module: Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each comment of a module."""
+    for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def messages(module: Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of the strings in ``raise`` statements and calls of a logger."""
+    levels = {"debug", "info", "warning", "error", "exception", "critical", "log"}
+    for node in ast.walk(module.tree):
+        is_log = (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in levels
+        )
+        if is_log or isinstance(node, ast.Raise):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.lineno, part.value
+
+
+def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node
+
+
+def test_docstrings_say_what_a_thing_is_or_does() -> None:
+    found, total = [], 0
+    for module in MODULES:
+        for line, text in docstrings(module):
+            total += 1
+            if QUESTION.match(text):
+                found.append(f"{module.name}:{line}: {text.splitlines()[0]}")
+    assert len(found) <= QUESTION_SHARE * total, "\n".join(found)
+
+
+def test_texts_are_in_the_words_of_the_field() -> None:
+    found, words = [], 0
+    for module in MODULES:
+        for line, text in [*docstrings(module), *comments(module), *messages(module)]:
+            words += len(re.findall(r"[A-Za-z']+", text))
+            found += [f"{module.name}:{line}: {hit.group()}" for hit in DIALECT.finditer(text)]
+    assert len(found) <= DIALECT_PER_THOUSAND * words / 1000, "\n".join(found)
+
+
+def test_functions_are_verb_phrases() -> None:
+    nothing(
+        [
+            f"{module.name}:{node.lineno}: {node.name}"
+            for module in MODULES
+            for node in functions(module)
+            if node.name.endswith("_of") and node.name not in SINGER_SDK_NAMES
+        ]
+    )
+
+
+def test_public_classes_have_names_of_their_own() -> None:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for module in MODULES:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(module.name)
+    nothing(
+        [
+            f"{name}: {', '.join(places)}"
+            for name, places in homes.items()
+            if len(places) > 1 and name not in SHARED_CLASS_NAMES
+        ]
+    )
+
+
+def test_the_roots_of_the_packages_are_short() -> None:
+    for package in ("tap_core", "target_spark"):
+        files = sorted(path.name for path in (ROOT / package).glob("*.py"))
+        assert len(files) <= MODULES_AT_A_ROOT, f"{package}: {files}"

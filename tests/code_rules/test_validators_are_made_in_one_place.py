@@ -1,0 +1,56 @@
+"""No module but one makes validators of jsonschema, whose own registry fetches references."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.code_rules.source_files import ROOT
+
+HOME = "tap_core/schema/validators.py"
+MAKES = re.compile(
+    r"\bDraft\d+Validator\s*\(|\bvalidator_for\b|\bRefResolver\b|\bjsonschema\.validate\b"
+    r"|\bDraft\d+Validator\.check_schema|import validate\b|\bretrieve_from\b"
+    r"|^\s*(?:from jsonschema\b.*|import jsonschema\b.*)",
+    re.MULTILINE,
+)
+HARMLESS = re.compile(
+    r"\s*from jsonschema import (?:(?:ValidationError|SchemaError|FormatChecker)(?:, )?)+$"
+)
+EXTENDS = {
+    "tap_core/sinks/validation.py": "from jsonschema import Draft202012Validator, FormatChecker",
+    "tap_core/typing/validators.py": "from jsonschema import validators",
+}
+"""What only type checkers see, and what extends a class that the one place then binds."""
+
+
+def offences(path: Path) -> list[str]:
+    name = path.relative_to(ROOT).as_posix()
+    found = [one[0].strip() for one in MAKES.finditer(path.read_text(encoding="utf-8"))]
+    return [
+        f"{name}: {one}" for one in found if not HARMLESS.match(one) and one != EXTENDS.get(name)
+    ]
+
+
+def test_validators_are_made_in_one_place() -> None:
+    """SEC11: every validator is made by `tap_core.schema.validators`, which fetches nothing."""
+    files = [*ROOT.glob("tap_core/**/*.py"), *ROOT.glob("target_spark/**/*.py")]
+    wrong = [one for file in files if file != ROOT / HOME for one in offences(file)]
+    assert wrong == [], "use validator_class() of tap_core.schema.validators"
+
+
+def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
+    sample = ROOT / HOME
+    assert any("jsonschema" in one for one in offences(sample))
+
+
+def test_a_reference_reader_fetches_only_through_its_caller() -> None:
+    """Registries that retrieve documents exist where a tap's author names the documents."""
+    uses = [
+        file.relative_to(ROOT).as_posix()
+        for file in ROOT.glob("tap_core/**/*.py")
+        if re.search(
+            r"\bretrieve\s*=\s*lambda\b|Registry\(retrieve|make\(retrieve", file.read_text()
+        )
+    ]
+    assert uses == ["tap_core/schema/references.py"]

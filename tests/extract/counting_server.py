@@ -1,0 +1,77 @@
+"""An HTTP server that records the times of its requests, and their highest rate."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from typing import Any
+
+__all__ = ["Counting", "counting", "longest_pause", "most_in_a_second"]
+
+
+class Counting(ThreadingHTTPServer):
+    """Records the time and path of each request; can respond with one 429."""
+
+    def __init__(self) -> None:
+        self.arrivals: list[tuple[float, str]] = []
+        self.processes: set[str] = set()
+        self.refuse_once: float | None = None
+        self._lock = threading.Lock()
+        super().__init__(("127.0.0.1", 0), Page)
+
+    def note(self, path: str, process: str = "") -> float | None:
+        with self._lock:
+            self.processes.add(process)
+            self.arrivals.append((time.monotonic(), path))
+            refused, self.refuse_once = self.refuse_once, None
+        return refused
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def moments(self, path: str = "") -> list[float]:
+        return sorted(moment for moment, asked in self.arrivals if asked.startswith(path))
+
+
+class Page(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Counting
+
+    def do_GET(self) -> None:
+        refused = self.server.note(self.path, self.headers.get("X-Process", ""))
+        body = b'[{"id": 1}]'
+        self.send_response(200 if refused is None else 429)
+        if refused is not None:
+            self.send_header("Retry-After", f"{refused:.0f}")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Log nothing."""
+
+
+@contextmanager
+def counting() -> Iterator[Counting]:
+    """Start a counting server on loopback."""
+    with Counting() as made:
+        thread = threading.Thread(target=made.serve_forever, daemon=True)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def most_in_a_second(moments: list[float], seconds: float = 1.0) -> int:
+    """Return the largest number of requests within any period of ``seconds``."""
+    return max(sum(begin <= each < begin + seconds for each in moments) for begin in moments)
+
+
+def longest_pause(moments: list[float]) -> float:
+    """Return the longest time between two successive requests, in seconds."""
+    return max(later - earlier for earlier, later in pairwise(moments))

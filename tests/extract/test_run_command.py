@@ -1,0 +1,142 @@
+"""`target-spark run` on one machine: invalid arguments, failed contexts and loaded rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from target_spark.target import TargetSpark
+from tests.extract.many_taps import CONTEXTS, Shops
+
+TAP = "tests.extract.sample_taps:SampleTap"
+MANY = "tests.extract.many_taps:ManyTap"
+ROOT = Path(__file__).parents[2]
+
+
+def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a separate process."""
+    return subprocess.run(
+        [sys.executable, "-m", "target_spark", "run", *words],
+        cwd=ROOT,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+
+
+def write_settings(folder: Path, name: str, **settings: Any) -> str:
+    path = folder / name
+    path.write_text(json.dumps(settings))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--tap", "tests.nowhere:Tap"], "cannot be imported"),
+        (["--tap", "json:dumps"], "is not a tap"),
+        (["--tap", TAP, "--catalog", "nowhere.json"], "nowhere.json cannot be read"),
+        (["--tap", TAP, "--state", "nowhere.json"], "nowhere.json cannot be read"),
+        (["--tap", TAP], "'visits' is a required property"),
+        (["--tap", "tap_flights.tap:TapFlights"], "'path' is a required property"),
+    ],
+)
+def test_invalid_argument_is_named_in_the_error(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error is printed before Spark is started."""
+    code = TargetSpark.get_command(["run"]).main(["run", *words], standalone_mode=False)
+    assert code == 1
+    assert message in capsys.readouterr().err
+
+
+def test_tap_option_is_required() -> None:
+    """Without --tap the command exits with code 2."""
+    with pytest.raises(SystemExit) as ended:
+        TargetSpark.get_command(["run"]).main(["run"])
+    assert ended.value.code == 2
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+def test_context_that_kills_its_process_counts_as_failed(tmp_path: Path) -> None:
+    """The other contexts are committed; the next run loads the failed one."""
+    import pyarrow.parquet
+
+    (visits := tmp_path / "visits").mkdir()
+    tables = tmp_path / "tables"
+    target = write_settings(tmp_path, "target.json", path=str(tables), format="parquet")
+
+    def once(**more: Any) -> tuple[subprocess.CompletedProcess[str], set[str]]:
+        tap = write_settings(tmp_path, "tap.json", visits=str(visits), rows=3, **more)
+        done = run("--tap", TAP, "--tap-config", tap, "--config", target)
+        found = pyarrow.parquet.read_table(tables / "orders", columns=["region"])
+        return done, set(found["region"].to_pylist())
+
+    done, regions = once(fails="south", how="kill")
+    assert done.returncode == 1, done.stderr
+    assert "SIGKILL" in done.stderr
+    assert regions == {"north", "east", "west"}
+    done, regions = once()
+    assert done.returncode == 0, done.stderr
+    assert regions == {"north", "south", "east", "west"}
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+def test_sdc_sequence_of_a_run_is_lower_than_that_of_a_later_load(tmp_path: Path) -> None:
+    """``_sdc_sequence`` is never ahead of the clock, however many contexts there are.
+
+    Within a run each row has a different one, also if a context was read twice.
+    """
+    import pyarrow.parquet
+
+    (visits := tmp_path / "visits").mkdir()
+    tables = tmp_path / "tables"
+    tap = write_settings(tmp_path, "tap.json", visits=str(visits))
+    asked = {"path": str(tables), "format": "parquet", "add_record_metadata": True}
+    target = write_settings(tmp_path, "target.json", **asked)
+    done = run("--tap", MANY, "--tap-config", tap, "--config", target)
+    assert done.returncode == 0, done.stderr
+    assert len(list(visits.iterdir())) == 8
+    ended = time.time() * 1000
+    first = pyarrow.parquet.read_table(tables / "shops").to_pylist()
+    assert sorted((row["shop"], row["id"]) for row in first) == [
+        (shop, number) for shop in range(CONTEXTS) for number in range(1 + shop % 3)
+    ]
+    sequences = [row["_sdc_sequence"] for row in first]
+    assert len(set(sequences)) == len(sequences)
+    assert max(sequences) < ended * 2**20
+
+    piped = "".join(
+        f"{json.dumps(message)}\n"
+        for message in (
+            {"type": "SCHEMA", "stream": "shops", "schema": Shops.schema},
+            *(
+                {"type": "RECORD", "stream": "shops", "record": {"shop": shop, "id": 0}}
+                for shop in range(CONTEXTS)
+            ),
+        )
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-m", "target_spark", "--config", target],
+        cwd=ROOT,
+        input=piped,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert loaded.returncode == 0, loaded.stderr
+    found = pyarrow.parquet.read_table(tables / "shops")["_sdc_sequence"].to_pylist()
+    assert min(set(found) - set(sequences)) > max(sequences)
+    assert len(found) == len(first) + CONTEXTS

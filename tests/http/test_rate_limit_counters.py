@@ -1,0 +1,150 @@
+"""Request counters: they reserve no more requests per period than their rate limits allow."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tap_core.http.rate_limit import (
+    get_counters,
+    get_shared_limiter,
+    report_retry_after,
+    use_shared_counters,
+    wait_for_slot,
+)
+from tap_core.http.rate_limit_counters import InProcessCounters, RateLimits, Reservation
+from tests.http.server import Reply, page
+
+
+class Now:
+    """A clock that advances only when the test sets it."""
+
+    def __init__(self) -> None:
+        self.seconds = 50.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def now(monkeypatch):
+    clock = Now()
+    monkeypatch.setattr(time, "monotonic", clock)
+    return clock
+
+
+def terms(kind, *rates) -> RateLimits:
+    return RateLimits(kind, rates)
+
+
+@given(st.lists(st.floats(0, 3), max_size=40), st.integers(1, 4), st.integers(1, 3))
+@settings(max_examples=50)
+def test_no_time_window_exceeds_a_moving_rate_limit(pauses, limit, seconds):
+    """In the seconds after each request there are never more requests than the limit."""
+    clock, sent, counters = Now(), [], InProcessCounters()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "monotonic", clock)
+        for pause in pauses:
+            clock.seconds += pause
+            while not (place := counters.ask("a", terms("moving", (limit, seconds)))).is_taken:
+                clock.seconds += place.wait + 1e-9
+            sent.append(clock.seconds)
+    for moment in sent:
+        assert sum(moment <= other < moment + seconds - 1e-6 for other in sent) <= limit
+
+
+def test_requests_are_counted_separately_per_name(now):
+    """A reservation under one name does not count for another name."""
+    counters, rate = InProcessCounters(), terms("even", (2, 1.0))
+    asked = [counters.ask(name, rate) for name in ("a", "a", "b")]
+    assert asked == [Reservation(wait, is_taken=True) for wait in (0, 0.5, 0)]
+
+
+def test_weighted_request_counts_as_several_requests(now):
+    """The request after one of weight 3 waits as if 3 requests had been sent."""
+    counters, rate = InProcessCounters(), terms("even", (2, 1.0))
+    assert counters.ask("a", rate, 3).wait == 0
+    assert counters.ask("a", rate).wait == 1.5
+
+
+def test_requests_wait_until_the_reported_limit_resets(now):
+    """A limit that the source reported applies to all later requests, also without a rate."""
+    counters, rate = InProcessCounters(), terms("even", (float("inf"), 1.0))
+    assert [counters.ask("a", rate).wait for _ in range(3)] == [0, 0, 0]
+    counters.lower("a", rate, 0, 30)
+    counters.lower("a", rate, 0, 10)
+    counters.lower("a", rate, 7, 90)
+    assert [counters.ask("a", rate).wait for _ in range(2)] == [30, 30]
+    now.seconds += 31
+    assert counters.ask("a", rate).wait == 0
+
+
+class Owner:
+    rate_limit = 4.0
+
+
+class Shared(InProcessCounters):
+    """Counters that are shared with other processes."""
+
+    is_shared = True
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    noted: list[float] = []
+    monkeypatch.setattr(time, "sleep", noted.append)
+    return noted
+
+
+def test_taps_with_shared_counters_share_the_rate_limit(now, waits):
+    """Earlier requests of the process do not count; both taps of a job use one rate limit."""
+    one, other, counters = Owner(), Owner(), Shared()
+    wait_for_slot(one, "users", None)
+    for owner in (one, other):
+        use_shared_counters(owner, counters)
+        assert get_counters(owner) is counters
+    wait_for_slot(one, "users", 2.0)
+    wait_for_slot(other, "users", 2.0)
+    assert waits == [0.5, 0.25]
+    assert get_shared_limiter(one) is not get_shared_limiter(other)
+
+
+@pytest.mark.parametrize(
+    ("counters", "status", "waited"),
+    [(Shared(), 429, 20.0), (Shared(), 503, 0.0), (InProcessCounters(), 429, 0.0)],
+)
+def test_retry_after_of_a_429_delays_all_taps_with_shared_counters(
+    now, waits, counters, status, waited
+):
+    """It delays only with shared counters, and only for status 429 (too many requests)."""
+
+    class Response:
+        status_code = status
+        headers = {"Retry-After": "20"}
+
+    one, other = Unlimited(), Unlimited()
+    use_shared_counters(one, counters)
+    use_shared_counters(other, counters)
+    report_retry_after(one, "users", Response())
+    wait_for_slot(other, "orders", None)
+    assert sum(waits) == 0
+    wait_for_slot(other, "users", None)
+    assert sum(waits) == waited
+
+
+class Unlimited:
+    """A tap without a rate limit."""
+
+
+def test_stream_waits_only_once_for_retry_after(source):
+    """The stream waits for Retry-After itself; the shared counters add no second wait."""
+    source.server.answers(Reply("", 429, {"Retry-After": "1"}), page({"id": 1}))
+    stream = source.stream()
+    use_shared_counters(stream._tap, Shared())
+    began = time.monotonic()
+    assert len(list(stream.get_records(None))) == 1
+    assert stream.waits[0] == 1
+    assert time.monotonic() - began < 60

@@ -1,0 +1,252 @@
+"""Declarations of a stream by its author, and their overrides by a catalog."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from tap_core.exceptions import (
+    DiscoveryError,
+    EmptySchemaTypeError,
+    InvalidReplicationKeyException,
+    SingerSDKDeprecationWarning,
+)
+from tap_core.singerlib.catalog import Catalog, Schema
+from tap_core.streams.core import Stream
+from tests.sync.syncing import DATETIME, INTEGER, STRING, make, schema, stream
+
+SCHEMA = schema(id=INTEGER, at=DATETIME, text=STRING)
+
+
+class Bare(Stream):
+    """A stream that declares nothing."""
+
+    def get_records(self, context):
+        return []
+
+
+def only(kind, **provided):
+    """Return the only stream of a tap with this stream class."""
+    [found] = make(kind, **provided).streams.values()
+    return found
+
+
+# Names and schemas
+
+
+def test_stream_without_a_name_is_an_error():
+    with pytest.raises(ValueError, match=r"set Bare\.name or pass name="):
+        Bare(make())
+    assert Bare(make(), name="x").name == "x"
+
+
+def test_name_argument_overrides_the_class_attribute():
+    assert stream("a", [])(make(), name="b").name == "b"
+
+
+@pytest.mark.parametrize("provided", [SCHEMA, Schema.from_dict(SCHEMA)], ids=["dict", "Schema"])
+def test_schema_argument_accepts_a_dict_or_schema_object(provided):
+    assert Bare(make(), schema=provided, name="a").schema == SCHEMA
+
+
+def test_schema_argument_accepts_a_file_path(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(SCHEMA))
+    with pytest.warns(SingerSDKDeprecationWarning, match="deprecated"):
+        found = Bare(make(), schema=str(path), name="a")
+    assert (found.schema, found.schema_filepath) == (SCHEMA, path)
+
+
+def test_schema_filepath_attribute_is_read(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(SCHEMA))
+
+    class InFile(Bare):
+        """A stream that uses the deprecated attribute."""
+
+        name = "a"
+        schema_filepath = path
+
+    with pytest.warns(SingerSDKDeprecationWarning, match="deprecated"):
+        assert InFile(make()).schema == SCHEMA
+
+
+def test_missing_schema_file_is_named_in_the_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no schema file .*nowhere\.json"):
+        Bare(make(), schema=tmp_path / "nowhere.json", name="a")
+
+
+def test_schema_argument_of_another_type_is_rejected():
+    with pytest.raises(ValueError, match="Unexpected type int for arg 'schema'"):
+        Bare(make(), schema=5, name="a")
+
+
+def test_missing_schema_is_an_error_when_it_is_accessed():
+    with pytest.raises(DiscoveryError, match="schema for stream 'a' was not provided"):
+        _ = Bare(make(), name="a").schema
+
+
+# Settings and logs
+
+
+def test_config_of_a_stream_is_read_only():
+    tap = make(stream("a", []), config={"start_date": "x"})
+    [found] = tap.streams.values()
+    assert found.config["start_date"] == "x"
+    with pytest.raises(TypeError):
+        found.config["start_date"] = "y"
+    assert found.tap_name == tap.name
+
+
+def test_log_lines_have_the_logger_of_the_stream(caplog):
+    only(stream("a", [])).log("%d of %d", 1, 2, level=logging.WARNING)
+    [record] = caplog.records
+    assert (record.name, record.getMessage()) == ("tap-test.a", "1 of 2")
+
+
+# Replication
+
+
+@pytest.mark.parametrize(
+    "members, method",
+    [({}, "FULL_TABLE"), ({"replication_key": "id"}, "INCREMENTAL")],
+)
+def test_replication_key_makes_a_stream_incremental(members, method):
+    found = only(stream("a", [], schema=SCHEMA, **members))
+    assert found.replication_method == method
+    found.forced_replication_method = "LOG_BASED"
+    assert found.replication_method == "LOG_BASED"
+
+
+@pytest.mark.parametrize(
+    "key, definition, is_timestamp",
+    [
+        ("k", {"type": "string", "format": "date-time"}, True),
+        ("k", {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]}, True),
+        ("k", {"type": "string", "format": "date"}, False),
+        ("k", {"type": "integer"}, False),
+        (None, {"type": "string", "format": "date-time"}, False),
+    ],
+)
+def test_timestamp_replication_key_is_found_in_the_schema(key, definition, is_timestamp):
+    found = only(stream("a", [], schema=schema(k=definition), replication_key=key))
+    assert found.is_timestamp_replication_key is is_timestamp
+
+
+def test_replication_key_missing_in_the_schema_is_an_error():
+    found = only(stream("a", [], schema=SCHEMA, replication_key="nope"))
+    with pytest.raises(InvalidReplicationKeyException, match="'nope' is not in schema"):
+        _ = found.is_timestamp_replication_key
+
+
+@pytest.mark.parametrize("key", [["id", "u"], ("id", "u"), {"id": 1}])
+@pytest.mark.parametrize("method", [None, "FULL_TABLE", "INCREMENTAL"])
+def test_several_replication_keys_are_an_error_that_names_the_stream(key, method):
+    """The error is raised in discovery, in a sync, and if a catalog contains the keys."""
+    kind = stream("a", [{"id": 1}], replication_key=key, forced_replication_method=method)
+    fault = pytest.raises(
+        InvalidReplicationKeyException, match="Stream 'a': its replication key is"
+    )
+    with fault:
+        _ = make(kind).catalog_dict
+    with fault:
+        make(kind).sync_all()
+    plain = make(stream("a", [{"id": 1}]))
+    catalog = plain.catalog_dict
+    catalog["streams"][0]["replication_key"] = key
+    catalog["streams"][0]["replication_method"] = method or "INCREMENTAL"
+    with fault:
+        make(stream("a", [{"id": 1}]), catalog=catalog).sync_all()
+
+
+def test_replication_key_without_a_type_is_an_error():
+    found = only(stream("a", [], schema=schema(k={}), replication_key="k"))
+    with pytest.raises(EmptySchemaTypeError):
+        _ = found.is_timestamp_replication_key
+
+
+# Catalogs
+
+
+def catalog(**entry):
+    metadata = entry.pop("metadata", {"selected": True})
+    rest = {"schema": SCHEMA, "metadata": [{"breadcrumb": [], "metadata": metadata}], **entry}
+    return {"streams": [{"tap_stream_id": "a", "stream": "a", **rest}]}
+
+
+KEYED = {"schema": SCHEMA, "replication_key": "id", "primary_keys": ["id"]}
+
+
+def test_selected_by_default_applies_without_a_catalog():
+    assert only(stream("a", [])).selected
+    assert not only(stream("a", [], selected_by_default=False)).selected
+
+
+def test_catalog_overrides_keys_and_replication_method():
+    provided = catalog(
+        key_properties=["text"], replication_key="at", replication_method="FULL_TABLE"
+    )
+    found = only(stream("a", [], **KEYED), catalog=provided)
+    assert found.primary_keys == ["text"]
+    assert found.replication_key == "at"
+    assert found.replication_method == "FULL_TABLE"
+
+
+def test_catalog_metadata_provides_what_the_entry_omits():
+    metadata = {
+        "selected": True,
+        "table-key-properties": ["text"],
+        "replication-key": "at",
+        "forced-replication-method": "LOG_BASED",
+    }
+    found = only(stream("a", [], **KEYED), catalog=catalog(metadata=metadata))
+    assert (found.primary_keys, found.replication_key) == (["text"], "at")
+    assert found.replication_method == "LOG_BASED"
+
+
+def test_catalog_entry_without_keys_removes_the_keys_of_the_tap():
+    found = only(stream("a", [], **KEYED), catalog=catalog())
+    assert found.replication_key is None
+    assert found.replication_method == "FULL_TABLE"
+    assert list(found.primary_keys) == []
+
+
+def test_stream_missing_in_the_catalog_is_not_selected():
+    found = only(stream("b", [], **KEYED), catalog=catalog())
+    assert not found.selected
+    assert found.replication_key == "id"
+
+
+def test_catalog_schema_becomes_the_effective_schema():
+    provided = catalog(schema=schema(id=STRING))
+    found = only(stream("a", [], **KEYED), catalog=provided)
+    assert found.effective_schema == schema(id=STRING)
+    assert found.schema == SCHEMA
+
+
+def test_selected_can_be_set_after_construction():
+    found = only(stream("a", []), catalog=catalog(metadata={"selected": False}))
+    assert not found.selected
+    found.selected = True
+    assert found.selected
+    assert found.mask[()]
+
+
+def test_stream_without_a_catalog_has_a_default_catalog_entry():
+    found = only(stream("a", [], **KEYED))
+    assert list(found._singer_catalog) == ["a"]
+    entry = Catalog.from_dict(found._tap.catalog_dict).get_stream("a")
+    assert (entry.key_properties, entry.replication_key) == (["id"], "id")
+    assert entry.replication_method == "INCREMENTAL"
+
+
+@pytest.mark.parametrize("keys", [("id",), ["id"]])
+def test_catalog_entry_has_the_key_properties_of_the_author(keys):
+    found = only(stream("a", [], primary_keys=keys))
+    entry = found._singer_catalog_entry
+    assert entry.key_properties == keys
+    assert found.metadata.root.table_key_properties == keys
+    if isinstance(keys, list):  # a change to the catalog does not change the stream
+        assert entry.key_properties is not keys

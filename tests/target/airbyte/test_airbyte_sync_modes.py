@@ -1,0 +1,459 @@
+"""Configured catalogs and Airbyte messages in the loader: modes, completion, generations."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as budget
+from hypothesis import strategies as st
+
+from tap_core.events import Checkpoint, Rows, StreamId, StreamStatus
+from tap_core.exceptions import CatalogFileError, TruncatedInputLine
+from tap_core.protocols.airbyte.catalog import parse_configured_catalog
+from tap_core.protocols.airbyte.reader import AirbyteReader
+from target_spark.airbyte.configured_catalog import build_options, parse_catalog
+from target_spark.airbyte.state_format import PerStreamStateFormat
+from target_spark.config.options import WriteMode
+from target_spark.errors import IncompleteError
+from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.loader import Loader
+from target_spark.loader.report import Report
+from target_spark.storage.spool import SpoolFolder
+from target_spark.target import TargetSpark
+from tests.target.loader.test_state_order import BrokenTableError, MemoryTables, StubEngine
+
+ID = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "at": {"type": "string"},
+        "many": {"type": ["array", "null"]},
+    },
+}
+
+
+def stream(name: str, mode: str | None = None, **more: Any) -> dict[str, Any]:
+    described = {"name": name, "json_schema": ID, "supported_sync_modes": ["full_refresh"]}
+    described |= {
+        key: more.pop(key)
+        for key in ("namespace", "source_defined_primary_key", "default_cursor_field")
+        if key in more
+    }
+    entry = {"stream": described, "sync_mode": "full_refresh", "destination_sync_mode": mode}
+    return {**entry, **more}
+
+
+def record(name: str, number: int = 1, **more: Any) -> dict[str, Any]:
+    body = {"stream": name, "data": {"id": number}, "emitted_at": 1, **more}
+    return {"type": "RECORD", "record": body}
+
+
+def state(name: str, value: int = 1) -> dict[str, Any]:
+    of_stream = {"stream_descriptor": {"name": name}, "stream_state": value}
+    return {"type": "STATE", "state": {"type": "STREAM", "stream": of_stream}}
+
+
+def status(name: str, word: str = "COMPLETE") -> dict[str, Any]:
+    said = {"stream_descriptor": {"name": name}, "status": word}
+    trace = {"type": "STREAM_STATUS", "emitted_at": 1, "stream_status": said}
+    return {"type": "TRACE", "trace": trace}
+
+
+ERROR = {"type": "TRACE", "trace": {"type": "ERROR", "error": {"message": "gone"}}}
+
+
+@dataclass
+class Tables(MemoryTables):
+    """Tables in memory that record their commit requests; ``set_aside`` rows are quarantined."""
+
+    works: list[CommitRequest] = field(default_factory=list)
+    set_aside: int = 0
+
+    def write(self, work: CommitRequest) -> CommitResult:
+        outcome = super().write(work)
+        self.works.append(work)
+        return CommitResult(outcome.written, self.set_aside, outcome.carried, {})
+
+
+@dataclass
+class Loaded:
+    """The result of a load."""
+
+    tables: Tables
+    states: list[dict[str, Any]] = field(default_factory=list)
+    error: BaseException | None = None
+    notes: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def values(self) -> list[Any]:
+        """The emitted states, as pairs of stream and value."""
+        found = [each["stream"] for each in self.states]
+        return [(one["stream_descriptor"]["name"], one["stream_state"]) for one in found]
+
+    @property
+    def swapped(self) -> list[str]:
+        return [str(w.stream) for w in self.tables.works if w.mode is WriteMode.OVERWRITE]
+
+
+def load(
+    folder: Path,
+    streams: list[dict[str, Any]],
+    messages: list[Any],
+    tables: Tables | None = None,
+    **config: Any,
+) -> Loaded:
+    """Load messages; a str among them is included unchanged."""
+    config = {"path": str(folder), "format": "delta", **config}
+    catalog = parse_configured_catalog(json.dumps({"streams": streams}), "c.json")
+    asked = parse_catalog(catalog, config["format"])
+    loaded, report, spool = Loaded(tables or Tables()), Report(), SpoolFolder(folder)
+    loader = Loader(
+        build_options(config, asked),
+        StubEngine(),
+        spool,
+        lambda: loaded.tables,
+        report,
+        lambda line: loaded.states.append(json.loads(line)["state"]),
+        form=PerStreamStateFormat(),
+    )
+    decoder = AirbyteReader(asked.expected)
+    texts = (each if isinstance(each, str) else json.dumps(each) + "\n" for each in messages)
+    whole = True
+    try:
+        try:
+            for event in chain(decoder.feed("".join(texts).encode()), decoder.close()):
+                loader.process_event(event)
+        except TruncatedInputLine as error:
+            loaded.error, whole = error, False
+        loader.finish(whole=whole)
+    except (IncompleteError, BrokenTableError) as error:
+        loaded.error = loaded.error or error
+    finally:
+        loader.close()
+        spool.close()
+    loaded.notes = {name: told.notes for name, told in report.streams().items()}
+    return loaded
+
+
+# Modes
+
+
+def test_each_destination_sync_mode_selects_a_write_mode(tmp_path: Path) -> None:
+    """Rules D1 to D3 and CF1; a catalog without modes means append."""
+    streams = [
+        stream("a", "append", primary_key=[["id"]]),
+        stream("o", "overwrite", primary_key=[["id"]]),
+        stream("d", "append_dedup", primary_key=[["id"]], cursor_field=["at"]),
+        stream(
+            "d2", "append_dedup", source_defined_primary_key=[["id"]], default_cursor_field=["at"]
+        ),
+        {"name": "plain", "schema": ID},
+    ]
+    names = ("a", "o", "d", "d2", "plain")
+    found = load(tmp_path, streams, [record(name) for name in names])
+    assert found.error is None
+    ways = {
+        str(work.stream): (work.mode, work.layout.keys, work.cursor) for work in found.tables.works
+    }
+    dedup = (WriteMode.UPSERT, ("id",), "at")
+    assert ways == {
+        "a": (WriteMode.APPEND, (), None),
+        "o": (WriteMode.OVERWRITE, (), None),
+        "d": dedup,
+        "d2": dedup,
+        "plain": (WriteMode.APPEND, (), None),
+    }
+
+
+def test_nested_keys_and_cursors_get_unused_names() -> None:
+    inner = {"type": "object", "properties": {"b": {"type": "integer"}}}
+    schema = {"properties": {"a": inner, "a.b": {"type": "integer"}}}
+    entry = stream("s", "append_dedup", primary_key=[["a", "b"], ["a.b"]], cursor_field=["a", "b"])
+    entry["stream"]["json_schema"] = schema
+    (found,) = parse_catalog(
+        parse_configured_catalog(json.dumps({"streams": [entry]}), "c"), "delta"
+    ).expected
+    assert found.describe.keys == ("a.b_", "a.b")
+    assert found.describe.cursor == "a.b_"
+    assert found.describe.nested == {"a.b_": ("a", "b")}
+
+
+@pytest.mark.parametrize(
+    "entry,table_format,words",
+    [
+        (stream("s", "append_dedup"), "delta", "'s': append_dedup needs a primary key"),
+        (stream("s", "append_dedup", primary_key=[]), "delta", "needs a primary key"),
+        (
+            stream("s", "append_dedup", primary_key=[["nope"]]),
+            "delta",
+            "does not declare the primary key nope",
+        ),
+        (
+            stream("s", "append_dedup", primary_key=[["many"]]),
+            "delta",
+            "many is a list or an object and cannot be a primary key",
+        ),
+        (stream("s", "soft_delete"), "delta", "'soft_delete' is not supported. Set it to one of"),
+        (
+            stream("s", "append_dedup", primary_key=[["id"]]),
+            "parquet",
+            "which parquet cannot. Set the destination's format to delta or iceberg",
+        ),
+    ],
+)
+def test_unsupported_catalog_is_rejected_before_input_is_read(
+    entry: dict[str, Any], table_format: str, words: str
+) -> None:
+    """Rule D14: a mode must be supported, and dedup needs a key."""
+    catalog = parse_configured_catalog(json.dumps({"streams": [stream("fine"), entry]}), "c.json")
+    with pytest.raises(CatalogFileError, match=words) as caught:
+        parse_catalog(catalog, table_format)
+    assert "c.json" in str(caught.value)
+
+
+def test_duplicate_stream_in_the_catalog_is_rejected() -> None:
+    catalog = parse_configured_catalog(
+        json.dumps({"streams": [stream("s"), stream("s")]}), "c.json"
+    )
+    with pytest.raises(CatalogFileError, match="'s' occurs twice"):
+        parse_catalog(catalog, "delta")
+
+
+def test_stream_settings_apply_where_the_catalog_is_silent(tmp_path: Path) -> None:
+    config = {"path": str(tmp_path), "write_mode": "append", "streams": {"s": {"table": "t"}}}
+    text = json.dumps({"streams": [stream("s", "append_dedup", primary_key=[["id"]])]})
+    options = build_options(config, parse_catalog(parse_configured_catalog(text, "c"), "delta"))
+    assert options.table(StreamId("s")).name == "t"
+    assert options.mode(StreamId("s"), keyed=True) is WriteMode.UPSERT
+    assert options.mode(StreamId("other"), keyed=True) is WriteMode.APPEND
+
+
+# Completion
+
+
+def test_overwrite_is_committed_once_its_stream_is_complete(tmp_path: Path) -> None:
+    """Rule D2, and T6 of an input that ends early: the status COMPLETE decides, per stream."""
+    streams = [stream("o", "overwrite"), stream("p", "overwrite"), stream("a", "append")]
+    said = [record("o"), status("o"), record("p"), status("p", "RUNNING"), record("a")]
+    found = load(tmp_path, streams, said)
+    assert found.swapped == ["o"]
+    assert isinstance(found.error, IncompleteError)
+    assert "The tables of p were not overwritten and are unchanged" in str(found.error)
+    assert "STREAM_STATUS of COMPLETE" in str(found.error)
+    assert {str(work.stream) for work in found.tables.works} == {"o", "a"}
+
+
+@pytest.mark.parametrize("said", [[], [record("o")], [record("o"), state("o")], [state("o")]])
+def test_without_statuses_the_end_of_input_completes_an_overwrite(
+    tmp_path: Path, said: list[Any]
+) -> None:
+    """A stream without records empties its table."""
+    found = load(tmp_path, [stream("o", "overwrite")], said)
+    assert (found.error, found.swapped) == (None, ["o"])
+    assert len(found.tables.safe()) == sum(each["type"] == "RECORD" for each in said)
+    assert len(found.states) == sum(each["type"] == "STATE" for each in said)
+
+
+@pytest.mark.parametrize("end", [ERROR, status("x", "STARTED"), '{"type":"RECORD","rec'])
+def test_error_unfinished_status_or_truncated_line_keeps_the_old_table(
+    tmp_path: Path, end: Any
+) -> None:
+    found = load(tmp_path, [stream("o", "overwrite")], [record("o"), state("o"), end])
+    assert isinstance(found.error, IncompleteError | TruncatedInputLine)
+    assert (found.swapped, found.states) == ([], [])
+
+
+def test_overwrite_complete_before_a_truncated_line_is_committed(
+    tmp_path: Path,
+) -> None:
+    said = [record("o"), state("o"), status("o"), record("a"), state("a"), '{"type":"REC']
+    found = load(tmp_path, [stream("o", "overwrite"), stream("a", "append")], said)
+    assert isinstance(found.error, TruncatedInputLine)
+    assert (found.swapped, found.values) == (["o"], [("o", 1), ("a", 1)])
+
+
+def test_complete_status_may_precede_the_rows(tmp_path: Path) -> None:
+    said = [status("o"), status("o", "STARTED"), record("o"), record("o", 2)]
+    found = load(tmp_path, [stream("o", "overwrite")], said)
+    assert (found.error, found.swapped, len(found.tables.safe())) == (None, ["o"], 2)
+
+
+def test_state_completes_no_stream_if_statuses_are_used(tmp_path: Path) -> None:
+    """The value of a state is opaque."""
+    said = [record("o"), status("a", "STARTED"), state("o")]
+    found = load(tmp_path, [stream("o", "overwrite"), stream("a")], said)
+    assert isinstance(found.error, IncompleteError)
+
+
+# Generations
+
+
+def refresh(mode: str = "append", generation: int = 2, least: int | None = 2) -> dict[str, Any]:
+    key = {"primary_key": [["id"]]} if mode == "append_dedup" else {}
+    return stream("r", mode, generation_id=generation, minimum_generation_id=least, **key)
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+@pytest.mark.parametrize("rows", [0, 2])
+def test_older_generations_are_deleted_when_the_stream_is_complete(
+    tmp_path: Path, mode: str, rows: int
+) -> None:
+    said = [*(record("r", at) for at in range(rows)), state("r"), status("r")]
+    found = load(tmp_path, [refresh(mode)], said)
+    assert [work.retires for work in found.tables.works] == [None] * bool(rows) + [2]
+    assert found.tables.works[-1].hard_delete
+    assert {batch.version for work in found.tables.works for batch in work.batches} <= {2}
+    assert found.values == [("r", 1)]
+
+
+@pytest.mark.parametrize(
+    "entry,said",
+    [
+        (refresh(generation=2, least=0), [status("r")]),
+        (refresh(generation=2, least=None), [status("r")]),
+        (refresh(generation=2, least=1), [status("r")]),
+        (refresh(generation=0, least=0), [status("r")]),
+        (refresh(), [status("r", "INCOMPLETE")]),
+        (refresh(), [ERROR]),
+        (refresh("overwrite"), [status("r")]),
+    ],
+)
+def test_older_generations_are_kept_if_not_due_or_incomplete(
+    tmp_path: Path, entry: dict[str, Any], said: list[Any]
+) -> None:
+    found = load(tmp_path, [entry], [record("r"), *said])
+    assert found.tables.retired == {}
+
+
+def test_format_without_deletes_reports_that_older_generations_stay(tmp_path: Path) -> None:
+    found = load(tmp_path, [refresh()], [record("r"), status("r")], format="parquet")
+    assert found.tables.retired == {}
+    assert "rows of older generations stay" in " ".join(found.notes["r"])
+
+
+# States
+
+
+def test_pending_overwrite_holds_its_states_and_later_ones(
+    tmp_path: Path,
+) -> None:
+    """Rule D5: states from before the rows of the overwrite are emitted without waiting."""
+    streams = [stream("o", "overwrite"), stream("a", "append")]
+    said = [
+        record("a"),
+        state("a", 1),
+        state("o", 1),
+        record("a", 2),
+        state("a", 2),
+        status("o", "INCOMPLETE"),
+    ]
+    found = load(tmp_path, streams, said)
+    assert isinstance(found.error, IncompleteError)
+    assert found.values == [("a", 1)]
+    found = load(tmp_path / "2", streams, [*said[:-1], record("o"), state("a", 3), status("o")])
+    assert found.error is None
+    assert dict(found.values) == {"o": 1, "a": 3}
+
+
+def test_states_report_counts_of_covered_and_rejected_rows(tmp_path: Path) -> None:
+    streams = [stream("a"), stream("b")]
+    said = [record("a"), record("b"), record("a"), state("a"), record("a"), state("b")]
+    found = load(tmp_path, streams, said, Tables(set_aside=1))
+    stats = [each["destinationStats"] for each in found.states]
+    assert stats == [
+        {"recordCount": 1, "rejectedRecordCount": 1},
+        {"recordCount": 0, "rejectedRecordCount": 1},
+    ]
+
+
+def test_last_commit_stores_the_states_of_all_streams(tmp_path: Path) -> None:
+    carried: list[str] = []
+
+    class Keeping(Tables):
+        def write(self, work: CommitRequest) -> CommitResult:
+            outcome = super().write(work)
+            carried.extend([outcome.carried.state.decode()] if outcome.carried else [])
+            return outcome
+
+        def commit_state(self, table: Any, covered: Any) -> None:
+            carried.append(covered.state.decode())
+
+    streams = [stream("a"), stream("b")]
+    said = [record("a"), state("a", 1), record("b"), state("b", 1), state("a", 2)]
+    found = load(tmp_path, streams, said, Keeping())
+    assert found.values[-2:] == [("b", 1), ("a", 2)]
+    last = [each["stream"]["stream_state"] for each in json.loads(carried[-1])]
+    assert last == [1, 2]
+
+
+PLANS = st.lists(
+    st.tuples(st.sampled_from(["rows", "state", "all"]), st.sampled_from(["a", "b", "o"])),
+    max_size=30,
+)
+
+
+@given(plan=PLANS, fails_at=st.none() | st.integers(0, 6), flush_rows=st.integers(1, 4))
+@budget(max_examples=60, deadline=None)
+def test_emitted_states_cover_committed_rows_only_if_commits_fail(
+    tmp_path_factory: pytest.TempPathFactory,
+    plan: list[tuple[str, str]],
+    fails_at: int | None,
+    flush_rows: int,
+) -> None:
+    """Rule D5, of every stream; after a failed commit, rule D16: no state is emitted."""
+    said: list[Any] = []
+    rows_before: dict[int, int] = {}
+    for at, (what, name) in enumerate(plan):
+        if what == "rows":
+            said.append(record(name, at))
+            continue
+        whole = {"type": "STATE", "state": {"type": "GLOBAL", "global": {"shared_state": at}}}
+        said.append(state(name, at) if what == "state" else whole)
+        rows_before[at] = sum(each["type"] == "RECORD" for each in said)
+    streams = [stream("a"), stream("b"), stream("o", "overwrite")]
+    tables = Tables(fails_at=fails_at)
+    found = load(tmp_path_factory.mktemp("load"), streams, said, tables, flush_rows=flush_rows)
+    safe = sorted(tables.safe())
+    rows = [3 + place for place, each in enumerate(said) if each["type"] == "RECORD"]
+    for each in found.states:
+        at = each["stream"]["stream_state"] if "stream" in each else each["global"]["shared_state"]
+        assert set(rows[: rows_before[at]]) <= set(safe)
+    if found.error is None:
+        last = {name: at for at, (what, name) in enumerate(plan) if what == "state"}
+        assert dict(v for v in [(n, a) for n, a in _values(found)]) == last
+
+
+def _values(found: Loaded) -> list[tuple[str, int]]:
+    of_streams = [each["stream"] for each in found.states if "stream" in each]
+    return [(one["stream_descriptor"]["name"], one["stream_state"]) for one in of_streams]
+
+
+# Stream maps
+
+
+def test_renamed_stream_keeps_its_catalog_mode_meta_states_and_status(tmp_path: Path) -> None:
+    """Its rows with what is said of them, its states, and that it is complete."""
+    maps = {"s": {"__alias__": "t", "id": "id", "__filter__": "id > 1"}}
+    target = TargetSpark(config={"path": str(tmp_path), "stream_maps": maps})
+    streams = {"streams": [stream("s", "overwrite"), stream("u", "overwrite")]}
+    asked = parse_catalog(parse_configured_catalog(json.dumps(streams), "c"), "delta")
+    options = build_options(target.config, asked)
+    meta = {"changes": []}
+    said = [record("s"), record("s", 2, meta=meta), record("s", 3), state("s"), state("u")]
+    decoder = AirbyteReader(asked.expected)
+    events = chain(decoder.feed("\n".join(map(json.dumps, said)).encode()), decoder.close())
+    found = list(target.make_event_mapper(asked.renamed)(events))
+    old, new, other = StreamId("s"), StreamId("t"), StreamId("u")
+    rows = [event for event in found if isinstance(event, Rows)]
+    assert [(each.stream, each.rows, each.meta) for each in rows] == [
+        (new, [b'{"id":2}', b'{"id":3}'], [json.dumps(meta).encode(), None])
+    ]
+    assert [each.scope for each in found if isinstance(each, Checkpoint)] == [new, other]
+    assert [each.stream for each in found if isinstance(each, StreamStatus)] == [new, other]
+    assert {options.mode(each, keyed=False) for each in (old, new, other)} == {WriteMode.OVERWRITE}

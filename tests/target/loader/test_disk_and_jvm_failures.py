@@ -1,0 +1,227 @@
+"""Full disks and JVMs that die: an early and clear error, and the next run resumes."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from target_spark.spark.session import SparkSettings, _death
+from tests.target.cli.test_signals import get_jvm, wait_for_no_processes
+from tests.target.cli.test_target_cli import (
+    COMMAND,
+    PATIENCE,
+    config,
+    environment,
+    ids,
+    line,
+    record,
+    run,
+    running,
+    schema,
+    state,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+TEXT = {"properties": {"id": {"type": "integer"}, "text": {"type": "string"}}}
+SOON = 60
+
+
+def text_schema() -> bytes:
+    return line({"type": "SCHEMA", "stream": "a", "schema": TEXT, "key_properties": []})
+
+
+def text_record(number: int, size: int) -> bytes:
+    """Return a record that cannot be compressed."""
+    text = base64.b64encode(random.Random(number).randbytes(size)).decode()
+    return line({"type": "RECORD", "stream": "a", "record": {"id": number, "text": text}})
+
+
+# The JVM
+
+
+@pytest.mark.parametrize(
+    "code, words",
+    [
+        (3, "it ran out of memory: spark.driver.memory is 2g. Set more of it"),
+        (52, "it ran out of memory"),
+        (-9, "it was killed, perhaps by the system for lack of memory"),
+        (-11, "signal 11; its messages are on standard error"),
+        (1, "exit code 1; its messages"),
+    ],
+)
+def test_exit_code_of_the_jvm_is_explained(code: int, words: str) -> None:
+    assert words in str(_death(code, SparkSettings(conf={"spark.driver.memory": "2g"})))
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_jvm_death_is_an_error_while_the_tap_sends_nothing(
+    spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    with running(tmp_path, flush_rows=1, format=form) as target:
+        target.send(schema(), record(1), state(1))
+        target.until(lambda: target.lines == [b"1\n"])
+        jvm = get_jvm(tmp_path)
+        assert jvm is not None
+        os.kill(jvm, signal.SIGKILL)
+        died = time.monotonic()
+        assert target.end() == 1  # though the input is still open
+        assert time.monotonic() - died < SOON
+        assert b"Spark's JVM ended in the middle of the run: it was killed" in target.errors
+        assert b"spark.driver.memory" in target.errors
+        assert b"Traceback" not in target.errors
+    assert ids(spark, tmp_path, form=form) == [1]
+    wait_for_no_processes(tmp_path)
+
+
+def test_jvm_death_during_a_commit_is_an_error(tmp_path: Path) -> None:
+    rows = [record(n) for n in range(1, 60_001)]
+    with running(tmp_path, flush_rows=60_000) as target:
+        target.send(schema(), *rows, state(1))
+        target.until((tmp_path / "tables" / "a" / "_staging").is_dir)
+        jvm = get_jvm(tmp_path)
+        assert jvm is not None
+        os.kill(jvm, signal.SIGTERM)
+        died = time.monotonic()
+        assert target.end() == 1  # though the input is still open
+        assert time.monotonic() - died < SOON
+        assert b"Spark's JVM ended in the middle of the run" in target.errors
+    wait_for_no_processes(tmp_path)
+
+
+def test_jvm_out_of_memory_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
+    small = {"spark.driver.memory": "480m"}
+    with running(tmp_path, spark=small) as target:
+        target.send(text_schema())
+        with contextlib.suppress(BrokenPipeError):
+            target.send(b'{"type":"RECORD","stream":"a","record":{"id":1,"text":"')
+            for _ in range(250):
+                target.send(b"x" * 1_000_000)
+            target.send(b'"}}\n', state(1))
+            target.stdin.close()
+        assert target.end() == 1
+        assert b"ran out of memory: spark.driver.memory is 480m" in target.errors
+        assert target.lines == []
+    wait_for_no_processes(tmp_path)
+
+
+# The disk
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a file system of a few megabytes."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"this machine does not let us mount: {mounted.stderr.decode()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("form", ["delta", "parquet"])
+def test_full_table_disk_is_an_error_and_the_next_run_resumes(
+    spark: SparkSession, tmp_path: Path, small_disk: Path, form: str
+) -> None:
+    rows = [text_record(n, 1_000_000) + state(n) for n in range(1, 11)]
+    how = {"path": str(small_disk), "format": form, "flush_rows": 1}
+    done = run(tmp_path, b"".join([text_schema(), *rows]), **how)
+    assert done.returncode == 1
+    said = done.stderr.decode()
+    assert f"No space is left for table a ({small_disk}/a): No space left on device" in said
+    assert "Traceback" not in said
+    covered = int(done.stdout.split()[-1])
+    assert 0 < covered < 10
+    place = spark.read.format(form).load(f"file://{small_disk}/a")
+    assert set(range(1, covered + 1)) <= {row.id for row in place.select("id").collect()}
+
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    rest = b"".join([text_schema(), *rows[covered:]])
+    done = run(tmp_path, rest, **how)
+    assert (done.returncode, done.stdout.split()[-1]) == (0, b"10")
+    place = spark.read.format(form).load(f"file://{small_disk}/a")
+    assert sorted(row.id for row in place.select("id").collect()) == [*range(1, 11)]
+    wait_for_no_processes(tmp_path)
+
+
+def test_full_spool_disk_is_an_error_after_the_committed_states(
+    spark: SparkSession, tmp_path: Path, small_disk: Path
+) -> None:
+    with running(tmp_path, staging=str(small_disk), flush_rows=2) as target:
+        target.send(text_schema(), text_record(1, 100), text_record(2, 100), state(2))
+        target.until(lambda: target.lines == [b"2\n"])
+        with contextlib.suppress(BrokenPipeError):
+            target.send(text_record(3, 9_000_000))
+        assert target.end() == 1
+        said = target.errors.decode()
+        assert f"No space is left for rows that wait ({small_disk}" in said
+        assert "set staging" in said
+        assert "Traceback" not in said
+        assert target.lines == [b"2\n"]
+    assert ids(spark, tmp_path) == [1, 2]
+    assert not [*small_disk.iterdir()]
+    wait_for_no_processes(tmp_path)
+
+
+def test_file_size_limit_is_reported_like_a_full_disk(tmp_path: Path) -> None:
+    """A limit that any user can set with `ulimit -f`."""
+    words = " ".join(f"'{word}'" for word in [*COMMAND, "--config", str(config(tmp_path))])
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -f 1000; exec {words}"],
+        input=text_schema() + text_record(1, 3_000_000) + state(1),
+        capture_output=True,
+        env=environment(),
+        cwd=tmp_path,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"No space is left for rows that wait" in done.stderr
+    assert b"File too large" in done.stderr
+    wait_for_no_processes(tmp_path)
+
+
+def test_spool_of_a_dead_run_is_private_and_removed_by_the_next(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    spool = tmp_path / "spool"
+    with running(tmp_path, staging=str(spool), flush_rows=100) as target:
+        target.send(schema(), *(record(n) for n in range(1, 11)))
+        target.until(lambda: any(spool.glob("target-spark-*/rows-*")))
+        target.until(lambda: any(spool.glob("target-spark-*/blockmgr-*")))  # Spark's own
+        target.process.kill()
+        target.end()
+    (left,) = spool.iterdir()
+    files = [path for path in left.iterdir() if path.is_file()]
+    modes = {path.name.partition("-")[0]: path.stat().st_mode & 0o777 for path in files}
+    assert left.stat().st_mode & 0o777 == 0o700
+    assert modes == {"lock": 0o600, "rows": 0o600}
+    done = run(tmp_path, schema() + record(1) + state(1), staging=str(spool))
+    assert (done.returncode, done.stdout) == (0, b"1\n")
+    assert not [*spool.iterdir()]
+    assert ids(spark, tmp_path) == [1]
+    assert json.loads(done.stdout) == 1
+    wait_for_no_processes(tmp_path)

@@ -1,0 +1,86 @@
+"""Commits to Iceberg tables on a file system whose renames fail before or after their effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from target_spark.errors import CommitLostError
+from target_spark.storage import retry
+from target_spark.storage.retry import FailureKind, classify_failure, retry_transient
+from target_spark.tables.model import CommitStats, Table, TableLayout
+from target_spark.writers.iceberg.catalog import resolve_table
+from target_spark.writers.iceberg.writer import IcebergWriter
+from tests.target.storage.webhdfs import FileSystem, file_system
+from tests.target.writers.iceberg_rows import KEYS, LAYOUT, batch, content, line, marker, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+STEPS: dict[str, Callable[[IcebergWriter, SparkSession, Table], CommitStats]] = {
+    "append": lambda w, s, t: w.append(s, t, rows(s, (2, "b", 2)), marker(2)),
+    "upsert": lambda w, s, t: w.upsert(s, t, batch(s, (2, "b", 2)), KEYS, marker(2)),
+}
+
+
+@pytest.fixture
+def hdfs(tmp_path: Path) -> Iterator[FileSystem]:
+    with file_system(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the pauses before retries."""
+    for fault, pauses in retry.BACKOFF_SECONDS.items():
+        monkeypatch.setitem(retry.BACKOFF_SECONDS, fault, tuple(0.01 for _ in pauses))
+
+
+@pytest.mark.parametrize("step", list(STEPS))
+@pytest.mark.parametrize("before", ["no rows", "rows"])
+@pytest.mark.parametrize("faults", [["after"], ["after", "after"], ["before"] * 4 + ["after"]])
+def test_batch_whose_commit_rename_fails_is_stored_once(
+    spark: SparkSession, hdfs: FileSystem, step: str, before: str, faults: list[str]
+) -> None:
+    """Iceberg tries a commit five times, and removes the files of a failed one."""
+    table, writer = Table(f"{hdfs.address}/tables/people", "people"), IcebergWriter()
+    writer.create(spark, table, LAYOUT, TableLayout())
+    if before == "rows":
+        writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    hdfs.faults = list(faults)
+    effect = retry_transient(lambda: STEPS[step](writer, spark, table), "people", lambda _: None)
+    assert (effect.inserted, effect.updated, effect.deleted) == (1, 0, 0)
+    hdfs.faults.clear()  # an append that is there already is not renamed again
+    writer.append(spark, table, rows(spark, (3, "c", 3)), marker(3))
+    kept = [(1, "a", 1)] if before == "rows" else []
+    assert content(spark, table) == [*kept, (2, "b", 2), (3, "c", 3)]
+    assert [each.marker for each in line(spark, table)].count(marker(2)) == 1
+
+
+def test_commit_without_its_files_below_a_newer_commit_is_an_error(
+    spark: SparkSession, hdfs: FileSystem
+) -> None:
+    table, writer = Table(f"{hdfs.address}/tables/people", "people"), IcebergWriter()
+    writer.create(spark, table, LAYOUT, TableLayout())
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    before = set(hdfs.root.rglob("*.parquet"))
+    hdfs.faults, hdfs.deletes = ["after"], False
+    with pytest.raises(Exception, match="conflicting files") as failed:
+        STEPS["upsert"](writer, spark, table)
+    assert classify_failure(failed.value) is FailureKind.CONFLICT
+    rows(spark, (7, "theirs", 0)).writeTo(resolve_table(spark, table).ref).append()
+    (ours,) = set(hdfs.root.rglob("*.parquet")) - before - {newest_of(hdfs.root)}
+    ours.unlink()
+    files = sorted(hdfs.root.rglob("*"))
+    with pytest.raises(CommitLostError, match="Others have committed since"):
+        STEPS["upsert"](writer, spark, table)
+    assert sorted(hdfs.root.rglob("*")) == files
+
+
+def newest_of(folder: Path) -> Path:
+    return max(folder.rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)

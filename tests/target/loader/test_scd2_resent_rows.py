@@ -1,0 +1,138 @@
+"""Rows that are sent again add no versions: random histories, cut at random, on real tables."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.target.warehouse import ID_AND_NAME, Warehouse, record, schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from target_spark.spark.session import Session
+
+pytestmark = pytest.mark.spark
+
+SCD2 = {"write_mode": "scd2"}
+KEYS = 50
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change of a key in the source: a name, or None for a deletion."""
+
+    key: int
+    number: int
+    name: str | None
+
+    def message(self, *, timed: bool, cursor: bool) -> dict[str, Any]:
+        at = f"2024-01-01T00:{self.key:02}:{self.number:02}Z"
+        values: dict[str, Any] = {"id": self.key, "name": self.name}
+        if self.name is None:
+            values = {"id": self.key, "_sdc_deleted_at": at}
+        elif cursor:
+            values["lsn"] = self.number
+        return record("a", **values) | ({"time_extracted": at} if timed else {})
+
+
+def expected_history(steps: Sequence[Step], *, cursor: bool) -> list[tuple[Any, ...]]:
+    """Return the expected versions of a key: name, marked as deleted, current."""
+    found: list[list[Any]] = []
+    for step in steps:
+        alive = bool(found) and found[-1][2]
+        if step.name is None:
+            if alive:
+                found[-1][1:] = [True, False]
+        elif not alive or cursor or found[-1][0] != step.name:
+            if alive:
+                found[-1][2] = False
+            found.append([step.name, False, True])
+    return [tuple(each) for each in found]
+
+
+def sources(chance: random.Random, *, timed: bool) -> dict[int, list[Step]]:
+    """Return the random steps of each key; names recur only if steps have times."""
+    found: dict[int, list[Step]] = {}
+    for key in range(KEYS):
+        names: list[str | None] = []
+        for number in range(chance.randint(1, 7)):
+            again = ["a", "b", "c"] if timed else [f"n{number}"]
+            last = names[-1] if names else None  # what changes nothing leaves no trace
+            others = [name for name in [*again * 2, None] if name != last]
+            names.append(chance.choice(others))
+        found[key] = [Step(key, number, name) for number, name in enumerate(names, 1)]
+    return found
+
+
+def until_alive(steps: list[Step]) -> list[Step]:
+    """Return the steps without deletions at their end."""
+    last = max((at for at, step in enumerate(steps) if step.name is not None), default=-1)
+    return steps[: last + 1]
+
+
+def in_turn(steps: dict[int, Sequence[Step]], chance: random.Random) -> Iterator[Step]:
+    """Yield all steps in random order, those of each key in their order."""
+    left = {key: list(each) for key, each in steps.items()}
+    while left:
+        key = chance.choice(list(left))
+        if left[key]:
+            yield left[key].pop(0)
+        else:
+            del left[key]
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def warehouse(
+    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> Warehouse:
+    return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
+
+
+def check(warehouse: Warehouse, sources: dict[int, list[Step]], *, cursor: bool) -> None:
+    """Check the table against the steps of its keys."""
+    gone = "_sdc_deleted_at IS NOT NULL"
+    found = warehouse.read("a").orderBy("id", "_sdc_valid_from")
+    rows = found.selectExpr("id", "name", gone, "_sdc_is_current").collect()
+    for key, steps in sources.items():
+        of_key = [tuple(row)[1:] for row in rows if row.id == key]
+        assert of_key == expected_history(steps, cursor=cursor), (key, steps)
+
+
+def described(*, cursor: bool) -> dict[str, Any]:
+    properties = {**ID_AND_NAME, "lsn": {"type": "integer"}}
+    more = {"bookmark_properties": ["lsn"]} if cursor else {}
+    return schema("a", properties, "id") | more
+
+
+def load(warehouse: Warehouse, messages: list[dict[str, Any]], **config: Any) -> None:
+    warehouse.runs = int(time.time() * 1000)
+    warehouse.load(*messages, **SCD2, **config)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "timed, cursor, cuts", [(True, False, 2), (False, True, 2), (False, False, 1)]
+)
+def test_resent_rows_leave_the_history_unchanged(
+    warehouse: Warehouse, timed: bool, cursor: bool, cuts: int
+) -> None:
+    """The last steps of each key are sent again, in random batches, and then further steps."""
+    chance = random.Random(20240101)
+    all_of_it = sources(chance, timed=timed)
+    sent = {key: steps[: chance.randint(0, len(steps))] for key, steps in all_of_it.items()}
+    if cursor:  # a deletion has none: a version that it ended could be back
+        sent = {key: until_alive(steps) for key, steps in sent.items()}
+    again = {key: steps[chance.randint(0, len(sent[key])) :] for key, steps in all_of_it.items()}
+    how = {"timed": timed, "cursor": cursor}
+    for part, times in ((sent, 2), (again, cuts)):
+        steps = list(in_turn(part, chance))
+        messages = [step.message(**how) for step in steps]
+        load(warehouse, [described(cursor=cursor), *messages], flush_rows=len(steps) // times + 1)
+        check(warehouse, sent if part is sent else all_of_it, cursor=cursor)

@@ -1,0 +1,327 @@
+"""The loader emits no state before the rows that it covers are committed, for any input."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tap_core.events import ActivateVersion, Checkpoint, Event, Rows, SchemaEvent, StreamId
+from target_spark.columns import CanWiden, TableSchema
+from target_spark.config.options import LoadOptions, StreamOptions, WriteMode
+from target_spark.errors import IncompleteError, QuarantineError, TargetSparkError
+from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.ledger import Ledger
+from target_spark.loader.loader import Loader
+from target_spark.loader.report import Report
+from target_spark.loader.state_tracking import CoveredState
+from target_spark.loader.table_versions import VersionTracker
+from target_spark.storage.spool import SpoolFolder
+from target_spark.tables.model import Table, TableLayout
+
+STREAMS = [StreamId(name) for name in "abc"]
+VERSIONED = STREAMS[0]
+
+
+class StubEngine:
+    """An engine for tables in memory; it has no Spark."""
+
+    started = False
+    failure: TargetSparkError | None = None
+
+    def begin(self) -> None:
+        self.started = True
+
+    def spark(self) -> Any:
+        raise AssertionError
+
+    def close(self) -> None: ...
+
+
+class BrokenTableError(TargetSparkError):
+    """The error of a commit that a test makes fail."""
+
+
+@dataclass
+class MemoryTables:
+    """Tables in memory that record what each commit carried; the ``fails_at``-th commit fails."""
+
+    fails_at: int | None = None
+    rows: dict[str, list[int]] = field(default_factory=dict)
+    carried: list[tuple[int, set[int]]] = field(default_factory=list)
+    retired: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    busy: set[str] = field(default_factory=set)
+
+    @property
+    def can_widen(self) -> CanWiden:
+        return lambda _old, _new: True
+
+    def write(self, work: CommitRequest) -> CommitResult:
+        with self.lock:
+            assert work.table.name not in self.busy  # one table, one thread
+            self.busy.add(work.table.name)
+        covered = work.covered()
+        lines = [
+            json.loads(line)
+            for batch in work.batches
+            for path in batch.paths
+            for line in Path(path).read_bytes().splitlines()
+        ]
+        with self.lock:
+            self.busy.discard(work.table.name)
+            if self.fails_at is not None:
+                self.fails_at -= 1
+                if self.fails_at < 0:
+                    raise BrokenTableError("the disk is full")
+            if work.retires is not None:
+                assert not work.batches
+                self.retired[work.table.name].add(work.retires)
+            if work.mode is WriteMode.OVERWRITE:
+                self.rows[work.table.name] = []
+            self.rows.setdefault(work.table.name, []).extend(line["n"] for line in lines)
+            if covered is not None:
+                self.carried.append((covered.ordinal, self.safe()))
+        return CommitResult(len(lines), 0, covered, {})
+
+    def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
+        return CommitResult(0, 0, None, {})
+
+    def has_others(self, table: Table, version: int) -> bool:
+        return True
+
+    def commit_state(self, table: Table, covered: CoveredState) -> None:
+        self.carried.append((covered.ordinal, self.safe()))
+
+    def safe(self) -> set[int]:
+        return {ordinal for table in self.rows.values() for ordinal in table}
+
+
+def _no_states() -> Ledger:
+    """Return a ledger of an input without states."""
+    return Ledger(lambda _state: None, Report())
+
+
+@dataclass
+class QuarantiningTables(MemoryTables):
+    """Tables of which one quarantines all rows of its first ``unfit`` commits."""
+
+    choosy: str = "b"
+    unfit: int = 0
+    aside: list[int] = field(default_factory=list)
+
+    def write(self, work: CommitRequest) -> CommitResult:
+        if work.table.name != self.choosy or not work.batches or self.rows.get(self.choosy):
+            outcome = super().write(work)
+            return replace(outcome, quarantined=len(self.aside) * (work.table.name == self.choosy))
+        self.unfit -= 1
+        if self.unfit < 0:
+            return super().write(work)
+        taken = MemoryTables()
+        quarantined = taken.write(replace(work, ledger=_no_states())).written
+        covered = work.covered(withheld=True)
+        with self.lock:
+            self.aside += taken.safe()
+            if covered is not None and work.mode is not WriteMode.OVERWRITE:
+                self.carried.append((covered.ordinal, self.safe()))
+        return CommitResult(
+            0, quarantined, covered, {}, withheld="none of its rows could be written"
+        )
+
+    def safe(self) -> set[int]:
+        """Return the rows that states may cover: those set aside once others were written."""
+        return super().safe() | set(self.aside if self.rows.get(self.choosy) else ())
+
+
+def events(plan: list[tuple[str, int]]) -> list[Event]:
+    """Return the events of a plan of (kind, number)."""
+    made: list[Event] = [SchemaEvent(stream, {"properties": {"id": {}}}) for stream in STREAMS]
+    for what, which in plan:
+        stream = STREAMS[which % len(STREAMS)]
+        if what == "rows":
+            version = {15: 1, 18: None}.get(which, 0) if stream == VERSIONED else None
+            made.append(Rows(stream, [b"{}"] * (which % 3 + 1), version=version))
+        elif what == "state":
+            made.append(Checkpoint(b'{"n":%d}' % len(made)))
+        elif what == "truncate":
+            made.append(ActivateVersion(stream, which // 18))
+        else:
+            made.append(SchemaEvent(stream, {"properties": {"id": {}, f"x{which}": {}}}))
+    return made
+
+
+def row_ordinals(sequence: list[Event]) -> dict[int, list[int]]:
+    """Return, for each state's index among the events, the ordinals of the rows before it."""
+    before: dict[int, list[int]] = {}
+    seen: list[int] = []
+    ordinal = 0
+    for place, event in enumerate(sequence):
+        if isinstance(event, Rows):
+            seen.extend(range(ordinal, ordinal + len(event.rows)))
+            ordinal += len(event.rows)
+        else:
+            if isinstance(event, Checkpoint):
+                before[place] = list(seen)
+            ordinal += 1
+    return before
+
+
+PLANS = st.lists(
+    st.tuples(
+        st.sampled_from(["rows", "rows", "rows", "state", "state", "describe", "truncate"]),
+        st.integers(0, 20),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    PLANS,
+    st.integers(1, 5),
+    st.none() | st.integers(0, 8),
+    st.sampled_from(["finish", "torn", "stop"]),
+    st.sampled_from([None, "b"]),
+    st.integers(60, 2000),
+)
+def test_emitted_state_covers_committed_rows_only(
+    plan: list[tuple[str, int]],
+    flush_rows: int,
+    fails_at: int | None,
+    end: str,
+    overwritten: str | None,
+    spool_bytes: int,
+) -> None:
+    sequence = events(plan)
+    before = row_ordinals(sequence)
+    tables = MemoryTables(fails_at)
+    released: list[int] = []
+
+    def emit(state: bytes) -> None:
+        place = json.loads(state)["n"]
+        with tables.lock:
+            assert tables.safe() >= set(before[place])
+            assert get_due_deletion(sequence, place) <= tables.retired["a"] | get_superseded(
+                sequence, place
+            )
+        assert not released or released[-1] < place
+        released.append(place)
+
+    modes = {overwritten: StreamOptions(WriteMode.OVERWRITE)} if overwritten else {}
+    options = LoadOptions("/tables", streams=modes, flush_rows=flush_rows, spool_bytes=spool_bytes)
+    with tempfile.TemporaryDirectory() as base:
+        folder = SpoolFolder(base)
+        loader = Loader(options, StubEngine(), folder, lambda: tables, Report(), emit)
+        fault = run(loader, sequence, end)
+        loader.close()
+        folder.close()
+    complete = end == "finish" and fault is None
+    if complete:
+        assert tables.safe() == set(get_all_row_ordinals(sequence))
+        assert released[-1:] == list(before)[-1:]
+    by_ordinal = map_state_ordinals(sequence)
+    for ordinal, safe in tables.carried:
+        # The state in a commit is covered once the commit is made.
+        assert safe >= set(before[by_ordinal[ordinal]])
+
+
+@settings(max_examples=150, deadline=None)
+@given(PLANS, st.integers(1, 5), st.integers(0, 4), st.sampled_from([None, "b"]))
+def test_no_state_covers_a_stream_whose_rows_were_all_quarantined(
+    plan: list[tuple[str, int]], flush_rows: int, unfit: int, overwritten: str | None
+) -> None:
+    sequence = [event for event in events(plan) if not isinstance(event, ActivateVersion)]
+    before = row_ordinals(sequence)
+    tables = QuarantiningTables(unfit=unfit)
+    released: list[int] = []
+
+    def emit(state: bytes) -> None:
+        released.append(json.loads(state)["n"])
+        place = next(at for at, e in enumerate(sequence) if getattr(e, "state", None) == state)
+        with tables.lock:
+            assert tables.safe() >= set(before[place])
+
+    modes = {overwritten: StreamOptions(WriteMode.OVERWRITE)} if overwritten else {}
+    options = LoadOptions("/tables", streams=modes, flush_rows=flush_rows)
+    report = Report(["target.json"])
+    with tempfile.TemporaryDirectory() as base:
+        folder = SpoolFolder(base)
+        loader = Loader(options, StubEngine(), folder, lambda: tables, report, emit)
+        fault = run(loader, sequence, "finish")
+        loader.close()
+        folder.close()
+    counts = report.streams()["b"]
+    if isinstance(fault, QuarantineError):
+        assert (counts.written, bool(counts.quarantined)) == (0, True)
+        assert "Stream b is not complete: none of its rows could be written" in str(fault)
+    elif fault is None:
+        assert released[-1:] == [json.loads(e.state)["n"] for e in sequence if is_state(e)][-1:]
+    by_ordinal = map_state_ordinals(sequence)
+    for ordinal, safe in tables.carried:
+        assert safe >= set(before[by_ordinal[ordinal]])
+
+
+def is_state(event: Event) -> TypeGuard[Checkpoint]:
+    return isinstance(event, Checkpoint)
+
+
+def get_due_deletion(sequence: list[Event], place: int) -> set[int]:
+    """Return the version whose activation must be applied before a state at this index."""
+    told = [
+        e.version
+        for e in sequence[:place]
+        if isinstance(e, ActivateVersion) and e.stream == VERSIONED
+    ]
+    versions = VersionTracker()
+    for event in sequence:
+        if isinstance(event, Rows) and event.stream == VERSIONED:
+            versions.record_rows(event.version)
+        elif isinstance(event, ActivateVersion) and event.stream == VERSIONED:
+            versions.activate(event.version)
+    return set() if versions.may_delete_current_rows else set(told[-1:])
+
+
+def get_superseded(sequence: list[Event], place: int) -> set[int]:
+    """Return all versions if an activation follows the index, since it may have been applied."""
+    rest = sequence[place:]
+    return (
+        {0, 1}
+        if any(isinstance(e, ActivateVersion) and e.stream == VERSIONED for e in rest)
+        else set()
+    )
+
+
+def run(loader: Loader, sequence: list[Event], end: str) -> TargetSparkError | None:
+    try:
+        for event in sequence:
+            loader.process_event(event)
+            loader.poll()
+        if end == "stop":
+            loader.stop()
+        else:
+            loader.finish(whole=end == "finish")
+    except (BrokenTableError, IncompleteError, QuarantineError) as error:
+        return error
+    return None
+
+
+def get_all_row_ordinals(sequence: list[Event]) -> list[int]:
+    return row_ordinals([*sequence, Checkpoint(b"")])[len(sequence)]
+
+
+def map_state_ordinals(sequence: list[Event]) -> dict[int, int]:
+    """Return the index among the events of the state at each ordinal."""
+    places: dict[int, int] = {}
+    ordinal = 0
+    for place, event in enumerate(sequence):
+        if isinstance(event, Checkpoint):
+            places[ordinal] = place
+        ordinal += len(event.rows) if isinstance(event, Rows) else 1
+    return places

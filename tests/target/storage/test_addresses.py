@@ -1,0 +1,72 @@
+"""Addresses: a path without a scheme is a local folder, also for Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from target_spark.storage.uris import resolve_address, to_local_folder, to_spark_uri
+
+
+@pytest.mark.parametrize(
+    "address, folder",
+    [
+        ("/a/b", "/a/b"),
+        ("file:/a/b", "/a/b"),
+        ("file:///a/b", "/a/b"),
+        ("FILE:///a b%20", "/a b%20"),
+        ("rel", f"{Path.cwd()}/rel"),
+        ("./a:b", f"{Path.cwd()}/a:b"),
+        ("~/x", f"{Path.home()}/x"),
+    ],
+)
+def test_local_paths_and_file_uris_are_local_folders(address, folder):
+    assert to_local_folder(address) == Path(folder)
+    assert to_spark_uri(address) == f"file://{folder}"
+
+
+@pytest.mark.parametrize("address", ["s3a://b/k", "hdfs:///x", "abfss://c@a/x", "gs://b"])
+def test_other_addresses_are_passed_to_spark_unchanged(address):
+    assert to_local_folder(address) is None
+    assert to_spark_uri(address) == address
+
+
+def test_every_spelling_of_a_folder_resolves_to_one_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symbolic links, ``..``, relative paths, doubled and trailing slashes, and URIs."""
+    real = tmp_path / "real" / "tables"
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    real.mkdir(parents=True)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    monkeypatch.chdir(tmp_path / "link")
+    spellings = [
+        f"{real}",
+        f"{real}/",
+        f"{tmp_path}/link/tables",
+        f"{tmp_path}/link//tables/./",
+        f"{real}/../../link/tables",
+        "tables",
+        "../link/tables",
+        f"file:{tmp_path}/link/tables",
+        f"FILE://{real}/",
+    ]
+    assert {resolve_address(spelling) for spelling in spellings} == {f"file://{real}"}
+    assert resolve_address(f"{tmp_path}/link/new") == f"file://{tmp_path}/real/new"
+    assert resolve_address(f"{tmp_path}/loop/x") == f"file://{tmp_path}/loop/x"
+
+
+@pytest.mark.parametrize(
+    "address, resolved",
+    [
+        ("s3a://b/k", "s3a://b/k"),
+        ("S3A://b//k/./x/../y/", "s3a://b/k/y"),
+        ("s3a://b/", "s3a://b"),
+        ("hdfs:///x/", "hdfs:///x"),
+        ("catalog:a.b", "catalog:a.b"),
+        ("", f"file://{Path.cwd()}"),
+    ],
+)
+def test_other_addresses_are_normalized_by_their_text_only(address: str, resolved: str) -> None:
+    assert resolve_address(address) == resolved
