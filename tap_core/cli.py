@@ -121,7 +121,7 @@ def _missing(plugin: str, error: ImportError) -> str:
         return f"{plugin} cannot be imported: {error}"
     said = str(error).partition(" (")[0].replace("tap_core", import_alias.SINGER_SDK)
     return (
-        f"{plugin} needs something of {import_alias.SINGER_SDK} that tap_core does not have:"
+        f"{plugin} imports a name of {import_alias.SINGER_SDK} that tap_core does not have:"
         f" {said}. Please report it, with the name of the plugin."
     )
 
